@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the subcommands share: how they are added to the command line, how they fail, and the exit
+// statuses, which follow sysexits(3) so that scripts can tell a wrong option from a full disk.
+//
+// A subcommand is one file with one add_<name>(): it declares its options and sets a callback that
+// leaves the exit status. Parsing and wiring only; the work is done in weir/.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+
+#include "weir/base/result.h"
+
+namespace weir::app {
+
+enum class Exit : int {
+  kOk = 0,
+  kUsage = 64,
+  kDataErr = 65,
+  kNoInput = 66,
+  kCantCreate = 73,
+  kIoErr = 74,
+  kTempFail = 75,
+};
+
+// Ends the subcommand: its message goes to stderr behind the program's name.
+struct Failure {
+  Exit status;
+  std::string message;
+};
+
+// Nothing, or a Failure that names the option or object it came with.
+inline void check(const Result<void>& result, Exit status, std::string_view with) {
+  if (result) return;
+  throw Failure{status, (with.empty() ? "" : std::string(with) + ": ") + result.error().message()};
+}
+
+// The value, or the same.
+template <class T>
+T value_or_fail(Result<T> result, Exit status, std::string_view with) {
+  if (!result) check(tl::unexpected(result.error()), status, with);
+  return std::move(*result);
+}
+
+void add_limit(CLI::App& weir, int& status);
+
+}  // namespace weir::app

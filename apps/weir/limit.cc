@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// weir limit: a rate-limited pipe.
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "apps/weir/command.h"
+#include "apps/weir/progress.h"
+#include "weir/base/quote.h"
+#include "weir/base/units.h"
+#include "weir/host/clock.h"
+#include "weir/host/paced_copy.h"
+#include "weir/host/state_file.h"
+#include "weir/pace/limiter_text.h"
+
+namespace weir::app {
+namespace {
+
+constexpr Nanoseconds kDefaultBurst = std::chrono::milliseconds{10};
+// With fewer, every late wake-up would lose tokens over the rim.
+constexpr Tokens kOpsDepthMin{2};
+constexpr Tokens kBytesDepthMin{2};
+
+constexpr const char* kFooter = R"(
+Values:
+  BANDWIDTH  500MiB/s, 50MB, 10GiB/d: its unit is required; per second unless it says otherwise
+  RATE       1000, 20k, 30/min, 1/d
+  DEPTH      a time (20ms: so much of each rate), a size (1MiB: of --bps), or 5ops (of --iops);
+             may be given twice
+
+Examples:
+  weir limit --bps 50MiB -- backup.tar > /mnt/slow/backup.tar
+  tar c home | weir limit --bps 20MB/s --iops 500 --block 128KiB > home.tar
+  weir limit --bps 10GiB/d --state ~/.quota -- today.log | upload)";
+
+struct LimitArguments {
+  std::string file = "-";
+  std::optional<std::string> bps;
+  std::optional<std::string> iops;
+  std::vector<std::string> bursts;
+  std::string block = "64KiB";
+  std::optional<std::string> state;
+  bool quiet = false;
+};
+
+// How deep the buckets are to be; what is not set follows from the rate.
+struct Depths {
+  std::optional<Tokens> bytes;
+  std::optional<Tokens> ops;
+  std::optional<Nanoseconds> time;
+};
+
+// A depth that was asked for is there at the start. The default one is only slack for late
+// wake-ups, so it starts empty and the very first moment keeps the rate too.
+enum class Start : std::uint8_t { kFull, kEmpty };
+
+struct Limit {
+  LimiterSpec spec;
+  Start start;
+};
+
+struct Limits {
+  std::optional<Limit> bytes;
+  std::optional<Limit> ops;
+};
+
+// ---- options ----
+
+[[noreturn]] void refuse_burst(const std::string& text, std::string_view what) {
+  throw Failure{Exit::kUsage, fmt::format("--burst: {}: {}", quote(text), what)};
+}
+
+// "5ops"
+std::optional<Tokens> parse_ops(std::string_view text) {
+  constexpr std::string_view kSuffix = "ops";
+  if (!text.ends_with(kSuffix)) return std::nullopt;
+  text.remove_suffix(kSuffix.size());
+  return Tokens{value_or_fail(parse_count(text), Exit::kUsage, "--burst")};
+}
+
+void apply_burst(const std::string& text, const LimitArguments& arguments, Depths& depths) {
+  const bool bare = text.find_first_not_of("0123456789.") == std::string::npos;
+  if (bare && arguments.bps && arguments.iops) {
+    refuse_burst(text, "could mean bytes or operations; write 20ms, 1MiB or 5ops");
+  }
+  if (const auto time = parse_duration(text)) {
+    if (*time == Nanoseconds{0}) refuse_burst(text, "must not be zero");
+    depths.time = *time;
+    return;
+  }
+  std::optional<Tokens> ops = parse_ops(text);
+  if (!ops && bare && !arguments.bps) {
+    ops = Tokens{value_or_fail(parse_count(text), Exit::kUsage, "--burst")};
+  }
+  const Tokens depth =
+      ops ? *ops : Tokens{value_or_fail(parse_size(text), Exit::kUsage, "--burst").count()};
+  if (depth == Tokens{0}) refuse_burst(text, "must not be zero");
+  if (!(ops ? arguments.iops : arguments.bps)) {
+    refuse_burst(text,
+                 ops ? "is for --iops, which is not given" : "is for --bps, which is not given");
+  }
+  (ops ? depths.ops : depths.bytes) = depth;
+}
+
+Limit make_limit(Rate rate, std::optional<Tokens> depth, Tokens least, const Depths& depths,
+                 std::string_view option) {
+  const Tokens by_time = tokens_in(rate, depths.time.value_or(kDefaultBurst));
+  const LimiterSpec spec{depth.value_or(std::max(by_time, least)), Tokens{0}, rate};
+  check(spec.check(), Exit::kUsage, option);
+  return {spec, depth || depths.time ? Start::kFull : Start::kEmpty};
+}
+
+Limits make_limits(const LimitArguments& arguments) {
+  if (!arguments.bps && !arguments.iops) {
+    throw Failure{Exit::kUsage, "nothing to limit; give --bps, --iops or both"};
+  }
+  Depths depths;
+  for (const std::string& burst : arguments.bursts) apply_burst(burst, arguments, depths);
+  Limits limits;
+  if (arguments.bps) {
+    const Rate rate = value_or_fail(parse_bandwidth(*arguments.bps), Exit::kUsage, "--bps");
+    limits.bytes = make_limit(rate, depths.bytes, kBytesDepthMin, depths, "--bps");
+  }
+  if (arguments.iops) {
+    const Rate rate = value_or_fail(parse_rate(*arguments.iops), Exit::kUsage, "--iops");
+    limits.ops = make_limit(rate, depths.ops, kOpsDepthMin, depths, "--iops");
+  }
+  return limits;
+}
+
+// ---- state: "saved <wall time in ns>\n", then the limiter's own text ----
+
+constexpr std::string_view kSaved = "saved ";
+
+std::string state_text(const RateLimiter::State& state) {
+  return fmt::format("{}{}\n{}", kSaved, host::wall_now().time_since_epoch().count(),
+                     limiter_text(state));
+}
+
+struct SavedState {
+  RateLimiter::State limiter;
+  Nanoseconds age;
+};
+
+SavedState parse_state(std::string_view text, const std::string& path) {
+  std::int64_t saved_ns = 0;
+  const std::size_t line = text.find('\n');
+  const char* end = nullptr;
+  if (text.starts_with(kSaved) && line != std::string_view::npos) {
+    end = std::from_chars(text.data() + kSaved.size(), text.data() + line, saved_ns).ptr;
+  }
+  if (end == nullptr || end != text.data() + line) {
+    throw Failure{Exit::kDataErr, "--state: " + path +
+                                      ": not written by weir limit; name another "
+                                      "file, or remove it to start with full buckets"};
+  }
+  const Nanoseconds now = host::wall_now().time_since_epoch();
+  // Neither a clock that was set back nor a forged time may make more than full buckets.
+  const Nanoseconds age =
+      saved_ns > now.count() || saved_ns < 0 ? Nanoseconds{0} : now - Nanoseconds{saved_ns};
+  return {value_or_fail(parse_limiter_text(text.substr(line + 1), path), Exit::kDataErr, "--state"),
+          std::min(age, Nanoseconds{BucketShape::kFillTimeMax})};
+}
+
+std::optional<LimiterSpec> spec_of(const std::optional<Limit>& limit) {
+  if (!limit) return std::nullopt;
+  return limit->spec;
+}
+
+BucketUpdate update_to(const std::optional<Limit>& limit) {
+  return limit ? BucketUpdate::replace(limit->spec) : BucketUpdate::disable();
+}
+
+host::LimiterTimer make_fresh_limiter(const Limits& limits) {
+  auto limiter = value_or_fail(
+      host::LimiterTimer::create(spec_of(limits.bytes), spec_of(limits.ops)), Exit::kIoErr, "");
+  const auto start = [&](const std::optional<Limit>& limit, TokenKind kind) {
+    if (limit && limit->start == Start::kEmpty) limiter.consume(limit->spec.size, kind);
+  };
+  start(limits.bytes, TokenKind::kBytes);
+  start(limits.ops, TokenKind::kOps);
+  return limiter;
+}
+
+host::LimiterTimer make_limiter(const Limits& limits, const host::StateFile* file,
+                                const std::string& path) {
+  if (file == nullptr || file->text().empty()) return make_fresh_limiter(limits);
+  const SavedState saved = parse_state(file->text(), path);
+  auto limiter = value_or_fail(host::LimiterTimer::restore(saved.limiter, saved.age),
+                               Exit::kDataErr, "--state: " + path);
+  limiter.update_buckets(update_to(limits.bytes), update_to(limits.ops));
+  return limiter;
+}
+
+std::optional<host::StateFile> open_state(const std::optional<std::string>& path) {
+  if (!path) return std::nullopt;
+  auto file = host::StateFile::open(*path);
+  if (!file) {
+    const bool busy = file.error().code == std::errc::device_or_resource_busy;
+    throw Failure{busy ? Exit::kTempFail : Exit::kCantCreate, "--state: " + file.error().message()};
+  }
+  return std::move(*file);
+}
+
+// ---- signals ----
+
+std::atomic<bool> stop_requested{false};
+std::atomic<int> stop_signal{0};
+
+// A signal may arrive between the look at the flag and the call that then blocks. The alarm comes
+// once more a second later and gets that call to return.
+extern "C" void on_stop(int signal_number) {
+  if (signal_number != SIGALRM) stop_signal = signal_number;
+  stop_requested = true;
+  alarm(1);
+}
+
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_stop;  // no SA_RESTART: blocking calls shall return
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGALRM}) {
+    sigaction(signal_number, &action, nullptr);
+  }
+  signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of write()
+}
+
+// Ends as the signal would have ended us, so that the caller sees it.
+void end_by_signal() {
+  alarm(0);
+  if (const int signal_number = stop_signal.load(); signal_number != 0) {
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+  }
+}
+
+// ---- the command ----
+
+struct Input {
+  host::Fd owned;
+  int fd = STDIN_FILENO;
+  std::string name = "standard input";
+  std::optional<Bytes> size;
+};
+
+Input open_input(const std::string& file) {
+  Input input;
+  if (file != "-") {
+    input.name = quote(file);
+    input.owned = host::Fd(open(file.c_str(), O_RDONLY | O_CLOEXEC));
+    input.fd = input.owned.get();
+    if (!input.owned.is_open()) {
+      check(fail_errno(errno, input.name), Exit::kNoInput, "");
+    }
+  }
+  struct stat in, out;
+  if (fstat(input.fd, &in) != 0) check(fail_errno(errno, input.name), Exit::kNoInput, "");
+  if (S_ISDIR(in.st_mode)) {
+    throw Failure{Exit::kNoInput, input.name + ": is a folder; name a file"};
+  }
+  if (S_ISREG(in.st_mode)) {
+    const off_t at = lseek(input.fd, 0, SEEK_CUR);
+    input.size = Bytes{static_cast<std::uint64_t>(std::max<off_t>(in.st_size - at, 0))};
+    if (fstat(STDOUT_FILENO, &out) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino) {
+      throw Failure{Exit::kUsage, input.name + ": is also the output; name another file"};
+    }
+  }
+  return input;
+}
+
+std::string totals_text(const host::CopyTotals& totals) {
+  const auto ms = totals.elapsed / std::chrono::milliseconds{1};
+  return fmt::format("{} bytes, {} ops in {}.{:03} s, {}", totals.bytes.count(), totals.ops,
+                     ms / 1000, ms % 1000, about_bandwidth(totals.bytes, totals.elapsed));
+}
+
+int limit(const LimitArguments& arguments) {
+  const Limits limits = make_limits(arguments);
+  const Bytes block = value_or_fail(parse_size(arguments.block), Exit::kUsage, "--block");
+  if (block == Bytes{0}) throw Failure{Exit::kUsage, "--block: must not be zero"};
+  const Input input = open_input(arguments.file);
+  auto state_file = open_state(arguments.state);
+  auto limiter =
+      make_limiter(limits, state_file ? &*state_file : nullptr, arguments.state.value_or(""));
+
+  catch_signals();
+  Progress progress(input.size,
+                    arguments.quiet ? Progress::Show::kNever : Progress::Show::kOnTerminal);
+  host::CopyOptions options{.block = block, .stop = &stop_requested, .progress = {}};
+  if (progress.is_shown()) {
+    options.progress = [&](const host::CopyTotals& totals) {
+      progress.draw(totals.bytes, totals.elapsed);
+    };
+  }
+  host::CopyTotals totals;
+  const auto copied = host::paced_copy(input.fd, STDOUT_FILENO, limiter, options, totals);
+  progress.erase();
+  if (!arguments.quiet) fmt::print(stderr, "weir limit: {}\n", totals_text(totals));
+  if (state_file) {
+    check(state_file->replace(state_text(limiter.save())), Exit::kIoErr, "--state");
+  }
+  check(copied, Exit::kIoErr, "");
+  end_by_signal();
+  return static_cast<int>(Exit::kOk);
+}
+
+}  // namespace
+
+void add_limit(CLI::App& weir, int& status) {
+  auto arguments = std::make_shared<LimitArguments>();
+  CLI::App* command = weir.add_subcommand("limit",
+                                          "Copy a file or standard input to standard "
+                                          "output at a limited bandwidth and rate of operations");
+  command->add_option("FILE", arguments->file, "What to read; - is standard input (default)");
+  command->add_option("--bps", arguments->bps, "Bytes per time")->type_name("BANDWIDTH");
+  command->add_option("--iops", arguments->iops, "Operations per time; a block is one operation")
+      ->type_name("RATE");
+  command
+      ->add_option("--burst", arguments->bursts,
+                   "Depth of the buckets, full at the start (default 10ms, empty)")
+      ->type_name("DEPTH")
+      ->allow_extra_args(false);
+  command->add_option("--block", arguments->block, "What is one operation (default 64KiB)")
+      ->type_name("SIZE");
+  command
+      ->add_option("--state", arguments->state,
+                   "Go on with the budget the last run left in this file")
+      ->type_name("FILE");
+  command->add_flag("-q,--quiet", arguments->quiet, "No progress and no totals");
+  command->footer(kFooter);
+  command->callback([arguments, &status] { status = limit(*arguments); });
+}
+
+}  // namespace weir::app

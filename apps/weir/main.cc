@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+
+#include "apps/weir/command.h"
+#include "weir/base/quote.h"
+
+namespace weir::app {
+namespace {
+
+constexpr const char* kFooter = R"(
+Examples:
+  weir limit --bps 50MiB -- backup.tar | ssh archive 'cat > backup.tar'
+  weir limit --help
+
+Manual: weir(1). Exit statuses follow sysexits(3).)";
+
+// A file opened later must not become standard output by accident.
+void reserve_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) != -1) continue;
+    // Opened the wrong way round, so that using it fails like a closed one.
+    if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+      _exit(static_cast<int>(Exit::kIoErr));
+  }
+}
+
+int report_misuse(const CLI::App& weir, const CLI::ParseError& error) {
+  std::string name = weir.get_name();
+  for (const CLI::App* sub : weir.get_subcommands()) name += " " + sub->get_name();
+  fmt::print(stderr, "{}: {}; try '{} --help'\n", name, error.what(), name);
+  return static_cast<int>(Exit::kUsage);
+}
+
+int run(int argc, char** argv) {
+  CLI::App weir("I/O flow control for shared storage", "weir");
+  weir.set_version_flag("--version", "weir " WEIR_VERSION, "Print the version and exit");
+  weir.set_help_flag("-h,--help", "Print this help and exit");
+  weir.require_subcommand(1);
+  weir.footer(kFooter);
+  int status = 0;
+  add_limit(weir, status);
+  const auto named = [&](const CLI::App* sub) { return sub->check_name(argv[1]); };
+  if (argc > 1 && argv[1][0] != '-' && weir.get_subcommands(named).empty()) {
+    fmt::print(stderr, "weir: unknown subcommand {}; try 'weir --help'\n", quote(argv[1]));
+    return static_cast<int>(Exit::kUsage);
+  }
+  try {
+    weir.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return weir.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return report_misuse(weir, error);
+  } catch (const Failure& failure) {
+    fmt::print(stderr, "weir {}: {}\n", weir.get_subcommands().front()->get_name(),
+               failure.message);
+    return static_cast<int>(failure.status);
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace weir::app
+
+int main(int argc, char** argv) {
+  weir::app::reserve_standard_streams();
+  return weir::app::run(argc, argv);
+}

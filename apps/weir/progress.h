@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One line on a terminal that shows how far a long job has come, redrawn in place:
+//
+//   [==========>                   ]  36%  36.0MiB  50.0MiB/s  0:01  left 0:01
+//
+// Draws nothing when stderr is not a terminal, so logs and pipes stay clean. Without a known end
+// there is no bar and no time left.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "weir/base/quantity.h"
+#include "weir/base/time.h"
+
+namespace weir::app {
+
+class Progress {
+ public:
+  // `total` is what there is to do, where known. `enabled` is for --quiet.
+  enum class Show : std::uint8_t { kOnTerminal, kNever };
+  Progress(std::optional<Bytes> total, Show show);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  bool is_shown() const { return shown_; }
+  void draw(Bytes done, Nanoseconds elapsed);
+  // Wipes the line, so that a message can take its place.
+  void erase();
+
+  // The line itself, without the control characters around it.
+  static std::string line(Bytes done, std::optional<Bytes> total, Nanoseconds elapsed);
+
+ private:
+  const std::optional<Bytes> total_;
+  const bool shown_;
+  bool drawn_ = false;
+};
+
+// Bytes per second over a time, as "49.9MiB/s".
+std::string about_bandwidth(Bytes bytes, Nanoseconds elapsed);
+
+}  // namespace weir::app

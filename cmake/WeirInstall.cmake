@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What `cmake --install` lays down: the modules as weir::<module> for find_package(weir), the same
+# as one pkg-config package, the headers, the binary and its manual.
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weir)
+install(EXPORT weir NAMESPACE weir:: DESTINATION ${package_dir} FILE weir-targets.cmake)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/weir-config.cmake.in weir-config.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(weir-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/weir-config.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/weir-config-version.cmake
+        DESTINATION ${package_dir})
+
+# Static archives are searched in order, so the upper layers come first.
+get_property(modules GLOBAL PROPERTY WEIR_INSTALLED)
+foreach(name IN LISTS modules)
+  get_target_property(layer weir_${name} WEIR_LAYER)
+  list(APPEND by_layer "${layer}-lweir_${name}")
+endforeach()
+list(SORT by_layer ORDER DESCENDING)
+list(TRANSFORM by_layer REPLACE "^[0-9]+" "")
+list(JOIN by_layer " " WEIR_PC_LIBS)
+# The prefix is found from where weir.pc lies, so an installed tree can be moved.
+file(RELATIVE_PATH WEIR_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/weir.pc.in weir.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/weir.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

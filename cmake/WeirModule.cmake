@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# weir_module(<name> LAYER <n> [PURE] [DEPS <module>...] [SYSTEM <target>...])
+#
+# Declares the folder weir/<name>: its library, unit tests, micro benchmarks and fuzzers, found by
+# the endings of their files. The architecture is checked in three places:
+#   declared   at configure time: a module depends only on lower layers; a PURE one only on PURE
+#              modules and on libraries that cannot reach the system        (weir_check_layers)
+#   included   at build time: every #include is covered by the declaration, and a PURE module names
+#              nothing that only the outside world has                      (check_includes.cmake)
+#   linked     at build time: a PURE archive asks for no symbol that reads a clock, starts a
+#              thread or touches the system                                 (check_symbols.sh)
+# A module without sources is declared all the same, so that the folders show the whole design.
+
+include_guard(GLOBAL)
+include(GNUInstallDirs)
+set(WEIR_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
+
+# What a PURE module may link besides PURE modules.
+set(WEIR_PURE_LIBRARIES "^(fmt::fmt|absl::.*|tl::expected|Boost::headers)$")
+
+function(weir_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 M "PURE" "LAYER" "DEPS;SYSTEM")
+  if(M_UNPARSED_ARGUMENTS OR NOT DEFINED M_LAYER)
+    message(FATAL_ERROR
+      "weir_module(${name}): needs LAYER; not understood: '${M_UNPARSED_ARGUMENTS}'")
+  endif()
+  set(target weir_${name})
+  file(GLOB files CONFIGURE_DEPENDS *.h *.cc)
+  set(sources ${files})
+  list(FILTER sources EXCLUDE REGEX "(_(test|bench|fuzz)\\.cc|\\.h)$")
+  set(headers ${files})
+  list(FILTER headers INCLUDE REGEX "\\.h$")
+  list(TRANSFORM M_DEPS PREPEND weir_ OUTPUT_VARIABLE libraries)
+
+  set(visibility PUBLIC)
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    target_link_libraries(${target} PUBLIC ${libraries} PRIVATE ${M_SYSTEM}
+                          $<BUILD_INTERFACE:weir_flags>)
+    target_compile_features(${target} PUBLIC cxx_std_20)
+  else()
+    set(visibility INTERFACE)
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE ${libraries})
+    target_compile_features(${target} INTERFACE cxx_std_20)
+  endif()
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name}
+    WEIR_LAYER ${M_LAYER} WEIR_PURE "${M_PURE}" WEIR_DEPS "${M_DEPS}" WEIR_SYSTEM "${M_SYSTEM}")
+  set_property(GLOBAL APPEND PROPERTY WEIR_MODULES ${name})
+  if(NOT files)
+    return()
+  endif()
+
+  target_sources(${target} ${visibility} FILE_SET HEADERS
+                 BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers})
+  set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  install(TARGETS ${target} EXPORT weir FILE_SET HEADERS)
+  set_property(GLOBAL APPEND PROPERTY WEIR_INSTALLED ${name})
+
+  set(stamp ${CMAKE_CURRENT_BINARY_DIR}/${name}.includes)
+  add_custom_command(OUTPUT ${stamp}
+    COMMAND ${CMAKE_COMMAND} "-DNAME=${name}" "-DPURE=${M_PURE}" "-DDEPS=${M_DEPS}"
+            "-DFILES=${files}" -P ${WEIR_CMAKE_DIR}/check_includes.cmake
+    COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
+    DEPENDS ${files} ${WEIR_CMAKE_DIR}/check_includes.cmake
+    COMMENT "Includes of weir/${name}" VERBATIM)
+  add_custom_target(includes_${name} ALL DEPENDS ${stamp})
+  add_dependencies(${target} includes_${name})
+  if(M_PURE AND sources)
+    add_custom_command(TARGET ${target} POST_BUILD
+      COMMAND ${WEIR_CMAKE_DIR}/check_symbols.sh $<TARGET_FILE:${target}> VERBATIM)
+  endif()
+
+  weir_module_programs(${name} "${files}" "${M_SYSTEM}")
+endfunction()
+
+# The programs that sit beside a module's code.
+function(weir_module_programs name files system)
+  set(tests ${files})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  if(WEIR_BUILD_TESTS AND tests)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE weir_${name} weir_flags ${system}
+                          rapidcheck rapidcheck_gtest GTest::gtest_main)
+    # Properties draw the same cases in every run; RC_PARAMS=seed=N runs others.
+    gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+                         PROPERTIES LABELS unit TIMEOUT 120 ENVIRONMENT RC_PARAMS=seed=1)
+  endif()
+  set(benches ${files})
+  list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
+  if(WEIR_BUILD_TESTS AND benches)
+    add_executable(${name}_bench ${benches})
+    target_link_libraries(${name}_bench PRIVATE weir_${name} weir_flags benchmark::benchmark_main)
+  endif()
+  if(WEIR_BUILD_FUZZERS)
+    set(fuzzers ${files})
+    list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
+    foreach(file IN LISTS fuzzers)
+      get_filename_component(fuzzer ${file} NAME_WE)
+      add_executable(${fuzzer} ${file})
+      target_link_libraries(${fuzzer} PRIVATE weir_${name} weir_flags -fsanitize=fuzzer)
+    endforeach()
+  endif()
+endfunction()
+
+# Runs once all folders are known, so they may be added in the order a request passes them.
+function(weir_check_layers)
+  get_property(modules GLOBAL PROPERTY WEIR_MODULES)
+  foreach(name IN LISTS modules)
+    foreach(property LAYER PURE DEPS SYSTEM)
+      get_target_property(${property} weir_${name} WEIR_${property})
+    endforeach()
+    set(hidden ${SYSTEM})
+    list(FILTER hidden INCLUDE REGEX "^weir(_|::)")
+    if(hidden)
+      message(SEND_ERROR "weir/${name}: modules belong under DEPS, not SYSTEM: ${hidden}")
+    endif()
+    set(impure ${SYSTEM})
+    list(FILTER impure EXCLUDE REGEX "${WEIR_PURE_LIBRARIES}")
+    if(PURE AND impure)
+      message(SEND_ERROR "weir/${name} is PURE and may not link ${impure}")
+    endif()
+    foreach(dep IN LISTS DEPS)
+      if(NOT dep IN_LIST modules)
+        message(SEND_ERROR "weir/${name} depends on '${dep}', which is no module")
+        continue()
+      endif()
+      get_target_property(dep_layer weir_${dep} WEIR_LAYER)
+      get_target_property(dep_pure weir_${dep} WEIR_PURE)
+      if(NOT dep_layer LESS LAYER)
+        message(SEND_ERROR
+          "weir/${name} (layer ${LAYER}) may not depend on weir/${dep} (layer ${dep_layer}): "
+          "dependencies go strictly downward")
+      endif()
+      if(PURE AND NOT dep_pure)
+        message(SEND_ERROR "weir/${name} is PURE but depends on weir/${dep}, which is not")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+cmake_language(DEFER DIRECTORY ${PROJECT_SOURCE_DIR} CALL weir_check_layers)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# cmake -DNAME=pace -DPURE=TRUE -DDEPS=base -DFILES=... -P check_includes.cmake
+# Every #include of a module must be covered by its weir_module() declaration. A PURE module's
+# headers are also searched for names that only the outside world has: an inline function that
+# nobody calls yet leaves no trace in the archive for check_symbols.sh to find.
+cmake_minimum_required(VERSION 3.25)
+
+# What a PURE module may include: the C++ library less what reaches a clock, chance, a thread or
+# the system, and the libraries it may link. Its tests and benchmarks may use their frameworks too.
+set(cxx_library "^[a-z_0-9]+$")
+set(impure_headers
+  "thread|mutex|shared_mutex|condition_variable|future|semaphore|barrier|latch|stop_token|execution"
+  "random|iostream|fstream|filesystem|syncstream|ctime|csignal")
+list(JOIN impure_headers "|" impure_headers)
+set(pure_libraries
+  "^fmt/(core|format|chrono|compile|ranges)\\.h$|^absl/(container|hash)/|^boost/intrusive/"
+  "^tl/expected\\.hpp$")
+list(JOIN pure_libraries "|" pure_libraries)
+set(frameworks "^(gtest|gmock|benchmark|rapidcheck)[/.]")
+
+# Names that are never innocent. Durations and time points of <chrono> are; its clocks are not.
+set(outside_names
+  "(steady|system|high_resolution|file|utc|tai|gps)_clock|clock_gettime|gettimeofday|timespec_get"
+  "nanosleep|clock_nanosleep|this_thread|pthread_[a-z_]+|random_device|getrandom|[a-z0-9_]*rdtscp?"
+  "syscall|std::(thread|jthread|mutex|shared_mutex|async)")
+list(JOIN outside_names "|" outside_names)
+
+# Libraries that live in one place only: "header prefix>module".
+set(homes "liburing>host" "gnutls/>host" "spdlog/>host" "grpc>cluster" "google/protobuf>cluster"
+          "boost/asio>control" "boost/beast>control" "toml\\+\\+>control" "nlohmann/>control"
+          "CLI/>")
+
+set(failed FALSE)
+macro(refuse text)
+  string(STRIP "${line}" line)
+  message("${file}: ${text}\n    ${line}")
+  set(failed TRUE)
+endmacro()
+
+# What the compiler sees of a file: no comments, lines joined, one way to write a directive.
+# Brackets and semicolons go too, as a CMake list cannot hold them.
+function(read_code file result)
+  file(READ ${file} text)
+  string(REGEX REPLACE "\\\\\r?\n" "" text "${text}")
+  string(REGEX REPLACE "//[^\n]*" "" text "${text}")
+  string(REGEX REPLACE "/\\*([^*]|\\*+[^*/])*\\*+/" " " text "${text}")
+  string(REGEX REPLACE "[][;]" " " text "${text}")
+  string(REPLACE "%:" "#" text "${text}")
+  string(REPLACE "\n" " \n" text "\n${text}\n")
+  set(${result} "${text}" PARENT_SCOPE)
+endfunction()
+
+foreach(file IN LISTS FILES)
+  read_code(${file} text)
+  string(REGEX MATCHALL "\n[ \t]*#[ \t]*(include|import)[^\n]*" lines "${text}")
+  foreach(line IN LISTS lines)
+    if(NOT line MATCHES "#[ \t]*include[ \t]*([<\"])([^>\"]+)[>\"]")
+      refuse("an include must name its file")
+      continue()
+    endif()
+    set(quote "${CMAKE_MATCH_1}")
+    set(header "${CMAKE_MATCH_2}")
+    if(quote STREQUAL "\"" OR header MATCHES "^(weir|\\.*)/|/\\.+/")
+      if(NOT quote STREQUAL "\"" OR NOT header MATCHES "^weir/([a-z]+)/[a-z0-9_]+\\.h$")
+        refuse("write own headers as \"weir/<module>/<file>.h\"")
+      elseif(NOT CMAKE_MATCH_1 STREQUAL NAME AND NOT CMAKE_MATCH_1 IN_LIST DEPS)
+        refuse("weir/${NAME} includes weir/${CMAKE_MATCH_1}, which is not in its DEPS (${DEPS})")
+      endif()
+    elseif(PURE AND NOT header MATCHES "${pure_libraries}"
+           AND NOT (file MATCHES "_(test|bench|fuzz)\\.cc$" AND header MATCHES "${frameworks}")
+           AND (NOT header MATCHES "${cxx_library}" OR header MATCHES "^(${impure_headers})$"))
+      refuse("weir/${NAME} is PURE and may not include <${header}>")
+    endif()
+    foreach(home IN LISTS homes)
+      string(REGEX MATCH "^(.*)>(.*)$" _ "${home}")
+      set(prefix "${CMAKE_MATCH_1}")
+      set(place "${CMAKE_MATCH_2}")
+      if(header MATCHES "^${prefix}" AND NOT NAME STREQUAL place)
+        refuse("<${header}> has its home elsewhere ('${place}'; empty = apps/)")
+      endif()
+    endforeach()
+  endforeach()
+  if(PURE AND NOT file MATCHES "_(test|bench|fuzz)\\.cc$")
+    string(REGEX REPLACE "\"([^\"\\\n]|\\\\.)*\"" "\"\"" text "${text}")
+    string(REGEX MATCHALL
+      "\n([^\n]*[^A-Za-z0-9_\n])?(${outside_names})[^A-Za-z0-9_\n][^\n]*" lines "${text}")
+    foreach(line IN LISTS lines)
+      refuse("weir/${NAME} is PURE and may not name what reaches the outside world")
+    endforeach()
+  endif()
+endforeach()
+if(failed)
+  message(FATAL_ERROR "weir/${NAME} breaks the layering (docs/life-of-a-request.md shows it)")
+endif()

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The library as its users get it: installed, found by CMake and by pkg-config, and used by
+examples/limiter, which is built against the installed prefix and nothing else."""
+import os
+import subprocess
+import tempfile
+import time
+import unittest
+
+SOURCE = os.environ["WEIR_SOURCE_DIR"]
+RELEASE = os.path.dirname(os.path.dirname(os.path.dirname(os.environ["WEIR_RELEASE_BIN"])))
+EXAMPLE = os.path.join(SOURCE, "examples", "limiter")
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300,
+                          **options).stdout
+
+
+class InstallTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+        # Moved after installing: nothing in it may know where it was put first.
+        run("cmake", "--install", RELEASE, "--prefix", cls.folder + "/first")
+        cls.prefix = cls.folder + "/prefix"
+        os.rename(cls.folder + "/first", cls.prefix)
+
+    def copy_limited(self, program, size, bandwidth, operations):
+        data = os.urandom(size)
+        with open(self.folder + "/from", "wb") as out:
+            out.write(data)
+        start = time.monotonic()
+        run(program, self.folder + "/from", self.folder + "/to", bandwidth, operations)
+        took = time.monotonic() - start
+        with open(self.folder + "/to", "rb") as copy:
+            self.assertEqual(copy.read(), data)
+        return took
+
+    def test_the_example_is_short(self):
+        with open(os.path.join(EXAMPLE, "limiter.cc"), encoding="utf-8") as source:
+            self.assertLess(len(source.readlines()), 100)
+
+    def test_found_by_cmake_and_keeps_its_limits(self):
+        build = self.folder + "/build"
+        run("cmake", "-S", EXAMPLE, "-B", build, "-G", "Ninja",
+            "-DCMAKE_PREFIX_PATH=" + self.prefix, "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+        run("cmake", "--build", build)
+        program = build + "/limiter"
+        # 1 MiB at 2 MiB/s, a burst of 64 KiB; 16 blocks at 20 a second, a burst of 2.
+        self.assertGreaterEqual(self.copy_limited(program, 1 << 20, "2MiB/s", "1M"), 0.46)
+        self.assertGreaterEqual(self.copy_limited(program, 1 << 20, "1GiB/s", "20"), 14 / 20)
+
+    def test_found_by_pkg_config(self):
+        environment = {**os.environ, "PKG_CONFIG_PATH": self.prefix + "/lib/pkgconfig"}
+        flags = run("pkg-config", "--cflags", "--libs", "weir", env=environment).split()
+        program = self.folder + "/limiter"
+        run("g++", "-std=c++20", os.path.join(EXAMPLE, "limiter.cc"), *flags, "-o", program)
+        self.copy_limited(program, 1000, "1GiB/s", "1k")
+
+    def test_the_binary_and_its_manual_are_there(self):
+        self.assertIn("weir ", run(self.prefix + "/bin/weir", "--version"))
+        with open(self.prefix + "/share/man/man1/weir-limit.1", encoding="utf-8") as manual:
+            self.assertRegex(manual.read(), r'(?m)^\.TH WEIR-LIMIT 1 ')
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""./dev and .ci/run keep their word.
+
+Most of it is tried in a scratch checkout: a copy of ./dev over a project of one small program. What
+installs packages is tried with stand-ins for the system's commands.
+"""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from tree import ROOT
+
+COMMANDS = ("setup", "build", "run", "test", "check", "fmt", "fuzz", "bench", "weir", "help")
+
+PROGRAM = r"""
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+int main(int count, char** arguments) {
+  const char* first = count > 1 ? arguments[1] : "";
+  if (!std::strcmp(first, "exit")) return std::atoi(arguments[2]);
+  if (!std::strcmp(first, "wait")) return std::getchar();
+  if (!std::strcmp(first, "where")) std::puts(std::filesystem::current_path().c_str());
+  for (int i = 1; i < count; ++i) std::printf("<%s>", arguments[i]);
+}
+"""
+PROJECT = """
+cmake_minimum_required(VERSION 3.25)
+project(scratch LANGUAGES CXX)
+enable_testing()
+add_subdirectory(apps/weir)
+add_test(NAME good COMMAND true)
+add_test(NAME bad COMMAND sh -c "echo the reason; exit 1")
+add_test(NAME lost COMMAND /nonexistent)
+add_test(NAME left COMMAND sh -c "exit 77")
+set_tests_properties(left PROPERTIES SKIP_RETURN_CODE 77)
+set_tests_properties(good PROPERTIES LABELS unit)
+"""
+PRESETS = """{ "version": 6, "configurePresets": [
+  { "name": "dev", "generator": "Ninja", "binaryDir": "${sourceDir}/build/${presetName}" },
+  { "name": "release", "inherits": "dev" } ] }
+"""
+
+
+def write(folder, files):
+    for file, text in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text)
+
+
+def write_scripts(folder, scripts):
+    write(folder, {file: f"#!/bin/sh\n{text}\n" for file, text in scripts.items()})
+    for file in scripts:
+        (folder / file).chmod(0o755)
+
+
+def run(*command, **how):
+    how = {"stdin": subprocess.DEVNULL, "cwd": "/", **how}
+    return subprocess.run(command, capture_output=True, text=True, **how)
+
+
+class Usage(unittest.TestCase):
+    def test_help_names_every_command(self):
+        done = run(ROOT / "dev", "help")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for command in COMMANDS:
+            self.assertRegex(done.stdout, rf"(?m)^  {command} ")
+
+    def test_wrong_usage(self):
+        for arguments in ((), ("nonsense",), ("build", "nonsense"), ("build", "dev", "more"),
+                          ("fuzz", "nonsense"), ("fuzz", "canary", "soon"), ("bench", "nonsense"),
+                          ("check", "nonsense")):
+            with self.subTest(arguments):
+                done = run(ROOT / "dev", *arguments)
+                self.assertEqual((done.returncode, done.stdout), (64, ""))
+                self.assertIn("usage: ./dev COMMAND", done.stderr)
+
+    def test_wrong_names_are_answered_with_the_right_ones(self):
+        self.assertIn("no preset 'nonsense'; there are: dev ",
+                      run(ROOT / "dev", "build", "nonsense").stderr)
+        self.assertIn("no fuzzer 'nonsense'; there are: canary ",
+                      run(ROOT / "dev", "fuzz", "nonsense").stderr)
+
+
+class Scratch(unittest.TestCase):
+    """./dev in a checkout of its own, whose path has a space."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.root = pathlib.Path(folder).resolve() / "a checkout"
+        cls.source = cls.root / "apps/weir/weir.cc"
+        write(cls.root, {
+            "CMakeLists.txt": PROJECT, "CMakePresets.json": PRESETS, "apps/weir/weir.cc": PROGRAM,
+            "apps/weir/CMakeLists.txt": "add_executable(weir weir.cc)\n"})
+        shutil.copy(ROOT / "dev", cls.root)
+
+    def dev(self, *arguments, **how):
+        return run(self.root / "dev", *arguments, **how)
+
+    def test_weir_is_silent_when_up_to_date(self):
+        self.dev("weir")
+        done = self.dev("weir", "a b", "--c")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "<a b><--c>", ""))
+
+    def test_weir_says_on_stderr_that_it_builds(self):
+        self.dev("weir")
+        self.source.write_text(PROGRAM + "// changed\n")
+        done = self.dev("weir", "x")
+        self.assertEqual((done.returncode, done.stdout), (0, "<x>"))
+        self.assertRegex(done.stderr, r"^dev: build release \.\.\. \d+\.\d s\n$")
+
+    def test_weir_passes_the_exit_status_on(self):
+        self.assertEqual(self.dev("weir", "exit", "64").returncode, 64)
+
+    def test_weir_runs_where_it_was_called(self):
+        done = self.dev("weir", "where", cwd=self.root.parent)
+        self.assertEqual(done.stdout.splitlines()[0], str(self.root.parent))
+
+    def test_weir_becomes_the_program(self):
+        self.dev("weir")
+        process = subprocess.Popen([self.root / "dev", "weir", "wait"], stdin=subprocess.PIPE)
+        try:
+            program = self.root / "build/release/apps/weir/weir"
+            deadline = time.monotonic() + 60
+            while os.readlink(f"/proc/{process.pid}/exe") != str(program):
+                self.assertLess(time.monotonic(), deadline, "the process is not the program")
+                time.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(60), -signal.SIGTERM)
+        finally:
+            process.kill()
+            process.communicate()
+
+    def test_a_failed_build_shows_why_and_what_to_do(self):
+        self.source.write_text("int main() { return nonsense; }\n")
+        done = self.dev("weir")
+        self.source.write_text(PROGRAM)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, r"dev: build release \.\.\. failed after")
+        self.assertIn("nonsense", done.stderr)
+        self.assertIn("mend the first error above (whole log: build/release/dev.log)", done.stderr)
+
+    def test_two_builds_at_once(self):
+        self.source.write_text(PROGRAM + "// changed again\n")
+        both = [subprocess.Popen([self.root / "dev", "build"], stderr=subprocess.PIPE, text=True)
+                for _ in range(2)]
+        output = "".join(one.communicate()[1] for one in both)
+        self.assertEqual([one.returncode for one in both], [0, 0], output)
+        self.assertEqual(output.count("build dev ..."), 1, output)
+
+    def test_tests_are_counted(self):
+        done = self.dev("test")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 2 failed, 1 skipped")
+        self.assertIn("the reason", done.stdout)
+        self.assertIn("mend the tests named above", done.stderr)
+
+    def test_tests_by_label(self):
+        done = self.dev("test", "unit")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 0 failed")
+
+    def test_no_test_is_a_failure(self):
+        done = self.dev("test", "nonsense")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout.splitlines()[-1], "0 passed, 0 failed")
+        self.assertIn("these labels are there: unit", done.stderr)
+
+    def test_a_failed_check_does_not_stop_the_others(self):
+        done = self.dev("check")
+        self.assertEqual(done.returncode, 1)
+        found = re.fullmatch(r"(\d+) passed, (\d+) failed", done.stdout.splitlines()[-1])
+        self.assertTrue(found, done.stdout)
+        steps = re.findall(r"(?m)^dev: check (\S+) \.\.\. (failed after )?\d+\.\d s$", done.stderr)
+        self.assertEqual([name for name, _ in steps][-1], "bench")
+        self.assertEqual(sum(bool(failed) for _, failed in steps), int(found[2]))
+        self.assertEqual(len(steps), int(found[1]) + int(found[2]))
+
+
+class Program(unittest.TestCase):
+    """The real thing."""
+
+    def test_version_and_status(self):
+        run(ROOT / "dev", "weir", "--version")  # brings it up to date
+        done = run(ROOT / "dev", "weir", "--version")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"^weir \d+\.\d+\.\d+\n$")
+        self.assertEqual(run(ROOT / "dev", "weir", "limit", "--bps").returncode, 64)
+
+    def test_run_tells_what_is_there(self):
+        done = run(ROOT / "dev", "run")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertIn("./dev weir limit --bps", done.stderr)
+
+
+class Setup(unittest.TestCase):
+    """Stand-ins record what would be installed."""
+
+    def setUp(self):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.bin, self.calls = folder / "bin", folder / "calls"
+        shutil.copy(ROOT / "dev", folder)
+        self.dev = folder / "dev"
+        self.bin.mkdir()
+        for name in "bash", "dirname", "env", "grep", "mkdir", "readlink", "sh", "tail":
+            (self.bin / name).symlink_to(shutil.which(name))
+        self.calls.write_text("")
+        self.on_debian(missing=("clang", "perl"))
+        write_scripts(self.bin, {"apt-get": f'echo "apt-get $*" >>"{self.calls}"',
+                                 "id": "echo 1000", "sudo": "exit 1"})
+
+    def on_debian(self, missing):
+        skip = "|".join(missing) or "none"
+        write_scripts(self.bin, {"dpkg-query": f'''
+            for package; do
+              case $package in
+                -*) ;;
+                {skip}) echo "$package not-installed" ;;
+                *) echo "$package installed" ;;
+              esac
+            done'''})
+
+    def setup(self):
+        return run(self.dev, "setup", env={"PATH": str(self.bin)})
+
+    def test_nothing_is_missing(self):
+        self.on_debian(missing=())
+        done = self.setup()
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        self.assertEqual(self.calls.read_text(), "")
+
+    def test_root_installs_what_is_missing(self):
+        write_scripts(self.bin, {"id": "echo 0"})
+        done = self.setup()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        update, install = self.calls.read_text().splitlines()
+        self.assertEqual(update, "apt-get update")
+        self.assertRegex(install, r" install -y .* clang perl$")
+        self.assertRegex(done.stderr, r"^dev: install clang perl \.\.\. \d+\.\d s\n$")
+
+    def test_sudo_installs_what_is_missing(self):
+        write_scripts(self.bin, {"sudo": f'echo "sudo" >>"{self.calls}"; [ "$1" = -n ] || "$@"'})
+        self.assertEqual(self.setup().returncode, 0)
+        self.assertRegex(self.calls.read_text(),
+                         r"^sudo\nsudo\napt-get update\nsudo\napt-get .* clang perl\n$")
+
+    def test_others_are_told_the_line(self):
+        done = self.setup()
+        self.assertEqual((done.returncode, self.calls.read_text()), (1, ""))
+        self.assertIn("as root run: apt-get update && apt-get install -y --no-install-recommends "
+                      "clang perl\n", done.stderr)
+
+    def test_a_failed_install_is_explained(self):
+        write_scripts(self.bin, {"id": "echo 0", "apt-get": "echo no such source; exit 100"})
+        done = self.setup()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no such source\n", done.stderr)
+        self.assertIn("then as root run: apt-get update", done.stderr)
+
+    def test_elsewhere_than_on_debian(self):
+        (self.bin / "dpkg-query").unlink()
+        done = self.setup()
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"no Debian system.* g\+\+ cmake ninja-build ")
+
+
+class Ci(unittest.TestCase):
+    """.ci/run adds up what ./dev test and ./dev check say."""
+
+    def run_ci(self, test, check):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            write_scripts(folder, {"dev": f"case $1 in test) {test};; check) {check};; esac"})
+            (folder / ".ci").mkdir()
+            shutil.copy(ROOT / ".ci/run", folder / ".ci")
+            done = run("bash", ".ci/run", cwd=folder)
+            return done.returncode, done.stdout.splitlines()[-1]
+
+    def test_sum(self):
+        good, more = "echo x; echo 3 passed, 0 failed", "echo 4 passed, 0 failed"
+        self.assertEqual(self.run_ci(good, more), (0, "7 passed, 0 failed"))
+        self.assertEqual(self.run_ci("echo 3 passed, 2 failed; exit 1", more),
+                         (1, "7 passed, 2 failed"))
+        self.assertEqual(self.run_ci(good + ", 2 skipped", "echo 1 passed, 1 failed; exit 1"),
+                         (1, "4 passed, 1 failed, 2 skipped"))
+
+    def test_a_part_that_does_not_count_has_failed(self):
+        self.assertEqual(self.run_ci("exit 1", "echo 4 passed, 0 failed"),
+                         (1, "4 passed, 1 failed"))
+        self.assertEqual(self.run_ci("echo 2 passed, 0 failed; exit 1", "exit 0"),
+                         (1, "2 passed, 2 failed"))
+
+    def test_nothing_ran(self):
+        self.assertEqual(self.run_ci("echo 0 passed, 0 failed", "echo 0 passed, 0 failed"),
+                         (1, "0 passed, 0 failed"))
+
+
+if __name__ == "__main__":
+    unittest.main()

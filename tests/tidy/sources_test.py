@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of style that no compiler or formatter enforces, over every file of the project.
+
+A rule is a function rule(tree) that yields findings "file:line: what is wrong". Tree is a folder
+and its files, so that each rule is also run over a small tree that breaks it (class Bites).
+"""
+import pathlib
+import re
+import tempfile
+import unittest
+
+from tree import ROOT, project_files, read, strip_cxx
+
+CXX = {".h", ".cc"}
+COLUMNS_MAX = 100
+FUNCTION_LINES_MAX = 70
+HEADER_COMMENT_LINES_MIN = 5
+
+
+class Tree:
+    def __init__(self, root):
+        self.root = root
+        self.files = project_files(root)
+
+    def text(self, file):
+        return read(self.root, file)
+
+    def code(self, file):
+        return strip_cxx(self.text(file))
+
+    def cxx(self, ending=""):
+        return [f for f in self.files if f.suffix in CXX and f.name.endswith(ending)]
+
+    def sources(self):
+        """Whatever is compiled or run: C++, CMake, Python, shell, and scripts without an ending."""
+        return [f for f in self.files
+                if f.suffix in CXX | {".cmake", ".py", ".sh"} or f.name == "CMakeLists.txt"
+                or not f.suffix and self.text(f).startswith("#!")]
+
+    def documents(self):
+        return [f for f in self.files if f.suffix in (".md", ".pod", ".toml", ".json")]
+
+    def modules(self):
+        return sorted({pathlib.PurePath(*f.parts[:2]) for f in self.files
+                       if f.parts[0] == "weir" and len(f.parts) > 2})
+
+    def pure_modules(self):
+        return [m for m in self.modules() if m / "CMakeLists.txt" in self.files
+                and re.search(r"weir_module\([^)]*\bPURE\b", self.text(m / "CMakeLists.txt"))]
+
+
+def matches(pattern, file, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := re.search(pattern, line):
+            yield f"{file}:{number}: {found.group().strip()}"
+
+
+def licence(tree):
+    line = "SPDX-License-Identifier: " + "Apache-2.0"
+    for file in tree.sources():
+        if line not in "\n".join(tree.text(file).splitlines()[:2]):
+            yield f"{file}:1: say '{line}' in the first or second line"
+
+
+def header_comments(tree):
+    for file in tree.cxx(".h"):
+        comment = re.match(r"//[^\n]*\n((?://[^\n]*\n)*)", tree.text(file))
+        if not comment or comment[1].count("\n") < HEADER_COMMENT_LINES_MIN:
+            yield f"{file}:2: open with {HEADER_COMMENT_LINES_MIN} lines or more: what it is for"
+
+
+def pragma_once(tree):
+    for file in tree.cxx(".h"):
+        if not re.search(r"^#pragma once$", tree.text(file), re.MULTILINE):
+            yield f"{file}:1: no #pragma once"
+
+
+def columns(tree):
+    for file in tree.sources():
+        for number, line in enumerate(tree.text(file).splitlines(), 1):
+            if len(line) > COLUMNS_MAX:
+                yield f"{file}:{number}: {len(line)} columns; {COLUMNS_MAX} is the most"
+
+
+def sleeping_tests(tree):
+    for file in tree.cxx("_test.cc"):
+        yield from matches(r"\b(sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep|sleep\s*\()",
+                           file, tree.code(file))
+
+
+def leftovers(tree):
+    words = "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"))
+    for file in tree.sources() + tree.documents():
+        yield from matches(rf"\b({words})\b", file, tree.text(file))
+
+
+def machine_paths(tree):
+    folders = "|".join(("work", "farm", "root"))
+    for file in tree.sources() + tree.documents():
+        yield from matches(rf"(^|[^a-z])/({folders})/", file, tree.text(file))
+
+
+def floating_point(tree):
+    """Decisions are made in integers. Programs beside the code may compute what they like."""
+    number = r"\b(float|double)\b|(?<![\w.'])(\d[\d']*\.\d*|\.\d+|\d[\d']*[eE][-+]?\d)"
+    pure = [m for m in tree.pure_modules() if m.name != "sim"]
+    for file in tree.cxx():
+        if file.parent in pure and not re.search(r"_(test|bench|fuzz)\.cc$", file.name):
+            yield from matches(number, file, tree.code(file))
+
+
+def empty_words(tree):
+    """Names that say nothing. The epoch handler has its name from the design it comes from."""
+    word = re.compile(r"(manager|helper|util|utility|impl|handler|data|info)s?$", re.IGNORECASE)
+
+    def parts(name):
+        name = re.sub(r"(?i)epoch_?handler|event_handler", "", name)
+        return [p for p in re.split(r"_|(?<=[a-z0-9])(?=[A-Z])", name) if word.match(p)]
+
+    for file in tree.files:
+        for found in parts(file.name.split(".")[0]):
+            yield f"{file}:1: '{found}' in the name of a file"
+    declaration = re.compile(
+        r"\b(?:class|struct|enum|union|using|concept)\s+(?:\[\[.*?\]\]\s*)?(\w+)")
+    for file in tree.cxx():
+        for number, line in enumerate(tree.code(file).splitlines(), 1):
+            for name in declaration.findall(line):
+                for found in parts(name):
+                    yield f"{file}:{number}: '{found}' in the name of type {name}"
+
+
+def long_functions(tree):
+    """Outside of functions, a brace after a space opens one if there is a ')' before it."""
+    directive = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+    no_function = re.compile(r"\s*(template\s*<.*>\s*)?(namespace|class|struct|union|enum)\b")
+    for file in tree.cxx():
+        code = directive.sub(lambda found: "\n" * found[0].count("\n"), tree.code(file))
+        head, line, first = "", 1, 1  # of what may become a function
+        depth, inside = 0, False      # of braces that are passed over; inside a function
+        for char in code:
+            line += char == "\n"
+            if depth:
+                depth += (char == "{") - (char == "}")
+                if not depth and inside and line - first >= FUNCTION_LINES_MAX:
+                    yield f"{file}:{first}: a function of {line - first + 1} lines"
+                head = "" if not depth and inside else head
+                continue
+            if not head.strip():
+                first = line
+            if char == "{" and head and not head[-1].isspace():  # : member_{1}
+                depth, inside = 1, False
+            elif char == "{" and ")" in head and not no_function.match(head):
+                depth, inside = 1, True
+            elif char in "{};" or head.strip() + char in ("public:", "private:", "protected:"):
+                head = ""
+            else:
+                head += char
+
+
+def declared_modules(tree):
+    for module in tree.modules():
+        file = module / "CMakeLists.txt"
+        if file not in tree.files:
+            yield f"{module}: no CMakeLists.txt"
+        elif not re.search(rf"^weir_module\({module.name}\b", tree.text(file), re.MULTILINE):
+            yield f"{file}:1: does not declare weir_module({module.name} ...)"
+
+
+def orphaned_tests(tree):
+    """x_test.cc tests x; x_property_test.cc may hold what all sources named after x share."""
+    for file in tree.cxx("_test.cc"):
+        stem = file.name.removesuffix("_test.cc")
+        common = stem.removesuffix("_property")
+        stems = {f.stem for f in tree.cxx() if f.parent == file.parent and not f.match("*_test.cc")}
+        if file.parts[0] in ("weir", "apps") and stem not in stems and (
+                stem == common or not any(common in s.split("_") for s in stems)):
+            yield f"{file}:1: there is no {stem}.h or {stem}.cc that it could test"
+
+
+class Rules(unittest.TestCase):
+    """The project keeps every rule."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.tree = Tree(ROOT)
+
+    def keeps(self, rule):
+        if findings := list(rule(self.tree)):
+            self.fail("\n" + "\n".join(findings))
+
+    def test_sources_are_found(self):
+        self.assertIn(pathlib.PurePath("weir/base/time.h"), self.tree.sources())
+        self.assertIn(pathlib.PurePath("dev"), self.tree.sources())
+        self.assertIn(pathlib.PurePath("weir/base"), self.tree.pure_modules())
+        self.assertNotIn(pathlib.PurePath("weir/host"), self.tree.pure_modules())
+
+    def test_every_source_names_its_licence(self):
+        self.keeps(licence)
+
+    def test_every_header_opens_with_what_it_is_for(self):
+        self.keeps(header_comments)
+
+    def test_every_header_is_included_once(self):
+        self.keeps(pragma_once)
+
+    def test_lines_fit(self):
+        self.keeps(columns)
+
+    def test_no_unit_test_sleeps(self):
+        self.keeps(sleeping_tests)
+
+    def test_nothing_is_left_for_later(self):
+        self.keeps(leftovers)
+
+    def test_no_path_of_one_machine(self):
+        self.keeps(machine_paths)
+
+    def test_pure_modules_decide_in_integers(self):
+        self.keeps(floating_point)
+
+    def test_names_say_something(self):
+        self.keeps(empty_words)
+
+    def test_functions_are_short(self):
+        self.keeps(long_functions)
+
+    def test_every_folder_is_a_declared_module(self):
+        self.keeps(declared_modules)
+
+    def test_every_unit_test_has_its_source(self):
+        self.keeps(orphaned_tests)
+
+
+class Bites(unittest.TestCase):
+    """Each rule finds what breaks it, and nothing in what looks like it."""
+
+    PURE = "weir_module(pace LAYER 1 PURE)\n"
+
+    def finds(self, rule, files, *expected):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for file, text in files.items():
+                (root / file).parent.mkdir(parents=True, exist_ok=True)
+                (root / file).write_text(text)
+            findings = list(rule(Tree(root)))
+        for finding, start in zip(findings, expected):
+            self.assertTrue(finding.startswith(start), f"{finding!r} is not {start!r}")
+        self.assertEqual(len(findings), len(expected), findings)
+
+    def test_licence(self):
+        spdx = "SPDX-License-Identifier: " + "Apache-2.0\n"
+        self.finds(licence, {"a.cc": "int a;\n", "b.h": "// " + spdx, "run": "#!/bin/sh\n",
+                             "go": "#!/bin/sh\n# " + spdx, "notes": "text\n"}, "a.cc:1", "run:1")
+
+    def test_header_comments(self):
+        self.finds(header_comments, {"a.h": "// 1\n//\n// 2\n// 3\n// 4\n#pragma once\n",
+                                     "b.h": "// 1\n//\n// 2\n// 3\n// 4\n// 5\n#pragma once\n",
+                                     "c.h": "#pragma once\n"}, "a.h:2", "c.h:2")
+
+    def test_pragma_once(self):
+        self.finds(pragma_once, {"a.h": "// #pragma once\n", "b.h": "//\n#pragma once\n"}, "a.h:1")
+
+    def test_columns(self):
+        self.finds(columns, {"a.cc": "x" * 100 + "\n" + "x" * 101 + "\n"}, "a.cc:2: 101 columns")
+
+    def test_sleeping_tests(self):
+        self.finds(sleeping_tests, {"a_test.cc": "// sleep(1)\nasleep(1);\n  sleep(1);\n"
+                                                 "std::this_thread::sleep_for(1s);\n",
+                                    "a.cc": "sleep(1);"}, "a_test.cc:3", "a_test.cc:4: sleep_for")
+
+    def test_leftovers(self):
+        self.finds(leftovers, {"a.cc": "// TO" + "DO: later\nTODOS\n", "b.md": "FIX" + "ME\n"},
+                   "a.cc:1", "b.md:1")
+
+    def test_machine_paths(self):
+        self.finds(machine_paths, {"a.sh": "/" + "work/\n",
+                                   "b.md": "weir/root/x\nin /" + "root/x\n"}, "a.sh:1", "b.md:2")
+
+    def test_floating_point(self):
+        text = ("// double\nint a = 1'000;\nauto s = \"1.5\";\n"
+                "auto x = 1.5;\ndouble y;\nauto z = 1e9;\n")
+        self.finds(floating_point, {
+            "weir/pace/CMakeLists.txt": self.PURE,
+            "weir/pace/a.h": text, "weir/pace/a_test.cc": text,
+            "weir/sim/CMakeLists.txt": "weir_module(sim LAYER 3 PURE)\n", "weir/sim/a.h": text,
+            "weir/host/CMakeLists.txt": "weir_module(host LAYER 3)\n", "weir/host/a.h": text},
+            "weir/pace/a.h:4: 1.5", "weir/pace/a.h:5: double", "weir/pace/a.h:6: 1e9")
+
+    def test_empty_words(self):
+        self.finds(empty_words, {"rate_util.cc": "", "epoch_handler.h": "class EpochHandler;\n",
+                                 "a.h": "// class Info\nstruct JobData {};\nclass Database;\n"
+                                        "class QueueManager;\nint data;\n"},
+                   "rate_util.cc:1", "a.h:2: 'Data'", "a.h:4: 'Manager'")
+
+    def test_long_functions(self):
+        body = "  x();\n" * 68
+        members = "  int a;\n" * 80
+        self.finds(long_functions, {
+            "a.cc": f"namespace n {{\n\nint f(int a,\n      int b) {{\n{body}}}\n"
+                    f"struct alignas(64) S {{\n public:\n  void fits() {{\n{body}  }}\n"
+                    f"{members}}};\n"
+                    f"S::S(int a)\n    : a_{{a}}, b_{{1}} {{\n{body}}}\n"
+                    "}  // namespace n\n",
+            "b.h": "#define M(x) \\\n  do { \\\n  } while (0)\n"
+                   f"#if X(1)\nnamespace n {{\n#endif\n{members}}}\n"},
+            "a.cc:3: a function of 71 lines", "a.cc:227: a function of 71 lines")
+
+    def test_declared_modules(self):
+        self.finds(declared_modules, {"weir/a/x.h": "", "weir/b/CMakeLists.txt": self.PURE,
+                                      "weir/pace/CMakeLists.txt": "# c\n" + self.PURE},
+                   "weir/a: no CMakeLists.txt", "weir/b/CMakeLists.txt:1")
+
+    def test_orphaned_tests(self):
+        self.finds(orphaned_tests, dict.fromkeys((
+            "weir/a/x.h", "weir/a/x_test.cc", "weir/a/y_test.cc", "weir/b/x_test.cc",
+            "weir/c/big_x.h", "weir/c/x_property_test.cc", "weir/c/y_property_test.cc"), ""),
+            "weir/a/y_test.cc", "weir/b/x_test.cc", "weir/c/y_property_test.cc")
+
+
+if __name__ == "__main__":
+    unittest.main()

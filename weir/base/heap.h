@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A priority queue of objects that live elsewhere: the smallest key first, equal keys in the order
+// they came. Queues waiting for tokens stand in one by time, the simulator's events in another.
+//
+//   position      0
+//             /  |  |  \         children of i: 4i + 1 ... 4i + 4
+//            1   2  3   4        entry: { key, sequence, node }, the node's hook: { position }
+//
+// Four children a level instead of two: half as many levels, and the four keys compared lie side by
+// side. Keys are kept in the array, so ordering never touches a node; only an entry that moves
+// writes its new position into its node's hook, which lets update() and erase() find it.
+//
+// Ties. Every push takes the next sequence number, and so does every change of key (replace_top,
+// update), even to an equal key: who is keyed anew stands behind its equals, which is what serving
+// in turns needs. Order is by (key, sequence) alone, so it is the same in every run; addresses play
+// no part.
+//
+// Invariants (is_valid): no entry is before its parent, and the hook of entry i's node says i.
+// The heap owns no node: a node must leave it before it dies or moves, and the heap must go before
+// its nodes do (declare it after them); the hook asserts it. Two heaps may share one hook if a node
+// stands in one of them at a time. Not for several threads, not copyable, no iteration in order.
+//
+// Cost: push, pop, replace_top, update, erase O(log n); the rest O(1), clear O(n). No allocation
+// within what reserve() set aside. 24 bytes an entry with a 64-bit key, and 4 bytes in the node.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "weir/base/assert.h"
+
+namespace weir {
+
+// What a node carries to stand in a Heap. Being in a heap belongs to the object, not to its value:
+// a copy of a node is in no heap, and assigning to a node leaves it where it stands.
+class HeapHook {
+ public:
+  HeapHook() = default;
+  HeapHook(const HeapHook&) noexcept {}
+  HeapHook& operator=(const HeapHook&) noexcept { return *this; }
+  // REQUIRES: not in a heap, which would be left with a pointer to nowhere.
+  ~HeapHook() { WEIR_ASSERT(!is_linked(), position_); }
+
+  bool is_linked() const { return position_ != kNone; }
+
+ private:
+  template <class T, class Key, HeapHook T::*kHook>
+  friend class Heap;
+
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+
+  std::uint32_t position_ = kNone;
+};
+
+// Key needs operator< and should be cheap to copy: an integer, an Instant.
+template <class T, class Key, HeapHook T::*kHook>
+class Heap {
+ public:
+  Heap() = default;
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+  ~Heap() { clear(); }
+
+  std::size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+
+  // Room for n nodes; pushes up to that size do not allocate.
+  void reserve(std::size_t n) { entries_.reserve(n); }
+
+  // Whether the node stands in this very heap, also where others use the same hook.
+  bool contains(const T& node) const {
+    const std::size_t i = position(node);
+    return i < entries_.size() && entries_[i].node == &node;
+  }
+
+  // REQUIRES: the node's hook is in no heap.
+  void push(T& node, Key key) {
+    WEIR_ASSERT(!(node.*kHook).is_linked(), position(node));
+    WEIR_ASSERT(entries_.size() < HeapHook::kNone, entries_.size());
+    entries_.emplace_back();
+    sift_up(entries_.size() - 1, keyed(node, key));
+  }
+
+  // The first node. REQUIRES: not empty.
+  T& top() const { return *first().node; }
+  const Key& top_key() const { return first().key; }
+
+  // Takes the first node out. REQUIRES: not empty.
+  T& pop() {
+    T& node = top();
+    remove(0);
+    return node;
+  }
+
+  // Gives the first node a new key: pop and push in one descent. REQUIRES: not empty.
+  void replace_top(Key key) { sift_down(0, keyed(top(), key)); }
+
+  // Gives any node a new key, smaller or larger. REQUIRES: contains(node).
+  void update(T& node, Key key) {
+    WEIR_ASSERT(contains(node), position(node), size());
+    sift(position(node), keyed(node, key));
+  }
+
+  // Takes any node out. REQUIRES: contains(node).
+  void erase(T& node) {
+    WEIR_ASSERT(contains(node), position(node), size());
+    remove(position(node));
+  }
+
+  // Lets all nodes go. O(n).
+  void clear() {
+    for (Entry& entry : entries_) (entry.node->*kHook).position_ = HeapHook::kNone;
+    entries_.clear();
+  }
+
+  // Whether the invariants hold, for tests. O(n).
+  bool is_valid() const {
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (position(*entries_[i].node) != i || entries_[i].sequence >= next_sequence_) return false;
+      if (i > 0 && is_before(entries_[i], entries_[parent(i)])) return false;
+    }
+    return true;
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    std::uint64_t sequence;
+    T* node;
+  };
+  static constexpr std::size_t kFanout = 4;
+
+  static std::size_t parent(std::size_t i) { return (i - 1) / kFanout; }
+  static std::size_t first_child(std::size_t i) { return kFanout * i + 1; }
+
+  // Written without a branch, as is least_child(): which of two keys is smaller is what a branch
+  // predictor cannot guess, and one wrong guess costs as much as all comparisons of a level.
+  static bool is_before(const Entry& a, const Entry& b) {
+    const bool smaller = a.key < b.key;
+    const bool larger = b.key < a.key;
+    const bool earlier = a.sequence < b.sequence;
+    return smaller | (!larger & earlier);
+  }
+
+  static std::size_t position(const T& node) { return (node.*kHook).position_; }
+
+  const Entry& first() const {
+    WEIR_ASSERT(!entries_.empty());
+    return entries_.front();
+  }
+
+  // 2^64 numbers outlast any run: one every nanosecond for 584 years.
+  Entry keyed(T& node, const Key& key) { return {key, next_sequence_++, &node}; }
+
+  void place(std::size_t i, const Entry& entry) {
+    entries_[i] = entry;
+    (entry.node->*kHook).position_ = static_cast<std::uint32_t>(i);
+  }
+
+  // The first in order of the up to four children that start at begin. REQUIRES: begin < size.
+  std::size_t least_child(std::size_t begin, std::size_t size) const {
+    const Entry* const child = entries_.data() + begin;
+    if (begin + kFanout <= size) [[likely]] {
+      const std::size_t left = is_before(child[1], child[0]) ? 1 : 0;
+      const std::size_t right = is_before(child[3], child[2]) ? 3 : 2;
+      return begin + (is_before(child[right], child[left]) ? right : left);
+    }
+    std::size_t least = 0;
+    for (std::size_t i = 1; begin + i < size; ++i) {
+      if (is_before(child[i], child[least])) least = i;
+    }
+    return begin + least;
+  }
+
+  // The next three put an entry where it belongs, starting from a hole at i. They move what stands
+  // in the way into the hole instead of swapping, so each step writes one entry.
+  void sift_up(std::size_t i, const Entry& entry) {
+    while (i > 0 && is_before(entry, entries_[parent(i)])) {
+      place(i, entries_[parent(i)]);
+      i = parent(i);
+    }
+    place(i, entry);
+  }
+
+  void sift_down(std::size_t i, const Entry& entry) {
+    const std::size_t size = entries_.size();
+    for (;;) {
+      const std::size_t begin = first_child(i);
+      if (begin >= size) break;
+      const std::size_t least = least_child(begin, size);
+      if (!is_before(entries_[least], entry)) break;
+      place(i, entries_[least]);
+      i = least;
+    }
+    place(i, entry);
+  }
+
+  void sift(std::size_t i, const Entry& entry) {
+    if (i > 0 && is_before(entry, entries_[parent(i)])) {
+      sift_up(i, entry);
+    } else {
+      sift_down(i, entry);
+    }
+  }
+
+  // Fills the hole at i with the last entry, which may have to go either way: it comes from another
+  // branch.
+  void remove(std::size_t i) {
+    (entries_[i].node->*kHook).position_ = HeapHook::kNone;
+    const Entry last = entries_.back();
+    entries_.pop_back();
+    if (i < entries_.size()) sift(i, last);
+  }
+
+  std::vector<Entry> entries_;
+  std::uint64_t next_sequence_ = 0;
+};
+
+}  // namespace weir

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Result<T>: a value, or why there is none. For mistakes of the world (a bad option, a file that
+// cannot be read), never for our own, which are assertions (assert.h). No exception crosses a
+// Weir header.
+//
+//   Result<Bytes> size = parse_bytes("64KB");
+//   if (!size) return tl::unexpected(size.error());
+//
+// An Error is written for the person who has to act on it: what is wrong, with which object, and
+// what to try. Its code is an errno value, since both callers and exit statuses are made of them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <tl/expected.hpp>
+
+namespace weir {
+
+struct Error {
+  std::errc code{};
+  std::string where;  // the object: an option, a file, a value
+  std::string what;   // what is wrong with it
+  std::string hint;   // what to try; may be empty
+
+  // "where: what; hint"
+  std::string message() const;
+
+  bool operator==(const Error&) const = default;
+};
+
+template <class T>
+class [[nodiscard]] Result : public tl::expected<T, Error> {
+ public:
+  using tl::expected<T, Error>::expected;
+  Result(tl::expected<T, Error> other) : tl::expected<T, Error>(std::move(other)) {}
+};
+
+tl::unexpected<Error> fail(std::errc code, std::string_view where, std::string_view what,
+                           std::string_view hint = {});
+
+// For a call of the system that failed: its errno value says what is wrong.
+tl::unexpected<Error> fail_errno(int errno_value, std::string_view where,
+                                 std::string_view hint = {});
+
+}  // namespace weir

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/base/settle.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "weir/base/assert.h"
+
+namespace weir {
+namespace {
+
+using Wide = unsigned __int128;
+using SignedWide = __int128;
+
+constexpr int kFractionBits = 32;
+constexpr std::int64_t kOneToken = std::int64_t{1} << kFractionBits;
+
+// floor(weight * total * 2^32 / weight_sum). The product of all three may take 159 bits, so the
+// division is done in two steps, each within 128: whole tokens, then the rest's fraction bits.
+SignedWide share_of(std::uint64_t weight, std::uint64_t total, std::uint64_t weight_sum) {
+  const Wide product = Wide{weight} * total;
+  const Wide whole = product / weight_sum;
+  const Wide rest = product - whole * weight_sum;
+  return static_cast<SignedWide>((whole << kFractionBits) + (rest << kFractionBits) / weight_sum);
+}
+
+std::uint64_t sum_of_weights(std::span<const SettleShare> shares) {
+  Wide sum = 0;
+  for (const SettleShare& share : shares) sum += share.weight;
+  WEIR_ASSERT(sum > 0 && sum <= UINT64_MAX, shares.size());
+  return static_cast<std::uint64_t>(sum);
+}
+
+// Steps 2 and 3 are one, seen from two sides: the share of the highest rank moves one token, and
+// its rank drops by one token. To give (sign +1) the rank is the remainder, to take back (sign -1)
+// it is the negative of the remainder.
+struct Candidate {
+  std::int64_t rank;
+  std::size_t index;
+
+  // For the heaps of <algorithm>, whose front is the greatest: high rank first, then low index.
+  bool operator<(const Candidate& other) const {
+    return rank != other.rank ? rank < other.rank : index > other.index;
+  }
+};
+
+void move_tokens(std::span<SettleShare> shares, std::uint64_t count, int sign) {
+  const auto may_move = [sign](const SettleShare& share) { return sign > 0 || share.got > 0; };
+  std::vector<Candidate> heap;
+  heap.reserve(shares.size());
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    if (may_move(shares[i])) heap.push_back({sign * shares[i].remainder, i});
+  }
+  std::make_heap(heap.begin(), heap.end());
+  for (; count > 0; --count) {
+    WEIR_ASSERT(!heap.empty(), count);
+    std::pop_heap(heap.begin(), heap.end());
+    Candidate& moved = heap.back();
+    SettleShare& share = shares[moved.index];
+    share.got += static_cast<std::uint64_t>(std::int64_t{sign});
+    share.remainder -= sign * kOneToken;
+    moved.rank -= kOneToken;
+    if (may_move(share)) {
+      std::push_heap(heap.begin(), heap.end());
+    } else {
+      heap.pop_back();
+    }
+  }
+}
+
+}  // namespace
+
+void settle(std::span<SettleShare> shares, Tokens total) {
+  WEIR_ASSERT(total.count() <= INT64_MAX, total.count());
+  if (total.count() == 0) {
+    for (SettleShare& share : shares) share.got = 0;
+    return;
+  }
+  const std::uint64_t weight_sum = sum_of_weights(shares);
+  SignedWide missing = total.count();
+  for (SettleShare& share : shares) {
+    WEIR_ASSERT(-kSettleRemainderMax <= share.remainder && share.remainder <= kSettleRemainderMax,
+                share.remainder);
+    const SignedWide want = share_of(share.weight, total.count(), weight_sum) + share.remainder;
+    const SignedWide got = std::max<SignedWide>(0, want >> kFractionBits);
+    share.got = static_cast<std::uint64_t>(got);
+    share.remainder = static_cast<std::int64_t>(want - (got << kFractionBits));
+    missing -= got;
+  }
+  if (missing > 0) move_tokens(shares, static_cast<std::uint64_t>(missing), +1);
+  if (missing < 0) move_tokens(shares, static_cast<std::uint64_t>(-missing), -1);
+}
+
+}  // namespace weir

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Time as a value. An Instant is a point on a timeline that cannot be asked what time it is: its
+// clock has no now(), so code below host/ can only work with the time it is given, and runs the
+// same under a real clock and under a simulated one.
+//
+// Resolution is one nanosecond in 64 bits. Instants must stay within +-kTimelineHalf of zero (146
+// years), which leaves room to add or subtract any span up to that length without overflow.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace weir {
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+struct Timeline {
+  using rep = std::int64_t;
+  using period = std::nano;
+  using duration = Nanoseconds;
+  using time_point = std::chrono::time_point<Timeline, duration>;
+  static constexpr bool is_steady = true;
+};
+
+using Instant = Timeline::time_point;
+
+inline constexpr Nanoseconds kTimelineHalf{std::int64_t{1} << 62};
+
+// Later than anything that happens: the answer to "when?" for what will not happen by itself.
+inline constexpr Instant kNever = Instant::max();
+
+constexpr Instant instant_at(std::int64_t ns) { return Instant{Nanoseconds{ns}}; }
+constexpr std::int64_t ns_of(Instant t) { return t.time_since_epoch().count(); }
+
+}  // namespace weir

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one place where a clock is read. Everything below host/ is given the time; everything above
+// takes it from here, once a turn of its loop. Monotonic: it never steps back and does not follow
+// changes of the wall clock. It stands still while the machine sleeps, which is what pacing wants:
+// nobody could have used the tokens of that time.
+#pragma once
+
+#include <chrono>
+
+#include "weir/base/time.h"
+
+namespace weir::host {
+
+Instant now();
+
+// Time that goes on between runs and over reboots, for ages of saved state only. It may step.
+std::chrono::sys_time<Nanoseconds> wall_now();
+
+}  // namespace weir::host

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a decision costs when it has to read the clock itself, beside the bare read.
+#include <benchmark/benchmark.h>
+
+#include "weir/host/clock.h"
+#include "weir/pace/token_bucket.h"
+
+namespace weir::host {
+namespace {
+
+void BM_clock_read(benchmark::State& state) {
+  for (auto _ : state) benchmark::DoNotOptimize(now());
+}
+BENCHMARK(BM_clock_read);
+
+void BM_clock_read_and_take(benchmark::State& state) {
+  const BucketShape shape(Rate::per_second(333'667'000), Tokens{1'000'000});
+  TokenBucket bucket = TokenBucket::full(shape, now());
+  std::uint64_t taken = 0;
+  for (auto _ : state) taken += bucket.take(Tokens{1}, shape, now()) ? 1U : 0U;
+  benchmark::DoNotOptimize(taken);
+}
+BENCHMARK(BM_clock_read_and_take);
+
+}  // namespace
+}  // namespace weir::host

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/host/state_file.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace weir::host {
+namespace {
+
+namespace fs = std::filesystem;
+
+class StateFileTest : public testing::Test {
+ protected:
+  StateFileTest() {
+    std::string pattern = testing::TempDir() + "weir-state-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~StateFileTest() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name = "state") const { return folder_ + "/" + name; }
+  std::string content() const {
+    std::ifstream in(path());
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+ private:
+  std::string folder_;
+};
+
+TEST_F(StateFileTest, ANewFileIsEmptyAndThenHoldsWhatWasWritten) {
+  {
+    StateFile file = *StateFile::open(path());
+    EXPECT_EQ(file.text(), "");
+    ASSERT_TRUE(file.replace("one"));
+    ASSERT_TRUE(file.replace("two"));
+    EXPECT_EQ(content(), "two");
+  }
+  EXPECT_EQ(StateFile::open(path())->text(), "two");
+}
+
+TEST_F(StateFileTest, HasOneUserAtATimeAlsoAfterItWasReplaced) {
+  StateFile file = *StateFile::open(path());
+  EXPECT_EQ(StateFile::open(path()).error().code, std::errc::device_or_resource_busy);
+  ASSERT_TRUE(file.replace("one"));
+  EXPECT_EQ(StateFile::open(path()).error().code, std::errc::device_or_resource_busy);
+}
+
+TEST_F(StateFileTest, WhatACrashLeftBesideItIsOverwritten) {
+  std::ofstream(path("state.new")) << "half a sta";
+  StateFile file = *StateFile::open(path());
+  ASSERT_TRUE(file.replace("whole"));
+  EXPECT_EQ(content(), "whole");
+  EXPECT_FALSE(fs::exists(path("state.new")));
+}
+
+TEST_F(StateFileTest, AFailedReplaceLeavesTheOldText) {
+  StateFile file = *StateFile::open(path());
+  ASSERT_TRUE(file.replace("old"));
+  fs::create_directory(path("state.new"));  // in the way
+  EXPECT_FALSE(file.replace("new"));
+  EXPECT_EQ(content(), "old");
+}
+
+TEST_F(StateFileTest, RefusesWhatIsNoSmallPlainFile) {
+  fs::create_directory(path("folder"));
+  EXPECT_EQ(StateFile::open(path("folder")).error().code, std::errc::is_a_directory);
+  EXPECT_EQ(StateFile::open(path("none/state")).error().code, std::errc::no_such_file_or_directory);
+  EXPECT_EQ(StateFile::open("/dev/null").error().code, std::errc::invalid_argument);
+  std::ofstream(path()) << std::string(StateFile::kSizeMax + 1, 'x');
+  EXPECT_EQ(StateFile::open(path()).error().code, std::errc::file_too_large);
+}
+
+}  // namespace
+}  // namespace weir::host

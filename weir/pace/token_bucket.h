@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The token bucket everything in Weir is paced by. It fills at a rate up to its depth, and what a
+// request costs is taken out. Nothing refills it: its whole state is the time at which its balance
+// is (was, will be) zero, and the balance at any `now` follows from that.
+//
+//        zero                     now            balance = (now - zero) * rate, at most depth
+//   -------|------------------------|-----> t    take n:  zero += n / rate
+//          |<- balance / rate ----->|            debt:    zero > now
+//
+// n / rate is rarely a whole number of nanoseconds, so zero has two words: whole nanoseconds, and a
+// part counted in 1/rate ns. Nothing is ever rounded while the rate stays. Worked example, 3 tokens
+// per second, one token = 333,333,333 1/3 ns:
+//
+//   take 1: zero += 333,333,333 ns, part 1/3     take 1: ... part 2/3     take 1: exactly 1 s later
+//
+// The rate and depth stand apart in a BucketShape, which many buckets share and which holds what
+// can be computed once, so that a take needs no division.
+//
+// Time: `now` is given, within kTimelineHalf of zero. A `now` that steps back makes the bucket look
+// emptier until time has caught up; it never makes tokens. Not thread-safe: see AtomicBucket.
+#pragma once
+
+#include <cstdint>
+
+#include "weir/base/quantity.h"
+#include "weir/base/rate.h"
+#include "weir/base/time.h"
+
+namespace weir {
+
+// A length of time on a bucket's own scale: ns + part / rate.tokens().
+struct BucketSpan {
+  std::uint64_t ns = 0;
+  std::uint64_t part = 0;
+};
+
+class BucketShape {
+ public:
+  // An empty bucket must be full again within this time.
+  static constexpr Nanoseconds kFillTimeMax = std::chrono::hours{24 * 365 * 100};
+  static bool fits(Rate rate, Tokens depth);
+
+  // REQUIRES: depth > 0, fits(rate, depth).
+  BucketShape(Rate rate, Tokens depth);
+
+  Rate rate() const { return rate_; }
+  Tokens depth() const { return depth_; }
+  // Empty to full, rounded up.
+  Nanoseconds fill_time() const { return Nanoseconds{static_cast<std::int64_t>(full_.ns)}; }
+
+  bool operator==(const BucketShape& other) const {
+    return rate_ == other.rate_ && depth_ == other.depth_;
+  }
+
+ private:
+  friend class TokenBucket;
+  friend class AtomicBucket;
+  friend class Spill;
+  friend class AtomicSpill;
+
+  // What n tokens take to come in; saturates at kTimelineHalf.
+  BucketSpan span(Tokens n) const;
+  BucketSpan span_wide(Tokens n) const;
+  // The same in whole nanoseconds, rounded up.
+  std::int64_t span_ns_up(Tokens n) const {
+    const BucketSpan exact = span(n);
+    return static_cast<std::int64_t>(exact.ns) + (exact.part != 0 ? 1 : 0);
+  }
+
+  Rate rate_;
+  Tokens depth_;
+  BucketSpan token_;          // one token
+  BucketSpan depth_span_;     // depth tokens
+  BucketSpan full_;           // now - full_ is the zero point of a full bucket: {ceil, -part}
+  std::uint64_t reciprocal_;  // about 2^64 / rate.tokens()
+  Tokens narrow_max_;         // span() of up to so many tokens fits in 64-bit products
+};
+
+// Tokens that fell over the rim of a full bucket: rate x time that nobody took. The owner of a
+// bucket who wants to know keeps one of these beside it and hands it to trim() or take().
+class Spill {
+ public:
+  // Whole tokens since last asked; the fraction is kept for the next time.
+  Tokens collect();
+  // To be called with TokenBucket::reshape, since the fraction is counted in the shape's own unit.
+  void reshape(const BucketShape& from, const BucketShape& to);
+
+ private:
+  friend class TokenBucket;
+  std::uint64_t whole_ = 0;
+  std::uint64_t part_ = 0;  // in 1/rate.time_ns() token
+};
+
+class TokenBucket {
+ public:
+  struct ZeroPoint {
+    Instant at;
+    std::uint64_t part = 0;
+    bool operator==(const ZeroPoint&) const = default;
+  };
+
+  static TokenBucket full(const BucketShape& shape, Instant now) {
+    return TokenBucket({now - shape.fill_time(), shape.full_.part});
+  }
+  static TokenBucket empty(Instant now) { return TokenBucket({now, 0}); }
+  explicit TokenBucket(ZeroPoint zero) : zero_ns_(ns_of(zero.at)), part_(zero.part) {}
+
+  // Takes n tokens, or takes nothing and returns false. More than the depth is taken from a full
+  // bucket and leaves a debt, so that no size waits for ever. n = 0 succeeds unless there is debt.
+  bool take(Tokens n, const BucketShape& shape, Instant now);
+  // The same, and what fell over the rim before now goes to `spill`.
+  bool take(Tokens n, const BucketShape& shape, Instant now, Spill& spill) {
+    trim(shape, now, spill);
+    return take(n, shape, now);
+  }
+  bool can_take(Tokens n, const BucketShape& shape, Instant now) const {
+    return ready_at(n, shape) <= now;
+  }
+  // The first instant at which take(n) succeeds if nobody else takes; may lie in the past. kNever
+  // only beyond the end of the timeline.
+  Instant ready_at(Tokens n, const BucketShape& shape) const;
+
+  // Takes n tokens whatever the balance; may leave a debt. Saturates at the end of the timeline.
+  void charge(Tokens n, const BucketShape& shape, Instant now);
+  // Undoes a take of n. What would stand above the rim is lost.
+  void give_back(Tokens n, const BucketShape& shape);
+
+  // Whole tokens there are, 0 when in debt; and tokens owed, rounded up, 0 when not.
+  Tokens level(const BucketShape& shape, Instant now) const;
+  Tokens debt(const BucketShape& shape, Instant now) const;
+
+  // Lets what stands above the rim at `now` fall into `spill`.
+  void trim(const BucketShape& shape, Instant now, Spill& spill);
+
+  // Another rate or depth from now on. Keeps the balance (fractions of a token too, to 1/rate ns,
+  // rounded against the taker), but no more than the new depth.
+  void reshape(const BucketShape& from, const BucketShape& to, Instant now);
+  // The same, but keeps the fill ratio: half full stays half full. A debt stays as it is.
+  void rescale(const BucketShape& from, const BucketShape& to, Instant now);
+
+  ZeroPoint zero_point() const { return {instant_at(zero_ns_), part_}; }
+  bool operator==(const TokenBucket&) const = default;
+
+ private:
+  // This bucket with nothing above the rim at `now`.
+  TokenBucket trimmed(const BucketShape& shape, Instant now) const {
+    const TokenBucket rim = full(shape, now);
+    return before(rim) ? rim : *this;
+  }
+  bool before(const TokenBucket& other) const {
+    return zero_ns_ < other.zero_ns_ || (zero_ns_ == other.zero_ns_ && part_ < other.part_);
+  }
+  TokenBucket plus(BucketSpan span, const BucketShape& shape) const;
+  std::int64_t ceil_ns() const { return zero_ns_ + (part_ != 0 ? 1 : 0); }
+  __int128 balance_parts(const BucketShape& shape, Instant now) const;
+  void set_age_parts(__int128 parts, const BucketShape& shape, Instant now);
+
+  std::int64_t zero_ns_;
+  std::uint64_t part_;  // in 1/rate.tokens() ns, less than one
+};
+static_assert(sizeof(TokenBucket) == 16);
+
+// ---- hot path ----
+
+inline BucketSpan BucketShape::span(Tokens n) const {
+  if (n.count() == 1) return token_;
+  if (n > narrow_max_) [[unlikely]] {
+    return span_wide(n);
+  }
+  // n * token_.part / rate.tokens() by a multiplication with the reciprocal, whose result is at
+  // most one too small. None of it depends on the bucket, so it overlaps with the take before.
+  const std::uint64_t count = rate_.tokens();
+  const std::uint64_t parts = n.count() * token_.part;
+  std::uint64_t whole =
+      static_cast<std::uint64_t>((static_cast<unsigned __int128>(parts) * reciprocal_) >> 64);
+  std::uint64_t part = parts - whole * count;
+  if (part >= count) part -= count, ++whole;
+  return {n.count() * token_.ns + whole, part};
+}
+
+inline TokenBucket TokenBucket::plus(BucketSpan span, const BucketShape& shape) const {
+  TokenBucket sum = *this;
+  sum.zero_ns_ += static_cast<std::int64_t>(span.ns);
+  const std::uint64_t room = shape.rate_.tokens() - part_;  // to the next whole nanosecond
+  if (span.part >= room) {
+    sum.zero_ns_ += 1;
+    sum.part_ = span.part - room;
+  } else {
+    sum.part_ += span.part;
+  }
+  return sum;
+}
+
+inline bool TokenBucket::take(Tokens n, const BucketShape& shape, Instant now) {
+  const TokenBucket start = trimmed(shape, now);
+  const BucketSpan cost = shape.span(n);
+  // A zero point that lies at or before now needs no guard against overflow: spans are bounded.
+  if (start.ceil_ns() > ns_of(now)) return false;
+  const TokenBucket end = start.plus(cost, shape);
+  if (n <= shape.depth_) {
+    if (end.ceil_ns() > ns_of(now)) return false;
+  } else if (start.plus(shape.depth_span_, shape).ceil_ns() > ns_of(now)) {
+    return false;
+  }
+  *this = end;
+  return true;
+}
+
+}  // namespace weir

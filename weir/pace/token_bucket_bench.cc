@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include <benchmark/benchmark.h>
+
+#include "weir/pace/atomic_bucket.h"
+#include "weir/pace/token_bucket.h"
+
+// Counts what the code under test allocates.
+static std::atomic<std::uint64_t> allocations{0};
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace weir {
+namespace {
+
+// Time moves by what the takes cost, so about every take succeeds, as in a paced server. 333,667
+// divides no power of ten: the part is carried on every take.
+constexpr std::uint64_t kRate = 333'667;
+constexpr std::uint64_t kDepth = 4096;
+
+std::uint64_t step_ns(std::uint64_t cost) { return cost * 1'000'000'000 / kRate + 1; }
+
+template <class Bucket>
+void take_loop(benchmark::State& state, Bucket& bucket, const BucketShape& shape) {
+  const Tokens cost{static_cast<std::uint64_t>(state.range(0))};
+  const Nanoseconds step{static_cast<std::int64_t>(step_ns(cost.count()))};
+  Instant now = instant_at(1'000'000'000);
+  std::uint64_t taken = 0;
+  const std::uint64_t allocated = allocations.load();
+  for (auto _ : state) {
+    now += step;
+    taken += bucket.take(cost, shape, now) ? 1U : 0U;
+  }
+  state.counters["allocations"] = static_cast<double>(allocations.load() - allocated);
+  state.counters["taken"] =
+      benchmark::Counter(static_cast<double>(taken), benchmark::Counter::kAvgIterations);
+}
+
+void BM_TokenBucket_take(benchmark::State& state) {
+  const BucketShape shape(Rate::per_second(kRate), Tokens{kDepth});
+  TokenBucket bucket = TokenBucket::full(shape, instant_at(0));
+  take_loop(state, bucket, shape);
+}
+BENCHMARK(BM_TokenBucket_take)->Arg(1)->Arg(1000);
+
+void BM_AtomicBucket_take(benchmark::State& state) {
+  const BucketShape shape(Rate::per_second(kRate), Tokens{kDepth});
+  AtomicBucket bucket(shape, instant_at(0));
+  take_loop(state, bucket, shape);
+}
+BENCHMARK(BM_AtomicBucket_take)->Arg(1)->Arg(1000);
+
+}  // namespace
+}  // namespace weir
