@@ -21,6 +21,7 @@ enum class Exit : int {
   kUsage = 64,
   kDataErr = 65,
   kNoInput = 66,
+  kSoftware = 70,
   kCantCreate = 73,
   kIoErr = 74,
   kTempFail = 75,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
+#include <exception>
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -65,6 +66,13 @@ int run(int argc, char** argv) {
 }  // namespace weir::app
 
 int main(int argc, char** argv) {
-  weir::app::reserve_standard_streams();
-  return weir::app::run(argc, argv);
+  try {
+    weir::app::reserve_standard_streams();
+    return weir::app::run(argc, argv);
+  } catch (const std::exception& error) {  // out of memory, or our own mistake
+    std::fputs("weir: ", stderr);
+    std::fputs(error.what(), stderr);
+    std::fputs("\n", stderr);
+    return static_cast<int>(weir::app::Exit::kSoftware);
+  }
 }

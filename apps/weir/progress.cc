@@ -14,7 +14,7 @@ namespace {
 
 using Wide = unsigned __int128;
 constexpr std::uint64_t kBarWidth = 30;
-constexpr Wide kSecondsMax = 999 * 3600;  // of time left: beyond that it is only "long"
+constexpr Wide kSecondsMax = 3'596'400;  // 999 h: beyond that it is only "long"
 
 std::string clock_text(std::uint64_t seconds) {
   if (seconds < 3600) return fmt::format("{}:{:02}", seconds / 60, seconds % 60);
@@ -45,7 +45,7 @@ Progress::Progress(std::optional<Bytes> total, Show show)
 Progress::~Progress() { erase(); }
 
 std::string Progress::line(Bytes done, std::optional<Bytes> total, Nanoseconds elapsed) {
-  const std::string figures =
+  std::string figures =
       fmt::format("{:>8}  {:>10}  {}", about_size(done), about_bandwidth(done, elapsed),
                   clock_text(in_seconds(elapsed)));
   if (!total || *total == Bytes{0}) return figures;

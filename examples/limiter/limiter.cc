@@ -22,7 +22,7 @@ using namespace weir;
 
 namespace {
 
-constexpr std::size_t kBlock = 64 * 1024;
+constexpr std::size_t kBlock = 65536;
 
 int complain(const Error& error) {
   std::fprintf(stderr, "limiter: %s\n", error.message().c_str());

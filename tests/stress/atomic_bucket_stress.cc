@@ -16,13 +16,13 @@ namespace weir {
 namespace {
 
 constexpr int kThreads = 8;
-constexpr std::int64_t kEnd_ns = 2'000'000;
+constexpr std::int64_t kEndNs = 2'000'000;
 
-// Takes tokens of `cost` as fast as it can while its own time runs from 0 to kEnd_ns.
+// Takes tokens of `cost` as fast as it can while its own time runs from 0 to kEndNs.
 std::uint64_t take_all(AtomicBucket& bucket, const BucketShape& shape, AtomicSpill& spill,
                        Tokens cost, std::int64_t step_ns) {
   std::uint64_t taken = 0;
-  for (std::int64_t ns = 0; ns <= kEnd_ns; ns += step_ns) {
+  for (std::int64_t ns = 0; ns <= kEndNs; ns += step_ns) {
     if (bucket.take(cost, shape, instant_at(ns), spill)) taken += cost.count();
   }
   return taken;
@@ -31,10 +31,11 @@ std::uint64_t take_all(AtomicBucket& bucket, const BucketShape& shape, AtomicSpi
 std::uint64_t run_threads(AtomicBucket& bucket, const BucketShape& shape, AtomicSpill& spill) {
   std::atomic<std::uint64_t> taken{0};
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       const Tokens cost{static_cast<std::uint64_t>(1 + i % 3)};
-      taken += take_all(bucket, shape, spill, cost, 50 + 7 * i);
+      taken += take_all(bucket, shape, spill, cost, 50 + 10 * i);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -42,14 +43,14 @@ std::uint64_t run_threads(AtomicBucket& bucket, const BucketShape& shape, Atomic
 }
 
 TEST(AtomicBucketStress, ThreadsTogetherGetWhatTheBucketAllowsAndNoMore) {
-  // 10 ns a token, whole, so that rounding does not blur the sum.
+  // 10 ns a token, and times in multiples of it, so that no fraction blurs the sum.
   const BucketShape shape(Rate::per_second(100'000'000), Tokens{1000});
   AtomicBucket bucket(shape, instant_at(0));
   AtomicSpill spill;
   std::uint64_t taken = run_threads(bucket, shape, spill);
-  const std::uint64_t came_in = 1000 + kEnd_ns / 10;
+  const std::uint64_t came_in = 1000 + kEndNs / 10;
   EXPECT_LE(taken, came_in);
-  while (bucket.take(Tokens{1}, shape, instant_at(kEnd_ns), spill)) ++taken;
+  while (bucket.take(Tokens{1}, shape, instant_at(kEndNs), spill)) ++taken;
   EXPECT_EQ(taken + spill.collect(shape).count(), came_in);
 }
 
@@ -58,6 +59,7 @@ TEST(AtomicBucketStress, ABucketThatIsReadAndThenWrittenIsCaught) {
   std::atomic<std::int64_t> level{1'000'000};
   std::atomic<std::int64_t> taken{0};
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&] {
       for (int n = 0; n < 1'000'000; ++n) {

@@ -146,7 +146,7 @@ class Scratch(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertRegex(done.stderr, r"dev: build release \.\.\. failed after")
         self.assertIn("nonsense", done.stderr)
-        self.assertIn("mend the first error above (whole log: build/release/dev.log)", done.stderr)
+        self.assertIn("fix the first error above (whole log: build/release/dev.log)", done.stderr)
 
     def test_two_builds_at_once(self):
         self.source.write_text(PROGRAM + "// changed again\n")
@@ -161,7 +161,7 @@ class Scratch(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 2 failed, 1 skipped")
         self.assertIn("the reason", done.stdout)
-        self.assertIn("mend the tests named above", done.stderr)
+        self.assertIn("fix the tests named above", done.stderr)
 
     def test_tests_by_label(self):
         done = self.dev("test", "unit")
@@ -250,20 +250,20 @@ class Setup(unittest.TestCase):
         write_scripts(self.bin, {"sudo": f'echo "sudo" >>"{self.calls}"; [ "$1" = -n ] || "$@"'})
         self.assertEqual(self.setup().returncode, 0)
         self.assertRegex(self.calls.read_text(),
-                         r"^sudo\nsudo\napt-get update\nsudo\napt-get .* clang perl\n$")
+                         r"^sudo\nsudo\napt-get update\napt-get .*install -y .* clang perl\n$")
 
     def test_others_are_told_the_line(self):
         done = self.setup()
         self.assertEqual((done.returncode, self.calls.read_text()), (1, ""))
-        self.assertIn("as root run: apt-get update && apt-get install -y --no-install-recommends "
-                      "clang perl\n", done.stderr)
+        self.assertRegex(done.stderr, r"as root run: apt-get update && apt-get .*install -y "
+                                      r".* clang perl\n")
 
     def test_a_failed_install_is_explained(self):
         write_scripts(self.bin, {"id": "echo 0", "apt-get": "echo no such source; exit 100"})
         done = self.setup()
         self.assertEqual(done.returncode, 1)
         self.assertIn("no such source\n", done.stderr)
-        self.assertIn("then as root run: apt-get update", done.stderr)
+        self.assertIn("as root run: apt-get update", done.stderr)
 
     def test_elsewhere_than_on_debian(self):
         (self.bin / "dpkg-query").unlink()

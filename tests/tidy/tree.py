@@ -10,13 +10,13 @@ ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR", pathlib.Path(__file__).par
 
 def project_files(root):
     """Every file of the project, relative to root: tracked, or new and not ignored."""
-    listing = subprocess.run(
-        ["git", "-C", root, "-c", f"safe.directory={root}",
-         "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        capture_output=True, text=True)
-    if listing.returncode == 0:
-        names = set(listing.stdout.split("\0")) - {""}
-    else:  # a source archive has no git
+    try:
+        listing = subprocess.run(
+            ["git", "-C", root, "-c", f"safe.directory={root}",
+             "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            capture_output=True, text=True, check=True).stdout
+        names = set(listing.split("\0")) - {""}
+    except (OSError, subprocess.CalledProcessError):  # no git, or a source archive
         names = set()
         for folder, folders, files in os.walk(root):
             folders[:] = [f for f in folders if f not in (".git", "build", "data")]
