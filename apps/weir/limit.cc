@@ -61,7 +61,7 @@ struct Depths {
 };
 
 // A depth that was asked for is there at the start. The default one is only slack for late
-// wake-ups, so it starts empty and the very first moment keeps the rate too.
+// wake-ups, so it starts empty, but for one operation, and the very first moment keeps the rate.
 enum class Start : std::uint8_t { kFull, kEmpty };
 
 struct Limit {
@@ -184,11 +184,11 @@ BucketUpdate update_to(const std::optional<Limit>& limit) {
 host::LimiterTimer make_fresh_limiter(const Limits& limits) {
   auto limiter = value_or_fail(
       host::LimiterTimer::create(spec_of(limits.bytes), spec_of(limits.ops)), Exit::kIoErr, "");
-  const auto start = [&](const std::optional<Limit>& limit, TokenKind kind) {
-    if (limit && limit->start == Start::kEmpty) limiter.consume(limit->spec.size, kind);
+  const auto start = [&](const std::optional<Limit>& limit, TokenKind kind, Tokens left) {
+    if (limit && limit->start == Start::kEmpty) limiter.consume(limit->spec.size - left, kind);
   };
-  start(limits.bytes, TokenKind::kBytes);
-  start(limits.ops, TokenKind::kOps);
+  start(limits.bytes, TokenKind::kBytes, Tokens{0});
+  start(limits.ops, TokenKind::kOps, Tokens{1});  // the first need not wait at a few an hour
   return limiter;
 }
 

@@ -116,6 +116,9 @@ class KeepsTheLimit(LimitTest):
         # Without --burst the bucket starts empty.
         self.assertGreaterEqual(self.time_of("--bps", "1kB", stdin=b"x" * 300), 0.3)
 
+    def test_but_the_first_operation_does_not_wait(self):
+        self.assertEqual(limit("--iops", "1/d", stdin=b"x" * 300).stdout, b"x" * 300)
+
     def test_with_a_burst_as_deep_as_asked_for(self):
         took = self.time_of("--bps", "10kB", "--burst", "15kB", stdin=b"x" * 20_000)
         self.assertGreaterEqual(took, 0.5)
