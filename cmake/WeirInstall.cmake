@@ -14,7 +14,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/weir-config.cmake
         DESTINATION ${package_dir})
 
 # Static archives are searched in order, so the upper layers come first.
-get_property(modules GLOBAL PROPERTY WEIR_INSTALLED)
+get_property(modules GLOBAL PROPERTY WEIR_ARCHIVES)
 foreach(name IN LISTS modules)
   get_target_property(layer weir_${name} WEIR_LAYER)
   list(APPEND by_layer "${layer}-lweir_${name}")

@@ -49,6 +49,7 @@ function(weir_module name)
     WEIR_LAYER ${M_LAYER} WEIR_PURE "${M_PURE}" WEIR_DEPS "${M_DEPS}" WEIR_SYSTEM "${M_SYSTEM}")
   set_property(GLOBAL APPEND PROPERTY WEIR_MODULES ${name})
   if(NOT files)
+    install(TARGETS ${target} EXPORT weir) # others may depend on it already
     return()
   endif()
 
@@ -56,7 +57,9 @@ function(weir_module name)
                  BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers})
   set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
   install(TARGETS ${target} EXPORT weir FILE_SET HEADERS)
-  set_property(GLOBAL APPEND PROPERTY WEIR_INSTALLED ${name})
+  if(sources)
+    set_property(GLOBAL APPEND PROPERTY WEIR_ARCHIVES ${name})
+  endif()
 
   set(stamp ${CMAKE_CURRENT_BINARY_DIR}/${name}.includes)
   add_custom_command(OUTPUT ${stamp}

@@ -14,6 +14,7 @@ namespace {
 constexpr const char* kFooter = R"(
 Examples:
   weir limit --bps 50MiB -- backup.tar | ssh archive 'cat > backup.tar'
+  weir rules --type jobid site.rules
   weir limit --help
 
 Manual: weir(1). Exit statuses follow sysexits(3).)";
@@ -43,6 +44,7 @@ int run(int argc, char** argv) {
   weir.footer(kFooter);
   int status = 0;
   add_limit(weir, status);
+  add_rules(weir, status);
   const auto named = [&](const CLI::App* sub) { return sub->check_name(argv[1]); };
   if (argc > 1 && argv[1][0] != '-' && weir.get_subcommands(named).empty()) {
     fmt::print(stderr, "weir: unknown subcommand {}; try 'weir --help'\n", quote(argv[1]));

@@ -83,6 +83,13 @@ class Heap {
     sift_up(entries_.size() - 1, keyed(node, key));
   }
 
+  // The same with a turn of the caller's own in place of the next sequence number: ties go by it.
+  // A heap is given turns for all of its entries or for none.
+  void push(T& node, Key key, std::uint64_t turn) {
+    next_sequence_ = turn;
+    push(node, key);
+  }
+
   // The first node. REQUIRES: not empty.
   T& top() const { return *first().node; }
   const Key& top_key() const { return first().key; }
@@ -96,6 +103,10 @@ class Heap {
 
   // Gives the first node a new key: pop and push in one descent. REQUIRES: not empty.
   void replace_top(Key key) { sift_down(0, keyed(top(), key)); }
+  void replace_top(Key key, std::uint64_t turn) {
+    next_sequence_ = turn;
+    replace_top(key);
+  }
 
   // Gives any node a new key, smaller or larger. REQUIRES: contains(node).
   void update(T& node, Key key) {
@@ -118,7 +129,7 @@ class Heap {
   // Whether the invariants hold, for tests. O(n).
   bool is_valid() const {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
-      if (position(*entries_[i].node) != i || entries_[i].sequence >= next_sequence_) return false;
+      if (position(*entries_[i].node) != i) return false;
       if (i > 0 && is_before(entries_[i], entries_[parent(i)])) return false;
     }
     return true;

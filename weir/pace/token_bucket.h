@@ -48,6 +48,8 @@ class BucketShape {
   Tokens depth() const { return depth_; }
   // Empty to full, rounded up.
   Nanoseconds fill_time() const { return Nanoseconds{static_cast<std::int64_t>(full_.ns)}; }
+  // What n tokens take to come in, rounded up.
+  Nanoseconds time_for(Tokens n) const { return Nanoseconds{span_ns_up(n)}; }
 
   bool operator==(const BucketShape& other) const {
     return rate_ == other.rate_ && depth_ == other.depth_;

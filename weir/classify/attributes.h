@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is known of a request when it is classified, and which of it counts.
+//
+// A FieldSet names fields. It is the type of a tbf policy (`tbf nid`, `tbf uid+gid`, or all seven:
+// generic), which says what rules may ask for, and the key of a rule (`by=`), which says what makes
+// a class. only() leaves the fields of a set and clears the rest, so that a class by uid is not
+// split by whatever else came with the request:
+//
+//   attributes.only(rule.by())          the key of the class, to be compared and hashed whole
+//
+// An empty set clears everything: one class for the whole rule.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "weir/base/result.h"
+#include "weir/classify/hash.h"
+#include "weir/classify/job_id.h"
+#include "weir/classify/mistake.h"
+#include "weir/classify/nid.h"
+
+namespace weir {
+
+enum class Field : std::uint8_t { kJobid, kNid, kOpcode, kUid, kGid, kProjid, kNodemap };
+inline constexpr unsigned kFields = 7;
+
+// What rules call it: jobid, nid, opcode, uid, gid, projid, nodemap.
+std::string_view field_name(Field field);
+
+class FieldSet {
+ public:
+  // The longest type argument, as on a Lustre server.
+  static constexpr std::size_t kTypeMax = 15;
+
+  constexpr FieldSet() = default;
+  constexpr FieldSet(std::initializer_list<Field> fields) {
+    for (const Field field : fields) bits_ = static_cast<std::uint8_t>(bits_ | bit(field));
+  }
+  static constexpr FieldSet all() {
+    FieldSet set;
+    set.bits_ = (1U << kFields) - 1;
+    return set;
+  }
+
+  // The argument of a tbf policy: names joined with '+', or "generic" for all. One '+' at the end
+  // is tolerated, as on a Lustre server; EINVAL for an empty one in the middle and above kTypeMax.
+  static Result<FieldSet> parse_type(std::string_view text);
+  // Names joined with '+' without a limit of length, or "generic"; for `by=`.
+  static Parsed<FieldSet> read(std::string_view text);
+
+  // Joined with '+' in the order of Field. All is "", the way a policy of type generic is shown.
+  std::string print_type() const;
+
+  constexpr bool has(Field field) const { return (bits_ & bit(field)) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr unsigned size() const { return static_cast<unsigned>(std::popcount(bits_)); }
+  // REQUIRES: not empty.
+  constexpr Field first() const { return static_cast<Field>(std::countr_zero(bits_)); }
+  // The fields of both.
+  constexpr FieldSet operator|(FieldSet other) const {
+    FieldSet set;
+    set.bits_ = static_cast<std::uint8_t>(bits_ | other.bits_);
+    return set;
+  }
+  constexpr bool operator==(const FieldSet&) const = default;
+
+ private:
+  static constexpr unsigned bit(Field field) { return 1U << static_cast<unsigned>(field); }
+
+  std::uint8_t bits_ = 0;
+};
+
+// What an id is when a request does not say, as on a Lustre server.
+inline constexpr std::uint32_t kUnknownId = 0xFFFF'FFFF;
+
+struct Attributes {
+  JobId job;
+  Nid nid;
+  std::uint32_t opcode = kUnknownId;
+  std::uint32_t uid = kUnknownId;
+  std::uint32_t gid = kUnknownId;
+  std::uint32_t projid = kUnknownId;
+  std::uint32_t nodemap = kUnknownId;  // the id of the client's nodemap
+
+  // These fields; the others zero or empty.
+  Attributes only(FieldSet fields) const;
+
+  bool operator==(const Attributes&) const = default;
+
+  // The same in every run and on every machine.
+  std::uint64_t hash() const {
+    const std::uint64_t ids =
+        hash_words(std::uint64_t{opcode} << 32 | uid, std::uint64_t{gid} << 32 | projid) ^
+        nodemap * kHashKeys[2];
+    return hash_fold(job.hash() ^ kHashKeys[3], nid.hash() ^ std::rotl(ids, 29));
+  }
+};
+
+static_assert(sizeof(Attributes) == 80);
+static_assert(std::is_trivially_copyable_v<Attributes>);
+
+}  // namespace weir
+
+template <>
+struct std::hash<weir::Attributes> {
+  std::size_t operator()(const weir::Attributes& attributes) const noexcept {
+    return attributes.hash();
+  }
+};

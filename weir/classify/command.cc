@@ -1,0 +1,553 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The grammar and its edges are those of lustre/ptlrpc/nrs_tbf.c: words end at single blanks; the
+// conditions run to the last } of the line, are cut at every "," and then every "&", each piece at
+// its first "=". docs/design/rules.md lists where Weir differs.
+#include "weir/classify/command.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weir/base/quote.h"
+#include "weir/base/units.h"
+#include "weir/classify/mistake.h"
+#include "weir/classify/number.h"
+#include "weir/classify/opcode.h"
+
+namespace weir {
+namespace {
+
+constexpr std::string_view kKeys[] = {"rate", "rank",  "realtime", "bps",  "burst",
+                                      "by",   "layer", "cost",     "scope"};
+constexpr const char* kKeyHint =
+    "expected rate=, rank=, realtime=, bps=, burst=, by=, layer=, cost= or scope=, one blank "
+    "between them";
+constexpr const char* kConditionHint = "expected FIELD={LIST} such as jobid={dd.* cp.0}";
+
+std::string_view trim(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) return text.substr(text.size());
+  return text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+bool is_name_byte(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+}
+
+// Lustre reads rate and realtime so: decimal, with a + before it and a newline behind it if need
+// be.
+std::optional<std::uint64_t> read_count(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  return read_decimal(text);
+}
+
+class CommandReader {
+ public:
+  CommandReader(std::string_view text, FieldSet type, const NodemapLookup& nodemaps)
+      : text_(text), nodemaps_(nodemaps), rest_(text) {
+    command_.type = type;
+  }
+
+  Parsed<RuleCommand> read() {
+    if (auto done = read_all(); !done) return tl::unexpected(std::move(done.error()));
+    return std::move(command_);
+  }
+
+ private:
+  using Done = Parsed<void>;
+
+  // ---- places and words ----
+
+  std::size_t at(std::string_view part) const {
+    return static_cast<std::size_t>(part.data() - text_.data());
+  }
+  std::size_t end_of(std::string_view part) const { return at(part) + part.size(); }
+  tl::unexpected<Mistake> refuse(std::string_view part, std::string_view what,
+                                 std::string_view hint) const {
+    return mistake(at(part), fmt::format("{} {}", quote(part), what), std::string(hint));
+  }
+
+  // Up to the next blank, which is passed over. Afterwards there is no rest_ if there was no blank.
+  std::string_view next_word() {
+    const std::string_view text = *rest_;
+    const std::size_t blank = text.find(' ');
+    if (blank == std::string_view::npos) {
+      rest_.reset();
+      return text;
+    }
+    rest_ = text.substr(blank + 1);
+    return text.substr(0, blank);
+  }
+
+  // ---- the command ----
+
+  Done read_all() {
+    if (text_.size() > kCommandMax) {
+      return mistake(kCommandMax, fmt::format("a command of more than {} bytes", kCommandMax),
+                     "write several rules");
+    }
+    if (const std::size_t nul = text_.find('\0'); nul != std::string_view::npos) {
+      return mistake(nul, "a NUL byte", "expected text");
+    }
+    if (auto done = read_verb(); !done) return done;
+    if (!rest_) return mistake(text_.size(), "no name", "expected a blank and the name of a rule");
+    if (auto done = read_name(next_word()); !done) return done;
+    switch (command_.verb) {
+      case Verb::kStart:
+        return read_start();
+      case Verb::kChange:
+        return read_change();
+      case Verb::kStop:
+        return read_stop();
+    }
+    return {};
+  }
+
+  Done read_verb() {
+    std::string_view word = next_word();
+    if (word == "reg" || word == "hp") {
+      command_.heads = word == "reg" ? Heads::kRegular : Heads::kHigh;
+      if (!rest_) return mistake(text_.size(), "no verb", "expected start, change or stop");
+      word = next_word();
+    }
+    if (word == "start") {
+      command_.verb = Verb::kStart;
+    } else if (word == "change") {
+      command_.verb = Verb::kChange;
+    } else if (word == "stop") {
+      command_.verb = Verb::kStop;
+    } else {
+      return refuse(word, "is no verb", "expected start, change or stop");
+    }
+    return {};
+  }
+
+  Done read_name(std::string_view name) {
+    if (name.size() > kRuleNameMax) {
+      return mistake(at(name) + kRuleNameMax, fmt::format("a name of {} bytes", name.size()),
+                     fmt::format("{} are the most", kRuleNameMax), std::errc::filename_too_long);
+    }
+    if (auto done = check_name(name); !done) return done;
+    command_.name = name;
+    return {};
+  }
+
+  Done check_name(std::string_view name) const {
+    constexpr const char* kHint = "expected 1 to 15 letters, digits and underscores";
+    if (name.empty()) return mistake(at(name), "an empty name", kHint);
+    const auto bad = std::find_if_not(name.begin(), name.end(), is_name_byte);
+    if (bad == name.end()) return {};
+    const auto byte = static_cast<std::size_t>(bad - name.begin());
+    return mistake(at(name) + byte,
+                   fmt::format("{} in the name {}", quote(name.substr(byte, 1)), quote(name)),
+                   kHint);
+  }
+
+  Done read_start() {
+    if (!rest_) return mistake(text_.size(), "no conditions", kConditionHint);
+    const std::string_view text = *rest_;
+    const std::size_t brace = text.rfind('}');
+    if (brace == std::string_view::npos) {
+      return mistake(at(text), "no conditions in braces", kConditionHint);
+    }
+    const std::string_view conds = text.substr(0, brace + 1);
+    const std::string_view after = text.substr(brace + 1);
+    if (auto done = check_conds(conds); !done) return done;
+    command_.conds = conds;
+    conds_at_ = at(conds);
+    const bool old_form = trim(conds).starts_with('{');
+    if (auto done = old_form ? read_old_list(trim(conds)) : read_conjunctions(conds); !done) {
+      return done;
+    }
+    if (after.empty()) return old_form ? refuse_old_rate(after) : Done{};
+    if (after.front() != ' ') {
+      return refuse(after, "directly behind the conditions", "expected one blank between them");
+    }
+    if (old_form) return read_old_rate(after.substr(1));
+    if (auto done = read_pairs(after.substr(1)); !done) return done;
+    return check_limits();
+  }
+
+  // change NAME RATE is the form before 2.8.
+  Done read_change() {
+    if (!rest_) return mistake(text_.size(), "nothing to change", kKeyHint);
+    const std::string_view text = *rest_;
+    const bool old_form = text.find('=') == std::string_view::npos && !text.empty();
+    if (old_form) return read_old_rate(text);
+    if (auto done = read_pairs(text); !done) return done;
+    const RuleKeys& keys = command_.keys;
+    if (keys.rate || keys.bps || keys.burst_ops || keys.burst_bytes || keys.cost || keys.scope ||
+        keys.by || keys.layer || keys.rank) {
+      return {};
+    }
+    return mistake(at(text), "nothing that can be changed", kKeyHint);
+  }
+
+  // realtime= behind stop is read and ignored, as on a Lustre server.
+  Done read_stop() {
+    if (!rest_ || rest_->empty()) return {};
+    std::string_view rest = *rest_;
+    while (!rest.empty()) {
+      const std::string_view pair = rest.substr(0, rest.find(' '));
+      rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
+      if (!pair.starts_with("realtime=")) {
+        return refuse(pair, "behind the name of the rule to stop", "expected nothing more");
+      }
+      if (auto done = read_pair(pair); !done) return done;
+    }
+    command_.keys = {};
+    return {};
+  }
+
+  // ---- conditions ----
+
+  Done check_conds(std::string_view conds) const {
+    for (std::size_t i = 0; i < conds.size(); ++i) {
+      if (static_cast<unsigned char>(conds[i]) < ' ' || conds[i] == '\x7f') {
+        return mistake(at(conds) + i, quote(conds.substr(i, 1)) + " in the conditions",
+                       "expected blanks and what is visible");
+      }
+      if (conds[i] != '}') continue;
+      // "jobid={a} rate=5}" would be two items, and no rate.
+      const std::string_view behind = trim(conds.substr(i + 1));
+      for (const std::string_view key : kKeys) {
+        if (behind.starts_with(key) && behind.substr(key.size()).starts_with('=')) {
+          return mistake(end_of(conds) - 1,
+                         fmt::format("a '}}' that makes {} an item of the list",
+                                     quote(behind.substr(0, behind.find_first_of(" }")))),
+                         "take it away");
+        }
+      }
+    }
+    return {};
+  }
+
+  // A comma inside the brackets of a NID belongs to the NID.
+  Done read_conjunctions(std::string_view conds) {
+    Conditions::Conjunction conjunction;
+    std::size_t begin = 0;
+    bool field_known = false;
+    bool is_nid = false;
+    bool bracket = false;
+    for (std::size_t i = 0; i <= conds.size(); ++i) {
+      const char c = i < conds.size() ? conds[i] : ',';
+      if (c == '=' && !field_known) {
+        field_known = true;
+        is_nid = trim(conds.substr(begin, i - begin)) == field_name(Field::kNid);
+      }
+      if (c == '[') bracket = is_nid;
+      if (c == ']' || c == ' ' || c == '}' || i == conds.size()) bracket = false;
+      if (c != '&' && (c != ',' || bracket)) continue;
+      auto test = read_test(conds.substr(begin, i - begin));
+      if (!test) return tl::unexpected(std::move(test.error()));
+      conjunction.push_back(std::move(*test));
+      if (c == ',') command_.conditions.add(std::exchange(conjunction, {}));
+      begin = i + 1;
+      field_known = is_nid = bracket = false;
+    }
+    return {};
+  }
+
+  // FIELD = {LIST}
+  Parsed<FieldTest> read_test(std::string_view piece) {
+    const std::string_view text = trim(piece);
+    if (text.empty()) return mistake(at(piece), "an empty condition", kConditionHint);
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) {
+      return refuse(text, "is no condition",
+                    std::string(kConditionHint) + "; items are separated by blanks");
+    }
+    const std::string_view name = trim(text.substr(0, equals));
+    const std::string_view list = trim(text.substr(equals + 1));
+    const auto field = read_field(text, name);
+    if (!field) return tl::unexpected(field.error());
+    if (!list.starts_with('{')) return refuse(text, "has no '{' behind the '='", kConditionHint);
+    if (!list.ends_with('}')) {
+      return refuse(text, "has no '}' at its end",
+                    "close the list; items are separated by blanks, and cannot hold ',' or '&'");
+    }
+    return read_list(*field, text, list.substr(1, list.size() - 2));
+  }
+
+  Parsed<Field> read_field(std::string_view text, std::string_view name) const {
+    for (unsigned i = 0; i < kFields; ++i) {
+      const auto field = static_cast<Field>(i);
+      if (field_name(field) != name) continue;
+      if (command_.type.has(field)) return field;
+      return refuse(text, "asks for a field that is not of this policy's type",
+                    "expected one of " + command_.type.print_type());
+    }
+    return refuse(text, "asks for an unknown field",
+                  "expected jobid, nid, opcode, uid, gid, projid or nodemap");
+  }
+
+  Parsed<FieldTest> read_list(Field field, std::string_view text, std::string_view items) {
+    FieldTest test{field,
+                   static_cast<std::uint16_t>(at(text) - conds_at_),
+                   static_cast<std::uint16_t>(text.size()),
+                   {}};
+    if (trim(items).empty()) return mistake(at(items), "an empty list", "expected an item");
+    if (field == Field::kNid) {
+      auto list = NidList::read(items);
+      if (!list) return tl::unexpected(std::move(list.error()).moved_by(at(items)));
+      test.list = std::move(*list);
+      return test;
+    }
+    JobList jobs;
+    NumberList numbers;
+    for (std::size_t i = items.find_first_not_of(' '); i != std::string_view::npos;) {
+      const std::string_view item = items.substr(i, items.find(' ', i) - i);
+      if (field == Field::kJobid) {
+        jobs.add(item);
+      } else {
+        const auto number = read_id(field, item);
+        if (!number) return tl::unexpected(number.error());
+        numbers.add(*number);
+      }
+      i = items.find_first_not_of(' ', i + item.size());
+    }
+    jobs.seal();
+    numbers.seal();
+    if (field == Field::kJobid) {
+      test.list = std::move(jobs);
+    } else {
+      test.list = std::move(numbers);
+    }
+    return test;
+  }
+
+  Parsed<std::uint32_t> read_id(Field field, std::string_view item) const {
+    if (field == Field::kOpcode) {
+      const auto opcode = opcode_number(item);
+      if (!opcode) return refuse(item, "is no opcode", "expected a wire name such as ost_read");
+      return *opcode;
+    }
+    if (field == Field::kNodemap) {
+      const auto nodemap = nodemaps_(item);
+      if (!nodemap) return refuse(item, "is no nodemap", "make the nodemap before its rules");
+      return *nodemap;
+    }
+    const auto number = read_number(item.starts_with('+') ? item.substr(1) : item);
+    if (!number || *number > UINT32_MAX) {
+      return refuse(item, fmt::format("is no {}", field_name(field)),
+                    "expected a number from 0 to 4294967295");
+    }
+    return static_cast<std::uint32_t>(*number);
+  }
+
+  // ---- forms before 2.8: the type says which field, and the rate has no key ----
+
+  Done read_old_list(std::string_view text) {
+    if (command_.type.size() != 1) {
+      return refuse(text, "does not say of which field it is",
+                    "expected FIELD={LIST}, since this policy's type has several");
+    }
+    const std::string_view items = text.substr(1, text.size() - 2);
+    const Field field = command_.type.first();
+    if (const std::size_t bad = items.find_first_of(",&");
+        bad != std::string_view::npos && field != Field::kNid) {
+      return refuse(items.substr(bad, 1), "in the list", "items are separated by blanks");
+    }
+    auto test = read_list(field, text, items);
+    if (!test) return tl::unexpected(std::move(test.error()));
+    Conditions::Conjunction conjunction;
+    conjunction.push_back(std::move(*test));
+    command_.conditions.add(std::move(conjunction));
+    return {};
+  }
+
+  Done refuse_old_rate(std::string_view text) const {
+    const std::string_view field =
+        command_.type.size() == 1 ? field_name(command_.type.first()) : "FIELD";
+    return mistake(at(text), fmt::format("{} where a rate is expected", quote(text)),
+                   fmt::format("write start NAME {}={{LIST}} rate=N, change NAME rate=N, or just a "
+                               "number from 1 to {}",
+                               field, kRateMax));
+  }
+
+  Done read_old_rate(std::string_view text) {
+    const std::string_view word = text.ends_with(' ') ? text.substr(0, text.size() - 1) : text;
+    const auto rate = read_count(word);
+    if (!rate || *rate < 1 || *rate > kRateMax) return refuse_old_rate(text);
+    if (command_.type.size() != 1) {
+      return refuse(word, "is a rate without its key", fmt::format("write rate={}", *rate));
+    }
+    command_.keys.rate = static_cast<std::uint32_t>(*rate);
+    return {};
+  }
+
+  // ---- keys and values ----
+
+  // One blank between pairs; one at the end is tolerated.
+  Done read_pairs(std::string_view text) {
+    while (!text.empty()) {
+      const std::size_t blank = text.find(' ');
+      if (auto done = read_pair(text.substr(0, blank)); !done) return done;
+      if (blank == std::string_view::npos) break;
+      text.remove_prefix(blank + 1);
+    }
+    return {};
+  }
+
+  Done read_pair(std::string_view pair) {
+    const std::size_t equals = pair.find('=');
+    if (pair.empty()) return mistake(at(pair), "a second blank", kKeyHint);
+    const std::string_view key = pair.substr(0, equals);
+    if (equals == std::string_view::npos ||
+        std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys)) {
+      return refuse(pair, "is no key with a value", kKeyHint);
+    }
+    const std::string_view value = pair.substr(equals + 1);
+    if (value.empty()) return mistake(end_of(pair), "no value for " + quote(key), kKeyHint);
+    RuleKeys& keys = command_.keys;
+    if (key == "rate") return read_rate(value);
+    if (key == "rank") return read_rank(value);
+    if (key == "bps") return read_bps(value);
+    if (key == "burst") return read_burst(value);
+    if (key == "by") return read_by(value);
+    if (key == "cost") return read_cost(value);
+    if (key == "realtime") {
+      const auto number = read_count(value);
+      if (!number) return refuse(value, "is no number", "expected realtime=0 or realtime=1");
+      keys.realtime = *number > 0;
+    } else if (key == "layer") {
+      if (value.size() != 1 || value[0] < '0' || value[0] >= '0' + static_cast<int>(kLayers)) {
+        return refuse(value, "is no layer", "expected layer=0, 1, 2 or 3");
+      }
+      keys.layer = static_cast<std::uint8_t>(value[0] - '0');
+    } else {
+      if (value != "local" && value != "cluster") {
+        return refuse(value, "is no scope", "expected scope=local or scope=cluster");
+      }
+      keys.scope = value == "local" ? Scope::kLocal : Scope::kCluster;
+    }
+    return {};
+  }
+
+  Done read_rate(std::string_view value) {
+    const auto rate = read_count(value);
+    if (!rate || *rate < 1 || *rate > kRateMax) {
+      return refuse(
+          value, "is no rate",
+          fmt::format("expected a whole number of operations a second from 1 to {}", kRateMax));
+    }
+    command_.keys.rate = static_cast<std::uint32_t>(*rate);
+    return {};
+  }
+
+  Done read_rank(std::string_view value) {
+    if (value.size() > kRuleNameMax) {
+      return refuse(value, "is longer than any rule's name", "expected the name of a rule");
+    }
+    if (auto done = check_name(value); !done) return done;
+    command_.keys.rank = value;
+    return {};
+  }
+
+  Done read_bps(std::string_view value) {
+    const auto rate = parse_bandwidth(value);
+    if (!rate) return mistake(at(value), rate.error().message(), "expected bps=10MiB/s");
+    command_.keys.bps = *rate;
+    return {};
+  }
+
+  // A bare count is tokens, whatever has a unit of size is bytes.
+  Done read_burst(std::string_view value) {
+    burst_at_ = at(value);
+    if (const auto tokens = parse_count(value)) {
+      if (*tokens < 1 || *tokens > kBurstTokensMax) {
+        return refuse(value, "is no burst",
+                      fmt::format("expected 1 to {} tokens", kBurstTokensMax));
+      }
+      command_.keys.burst_ops = Tokens{*tokens};
+      return {};
+    }
+    const auto size = parse_size(value);
+    if (!size || *size == Bytes{0}) {
+      return refuse(value, "is no burst",
+                    "expected tokens as in burst=9, or bytes as in burst=1MiB");
+    }
+    command_.keys.burst_bytes = *size;
+    return {};
+  }
+
+  Done read_by(std::string_view value) {
+    if (value == "rule") {
+      command_.keys.by = FieldSet{};
+      return {};
+    }
+    auto fields = FieldSet::read(value);
+    if (!fields) {
+      fields.error().hint = "expected by=rule, or fields joined with '+' such as by=uid+nid";
+      return tl::unexpected(std::move(fields.error()).moved_by(at(value)));
+    }
+    command_.keys.by = *fields;
+    return {};
+  }
+
+  Done read_cost(std::string_view value) {
+    constexpr std::string_view kAffine = "affine:";
+    if (value == "op" || value == "bytes") {
+      command_.keys.cost = value == "op" ? Cost::op() : Cost::bytes();
+      return {};
+    }
+    if (value.starts_with(kAffine)) {
+      const std::string_view numbers = value.substr(kAffine.size());
+      const std::size_t colon = numbers.find(':');
+      if (colon != std::string_view::npos) {
+        const auto base = read_decimal(numbers.substr(0, colon));
+        const auto per_kib = read_decimal(numbers.substr(colon + 1));
+        if (base && per_kib && *base <= UINT32_MAX && *per_kib <= UINT32_MAX &&
+            (*base != 0 || *per_kib != 0)) {
+          command_.keys.cost =
+              Cost::affine(static_cast<std::uint32_t>(*base), static_cast<std::uint32_t>(*per_kib));
+          return {};
+        }
+      }
+    }
+    return refuse(value, "is no cost",
+                  "expected cost=op, cost=bytes or cost=affine:A:B, A and B whole numbers below "
+                  "2^32 and not both 0");
+  }
+
+  // What start alone can tell; after a change the list looks at the whole rule.
+  Done check_limits() const {
+    const RuleKeys& keys = command_.keys;
+    Limits limits;
+    limits.rate = keys.rate;
+    limits.bps = keys.bps;
+    limits.burst_ops = keys.burst_ops;
+    limits.burst_bytes = keys.burst_bytes;
+    if (const auto checked = limits.check(); !checked) {
+      return mistake(burst_at_, checked.error().what, checked.error().hint);
+    }
+    return {};
+  }
+
+  std::string_view text_;
+  const NodemapLookup& nodemaps_;
+  std::optional<std::string_view> rest_;
+  std::size_t conds_at_ = 0;
+  std::size_t burst_at_ = 0;
+  RuleCommand command_;
+};
+
+}  // namespace
+
+std::optional<std::uint32_t> default_nodemap_only(std::string_view name) {
+  if (name == "default") return 0;
+  return std::nullopt;
+}
+
+Result<RuleCommand> parse_command(std::string_view text, FieldSet type,
+                                  const NodemapLookup& nodemaps) {
+  auto command = CommandReader(text, type, nodemaps).read();
+  if (!command) return tl::unexpected(command.error().to_error());
+  return std::move(*command);
+}
+
+}  // namespace weir

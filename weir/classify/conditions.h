@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a request must be for a rule to apply: one or more conjunctions, of which one must hold; in
+// each, tests of single fields, which all must hold; in each test a list, of which one item must
+// fit.
+//
+//   jobid={dd.* cp.0}&opcode={ost_write},uid={500}
+//
+// The lists are prepared when they are read: literal job ids and numbers are sorted, NIDs are
+// masks. So matching allocates nothing and takes a few nanoseconds a test. Commands are read in
+// command.h, which makes these.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "weir/classify/attributes.h"
+#include "weir/classify/job_id.h"
+#include "weir/classify/nid.h"
+
+namespace weir {
+
+// Job ids: literal ones and patterns. An item longer than any id is kept for the listing and fits
+// only as a pattern.
+class JobList {
+ public:
+  void add(std::string_view item);
+  // To be called once, after the last add().
+  void seal();
+  bool matches(const JobId& id) const;
+
+  const std::vector<JobId>& literals() const { return literals_; }
+  bool has_globs() const { return !globs_.empty(); }
+
+ private:
+  std::vector<JobId> literals_;     // sorted by their bytes
+  std::vector<std::string> globs_;  // with at least one *
+};
+
+// Numbers: opcodes, ids of users, groups, projects and nodemaps.
+class NumberList {
+ public:
+  void add(std::uint32_t number) { numbers_.push_back(number); }
+  // To be called once, after the last add().
+  void seal();
+  bool matches(std::uint32_t number) const;
+
+ private:
+  std::vector<std::uint32_t> numbers_;  // sorted
+};
+
+struct FieldTest {
+  Field field;
+  // Where it was written: bytes of the text of the conditions.
+  std::uint16_t text_at;
+  std::uint16_t text_size;
+  std::variant<JobList, NidList, NumberList> list;
+
+  bool matches(const Attributes& attributes) const;
+};
+
+class Conditions {
+ public:
+  using Conjunction = std::vector<FieldTest>;
+
+  // REQUIRES: the conjunction is not empty.
+  void add(Conjunction conjunction);
+
+  // False if there are no conjunctions.
+  bool matches(const Attributes& attributes) const {
+    for (const Conjunction& conjunction : conjunctions_) {
+      if (holds(conjunction, attributes)) return true;
+    }
+    return false;
+  }
+
+  const std::vector<Conjunction>& conjunctions() const { return conjunctions_; }
+
+ private:
+  static bool holds(const Conjunction& conjunction, const Attributes& attributes) {
+    for (const FieldTest& test : conjunction) {
+      if (!test.matches(attributes)) return false;
+    }
+    return true;
+  }
+
+  std::vector<Conjunction> conjunctions_;
+};
+
+}  // namespace weir

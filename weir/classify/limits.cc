@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/classify/limits.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "weir/base/units.h"
+
+namespace weir {
+namespace {
+
+using Wide = unsigned __int128;
+
+// What the buckets of pace/ can hold: an empty one must be full again within 100 years.
+constexpr Nanoseconds kFillTimeMax = std::chrono::hours{24 * 365 * 100};
+
+bool fills_in_time(Rate rate, std::uint64_t depth) {
+  return Wide{depth} * rate.time_ns() <=
+         Wide{rate.tokens()} * static_cast<std::uint64_t>(kFillTimeMax.count());
+}
+
+}  // namespace
+
+Tokens Cost::of(Bytes size) const {
+  Wide cost = 1;
+  if (kind_ == Kind::kBytes) cost = size.count();
+  if (kind_ == Kind::kAffine) {
+    cost = Wide{base_} + (Wide{per_kib_} * size.count() + 1023) / 1024;
+  }
+  return Tokens{static_cast<std::uint64_t>(std::clamp<Wide>(cost, 1, UINT64_MAX))};
+}
+
+std::string Cost::print() const {
+  if (kind_ == Kind::kOp) return "op";
+  if (kind_ == Kind::kBytes) return "bytes";
+  return fmt::format("affine:{}:{}", base_, per_kib_);
+}
+
+Result<void> Limits::check() const {
+  if (burst_bytes && !bps) {
+    return fail(std::errc::invalid_argument, {}, "a burst of bytes is for bps, which is not given",
+                "give bps=, or a burst in tokens such as burst=9");
+  }
+  if (burst_ops && rate_in_force() == 0) {
+    return fail(std::errc::invalid_argument, {},
+                "a burst of tokens is for rate, and bps alone has none",
+                "give rate=, or a burst with a unit such as burst=1MiB");
+  }
+  if (burst_bytes && !fills_in_time(*bps, burst_bytes->count())) {
+    return fail(std::errc::invalid_argument, {},
+                fmt::format("a burst of {} takes more than 100 years to fill at {}",
+                            print_size(*burst_bytes), print_bandwidth(*bps)),
+                "give a smaller burst or a larger bps");
+  }
+  return {};
+}
+
+}  // namespace weir

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rule limits its classes to, key by key as an administrator gave it:
+//
+//   rate=N         operations a second, 1 ... 999,999; 10,000 if neither rate nor bps is given
+//   bps=SIZE[/s]   bytes a second; without rate= it is the only limit
+//   burst=N        depth of the bucket of the rate, in tokens
+//   burst=SIZE     depth of the bucket of bytes; needs bps
+//   cost=          tokens of the rate a request takes: op (one), bytes (one a byte), affine:A:B
+//                  (A, and B for each KiB, rounded up); at least one
+//   scope=         whose buckets these are: local, this server's; cluster, all servers'
+//   realtime=1     dispatched before classes that are not, within its rate
+//
+// Values only: the buckets are made by the scheduler.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "weir/base/quantity.h"
+#include "weir/base/rate.h"
+#include "weir/base/result.h"
+
+namespace weir {
+
+inline constexpr std::uint32_t kRateMax = 999'999;
+inline constexpr std::uint32_t kDefaultRate = 10'000;
+// 31 years of the slowest rate.
+inline constexpr std::uint64_t kBurstTokensMax = 1'000'000'000;
+
+class Cost {
+ public:
+  enum class Kind : std::uint8_t { kOp, kBytes, kAffine };
+
+  constexpr Cost() = default;
+  static constexpr Cost op() { return {}; }
+  static constexpr Cost bytes() { return {Kind::kBytes, 0, 0}; }
+  static constexpr Cost affine(std::uint32_t base, std::uint32_t per_kib) {
+    return {Kind::kAffine, base, per_kib};
+  }
+
+  constexpr Kind kind() const { return kind_; }
+  // Never 0, so that no request is free of a limit.
+  Tokens of(Bytes size) const;
+  // As in commands: "op", "bytes", "affine:1:2".
+  std::string print() const;
+
+  constexpr bool operator==(const Cost&) const = default;
+
+ private:
+  constexpr Cost(Kind kind, std::uint32_t base, std::uint32_t per_kib)
+      : kind_(kind), base_(base), per_kib_(per_kib) {}
+
+  Kind kind_ = Kind::kOp;
+  std::uint32_t base_ = 0;
+  std::uint32_t per_kib_ = 0;
+};
+
+enum class Scope : std::uint8_t { kLocal, kCluster };
+
+struct Limits {
+  std::optional<std::uint32_t> rate;  // as given; see rate_in_force()
+  std::optional<Rate> bps;
+  std::optional<Tokens> burst_ops;
+  std::optional<Bytes> burst_bytes;
+  Cost cost;
+  Scope scope = Scope::kLocal;
+  bool realtime = false;
+
+  // Operations a second; 0 if only bytes are limited.
+  std::uint32_t rate_in_force() const { return rate ? *rate : bps ? 0 : kDefaultRate; }
+
+  // EINVAL for a burst of bytes without bps, of tokens without a rate, or one that would take more
+  // than 100 years to fill.
+  Result<void> check() const;
+
+  bool operator==(const Limits&) const = default;
+};
+
+}  // namespace weir

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A mistake in a text, and where it is. Readers of a part (a NID list inside a condition inside a
+// command) report the place in their part; whoever called them moves it by where the part begins,
+// and the outermost turns it into an Error that names the column:
+//
+//   column 23: 'ost_foo' is no opcode; write a wire name such as ost_read
+//
+// Columns are bytes counted from 1.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tl/expected.hpp>
+
+#include "weir/base/result.h"
+
+namespace weir {
+
+struct Mistake {
+  std::size_t at = 0;  // bytes before it
+  std::string what;
+  std::string hint{};  // what was expected; may be empty
+  std::errc code = std::errc::invalid_argument;
+
+  // The same in a text in which this one begins after so many bytes.
+  Mistake moved_by(std::size_t bytes) && {
+    at += bytes;
+    return std::move(*this);
+  }
+  Error to_error() const;
+};
+
+// The column that an Error made by to_error() names, so that the place can be shown.
+std::optional<std::size_t> column_of(const Error& error);
+
+template <class T>
+using Parsed = tl::expected<T, Mistake>;
+
+tl::unexpected<Mistake> mistake(std::size_t at, std::string what, std::string hint = {},
+                                std::errc code = std::errc::invalid_argument);
+
+}  // namespace weir

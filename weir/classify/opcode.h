@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names and numbers of Lustre's RPC opcodes, as rules and statistics write them: ost_read is 3,
+// ost_write 4, mds_getattr_lock 34 (not mds_getattr_name), obd_ping 400.
+//
+// The numbers are those of the wire (lustre_idl.h of lustre-release, also in Wireshark's
+// packet-lustre.c), the names those of the server's RPC statistics (lproc_ptlrpc.c). A request may
+// carry any number, also one that has no name here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace weir {
+
+std::optional<std::uint32_t> opcode_number(std::string_view name);
+
+// The name, or the number in digits.
+std::string opcode_name(std::uint32_t number);
+
+}  // namespace weir

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A rule: which requests it is for, by which key it makes classes of them, and what each class is
+// limited to. Rules live in a RuleList (rule_list.h), which alone makes and changes them.
+//
+// Whoever uses a rule after the call that found it holds a RuleRef. A rule that was stopped leaves
+// the list at once and lives on, unchanged, until its last RuleRef is gone; the number of RuleRefs
+// is the `ref` of the listing. A change acts on the rule in place: holders see the new limits at
+// once, and a new version() tells them to look.
+//
+// Counts are plain integers: a list, its rules and their RuleRefs belong to one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "weir/classify/attributes.h"
+#include "weir/classify/command.h"
+#include "weir/classify/conditions.h"
+#include "weir/classify/limits.h"
+
+namespace weir {
+
+class Rule {
+ public:
+  Rule(const Rule&) = delete;
+  Rule& operator=(const Rule&) = delete;
+
+  // Unique among all rules a list ever had, in the order they were started; `default` has 0.
+  std::uint64_t id() const { return id_; }
+  // Grows when limits() or by() change.
+  std::uint64_t version() const { return version_; }
+  const std::string& name() const { return name_; }
+  // As written, with the blanks it was written with; "*" for `default`.
+  const std::string& conds() const { return conds_; }
+  const Conditions& conditions() const { return conditions_; }
+  // For which heads it was started.
+  Heads heads() const { return heads_; }
+  const Limits& limits() const { return limits_; }
+  // What makes a class: attributes.only(by()). Empty: one class for the whole rule.
+  FieldSet by() const { return by_; }
+  std::uint8_t layer() const { return layer_; }
+  bool is_default() const { return id_ == 0; }
+  // Whether it still stands in its list.
+  bool is_listed() const { return listed_; }
+  std::uint64_t refs() const { return refs_; }
+
+  // Its conditions alone: `default` matches nothing, RuleList::match falls back on it.
+  bool matches(const Attributes& attributes) const { return conditions_.matches(attributes); }
+
+  // "<name> <conds> <rate>, ref <n>", as a Lustre server lists it; rate 0: only bytes are limited.
+  std::string listing_line() const;
+
+ private:
+  friend class RuleList;
+  friend class RuleRef;
+
+  Rule() = default;
+  ~Rule() = default;
+
+  std::uint64_t id_ = 0;
+  std::uint64_t version_ = 1;
+  mutable std::uint64_t refs_ = 0;
+  std::string name_;
+  std::string conds_;
+  Conditions conditions_;
+  Limits limits_;
+  FieldSet by_;
+  Heads heads_ = Heads::kBoth;
+  std::uint8_t layer_ = 0;
+  bool listed_ = true;
+};
+
+// Keeps a rule alive.
+class RuleRef {
+ public:
+  RuleRef() = default;
+  explicit RuleRef(const Rule& rule) : rule_(&rule) { ++rule.refs_; }
+  RuleRef(const RuleRef& other) : rule_(other.rule_) {
+    if (rule_ != nullptr) ++rule_->refs_;
+  }
+  RuleRef(RuleRef&& other) noexcept : rule_(std::exchange(other.rule_, nullptr)) {}
+  RuleRef& operator=(RuleRef other) noexcept {
+    std::swap(rule_, other.rule_);
+    return *this;
+  }
+  ~RuleRef() {
+    if (rule_ != nullptr && --rule_->refs_ == 0 && !rule_->listed_) delete rule_;
+  }
+
+  explicit operator bool() const { return rule_ != nullptr; }
+  const Rule* get() const { return rule_; }
+  const Rule& operator*() const { return *rule_; }
+  const Rule* operator->() const { return rule_; }
+
+ private:
+  const Rule* rule_ = nullptr;
+};
+
+}  // namespace weir

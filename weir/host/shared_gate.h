@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A Gate for servers with threads of their own: one lock, one clock, and a timer that wakes whoever
+// waits for a token.
+//
+//   worker:    gate.get_next(serve, this);        serve(request, this) is called when one may run:
+//                                                 at once, by the caller, if one is ready
+//   receiver:  gate.incoming(request);            never fails, never waits for a slot
+//   worker:    gate.complete(request);
+//
+// Callbacks run without the lock, in the thread whose call made the request ready: a get_next, an
+// incoming, a complete, a command, or the gate's own timer thread. They must not block, and may
+// call the gate. A request is handed out once, to one callback. After shutdown() what is queued is
+// handed out without waiting for limits; then every get_next, waiting or new, is answered with
+// nullptr.
+//
+// The clock is read before the lock is taken. A request that is held back while nothing else
+// happens comes within the kernel's wake-up latency of its token, well below 1 ms on an idle core.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/host/fd.h"
+#include "weir/host/timer_fd.h"
+#include "weir/schedule/gate.h"
+
+namespace weir::host {
+
+class SharedGate {
+ public:
+  using Callback = void (*)(Request* request, void* argument);
+
+  // An error when no timer or thread can be had.
+  static Result<std::unique_ptr<SharedGate>> create(const Gate::Options& options);
+  // REQUIRES: shut down, nothing queued or running, nobody inside a call.
+  ~SharedGate();
+  SharedGate(const SharedGate&) = delete;
+  SharedGate& operator=(const SharedGate&) = delete;
+
+  // REQUIRES: shutdown() has not been called.
+  void incoming(Request& request, Head head = Head::kRegular);
+  void get_next(Callback callback, void* argument);
+  void complete(Request& request);
+  // Takes it back if it is still queued; false if it was handed out.
+  bool withdraw(Request& request);
+  void promote(Request& request);
+  void shutdown();
+
+  Result<void> start_policy(std::string_view name, std::string_view argument, Heads heads);
+  Result<void> apply_rule(std::string_view text);
+
+ private:
+  struct Waiter {
+    Callback callback;
+    void* argument;
+  };
+  struct Answer {
+    Waiter waiter;
+    Request* request;
+  };
+
+  SharedGate(const Gate::Options& options, TimerFd timer, Fd stop);
+  // Does `change` to the gate under the lock, then hands out what may run.
+  template <class Change>
+  auto with_gate(Change change);
+  // Calls back, without the lock, until nobody waits or nothing may run.
+  void hand_out(std::unique_lock<std::mutex>& lock, Instant time);
+  // Answers for up to `most` waiters; arms the timer when nothing more may run.
+  std::size_t collect(Instant now, Answer* answers, std::size_t most);
+  void run_timer();
+
+  std::mutex mutex_;
+  Gate gate_;                    // guarded by mutex_
+  std::vector<Waiter> waiters_;  // guarded by mutex_; who came last is served first: still in cache
+  Instant armed_for_ = kNever;   // guarded by mutex_
+  TimerFd timer_;
+  Fd stop_;  // readable: the timer thread is to end
+  std::thread timer_thread_;
+};
+
+}  // namespace weir::host

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// First in, first out. Every head has one to fall back on: it is there when no other policy was
+// started, and holds what had come before one was.
+//
+// One list, tail in, head out. All operations take constant time and allocate nothing.
+#pragma once
+
+#include <string_view>
+
+#include <boost/intrusive/list.hpp>
+
+#include "weir/schedule/policy.h"
+
+namespace weir {
+
+class Fifo final : public Policy {
+ public:
+  static constexpr std::string_view kName = "fifo";
+
+  ~Fifo() override;
+
+  std::string_view name() const override { return kName; }
+  void admit(Request& request, Instant now) override;
+  Pick pick(Instant now, Urge urge) override;
+  void remove(Request& request, Instant now) override;
+
+ private:
+  using Seat = boost::intrusive::member_hook<Request, Request::ListHook, &Request::seat_list>;
+  boost::intrusive::list<Request, Seat> requests_;
+};
+
+}  // namespace weir

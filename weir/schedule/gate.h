@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The Gate in front of a target: start here. Every request enters through it, and it decides what
+// runs next. Three calls are all there is to its daily life:
+//
+//   gate.admit(request, Head::kRegular, now);     a request has come
+//   Decision decision = gate.next(now);           run this | ask again then | idle
+//   gate.complete(request, now);                  the device is done with it
+//
+// A driver asks next() until it says something else than run, arms one timer for wait_until, and
+// asks again when it fires, when a request is admitted and when one is completed. Time is given; it
+// may stand still, and a step back counts as standing still.
+//
+//   high head:     fifo + the policy in force (+ policies being drained) --+
+//   regular head:  fifo + the policy in force (+ policies being drained) --+--> slots --> device
+//
+// The high-priority head goes first, but after kHighInRowMax of its requests in a row the regular
+// one is asked first, so neither starves. At most `slots` requests run at a time; `hp_slots` of
+// them can be kept from the regular head, by default none, since a slot kept free is a slot that
+// idles.
+//
+// Policies are exchanged while requests wait: the new one is started first, and only then the old
+// one stops getting requests and is drained beside it, in turns. A switch that fails changes
+// nothing.
+//
+// One owner, no locks: the order of calls is the order of events. Nothing here fails, blocks, or
+// allocates for each request.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/classify/command.h"
+#include "weir/schedule/policy.h"
+#include "weir/schedule/request.h"
+#include "weir/schedule/tbf.h"
+
+namespace weir {
+
+// What to do now.
+class Decision {
+ public:
+  enum class Kind : std::uint8_t { kRun, kWait, kIdle };
+
+  static Decision run(Request& request) { return {Kind::kRun, &request, kNever}; }
+  static Decision wait_until(Instant until) { return {Kind::kWait, nullptr, until}; }
+  // Nothing to do before the next admit or complete.
+  static Decision idle() { return {Kind::kIdle, nullptr, kNever}; }
+
+  Kind kind() const { return kind_; }
+  Request& request() const { return *request_; }
+  Instant until() const { return until_; }
+
+ private:
+  Decision(Kind kind, Request* request, Instant until)
+      : kind_(kind), request_(request), until_(until) {}
+  Kind kind_;
+  Request* request_;
+  Instant until_;
+};
+
+class Gate {
+ public:
+  static constexpr std::uint32_t kHighInRowMax = 10;
+
+  struct Options {
+    std::uint32_t slots = 16;
+    std::uint32_t hp_slots = 0;  // less than slots
+    Tbf::Options tbf = {};
+  };
+
+  explicit Gate(const Options& options);
+  // REQUIRES: nothing is queued or running.
+  ~Gate();
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  // REQUIRES: the request is outside; shutdown() has not been called.
+  void admit(Request& request, Head head, Instant now);
+  Decision next(Instant now);
+  // REQUIRES: the request is running.
+  void complete(Request& request, Instant now);
+  // Its client has gone; nothing is charged. REQUIRES: the request is queued.
+  void withdraw(Request& request, Instant now);
+  // Moves a queued request from the regular to the high head; one that is there or runs stays.
+  void promote(Request& request, Instant now);
+
+  // No admit follows; what is queued is handed out without waiting for limits.
+  void shutdown(Instant now);
+  bool is_shut_down() const { return shut_down_; }
+
+  std::size_t queued() const;
+  std::size_t running() const { return running_[0] + running_[1]; }
+
+  // Starts a policy on the named heads by its name ("fifo" stops the other). One in force with the
+  // same argument goes on as it is. The argument of tbf is its type; policies that take none only
+  // show it. ENOENT for a name there is none of, EINVAL for a type; then nothing changes.
+  Result<void> start_policy(std::string_view name, std::string_view argument, Heads heads);
+
+  // What a head runs, for tunables and listings. The policy in force; never null.
+  Policy& policy_in_force(Head head);
+  const Policy& policy_in_force(Head head) const;
+
+  // The tbf engine in force on a head, nullptr if another policy is.
+  Tbf* tbf(Head head);
+  const Tbf* tbf(Head head) const;
+  // A rule command for the tbf policies of the heads it names: wholly or not at all. EINVAL (start)
+  // or ENODEV where one of them runs another policy; EINVAL where they are of different types.
+  Result<void> apply_rule(std::string_view text, Instant now);
+
+  struct PolicyStatus {
+    enum class State : std::uint8_t { kStopped, kStopping, kStarted };
+    std::string_view name;
+    std::string_view argument;
+    State state = State::kStopped;
+    bool is_fallback = false;
+    std::size_t queued = 0;
+    std::size_t running = 0;
+  };
+  // Of every policy there is, in the order they are listed.
+  std::vector<PolicyStatus> policies(Head head) const;
+
+ private:
+  struct Seated;
+  class Entrance;
+
+  Entrance& entrance(Head head) { return *entrances_[static_cast<std::size_t>(head)]; }
+  const Entrance& entrance(Head head) const { return *entrances_[static_cast<std::size_t>(head)]; }
+  static Seated& seated_of(const Request& request);
+  using Pair = std::array<std::unique_ptr<Policy>, 2>;
+  Result<Pair> make_policies(std::string_view name, std::string_view argument) const;
+  Pick pick_from(Head head, Instant now);
+  bool has_slot(Head head) const;
+  // Time that does not step back.
+  Instant forward(Instant now);
+
+  Options options_;
+  std::array<std::unique_ptr<Entrance>, 2> entrances_;
+  std::array<std::size_t, 2> running_{};
+  std::uint32_t high_in_row_ = 0;
+  bool shut_down_ = false;
+  Instant now_ = Instant::min();
+};
+
+}  // namespace weir

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/schedule/gate.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "weir/schedule/crrn.h"
+
+namespace weir {
+namespace {
+
+constexpr Instant kNow = instant_at(1000);
+
+Nid client(std::uint64_t number) {
+  Nid nid;
+  nid.low = number;
+  nid.net = NetType::kTcp;
+  nid.family = AddressFamily::kIpv4;
+  return nid;
+}
+
+// Requests by number, and a log of what ran.
+class Bench {
+ public:
+  explicit Bench(Gate::Options options = {.slots = 1'000'000}) : gate(options) {}
+  ~Bench() {
+    gate.shutdown(kNow);
+    do {
+      for (auto& [number, request] : requests_) {
+        if (request->place() == Request::Place::kRunning) gate.complete(*request, kNow);
+      }
+    } while (run_one());
+  }
+
+  Request& admit(int number, Head head = Head::kRegular, std::uint64_t from = 0) {
+    auto& request = requests_[number] = std::make_unique<Request>();
+    request->attributes.nid = client(from);
+    gate.admit(*request, head, kNow);
+    return *request;
+  }
+  bool run_one() {
+    const Decision decision = gate.next(kNow);
+    if (decision.kind() != Decision::Kind::kRun) return false;
+    const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto& numbered) {
+      return numbered.second.get() == &decision.request();
+    });
+    ran.push_back(found->first);
+    return true;
+  }
+  void run_all() {
+    while (run_one()) continue;
+  }
+
+  Gate gate;
+  std::vector<int> ran;
+
+ private:
+  std::map<int, std::unique_ptr<Request>> requests_;
+};
+
+using Order = std::vector<int>;
+
+TEST(Gate, ServesInOrderOfArrivalAndThenIdles) {
+  Bench bench;
+  EXPECT_EQ(bench.gate.next(kNow).kind(), Decision::Kind::kIdle);
+  for (const int number : {1, 2, 3}) bench.admit(number);
+  EXPECT_EQ(bench.gate.queued(), 3U);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2, 3}));
+  EXPECT_EQ(bench.gate.running(), 3U);
+  EXPECT_EQ(bench.gate.next(kNow).kind(), Decision::Kind::kIdle);
+}
+
+TEST(Gate, RunsNoMoreThanItsSlots) {
+  Bench bench({.slots = 2});
+  Request& first = bench.admit(1);
+  for (const int number : {2, 3}) bench.admit(number);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2}));
+  bench.gate.complete(first, kNow);
+  EXPECT_EQ(first.place(), Request::Place::kOutside);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2, 3}));
+}
+
+TEST(Gate, HighPriorityGoesFirstButTenInARowAtMost) {
+  Bench bench;
+  for (int number = 0; number < 25; ++number) bench.admit(100 + number, Head::kHigh);
+  for (const int number : {1, 2}) bench.admit(number);
+  bench.run_all();
+  EXPECT_EQ(bench.ran[9], 109);
+  EXPECT_EQ(bench.ran[10], 1);
+  EXPECT_EQ(bench.ran[20], 119);
+  EXPECT_EQ(bench.ran[21], 2);
+  EXPECT_EQ(bench.ran.back(), 124);
+}
+
+TEST(Gate, HighPriorityIsNotHeldBackWhenRegularHasNothing) {
+  Bench bench;
+  for (int number = 0; number < 30; ++number) bench.admit(number, Head::kHigh);
+  bench.run_all();
+  EXPECT_EQ(bench.ran.size(), 30U);
+}
+
+TEST(Gate, KeepsSlotsFromTheRegularHeadOnlyWhenTold) {
+  Bench bench({.slots = 3, .hp_slots = 1});
+  for (const int number : {1, 2, 3}) bench.admit(number);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2}));
+  bench.admit(9, Head::kHigh);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2, 9}));
+}
+
+TEST(Gate, WithdrawsWhatIsQueued) {
+  Bench bench;
+  bench.admit(1);
+  Request& gone = bench.admit(2);
+  bench.admit(3);
+  bench.gate.withdraw(gone, kNow);
+  EXPECT_EQ(gone.place(), Request::Place::kOutside);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 3}));
+}
+
+TEST(Gate, PromotesWhatIsQueuedAndLeavesTheRest) {
+  Bench bench;
+  bench.admit(1);
+  Request& urgent = bench.admit(2);
+  bench.gate.promote(urgent, kNow);
+  bench.gate.promote(urgent, kNow);
+  EXPECT_EQ(urgent.head(), Head::kHigh);
+  ASSERT_TRUE(bench.run_one());
+  bench.gate.promote(urgent, kNow);  // it runs already
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{2, 1}));
+}
+
+TEST(Gate, TimeThatStepsBackStandsStill) {
+  Bench bench;
+  bench.admit(1);
+  EXPECT_EQ(bench.gate.next(instant_at(5)).kind(), Decision::Kind::kRun);
+  Request late;
+  bench.gate.admit(late, Head::kRegular, instant_at(-7));
+  EXPECT_EQ(late.admitted_at(), kNow);
+  bench.gate.withdraw(late, kNow);
+}
+
+TEST(Gate, HandsEverythingOutAfterShutdown) {
+  Bench bench;
+  ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
+  for (const int number : {1, 2}) bench.admit(number);
+  bench.admit(3, Head::kHigh);
+  bench.gate.shutdown(kNow);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{3, 1, 2}));
+  EXPECT_DEATH(bench.admit(4), "assertion failed");
+}
+
+TEST(Gate, ASwitchDrainsTheOldPolicyBesideTheNewOne) {
+  Bench bench;
+  ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
+  for (const int number : {1, 2, 3}) bench.admit(number);
+  ASSERT_TRUE(bench.gate.start_policy("crrn", "other", Heads::kBoth));
+  for (const int number : {11, 12}) bench.admit(number);
+  ASSERT_TRUE(bench.gate.start_policy("fifo", "", Heads::kBoth));
+  bench.admit(21);
+  bench.run_all();
+  EXPECT_EQ(bench.ran.size(), 6U);
+  const auto at = [&](int number) { return std::find(bench.ran.begin(), bench.ran.end(), number); };
+  EXPECT_TRUE(at(1) < at(2) && at(2) < at(3));
+  EXPECT_TRUE(at(11) < at(12));
+  EXPECT_TRUE(at(11) < at(3)) << "they take turns";
+}
+
+TEST(Gate, AnUnknownPolicyChangesNothing) {
+  Bench bench;
+  ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
+  Policy* const running = &bench.gate.policy_in_force(Head::kRegular);
+  for (const char* name : {"orr", "trr", "delay", "tbf\n", "CRRN", ""}) {
+    const auto started = bench.gate.start_policy(name, "", Heads::kBoth);
+    ASSERT_FALSE(started) << name;
+    EXPECT_EQ(started.error().code, std::errc::no_such_file_or_directory);
+  }
+  EXPECT_EQ(&bench.gate.policy_in_force(Head::kRegular), running);
+}
+
+TEST(Gate, TheSamePolicyGoesOnAsItIs) {
+  Bench bench;
+  ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kRegular));
+  Policy* const regular = &bench.gate.policy_in_force(Head::kRegular);
+  EXPECT_EQ(bench.gate.policy_in_force(Head::kHigh).name(), "fifo");
+  ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
+  EXPECT_EQ(&bench.gate.policy_in_force(Head::kRegular), regular);
+  EXPECT_EQ(bench.gate.policy_in_force(Head::kHigh).name(), "crrn");
+}
+
+// ---- crrn against a second one, written the dumb way from the description ----
+
+class NaiveCrrn {
+ public:
+  explicit NaiveCrrn(std::uint64_t quantum) : quantum_(quantum) {}
+  void admit(int number, std::uint64_t from) {
+    Client& c = clients_[from];
+    if (c.quantum == 0 || c.round < round_ || (c.active == 0 && c.quantum > 0)) {
+      if (c.active == 0 && c.quantum > 0) c.round += 1;
+      if (c.round < round_) c.round = round_;
+      if (c.sequence < sequence_) c.sequence = ++sequence_;
+      c.quantum = quantum_;
+    }
+    waiting_.push_back({c.round, c.sequence, arrivals_++, number, from});
+    c.active += 1;
+    c.quantum -= 1;
+    if (c.quantum == 0) c.round += 1;
+  }
+  int pick() {
+    std::sort(waiting_.begin(), waiting_.end());
+    const Waiting first = waiting_.front();
+    waiting_.erase(waiting_.begin());
+    clients_[first.from].active -= 1;
+    round_ = waiting_.empty() ? round_ + 1 : std::max(round_, waiting_.front().round);
+    return first.number;
+  }
+  bool empty() const { return waiting_.empty(); }
+
+ private:
+  struct Client {
+    std::uint64_t quantum = 0, round = 0, sequence = 0, active = 0;
+  };
+  struct Waiting {
+    std::uint64_t round, sequence, arrival;
+    int number;
+    std::uint64_t from;
+    auto operator<=>(const Waiting&) const = default;
+  };
+  std::map<std::uint64_t, Client> clients_;
+  std::vector<Waiting> waiting_;
+  std::uint64_t quantum_, round_ = 0, sequence_ = 1, arrivals_ = 0;
+};
+
+TEST(Crrn, ServesClientsInBatches) {
+  Bench bench;
+  ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
+  static_cast<Crrn&>(bench.gate.policy_in_force(Head::kRegular)).set_quantum(2);
+  for (const int number : {1, 2, 3, 4}) bench.admit(number, Head::kRegular, 7);
+  for (const int number : {11, 12}) bench.admit(number, Head::kRegular, 8);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2, 11, 12, 3, 4}));
+}
+
+RC_GTEST_PROP(CrrnProperty, DecidesAsTheDescriptionDoes, ()) {
+  const auto quantum = *rc::gen::inRange<std::uint16_t>(1, 6);
+  Bench bench;
+  RC_ASSERT(bench.gate.start_policy("crrn", "", Heads::kBoth).has_value());
+  static_cast<Crrn&>(bench.gate.policy_in_force(Head::kRegular)).set_quantum(quantum);
+  NaiveCrrn naive(quantum);
+  Order expected;
+  const int steps = *rc::gen::inRange(1, 200);
+  for (int number = 0; number < steps; ++number) {
+    if (*rc::gen::inRange(0, 5) < 3) {
+      const auto from = *rc::gen::inRange<std::uint64_t>(0, 4);
+      bench.admit(number, Head::kRegular, from);
+      naive.admit(number, from);
+    } else if (!naive.empty()) {
+      expected.push_back(naive.pick());
+      RC_ASSERT(bench.run_one());
+    }
+  }
+  while (!naive.empty()) expected.push_back(naive.pick());
+  bench.run_all();
+  RC_ASSERT(bench.ran == expected);
+}
+
+TEST(Crrn, ForgetsIdleClientsAtItsBound) {
+  Bench bench;
+  ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
+  const auto& crrn = static_cast<Crrn&>(bench.gate.policy_in_force(Head::kRegular));
+  for (std::uint64_t from = 0; from < 3 * Crrn::kClientsMax; ++from) {
+    Request request;
+    request.attributes.nid = client(from);
+    bench.gate.admit(request, Head::kRegular, kNow);
+    ASSERT_EQ(bench.gate.next(kNow).kind(), Decision::Kind::kRun);
+    bench.gate.complete(request, kNow);
+  }
+  EXPECT_EQ(crrn.clients(), Crrn::kClientsMax);
+}
+
+// ---- whatever is done to a Gate: nothing lost, nothing twice, order kept, never idle ----
+
+struct Event {
+  enum class Kind { kAdmit, kRun, kGone };
+  Kind kind;
+  int number;
+  std::uint64_t queue;  // requests of one queue keep their order
+};
+
+// Empty when the log of a Gate that was emptied in the end is in order, else what is wrong.
+std::string log_fault(const std::vector<Event>& log) {
+  std::map<std::uint64_t, std::deque<int>> waiting;
+  for (const Event& event : log) {
+    auto& queue = waiting[event.queue];
+    const auto at = std::find(queue.begin(), queue.end(), event.number);
+    switch (event.kind) {
+      case Event::Kind::kAdmit:
+        queue.push_back(event.number);
+        break;
+      case Event::Kind::kGone:
+        if (at == queue.end()) return "withdrew what was not there";
+        queue.erase(at);
+        break;
+      case Event::Kind::kRun:
+        if (at == queue.end()) return "ran what was not there";
+        if (at != queue.begin()) return "ran out of order";
+        queue.pop_front();
+        break;
+    }
+  }
+  for (const auto& [key, queue] : waiting) {
+    if (!queue.empty()) return "lost a request";
+  }
+  return {};
+}
+
+class RandomDriver {
+ public:
+  std::vector<Event> run(int steps) {
+    for (int i = 0; i < steps; ++i) step(i);
+    gate_.shutdown(kNow);
+    while (run_one() || complete_one()) continue;
+    return log_;
+  }
+
+ private:
+  struct Live {
+    Request request;
+    int number = 0;
+    std::uint64_t queue = 0;
+  };
+
+  void step(int number) {
+    switch (*rc::gen::inRange(0, 10)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+        return admit(number);
+      case 4:
+      case 5:
+        if (!run_one()) RC_ASSERT(gate_.queued() == 0 || gate_.running() == kSlots);
+        return;
+      case 6:
+      case 7:
+        complete_one();
+        return;
+      case 8:
+        return withdraw_or_promote();
+      default:
+        return switch_policy();
+    }
+  }
+
+  void admit(int number) {
+    auto live = std::make_unique<Live>();
+    live->number = number;
+    const auto from = *rc::gen::inRange<std::uint64_t>(0, 3);
+    live->request.attributes.nid = client(from);
+    const Head head = *rc::gen::element(Head::kRegular, Head::kHigh);
+    live->queue = queue_of(from, head);
+    log_.push_back({Event::Kind::kAdmit, number, live->queue});
+    gate_.admit(live->request, head, kNow);
+    queued_.push_back(std::move(live));
+  }
+  // Order is promised inside a queue: a client's requests at one head under one policy. What came
+  // before a switch is drained in turns with what came after it.
+  std::uint64_t queue_of(std::uint64_t from, Head head) const {
+    return (switches_ * 10 + from) * 2 + static_cast<std::uint64_t>(head);
+  }
+
+  bool run_one() {
+    const Decision decision = gate_.next(kNow);
+    RC_ASSERT(decision.kind() != Decision::Kind::kWait);
+    if (decision.kind() != Decision::Kind::kRun) return false;
+    const auto live = std::find_if(queued_.begin(), queued_.end(), [&](const auto& candidate) {
+      return &candidate->request == &decision.request();
+    });
+    RC_ASSERT(live != queued_.end());
+    log_.push_back({Event::Kind::kRun, (*live)->number, (*live)->queue});
+    running_.push_back(std::move(*live));
+    queued_.erase(live);
+    return true;
+  }
+  bool complete_one() {
+    if (running_.empty()) return false;
+    const auto which = running_.begin() + *rc::gen::inRange<long>(0, std::ssize(running_));
+    gate_.complete((*which)->request, kNow);
+    running_.erase(which);
+    return true;
+  }
+  void withdraw_or_promote() {
+    if (queued_.empty()) return;
+    const auto which = queued_.begin() + *rc::gen::inRange<long>(0, std::ssize(queued_));
+    Live& live = **which;
+    const bool promote = *rc::gen::arbitrary<bool>();
+    if (promote && live.request.head() == Head::kHigh) return;
+    log_.push_back({Event::Kind::kGone, live.number, live.queue});
+    if (promote) {
+      gate_.promote(live.request, kNow);
+      live.queue = queue_of(live.request.attributes.nid.low, Head::kHigh);
+      log_.push_back({Event::Kind::kAdmit, live.number, live.queue});
+    } else {
+      gate_.withdraw(live.request, kNow);
+      queued_.erase(which);
+    }
+  }
+  void switch_policy() {
+    ++switches_;
+    const char* const name = *rc::gen::element("fifo", "crrn");
+    const char* const argument = *rc::gen::element("", "x");
+    const Heads heads = *rc::gen::element(Heads::kBoth, Heads::kRegular, Heads::kHigh);
+    RC_ASSERT(gate_.start_policy(name, argument, heads).has_value());
+  }
+
+  static constexpr std::uint32_t kSlots = 4;
+  std::vector<std::unique_ptr<Live>> queued_, running_;
+  std::vector<Event> log_;
+  std::uint64_t switches_ = 0;
+  Gate gate_{{.slots = kSlots}};
+};
+
+RC_GTEST_PROP(GateProperty, NothingIsLostOrServedTwiceOrOutOfOrderOrIdleWithWork, ()) {
+  RandomDriver driver;
+  RC_ASSERT(log_fault(driver.run(*rc::gen::inRange(1, 150))) == "");
+}
+
+TEST(GateProperty, TheCheckerBites) {
+  using Kind = Event::Kind;
+  const Event a{Kind::kAdmit, 1, 0}, b{Kind::kAdmit, 2, 0}, run_a{Kind::kRun, 1, 0},
+      run_b{Kind::kRun, 2, 0};
+  EXPECT_EQ(log_fault({a, b, run_a, run_b}), "");
+  EXPECT_EQ(log_fault({a, b, run_a}), "lost a request");
+  EXPECT_EQ(log_fault({a, run_a, run_a}), "ran what was not there");
+  EXPECT_EQ(log_fault({a, b, run_b, run_a}), "ran out of order");
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The Gate in the words of a Lustre administrator: what is read from and written to nrs_policies,
+// nrs_tbf_rule and nrs_crrn_quantum, byte for byte, with the errno values a Lustre server gives.
+//
+//   write nrs_policies       <policy> [reg|hp] [<argument>]      "tbf jobid", "fifo reg"
+//   write nrs_tbf_rule       a rule command                      "start dd jobid={dd.*} rate=100"
+//   write nrs_crrn_quantum   N | reg_quantum:N | hp_quantum:N    1..65535
+//
+// A write applies wholly or not at all. Different from Lustre, on purpose: a policy that is being
+// drained never makes a write wait or fail, and what one head runs can be read when the other runs
+// something else. One Gate is listed as one CPT, since its rates are the server's.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "weir/base/result.h"
+#include "weir/schedule/gate.h"
+
+namespace weir {
+
+std::string read_nrs_policies(const Gate& gate);
+// EINVAL: too long, a name or argument too long, or no type of tbf. ENOENT: no such policy.
+Result<void> write_nrs_policies(Gate& gate, std::string_view text);
+
+// ENODEV when no head runs tbf.
+Result<std::string> read_nrs_tbf_rule(const Gate& gate);
+// One trailing newline is part of the command; see parse_command() and Gate::apply_rule.
+Result<void> write_nrs_tbf_rule(Gate& gate, std::string_view text, Instant now);
+
+// ENODEV when no head runs crrn.
+Result<std::string> read_nrs_crrn_quantum(const Gate& gate);
+// EINVAL: no number, or out of range. ERANGE: beyond 64 bits. ENODEV: no head it names runs crrn.
+Result<void> write_nrs_crrn_quantum(Gate& gate, std::string_view text);
+
+}  // namespace weir

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An order in which requests are served, behind one head of a Gate. A policy is given requests one
+// by one and asked for the next to run; it may answer with a time instead, when all that wait have
+// to. Every head has a fifo to fall back on; another policy may run in front of it and be exchanged
+// at any time. The old one then gets no more requests and is asked, with Urge::kForce, until it is
+// empty: drained, never dropped.
+//
+// Contract: a request that was admitted leaves exactly once, by pick or by remove. Requests of one
+// client and class leave in the order they came. With Urge::kForce a policy that is not empty
+// always gives a request. Nothing fails, blocks or allocates for each request.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "weir/base/time.h"
+#include "weir/schedule/request.h"
+
+namespace weir {
+
+enum class Urge : std::uint8_t {
+  kInTime,  // what limits allow
+  kForce,   // whatever is first, limits or not: the policy is being drained
+};
+
+// What a policy has to offer: a request, or the time at which to ask again (kNever: when another
+// request has been admitted).
+struct Pick {
+  Request* request = nullptr;
+  Instant until = kNever;
+};
+
+class Policy {
+ public:
+  Policy() = default;
+  Policy(const Policy&) = delete;
+  Policy& operator=(const Policy&) = delete;
+  virtual ~Policy() = default;
+
+  // As it is named in commands: "fifo", "crrn".
+  virtual std::string_view name() const = 0;
+
+  virtual void admit(Request& request, Instant now) = 0;
+  // Takes the request it offers out of the policy.
+  virtual Pick pick(Instant now, Urge urge) = 0;
+  // Takes out one that is queued here, wherever it stands.
+  virtual void remove(Request& request, Instant now) = 0;
+};
+
+}  // namespace weir
