@@ -8,6 +8,7 @@ docs/promises.md holds promises as table rows, numbered upward; each names what 
 In the last cell stands `pending`, or one or more of these, each in backticks:
 
     `module.Suite.Name`          TEST, TEST_F, TEST_P, RC_GTEST_PROP, ... in weir/module/*_test.cc
+    `stress.Suite.Name`          the same in tests/stress/*.cc
     `tests/path.py:Class.method` a Python test
     `./dev bench NAME`           the benchmark bench/NAME
 """
@@ -25,11 +26,11 @@ FIRST_SCREEN_LINES = 40
 
 
 def cxx_tests(root):
-    """Names "module.Suite.Name" of all unit tests."""
+    """Names "module.Suite.Name" of all unit tests, and "stress.Suite.Name"."""
     macro = re.compile(r"\b(?:TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)"
                        r"\(\s*(\w+)\s*,\s*(\w+)")
     return {f"{file.parent.name}.{suite}.{name}" for file in project_files(root)
-            if file.match("weir/*/*_test.cc")
+            if file.match("weir/*/*_test.cc") or file.match("tests/stress/*.cc")
             for suite, name in macro.findall(strip_cxx(read(root, file)))}
 
 
@@ -177,12 +178,14 @@ class Bites(unittest.TestCase):
         self.finds(promises, "holds no promise")
         self.write("weir/pace/bucket_test.cc", "TEST(Bucket, Fills) {}\n// TEST(Bucket, Old) {}\n"
                                                "RC_GTEST_PROP(BucketProperty,\n  Adds, ()) {}\n")
+        self.write("tests/stress/bucket_stress.cc", "TEST(BucketStress, Holds) {}\n")
         self.write("tests/cli/limit_test.py", "class Limit:\n  def test_pace(self): pass\n")
         self.write("bench/pace", "")
         (self.root / "bench/pace").chmod(0o755)
         self.write("docs/promises.md", """
             | P1 | fills | `pace.Bucket.Fills`, `pace.BucketProperty.Adds` |
             | P2 | paces | `tests/cli/limit_test.py:Limit.test_pace` |
+            | P3 | holds | `stress.BucketStress.Holds` |
             | P4 | fast | `./dev bench pace` |
             | P5 | later | pending |
             """.replace("            ", ""))

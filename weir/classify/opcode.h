@@ -3,9 +3,10 @@
 // Names and numbers of Lustre's RPC opcodes, as rules and statistics write them: ost_read is 3,
 // ost_write 4, mds_getattr_lock 34 (not mds_getattr_name), obd_ping 400.
 //
-// The numbers are those of the wire (lustre_idl.h of lustre-release, also in Wireshark's
-// packet-lustre.c), the names those of the server's RPC statistics (lproc_ptlrpc.c). A request may
-// carry any number, also one that has no name here.
+// The numbers are those of the wire, as Wireshark's packet-lustre.c dissects them; the names are
+// those of the server's RPC statistics (lproc_ptlrpc.c of the kernel's former staging driver). What
+// came later than both (ost_ladvise and after, mds_batch, out_update, LFSCK) follows their pattern. A
+// request may carry any number, also one that has no name here.
 #pragma once
 
 #include <cstdint>
