@@ -362,10 +362,12 @@ void Tbf::let_go(Bucket& bucket, Instant now) {
   bucket.waiters.erase(bucket.waiters.begin());
   first.waits_at = nullptr;
   Bucket* elsewhere = nullptr;
+  // Only who stands before it may hold it up elsewhere: else two could send each other to and fro.
   each_bucket(first, [&](Bucket& other, const BucketShape&, Tokens) {
-    if (&other != &bucket && (!other.waiters.empty() || other.gone_ahead != nullptr)) {
-      elsewhere = &other;
-    }
+    const bool behind =
+        other.gone_ahead != nullptr ||
+        (!other.waiters.empty() && Queue::TagOrder{}(*other.waiters.begin(), first));
+    if (&other != &bucket && behind) elsewhere = &other;
   });
   Bucket* last = nullptr;
   if (elsewhere == nullptr && ready_at(first, last) > now) elsewhere = last;
@@ -402,7 +404,10 @@ Tbf::Queue* Tbf::first_ready(Head head, Instant now) {
 void Tbf::charge(Queue& queue, const Request& request, Instant now) {
   Class& owner = *queue.classes[0];
   virtual_ns_ = std::max(virtual_ns_, owner.tag);
-  owner.tag += owner.tag_step(request.bytes);
+  // At the end of virtual time, after centuries of debt, order is by turns.
+  if (__builtin_add_overflow(owner.tag, owner.tag_step(request.bytes), &owner.tag)) {
+    owner.tag = UINT64_MAX;
+  }
   each_bucket(queue, [&](Bucket& bucket, const BucketShape& shape, Tokens cost) {
     const bool taken = bucket.tokens.take(cost, shape, now);
     WEIR_ASSERT(taken);

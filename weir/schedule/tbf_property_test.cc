@@ -293,5 +293,82 @@ TEST(TbfModel, CatchesARuleThatOnlyOneOfThemHas) {
   EXPECT_NE(duel.run(10'000, 100, 20), "");
 }
 
+// ---- layers and common buckets, which the model does not know: limits hold, and all are served
+// ----
+
+// What ran under one rule of the whole rule's bucket (by=rule).
+struct Grants {
+  std::int64_t rate;
+  std::int64_t depth;
+  std::vector<std::int64_t> at;
+
+  // Whether some window holds more than depth + rate x its length.
+  bool too_many() const {
+    for (std::size_t first = 0; first < at.size(); ++first) {
+      for (std::size_t last = first; last < at.size(); ++last) {
+        const auto count = static_cast<std::int64_t>(last - first + 1);
+        const Wide allowed = Wide{depth} * kBillion + Wide{rate} * (at[last] - at[first]);
+        if (Wide{count} * kBillion > allowed) return true;
+      }
+    }
+    return false;
+  }
+};
+
+TEST(TbfLayers, LimitsHoldInEveryWindowAndEverybodyIsServed) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Rng rng(seed);
+    Tbf tbf(FieldSet{Field::kJobid, Field::kUid}, Tbf::Options{});
+    std::vector<Grants> grants;
+    for (int layer = 0; layer < 4; ++layer) {
+      const std::int64_t rate = rng.between(20, 300);
+      const std::int64_t burst = rng.between(1, 10);
+      grants.push_back({rate, burst, {}});
+      const std::string field = rng.chance(1, 2) ? "jobid={*}" : "uid={1 2 3}";
+      const auto command = parse_command(
+          "start r" + std::to_string(layer) + " " + field + " rate=" + std::to_string(rate) +
+              " burst=" + std::to_string(burst) + " by=rule layer=" + std::to_string(layer),
+          tbf.type());
+      ASSERT_TRUE(command && tbf.apply(*command, instant_at(0)));
+    }
+    std::vector<std::unique_ptr<Request>> requests;
+    std::int64_t now = 0;
+    std::size_t served = 0;
+    const auto serve = [&](Head head) {
+      const Pick pick = tbf.pick(head, instant_at(now), Urge::kInTime);
+      if (pick.request == nullptr) return pick.until;
+      ++served;
+      for (unsigned layer = 0; layer < 4; ++layer) {
+        const Rule* rule = tbf.rules(head).match(pick.request->attributes, layer);
+        if (rule != nullptr && !rule->is_default()) grants[layer].at.push_back(now);
+      }
+      return instant_at(now);
+    };
+    while (served < 300) {
+      if (requests.size() < 300 && rng.chance(2, 3)) {
+        auto& request = *requests.emplace_back(std::make_unique<Request>());
+        request.attributes.job = JobId("job" + std::to_string(rng.below(5)));
+        request.attributes.uid = static_cast<std::uint32_t>(rng.below(6));
+        tbf.admit(request, rng.chance(1, 4) ? Head::kHigh : Head::kRegular, instant_at(now));
+        continue;
+      }
+      const Instant until = std::min(serve(Head::kHigh), serve(Head::kRegular));
+      ASSERT_GE(until, instant_at(now)) << "asked to come back in the past, seed " << seed;
+      if (until == kNever) {
+        ASSERT_EQ(served, requests.size()) << "somebody waits for ever, seed " << seed;
+        now += 1000;
+      } else {
+        now = std::max(ns_of(until), now + rng.between(0, 2'000'000));
+      }
+    }
+    for (const Grants& layer : grants) EXPECT_FALSE(layer.too_many()) << "seed " << seed;
+  }
+}
+
+TEST(TbfLayers, TheWindowCheckBites) {
+  EXPECT_FALSE((Grants{10, 2, {0, 0, 100'000'000}}).too_many());
+  EXPECT_TRUE((Grants{10, 2, {0, 0, 99'999'999}}).too_many());
+}
+
 }  // namespace
 }  // namespace weir
