@@ -62,7 +62,7 @@ TEST(SharedGateStress, EveryRequestIsHandedOutOnceWhateverHappensMeanwhile) {
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < kEach; ++i) {
-        Request& request = *all[static_cast<std::size_t>(t * kEach + i)];
+        Request& request = *all[static_cast<std::size_t>(t) * kEach + static_cast<std::size_t>(i)];
         gate->incoming(request, i % 7 == 0 ? Head::kHigh : Head::kRegular);
         if (i % 11 == 0 && gate->withdraw(request)) withdrawn.fetch_add(1);
         if (i % 500 == 250) {

@@ -5,8 +5,8 @@
 //
 // The numbers are those of the wire, as Wireshark's packet-lustre.c dissects them; the names are
 // those of the server's RPC statistics (lproc_ptlrpc.c of the kernel's former staging driver). What
-// came later than both (ost_ladvise and after, mds_batch, out_update, LFSCK) follows their pattern. A
-// request may carry any number, also one that has no name here.
+// came later than both (ost_ladvise and after, mds_batch, out_update, LFSCK) follows their pattern.
+// A request may carry any number, also one that has no name here.
 #pragma once
 
 #include <cstdint>

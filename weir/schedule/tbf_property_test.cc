@@ -209,7 +209,7 @@ class Duel {
       admit(number, "job" + std::to_string(rng_.below(static_cast<std::uint64_t>(jobs))));
       // About as much comes as may run, so that queues grow and empty.
       now_ += rng_.between(0, 2000);
-      if (const std::string fault = decide(); !fault.empty()) return fault;
+      if (std::string fault = decide(); !fault.empty()) return fault;
     }
     return {};
   }

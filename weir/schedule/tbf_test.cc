@@ -315,9 +315,9 @@ TEST(Tbf, ClassesWithNothingToRememberMakeRoom) {
   Tbf::Options options = Bench::lustre_depths();
   options.classes_max = 10;
   Bench bench("jobid", options);
-  for (int i = 0; i < 1000; ++i) {
-    bench.admit("job" + std::to_string(i), at_ms(i * 10));
-    bench.run_at(at_ms(i * 10));
+  for (std::int64_t ms = 0; ms < 10'000; ms += 10) {
+    bench.admit("job" + std::to_string(ms), at_ms(ms));
+    bench.run_at(at_ms(ms));
   }
   EXPECT_EQ(bench.tbf.classes(), 10U);
   EXPECT_EQ(bench.tbf.overflowed(), 0U);
