@@ -2,28 +2,16 @@
 //
 // What a class costs when it is seen for the first time: its request is matched against all rules.
 // The requests match none, or the last one, so every rule is in the way.
-#include <atomic>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <string>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
+#include "weir/base/allocations_bench.h"
 #include "weir/base/assert.h"
 #include "weir/base/rng.h"
 #include "weir/classify/rule_list.h"
-
-// Counts what the code under test allocates.
-static std::atomic<std::uint64_t> allocations{0};
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace weir {
 namespace {
@@ -52,12 +40,12 @@ void match_loop(benchmark::State& state, Conds conds) {
   Rng rng(1);
   const std::vector<Attributes> requests = make_requests(rng);
   benchmark::DoNotOptimize(list.match(requests[0], 0));  // makes the index
-  const std::uint64_t allocated = allocations.load();
+  const std::uint64_t allocated = allocations();
   std::size_t turn = 0;
   for (auto _ : state) {
     benchmark::DoNotOptimize(list.match(requests[turn++ % requests.size()], 0));
   }
-  state.counters["allocations"] = static_cast<double>(allocations.load() - allocated);
+  state.counters["allocations"] = static_cast<double>(allocations() - allocated);
 }
 
 void BM_MatchLiteralJobs(benchmark::State& state) {

@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <atomic>
-#include <cstdlib>
-#include <new>
+
+#include <cstdint>
 
 #include <benchmark/benchmark.h>
 
+#include "weir/base/allocations_bench.h"
 #include "weir/pace/atomic_bucket.h"
 #include "weir/pace/token_bucket.h"
-
-// Counts what the code under test allocates.
-static std::atomic<std::uint64_t> allocations{0};
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace weir {
 namespace {
@@ -34,12 +24,12 @@ void take_loop(benchmark::State& state, Bucket& bucket, const BucketShape& shape
   const Nanoseconds step{static_cast<std::int64_t>(step_ns(cost.count()))};
   Instant now = instant_at(1'000'000'000);
   std::uint64_t taken = 0;
-  const std::uint64_t allocated = allocations.load();
+  const std::uint64_t allocated = allocations();
   for (auto _ : state) {
     now += step;
     taken += bucket.take(cost, shape, now) ? 1U : 0U;
   }
-  state.counters["allocations"] = static_cast<double>(allocations.load() - allocated);
+  state.counters["allocations"] = static_cast<double>(allocations() - allocated);
   state.counters["taken"] =
       benchmark::Counter(static_cast<double>(taken), benchmark::Counter::kAvgIterations);
 }

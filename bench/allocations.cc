@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "weir/base/allocations_bench.h"
+
+namespace {
+
+std::atomic<std::uint64_t> count{0};
+
+}  // namespace
+
+// Not inlined: the compiler would see malloc and free where it expects new and delete to match.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  count.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+std::uint64_t weir::allocations() { return count.load(std::memory_order_relaxed); }
