@@ -65,7 +65,7 @@ class Table:
         return all(row[-1] for row in self.rows)
 
     def show(self):
-        print(f"{'figure':58}{'median':>12}{'spread':>16}{'limit':>14}")
+        print(f"{'figure':58}{'median':>12}{'spread':>20}{'limit':>12}")
         for what, middle, spread_text, limit, met in self.rows:
-            print(f"{what:58}{middle:>12}{spread_text:>16}{limit:>14}  "
+            print(f"{what:58}{middle:>12}{spread_text:>20}{limit:>12}  "
                   f"{'ok' if met else 'NOT REACHED'}")
