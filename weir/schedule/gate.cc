@@ -15,14 +15,8 @@ namespace {
 
 std::size_t index_of(Head head) { return static_cast<std::size_t>(head); }
 
-constexpr std::array kHeads = {Head::kRegular, Head::kHigh};
-
 // In the order they are listed.
 constexpr std::array kPolicyNames = {Fifo::kName, Crrn::kName, TbfPolicy::kName};
-
-bool names(Heads heads, Head head) {
-  return heads == Heads::kBoth || (heads == Heads::kRegular) == (head == Head::kRegular);
-}
 
 Heads only(Head head) { return head == Head::kRegular ? Heads::kRegular : Heads::kHigh; }
 
@@ -295,7 +289,10 @@ Tbf* Gate::tbf(Head head) {
   return policy.name() == TbfPolicy::kName ? &static_cast<TbfPolicy&>(policy).tbf() : nullptr;
 }
 
-const Tbf* Gate::tbf(Head head) const { return const_cast<Gate*>(this)->tbf(head); }
+const Tbf* Gate::tbf(Head head) const {
+  const Policy& policy = policy_in_force(head);
+  return policy.name() == TbfPolicy::kName ? &static_cast<const TbfPolicy&>(policy).tbf() : nullptr;
+}
 
 Result<void> Gate::apply_rule(std::string_view text, Instant now) {
   const Outline outline = outline_of(text);

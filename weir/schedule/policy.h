@@ -11,13 +11,22 @@
 // always gives a request. Nothing fails, blocks or allocates for each request.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
 #include "weir/base/time.h"
+#include "weir/classify/command.h"
 #include "weir/schedule/request.h"
 
 namespace weir {
+
+inline constexpr std::array kHeads = {Head::kRegular, Head::kHigh};
+
+// Whether a command for these heads speaks of this one.
+constexpr bool names(Heads heads, Head head) {
+  return heads == Heads::kBoth || (heads == Heads::kRegular) == (head == Head::kRegular);
+}
 
 enum class Urge : std::uint8_t {
   kInTime,  // what limits allow

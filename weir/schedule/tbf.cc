@@ -24,12 +24,6 @@ constexpr int kRoomTries = 8;
 // Virtual time starts here, so that tags may lie behind it.
 constexpr std::uint64_t kVirtualStart = std::uint64_t{1} << 62;
 
-constexpr std::array kHeads = {Head::kRegular, Head::kHigh};
-
-bool names(Heads heads, Head head) {
-  return heads == Heads::kBoth || (heads == Heads::kRegular) == (head == Head::kRegular);
-}
-
 }  // namespace
 
 // Requests of one head with the same attributes, as far as rules look at them.
