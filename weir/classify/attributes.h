@@ -20,9 +20,9 @@
 #include <string_view>
 #include <type_traits>
 
+#include "weir/base/hash.h"
+#include "weir/base/job_id.h"
 #include "weir/base/result.h"
-#include "weir/classify/hash.h"
-#include "weir/classify/job_id.h"
 #include "weir/classify/mistake.h"
 #include "weir/classify/nid.h"
 

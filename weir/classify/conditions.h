@@ -17,8 +17,8 @@
 #include <variant>
 #include <vector>
 
+#include "weir/base/job_id.h"
 #include "weir/classify/attributes.h"
-#include "weir/classify/job_id.h"
 #include "weir/classify/nid.h"
 
 namespace weir {

@@ -26,8 +26,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "weir/base/hash.h"
 #include "weir/base/result.h"
-#include "weir/classify/hash.h"
 #include "weir/classify/mistake.h"
 
 namespace weir {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/classify/job_id.h"
+#include "weir/base/job_id.h"
 
 #include <string>
 

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "weir/classify/hash.h"
+#include "weir/base/hash.h"
 
 namespace weir {
 

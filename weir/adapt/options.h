@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a controller shares a target out: what it takes for demand, how often it decides, whether
+// idle bandwidth is lent within a period, and how long a loan is remembered.
+//
+//   ControllerOptions{}           Weir's own: backlog, 20 ms, lending, records fade by half in 60 s
+//   ControllerOptions::paper()    as published: served counts, 100 ms, no lending, records for ever
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "weir/base/time.h"
+
+namespace weir {
+
+struct ControllerOptions {
+  enum class Demand : std::uint8_t {
+    kServed,   // what was served in the period: what a server that keeps no count of waiters knows
+    kBacklog,  // what waited at its start and what arrived in it
+  };
+
+  static constexpr Nanoseconds kPeriodMin = std::chrono::milliseconds{1};
+  static constexpr Nanoseconds kPeriodMax = std::chrono::seconds{10};
+
+  Demand demand = Demand::kBacklog;
+  Nanoseconds period = std::chrono::milliseconds{20};
+  bool lending = true;
+  std::optional<Nanoseconds> half_life = std::chrono::seconds{60};  // of records; none: for ever
+  bool floor = true;  // who repays keeps half of what it was first given
+
+  static ControllerOptions paper() {
+    return {.demand = Demand::kServed,
+            .period = std::chrono::milliseconds{100},
+            .lending = false,
+            .half_life = std::nullopt,
+            .floor = false};
+  }
+};
+
+}  // namespace weir

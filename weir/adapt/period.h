@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a controller saw in a period and what it made of it: the input and the output of one round,
+// for whoever draws, prints or checks it. Jobs are in the order of their ids. Values only; tokens
+// throughout (one an operation, or the cost units of the target).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "weir/base/job_id.h"
+#include "weir/base/quantity.h"
+#include "weir/base/time.h"
+
+namespace weir {
+
+// One active job in a period that has just ended.
+struct JobPeriod {
+  JobId job;
+  std::uint64_t nodes = 1;
+  Tokens demand;
+  Tokens initial;           // by nodes alone
+  Tokens redistributed;     // after what others did not need
+  Tokens final;             // after what was owed: what the job may use in the next period
+  std::int64_t record = 0;  // above 0: it has lent; below: it has borrowed
+  Tokens borrowed;          // instant loans of the period, before settling
+  Tokens lent;
+};
+
+struct PeriodReport {
+  Instant at;     // the end of the period
+  Tokens budget;  // what was shared out
+  std::vector<JobPeriod> jobs;
+};
+
+}  // namespace weir
