@@ -202,48 +202,7 @@ TEST(Gate, TheSamePolicyGoesOnAsItIs) {
   EXPECT_EQ(bench.gate.policy_in_force(Head::kHigh).name(), "crrn");
 }
 
-// ---- crrn against a second one, written the dumb way from the description ----
-
-class NaiveCrrn {
- public:
-  explicit NaiveCrrn(std::uint64_t quantum) : quantum_(quantum) {}
-  void admit(int number, std::uint64_t from) {
-    Client& c = clients_[from];
-    if (c.quantum == 0 || c.round < round_ || (c.active == 0 && c.quantum > 0)) {
-      if (c.active == 0 && c.quantum > 0) c.round += 1;
-      if (c.round < round_) c.round = round_;
-      if (c.sequence < sequence_) c.sequence = ++sequence_;
-      c.quantum = quantum_;
-    }
-    waiting_.push_back({c.round, c.sequence, arrivals_++, number, from});
-    c.active += 1;
-    c.quantum -= 1;
-    if (c.quantum == 0) c.round += 1;
-  }
-  int pick() {
-    std::sort(waiting_.begin(), waiting_.end());
-    const Waiting first = waiting_.front();
-    waiting_.erase(waiting_.begin());
-    clients_[first.from].active -= 1;
-    round_ = waiting_.empty() ? round_ + 1 : std::max(round_, waiting_.front().round);
-    return first.number;
-  }
-  bool empty() const { return waiting_.empty(); }
-
- private:
-  struct Client {
-    std::uint64_t quantum = 0, round = 0, sequence = 0, active = 0;
-  };
-  struct Waiting {
-    std::uint64_t round, sequence, arrival;
-    int number;
-    std::uint64_t from;
-    auto operator<=>(const Waiting&) const = default;
-  };
-  std::map<std::uint64_t, Client> clients_;
-  std::vector<Waiting> waiting_;
-  std::uint64_t quantum_, round_ = 0, sequence_ = 1, arrivals_ = 0;
-};
+// ---- crrn ----
 
 TEST(Crrn, ServesClientsInBatches) {
   Bench bench;
@@ -253,29 +212,6 @@ TEST(Crrn, ServesClientsInBatches) {
   for (const int number : {11, 12}) bench.admit(number, Head::kRegular, 8);
   bench.run_all();
   EXPECT_EQ(bench.ran, (Order{1, 2, 11, 12, 3, 4}));
-}
-
-RC_GTEST_PROP(CrrnProperty, DecidesAsTheDescriptionDoes, ()) {
-  const auto quantum = *rc::gen::inRange<std::uint16_t>(1, 6);
-  Bench bench;
-  RC_ASSERT(bench.gate.start_policy("crrn", "", Heads::kBoth).has_value());
-  static_cast<Crrn&>(bench.gate.policy_in_force(Head::kRegular)).set_quantum(quantum);
-  NaiveCrrn naive(quantum);
-  Order expected;
-  const int steps = *rc::gen::inRange(1, 200);
-  for (int number = 0; number < steps; ++number) {
-    if (*rc::gen::inRange(0, 5) < 3) {
-      const auto from = *rc::gen::inRange<std::uint64_t>(0, 4);
-      bench.admit(number, Head::kRegular, from);
-      naive.admit(number, from);
-    } else if (!naive.empty()) {
-      expected.push_back(naive.pick());
-      RC_ASSERT(bench.run_one());
-    }
-  }
-  while (!naive.empty()) expected.push_back(naive.pick());
-  bench.run_all();
-  RC_ASSERT(bench.ran == expected);
 }
 
 TEST(Crrn, ForgetsIdleClientsAtItsBound) {
