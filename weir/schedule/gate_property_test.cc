@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What holds for every run of a Gate, whatever is done to it. A driver does random things from a
+// seed and writes down what happened; checkers read the record and know nothing of how a Gate
+// decides.
+//
+//   Record    requests: nothing lost, nothing twice, order kept inside a queue
+//   Windows   limits: no window of a class holds more than depth + rate x its length
+//   Purse     each class's tokens counted the plain way: who could pay does not wait for a free
+//   slot traces    the same seed decides the same, to the nanosecond
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "weir/base/rng.h"
+#include "weir/schedule/gate.h"
+
+namespace weir {
+namespace {
+
+using Wide = __int128;
+constexpr std::int64_t kBillion = 1'000'000'000;
+
+// ---- the record and its checkers ----
+
+struct Event {
+  enum class Kind : std::uint8_t { kAdmit, kRun, kGone, kWait, kIdle };
+  Kind kind;
+  std::int64_t at;     // in ns
+  int number;          // of the request, if there is one
+  std::string queue;   // requests of one queue keep their order
+  std::int64_t until;  // of kWait
+  bool operator==(const Event&) const = default;
+};
+using Record = std::vector<Event>;
+
+// Empty if every request of a Gate that was emptied in the end ran once, or was withdrawn, and in
+// the order of its queue; else what is wrong.
+std::string record_fault(const Record& record) {
+  std::map<std::string, std::deque<int>> waiting;
+  for (const Event& event : record) {
+    if (event.kind == Event::Kind::kWait || event.kind == Event::Kind::kIdle) continue;
+    auto& queue = waiting[event.queue];
+    const auto at = std::find(queue.begin(), queue.end(), event.number);
+    if (event.kind == Event::Kind::kAdmit) {
+      queue.push_back(event.number);
+      continue;
+    }
+    if (at == queue.end()) return "left without being there";
+    if (event.kind == Event::Kind::kRun && at != queue.begin()) return "ran out of order";
+    queue.erase(at);
+  }
+  for (const auto& [name, queue] : waiting) {
+    if (!queue.empty()) return "lost a request";
+  }
+  return {};
+}
+
+// What ran under one limit.
+struct Windows {
+  std::int64_t rate = 0;
+  std::int64_t depth = 0;
+  std::vector<std::int64_t> at;
+
+  // Whether some window holds more than depth + rate x its length. With f(i) = i - rate x at(i),
+  // the window from the i-th to the j-th holds too much if f(j) - f(i) > depth - 1.
+  bool too_many() const {
+    Wide least = 0;
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      const Wide f = static_cast<Wide>(i) * kBillion - Wide{rate} * (at[i] - at.front());
+      least = std::min(least, f);
+      if (f - least > Wide{depth - 1} * kBillion) return true;
+    }
+    return false;
+  }
+};
+
+// A bucket as one would keep it on paper, in billionths of a token.
+struct Purse {
+  std::int64_t rate = 0;
+  std::int64_t depth = 0;
+  Wide balance = 0;
+  std::int64_t at = 0;
+
+  static Purse full(std::int64_t rate, std::int64_t depth, std::int64_t now) {
+    return {rate, depth, Wide{depth} * kBillion, now};
+  }
+  bool can_pay(std::int64_t now) {
+    balance = std::min(balance + Wide{rate} * (now - at), Wide{depth} * kBillion);
+    at = now;
+    return balance >= kBillion;
+  }
+  void pay() { balance -= kBillion; }
+};
+
+// ---- the driver ----
+
+// The Gate under test, and Gates with a fault each.
+struct Real {
+  virtual ~Real() = default;
+  virtual Decision next(Gate& gate, Instant now) { return gate.next(now); }
+};
+struct NapsNowAndThen : Real {
+  Decision next(Gate& gate, Instant now) override {
+    if (++calls % 50 == 0) return Decision::wait_until(now + Nanoseconds{1000});
+    return gate.next(now);
+  }
+  int calls = 0;
+};
+struct RunsAheadNowAndThen : Real {
+  Decision next(Gate& gate, Instant now) override {
+    return gate.next(++calls % 50 == 0 ? now + std::chrono::milliseconds{100} : now);
+  }
+  int calls = 0;
+};
+
+class Driver {
+ public:
+  enum class Weather : std::uint8_t {
+    kCalm,    // rules stay as they are: every purse can be counted
+    kStormy,  // rules and policies are exchanged all the time
+  };
+  static constexpr std::uint32_t kSlots = 6;
+
+  Driver(std::uint64_t seed, Weather weather, Real& subject)
+      : rng_(seed), weather_(weather), subject_(subject) {
+    start_tbf("");
+  }
+  ~Driver() { empty(); }
+
+  void run(int steps) {
+    for (int i = 0; i < steps; ++i) step(i);
+    empty();
+  }
+
+  Record record;
+  std::map<std::string, Windows>
+      windows;        // by policy, rule, version of it, and what it tells apart
+  std::string fault;  // a purse was overdrawn, or could pay and waited
+
+ private:
+  struct Live {
+    Request request;
+    int number = 0;
+    int policy = 0;  // which it was admitted under
+  };
+  struct Limit {
+    std::string name;
+    std::int64_t rate = 0;
+    std::int64_t depth = 0;
+    int version = 0;
+  };
+
+  std::string queue_of(const Live& live) const {
+    return std::to_string(live.policy) + "/" +
+           (live.request.head() == Head::kHigh ? "hp " : "reg ") +
+           std::string(live.request.attributes.job.text()) + "." +
+           std::to_string(live.request.attributes.uid);
+  }
+
+  void step(int number) {
+    switch (rng_.below(10)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+        return admit(number);
+      case 4:
+      case 5:
+        for (std::uint64_t i = rng_.below(8); i > 0; --i) complete_one();
+        return;
+      case 6:
+        return withdraw_or_promote();
+      case 7:
+        if (weather_ == Weather::kStormy && rng_.chance(1, 3)) change_something();
+        return;
+      default:
+        now_ += rng_.between(0, 4'000'000);
+        decide();
+    }
+  }
+
+  void admit(int number) {
+    auto live = std::make_unique<Live>();
+    live->number = number;
+    live->policy = policies_;
+    live->request.attributes.job = JobId("job" + std::to_string(rng_.below(5)));
+    live->request.attributes.uid = static_cast<std::uint32_t>(rng_.below(3));
+    gate_.admit(live->request, rng_.chance(1, 4) ? Head::kHigh : Head::kRegular, now());
+    record.push_back({Event::Kind::kAdmit, now_, number, queue_of(*live), 0});
+    queued_.push_back(std::move(live));
+  }
+  void complete_one() {
+    if (running_.empty()) return;
+    const auto which = running_.begin() + rng_.between(0, std::ssize(running_) - 1);
+    gate_.complete((*which)->request, now());
+    running_.erase(which);
+  }
+  void withdraw_or_promote() {
+    if (queued_.empty()) return;
+    const auto which = queued_.begin() + rng_.between(0, std::ssize(queued_) - 1);
+    Live& live = **which;
+    const bool promote = rng_.chance(1, 2);
+    if (promote && live.request.head() == Head::kHigh) return;
+    record.push_back({Event::Kind::kGone, now_, live.number, queue_of(live), 0});
+    if (promote) {
+      gate_.promote(live.request, now());
+      live.policy = policies_;
+      record.push_back({Event::Kind::kAdmit, now_, live.number, queue_of(live), 0});
+    } else {
+      gate_.withdraw(live.request, now());
+      queued_.erase(which);
+    }
+  }
+
+  // Asks until nothing more runs.
+  void decide() {
+    for (;;) {
+      const Decision decision = subject_.next(gate_, now());
+      if (decision.kind() != Decision::Kind::kRun) return note_pause(decision);
+      note_run(decision.request());
+    }
+  }
+  void note_run(const Request& request) {
+    const auto which = std::find_if(queued_.begin(), queued_.end(),
+                                    [&](const auto& live) { return &live->request == &request; });
+    ASSERT_NE(which, queued_.end());
+    Live& live = **which;
+    record.push_back({Event::Kind::kRun, now_, live.number, queue_of(live), 0});
+    for (auto& [name, limit] : limits_of(live)) {
+      Windows& window = windows[name];
+      window.rate = limit->rate;
+      window.depth = limit->depth;
+      window.at.push_back(now_);
+      if (weather_ == Weather::kStormy) continue;
+      Purse& purse = purse_of(name, *limit);
+      if (!purse.can_pay(now_) && fault.empty()) fault = name + " is overdrawn";
+      purse.pay();
+    }
+    running_.push_back(std::move(*which));
+    queued_.erase(which);
+  }
+  void note_pause(const Decision& decision) {
+    const bool waits = decision.kind() == Decision::Kind::kWait;
+    record.push_back({waits ? Event::Kind::kWait : Event::Kind::kIdle, now_, -1, "",
+                      waits ? ns_of(decision.until()) : 0});
+    if (waits && decision.until() <= now() && fault.empty()) fault = "waits for the past";
+    if (weather_ == Weather::kStormy || running_.size() == kSlots || !fault.empty()) return;
+    for (const auto& live : queued_) {
+      bool all = true;
+      for (auto& [name, limit] : limits_of(*live)) {
+        all = purse_of(name, *limit).can_pay(now_) && all;
+      }
+      if (all) fault = queue_of(*live) + " could pay and waits";
+    }
+    if (!queued_.empty() && !waits) fault = "idle with requests and a free slot";
+  }
+
+  // The limits a request is under, each with the name of its class. What a policy that is being
+  // drained hands out is under none.
+  std::vector<std::pair<std::string, const Limit*>> limits_of(const Live& live) const {
+    std::vector<std::pair<std::string, const Limit*>> all;
+    const Tbf* const tbf = gate_.tbf(Head::kRegular);
+    if (tbf == nullptr || live.policy != policies_ || gate_.is_shut_down()) return all;
+    for (unsigned layer = 0; layer < 2; ++layer) {
+      const Rule* rule = tbf->rules(live.request.head()).match(live.request.attributes, layer);
+      if (rule == nullptr) continue;
+      const auto limit = std::find_if(limits_.begin(), limits_.end(), [&](const Limit& candidate) {
+        return candidate.name == rule->name();
+      });
+      const std::string job(live.request.attributes.job.text());
+      const std::string uid = std::to_string(live.request.attributes.uid);
+      all.emplace_back(std::to_string(policies_) + "/" + rule->name() + "." +
+                           std::to_string(limit->version) + (layer == 0 ? " " + job : "") + " " +
+                           uid,
+                       &*limit);
+    }
+    return all;
+  }
+  Purse& purse_of(const std::string& name, const Limit& limit) {
+    return purses_.try_emplace(name, Purse::full(limit.rate, limit.depth, now_)).first->second;
+  }
+
+  void start_tbf(const std::string& suffix) {
+    // Another argument is another policy; the order of the fields makes no other type.
+    ++policies_;
+    ASSERT_TRUE(gate_.start_policy("tbf", suffix.empty() ? "jobid+uid" : suffix, Heads::kBoth));
+    limits_ = {{"default", 10'000, 100, 0}};
+    start("a", "jobid={job0 job1}", "");
+    start("b", "jobid={job2}", "");
+    start("user", "uid={0 1}", " by=uid layer=1");
+  }
+  void start(const std::string& name, const std::string& conds, const std::string& keys) {
+    Limit limit{name, rng_.between(20, 150), rng_.between(1, 6), ++versions_};
+    apply("start " + name + " " + conds + " rate=" + std::to_string(limit.rate) +
+          " burst=" + std::to_string(limit.depth) + keys);
+    limits_.push_back(limit);
+  }
+  void change_something() {
+    const bool has_tbf = gate_.tbf(Head::kRegular) != nullptr;
+    if (!has_tbf || rng_.chance(1, 8)) {
+      if (!has_tbf) return start_tbf(rng_.chance(1, 2) ? "jobid+uid" : "uid+jobid");
+      ++policies_;
+      ASSERT_TRUE(gate_.start_policy(rng_.chance(1, 2) ? "fifo" : "crrn", "", Heads::kBoth));
+      return;
+    }
+    const auto limit =
+        std::find_if(limits_.begin(), limits_.end(), [](const Limit& l) { return l.name == "a"; });
+    if (limit == limits_.end()) return start("a", "jobid={job0 job1}", "");
+    if (rng_.chance(1, 4)) {
+      apply("stop a");
+      limits_.erase(limit);
+      return;
+    }
+    limit->rate = rng_.between(20, 150);
+    limit->version = ++versions_;
+    apply("change a rate=" + std::to_string(limit->rate));
+  }
+  void apply(const std::string& text) {
+    const auto applied = gate_.apply_rule(text, now());
+    ASSERT_TRUE(applied) << text << ": " << applied.error().message();
+  }
+
+  void empty() {
+    if (gate_.is_shut_down()) return;
+    gate_.shutdown(now());
+    while (!queued_.empty() || !running_.empty()) {
+      while (!running_.empty()) complete_one();
+      decide();
+    }
+  }
+  Instant now() const { return instant_at(now_); }
+
+  Rng rng_;
+  Weather weather_;
+  Real& subject_;
+  std::int64_t now_ = 7 * kBillion;
+  Gate gate_{{.slots = kSlots}};
+  int policies_ = 0;
+  int versions_ = 0;
+  std::vector<Limit> limits_;
+  std::map<std::string, Purse> purses_;
+  std::vector<std::unique_ptr<Live>> queued_, running_;
+};
+
+using Weather = Driver::Weather;
+
+std::string purse_fault(Real& subject) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Driver driver(seed, Weather::kCalm, subject);
+    driver.run(1500);
+    if (!driver.fault.empty()) return driver.fault + ", seed " + std::to_string(seed);
+  }
+  return {};
+}
+
+std::string window_fault(Real& subject) {
+  std::size_t reached = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Driver driver(seed, Weather::kStormy, subject);
+    driver.run(1500);
+    for (const auto& [name, window] : driver.windows) {
+      if (window.too_many()) return name + ", seed " + std::to_string(seed);
+      reached += window.at.size() > static_cast<std::size_t>(window.depth) ? 1U : 0U;
+    }
+  }
+  return reached > 100 ? "" : "hardly anything was limited";
+}
+
+TEST(GateRun, NothingIsLostOrServedTwiceOrOutOfOrderUnderTbf) {
+  Real real;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Driver driver(seed, Weather::kStormy, real);
+    driver.run(1500);
+    EXPECT_EQ(record_fault(driver.record), "") << "seed " << seed;
+    EXPECT_EQ(driver.fault, "") << "seed " << seed;
+  }
+}
+
+TEST(GateRun, TheRecordCheckerBites) {
+  using Kind = Event::Kind;
+  const Event a{Kind::kAdmit, 0, 1, "q", 0}, b{Kind::kAdmit, 0, 2, "q", 0};
+  const Event run_a{Kind::kRun, 1, 1, "q", 0}, run_b{Kind::kRun, 1, 2, "q", 0};
+  EXPECT_EQ(record_fault({a, b, run_a, run_b}), "");
+  EXPECT_EQ(record_fault({a, b, run_a}), "lost a request");
+  EXPECT_EQ(record_fault({a, run_a, run_a}), "left without being there");
+  EXPECT_EQ(record_fault({a, b, run_b, run_a}), "ran out of order");
+}
+
+TEST(GateRun, LimitsHoldInEveryWindowWhateverIsChanged) {
+  Real real;
+  EXPECT_EQ(window_fault(real), "");
+}
+
+TEST(GateRun, TheWindowCheckerBites) {
+  EXPECT_FALSE((Windows{10, 2, {0, 0, 100'000'000}}).too_many());
+  EXPECT_TRUE((Windows{10, 2, {0, 0, 99'999'999}}).too_many());
+  EXPECT_TRUE((Windows{10, 1, {0, 500'000'000, 599'999'999, 9'000'000'000}}).too_many());
+  // A Gate whose clock is ahead at times lets run what has not come in yet.
+  RunsAheadNowAndThen ahead;
+  EXPECT_NE(window_fault(ahead), "");
+}
+
+TEST(GateRun, IsNeverIdleWhileSomethingMayRun) {
+  Real real;
+  EXPECT_EQ(purse_fault(real), "");
+}
+
+TEST(GateRun, TheIdleCheckerBites) {
+  NapsNowAndThen naps;
+  EXPECT_NE(purse_fault(naps).find("could pay and waits"), std::string::npos);
+}
+
+TEST(GateRun, TheSameSeedDecidesTheSame) {
+  const auto trace = [](std::uint64_t seed, Real& subject) {
+    Driver driver(seed, Weather::kStormy, subject);
+    driver.run(3000);
+    return driver.record;
+  };
+  Real real;
+  const Record first = trace(1, real);
+  // Other addresses must not show.
+  std::vector<std::unique_ptr<std::array<char, 1000>>> in_the_way(100);
+  for (std::size_t i = 0; i < in_the_way.size(); i += 2) {
+    in_the_way[i] = std::make_unique<std::array<char, 1000>>();
+  }
+  EXPECT_TRUE(first == trace(1, real));
+  EXPECT_GT(std::count_if(first.begin(), first.end(),
+                          [](const Event& e) { return e.kind == Event::Kind::kWait; }),
+            100);
+  // And the comparison bites.
+  NapsNowAndThen naps;
+  EXPECT_FALSE(first == trace(1, naps));
+  EXPECT_FALSE(first == trace(2, real));
+}
+
+}  // namespace
+}  // namespace weir
