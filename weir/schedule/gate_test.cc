@@ -202,6 +202,122 @@ TEST(Gate, TheSamePolicyGoesOnAsItIs) {
   EXPECT_EQ(bench.gate.policy_in_force(Head::kHigh).name(), "crrn");
 }
 
+// ---- hostile input ----
+
+TEST(Gate, RefusesHostileRuleCommandsAndKeepsItsRules) {
+  using namespace std::string_literals;
+  Bench bench;
+  ASSERT_TRUE(bench.gate.start_policy("tbf", "jobid", Heads::kBoth));
+  // As long as may be, with a name that is not ASCII among its items.
+  std::string longest = "start long jobid={uml\xc3\xa4ut ";
+  longest += std::string(4095 - longest.size() - 1, 'x') + "}";
+  ASSERT_TRUE(bench.gate.apply_rule(longest, kNow));
+  const RuleList& rules = bench.gate.tbf(Head::kRegular)->rules(Head::kRegular);
+  const std::string before = rules.listing();
+  for (const std::string& text :
+       {longest + " ", longest.substr(0, longest.size() - 1) + "x}", std::string(1'000'000, 'x'),
+        "start a jobid={x\0y}"s, "start a jobid={x} rate=5\0"s, "stop long\0"s, "\0"s, ""s,
+        "start \xc3\xa4 jobid={x}"s, "change long r\xc3\xa4te=5"s,
+        "start a jobid={x} rate=\xd9\xa1"s, "\xff\xfe"s, "reg "s, "hp "s,
+        "start a jobid={x\ny}"s}) {
+    const auto applied = bench.gate.apply_rule(text, kNow);
+    ASSERT_FALSE(applied) << text.substr(0, 40);
+    EXPECT_EQ(applied.error().code, std::errc::invalid_argument) << text.substr(0, 40);
+    EXPECT_EQ(rules.listing(), before) << text.substr(0, 40);
+  }
+}
+
+TEST(Gate, HoldsTenThousandRulesAndEachLimits) {
+  Bench bench;
+  ASSERT_TRUE(bench.gate.start_policy("tbf", "jobid", Heads::kBoth));
+  constexpr int kRules = 10'000;
+  for (int i = 0; i < kRules; ++i) {
+    const std::string number = std::to_string(i);
+    ASSERT_TRUE(
+        bench.gate.apply_rule("start r" + number + " jobid={job" + number + "} rate=1", kNow));
+  }
+  const auto runs = [&](const std::string& job) {
+    std::vector<std::unique_ptr<Request>> requests(5);
+    for (auto& request : requests) {
+      request = std::make_unique<Request>();
+      request->attributes.job = JobId(job);
+      bench.gate.admit(*request, Head::kRegular, kNow);
+    }
+    int ran = 0;
+    while (bench.gate.next(kNow).kind() == Decision::Kind::kRun) ++ran;
+    for (auto& request : requests) {
+      if (request->place() == Request::Place::kRunning) {
+        bench.gate.complete(*request, kNow);
+      } else {
+        bench.gate.withdraw(*request, kNow);
+      }
+    }
+    return ran;
+  };
+  EXPECT_EQ(runs("job0"), 3);
+  EXPECT_EQ(runs("job9999"), 3);
+  EXPECT_EQ(runs("job10000"), 5);
+  EXPECT_FALSE(bench.gate.apply_rule("start r77 jobid={x}", kNow));
+  ASSERT_TRUE(bench.gate.apply_rule("stop r9999", kNow));
+  EXPECT_EQ(runs("job9999"), 5);
+}
+
+// One request of each job, as fast as they can be invented: none waits, since each is new; beyond
+// the bound they share a class, and what it saved is all they get.
+TEST(Gate, AMillionInventedJobsTakeBoundedMemoryAndBuyNoBursts) {
+  constexpr std::size_t kClasses = 1000;
+  Gate gate({.tbf = {.classes_max = kClasses}});
+  ASSERT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
+  ASSERT_TRUE(gate.apply_rule("start all jobid={*} rate=1", kNow));
+  const Tbf& tbf = *gate.tbf(Head::kRegular);
+  std::size_t ran = 0;
+  Request request;
+  for (int i = 0; i < 1'000'000; ++i) {
+    request.attributes.job = JobId(std::to_string(i));
+    gate.admit(request, Head::kRegular, kNow);
+    if (gate.next(kNow).kind() == Decision::Kind::kRun) {
+      ++ran;
+      gate.complete(request, kNow);
+    } else {
+      gate.withdraw(request, kNow);
+    }
+    ASSERT_LE(tbf.classes(), kClasses + 1);
+    ASSERT_LE(tbf.queues(), 2 * kClasses + 1);
+  }
+  EXPECT_EQ(ran, kClasses + 3);
+  EXPECT_EQ(tbf.overflowed(), 1'000'000 - kClasses);
+}
+
+TEST(Gate, TimeThatStandsStillOrStepsBackMakesNoTokens) {
+  Gate gate({.slots = 1000});
+  ASSERT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
+  ASSERT_TRUE(gate.apply_rule("start a jobid={*} rate=10", kNow));
+  std::vector<std::unique_ptr<Request>> requests(100);
+  for (auto& request : requests) {
+    request = std::make_unique<Request>();
+    gate.admit(*request, Head::kRegular, kNow);
+  }
+  int ran = 0;
+  const auto run_at = [&](Instant now) {
+    while (gate.next(now).kind() == Decision::Kind::kRun) ++ran;
+  };
+  for (int i = 0; i < 1000; ++i) run_at(kNow);
+  EXPECT_EQ(ran, 3);
+  // Two seconds to and fro are two seconds, not two thousand, and rules that come late are late.
+  for (int ms = 1; ms <= 1000; ++ms) {
+    run_at(kNow + std::chrono::milliseconds{2 * ms});
+    run_at(kNow);
+    run_at(Instant::min());
+    ASSERT_TRUE(gate.apply_rule("change a rate=10", kNow));
+  }
+  EXPECT_EQ(ran, 3 + 20);
+  EXPECT_EQ(gate.next(kNow).until(), kNow + std::chrono::milliseconds{2100});
+  gate.shutdown(kNow);
+  run_at(kNow);
+  EXPECT_EQ(ran, 100);
+  for (auto& request : requests) gate.complete(*request, Instant::min());
+}
+
 // ---- crrn ----
 
 TEST(Crrn, ServesClientsInBatches) {

@@ -69,6 +69,23 @@ TEST(NrsText, RefusesWhatAServerRefuses) {
   EXPECT_EQ(read_nrs_policies(gate), before);
 }
 
+TEST(NrsText, RefusesHostileText) {
+  using namespace std::string_literals;
+  Gate gate({});
+  ASSERT_TRUE(write_nrs_policies(gate, "tbf jobid"));
+  const std::string policies = read_nrs_policies(gate);
+  const std::string rules = *read_nrs_tbf_rule(gate);
+  for (const std::string& text :
+       {"tbf\0jobid"s, "tbf jobid\0"s, "tbf j\xc3\xb6bid"s, "\xff"s, "\0"s, "tbf  jobid"s,
+        std::string(4096, ' '), std::string(1'000'000, 'x')}) {
+    EXPECT_FALSE(write_nrs_policies(gate, text)) << text.substr(0, 40);
+    EXPECT_FALSE(write_nrs_tbf_rule(gate, text, instant_at(0))) << text.substr(0, 40);
+    EXPECT_FALSE(write_nrs_crrn_quantum(gate, text)) << text.substr(0, 40);
+  }
+  EXPECT_EQ(read_nrs_policies(gate), policies);
+  EXPECT_EQ(*read_nrs_tbf_rule(gate), rules);
+}
+
 TEST(NrsText, ReadsAndWritesTheQuantum) {
   Gate gate({});
   EXPECT_EQ(read_nrs_crrn_quantum(gate).error().code, std::errc::no_such_device);
