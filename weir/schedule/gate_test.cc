@@ -2,14 +2,13 @@
 #include "weir/schedule/gate.h"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
 
 #include "weir/schedule/crrn.h"
 
@@ -232,9 +231,8 @@ TEST(Gate, HoldsTenThousandRulesAndEachLimits) {
   ASSERT_TRUE(bench.gate.start_policy("tbf", "jobid", Heads::kBoth));
   constexpr int kRules = 10'000;
   for (int i = 0; i < kRules; ++i) {
-    const std::string number = std::to_string(i);
-    ASSERT_TRUE(
-        bench.gate.apply_rule("start r" + number + " jobid={job" + number + "} rate=1", kNow));
+    const std::string text = fmt::format("start r{} jobid={{job{}}} rate=1", i, i);
+    ASSERT_TRUE(bench.gate.apply_rule(text, kNow));
   }
   const auto runs = [&](const std::string& job) {
     std::vector<std::unique_ptr<Request>> requests(5);
@@ -348,163 +346,6 @@ TEST(Crrn, ForgetsIdleClientsAtItsBound) {
     bench.gate.complete(request, kNow);
   }
   EXPECT_EQ(crrn.clients(), Crrn::kClientsMax);
-}
-
-// ---- whatever is done to a Gate: nothing lost, nothing twice, order kept, never idle ----
-
-struct Event {
-  enum class Kind { kAdmit, kRun, kGone };
-  Kind kind;
-  int number;
-  std::uint64_t queue;  // requests of one queue keep their order
-};
-
-// Empty when the log of a Gate that was emptied in the end is in order, else what is wrong.
-std::string log_fault(const std::vector<Event>& log) {
-  std::map<std::uint64_t, std::deque<int>> waiting;
-  for (const Event& event : log) {
-    auto& queue = waiting[event.queue];
-    const auto at = std::find(queue.begin(), queue.end(), event.number);
-    switch (event.kind) {
-      case Event::Kind::kAdmit:
-        queue.push_back(event.number);
-        break;
-      case Event::Kind::kGone:
-        if (at == queue.end()) return "withdrew what was not there";
-        queue.erase(at);
-        break;
-      case Event::Kind::kRun:
-        if (at == queue.end()) return "ran what was not there";
-        if (at != queue.begin()) return "ran out of order";
-        queue.pop_front();
-        break;
-    }
-  }
-  for (const auto& [key, queue] : waiting) {
-    if (!queue.empty()) return "lost a request";
-  }
-  return {};
-}
-
-class RandomDriver {
- public:
-  std::vector<Event> run(int steps) {
-    for (int i = 0; i < steps; ++i) step(i);
-    gate_.shutdown(kNow);
-    while (run_one() || complete_one()) continue;
-    return log_;
-  }
-
- private:
-  struct Live {
-    Request request;
-    int number = 0;
-    std::uint64_t queue = 0;
-  };
-
-  void step(int number) {
-    switch (*rc::gen::inRange(0, 10)) {
-      case 0:
-      case 1:
-      case 2:
-      case 3:
-        return admit(number);
-      case 4:
-      case 5:
-        if (!run_one()) RC_ASSERT(gate_.queued() == 0 || gate_.running() == kSlots);
-        return;
-      case 6:
-      case 7:
-        complete_one();
-        return;
-      case 8:
-        return withdraw_or_promote();
-      default:
-        return switch_policy();
-    }
-  }
-
-  void admit(int number) {
-    auto live = std::make_unique<Live>();
-    live->number = number;
-    const auto from = *rc::gen::inRange<std::uint64_t>(0, 3);
-    live->request.attributes.nid = client(from);
-    const Head head = *rc::gen::element(Head::kRegular, Head::kHigh);
-    live->queue = queue_of(from, head);
-    log_.push_back({Event::Kind::kAdmit, number, live->queue});
-    gate_.admit(live->request, head, kNow);
-    queued_.push_back(std::move(live));
-  }
-  // Order is promised inside a queue: a client's requests at one head under one policy. What came
-  // before a switch is drained in turns with what came after it.
-  std::uint64_t queue_of(std::uint64_t from, Head head) const {
-    return (switches_ * 10 + from) * 2 + static_cast<std::uint64_t>(head);
-  }
-
-  bool run_one() {
-    const Decision decision = gate_.next(kNow);
-    RC_ASSERT(decision.kind() != Decision::Kind::kWait);
-    if (decision.kind() != Decision::Kind::kRun) return false;
-    const auto live = std::find_if(queued_.begin(), queued_.end(), [&](const auto& candidate) {
-      return &candidate->request == &decision.request();
-    });
-    RC_ASSERT(live != queued_.end());
-    log_.push_back({Event::Kind::kRun, (*live)->number, (*live)->queue});
-    running_.push_back(std::move(*live));
-    queued_.erase(live);
-    return true;
-  }
-  bool complete_one() {
-    if (running_.empty()) return false;
-    const auto which = running_.begin() + *rc::gen::inRange<long>(0, std::ssize(running_));
-    gate_.complete((*which)->request, kNow);
-    running_.erase(which);
-    return true;
-  }
-  void withdraw_or_promote() {
-    if (queued_.empty()) return;
-    const auto which = queued_.begin() + *rc::gen::inRange<long>(0, std::ssize(queued_));
-    Live& live = **which;
-    const bool promote = *rc::gen::arbitrary<bool>();
-    if (promote && live.request.head() == Head::kHigh) return;
-    log_.push_back({Event::Kind::kGone, live.number, live.queue});
-    if (promote) {
-      gate_.promote(live.request, kNow);
-      live.queue = queue_of(live.request.attributes.nid.low, Head::kHigh);
-      log_.push_back({Event::Kind::kAdmit, live.number, live.queue});
-    } else {
-      gate_.withdraw(live.request, kNow);
-      queued_.erase(which);
-    }
-  }
-  void switch_policy() {
-    ++switches_;
-    const char* const name = *rc::gen::element("fifo", "crrn");
-    const char* const argument = *rc::gen::element("", "x");
-    const Heads heads = *rc::gen::element(Heads::kBoth, Heads::kRegular, Heads::kHigh);
-    RC_ASSERT(gate_.start_policy(name, argument, heads).has_value());
-  }
-
-  static constexpr std::uint32_t kSlots = 4;
-  std::vector<std::unique_ptr<Live>> queued_, running_;
-  std::vector<Event> log_;
-  std::uint64_t switches_ = 0;
-  Gate gate_{{.slots = kSlots}};
-};
-
-RC_GTEST_PROP(GateProperty, NothingIsLostOrServedTwiceOrOutOfOrderOrIdleWithWork, ()) {
-  RandomDriver driver;
-  RC_ASSERT(log_fault(driver.run(*rc::gen::inRange(1, 150))) == "");
-}
-
-TEST(GateProperty, TheCheckerBites) {
-  using Kind = Event::Kind;
-  const Event a{Kind::kAdmit, 1, 0}, b{Kind::kAdmit, 2, 0}, run_a{Kind::kRun, 1, 0},
-      run_b{Kind::kRun, 2, 0};
-  EXPECT_EQ(log_fault({a, b, run_a, run_b}), "");
-  EXPECT_EQ(log_fault({a, b, run_a}), "lost a request");
-  EXPECT_EQ(log_fault({a, run_a, run_a}), "ran what was not there");
-  EXPECT_EQ(log_fault({a, b, run_b, run_a}), "ran out of order");
 }
 
 }  // namespace

@@ -803,6 +803,9 @@ TEST(TbfModel, CatchesARuleThatOnlyOneOfThemHas) {
 }
 
 TEST(TbfModel, CatchesEveryFlaw) {
+  for (std::uint64_t seed = 2; seed <= 6; ++seed) {
+    ASSERT_EQ(Duel(seed, 10).run(20'000, 60), "") << "seed " << seed;
+  }
   for (const Flaw flaw :
        {Flaw::kDepthOffByOne, Flaw::kRefillsOnChange, Flaw::kForgetsRank, Flaw::kRealtimeIsNotFirst,
         Flaw::kDrainsNewestFirst, Flaw::kDrainsBeforeTheOneInForce, Flaw::kPromotedStaysInLine}) {
