@@ -713,7 +713,8 @@ class Duel {
     ModelRule limits = tbf_->rule(rule);
     std::string text = "change " + name_of(rule);
     if (what == 2 || limits.bps == 0) {
-      limits.rate = any_rate();
+      // Another one: what stays as it is need not make anybody come again.
+      while (limits.rate == tbf_->rule(rule).rate) limits.rate = any_rate();
       text += " rate=" + std::to_string(limits.rate);
     } else {
       limits.bps = any_bps();
