@@ -518,9 +518,6 @@ class Duel {
         if (request->place() == Request::Place::kRunning) gate_.complete(*request, now);
       }
     } while (gate_.next(now).kind() == Decision::Kind::kRun);
-    for (auto& request : requests_) {
-      if (request->place() == Request::Place::kRunning) gate_.complete(*request, now);
-    }
   }
 
   // Empty when all decisions were alike, else the first that was not. Between the requests come as
