@@ -166,7 +166,7 @@ struct Export {
   std::uint64_t size = 0;
   // Of the transmission flags those that the store has; kHasFlags and kSendDf come by themselves.
   std::uint16_t flags = 0;
-  BlockSizes blocks;
+  BlockSizes blocks = {};
   bool reports_allocation = false;
   // Refuse clients that do not ask for the block sizes, and so cannot know of them.
   bool requires_block_sizes = false;
@@ -180,7 +180,7 @@ struct Session {
   std::uint16_t flags = 0;
   bool structured = false;  // replies
   bool allocation = false;  // block status of base:allocation
-  BlockSizes blocks;
+  BlockSizes blocks = {};
 
   bool operator==(const Session&) const = default;
 };

@@ -90,12 +90,12 @@ tl::expected<Request, Refusal> check(const RawRequest& raw, const Session& sessi
   const auto command = static_cast<Command>(raw.command);
   const CommandTraits& traits = kCommands[raw.command];
 
+  if (traits.writes && (session.flags & kReadOnly) != 0) [[unlikely]] {
+    return refuse(ErrorCode::kPerm, "the export is read-only");
+  }
   const unsigned allowed = (traits.flags | unsigned{kFua}) & usable_flags(session);
   if ((raw.flags & ~allowed) != 0) [[unlikely]] {
     return refuse(kInval, "a flag that this command does not have here");
-  }
-  if (traits.writes && (session.flags & kReadOnly) != 0) [[unlikely]] {
-    return refuse(ErrorCode::kPerm, "the export is read-only");
   }
   if ((traits.needs & ~unsigned{session.flags}) != 0) [[unlikely]] {
     return refuse(kInval, "the export does not offer this command");
@@ -143,17 +143,18 @@ RequestEvent RequestReader::next(Input& in) {
     const std::size_t skipped = std::min<std::size_t>(left_, in.size());
     in = in.subspan(skipped);
     pass(skipped);
+    if (state_ == State::kHead) return refused(skipped_cookie_, refusal_);
   }
   if (state_ != State::kHead) return {};
 
   if (head_size_ == 0 && in.size() >= kRequestBytes) [[likely]] {
     const std::byte* head = in.data();
     in = in.subspan(kRequestBytes);
-    return judge(head);
+    return judge(head, in);
   }
   if (!gather(in)) return {};
   head_size_ = 0;
-  return judge(head_.data());
+  return judge(head_.data(), in);
 }
 
 bool RequestReader::gather(Input& in) {
@@ -175,7 +176,7 @@ void RequestReader::payload_received(std::uint32_t bytes) {
   if (bytes > 0) pass(bytes);
 }
 
-RequestEvent RequestReader::judge(const std::byte* head) {
+RequestEvent RequestReader::judge(const std::byte* head, Input& in) {
   if (load_be<std::uint32_t>(head) != kRequestMagic) [[unlikely]] {
     return end(RequestEvent::Kind::kBreak, BreakReason::kNotARequest);
   }
@@ -192,19 +193,30 @@ RequestEvent RequestReader::judge(const std::byte* head) {
     return end(RequestEvent::Kind::kBreak, BreakReason::kPayload);
   }
   const auto checked = check(raw, session_);
-  if (is_write && raw.length > 0) {
-    state_ = checked ? State::kPayload : State::kSkip;
-    left_ = raw.length;
+  const std::uint32_t payload = is_write ? raw.length : 0;
+  if (!checked) [[unlikely]] {
+    if (payload == 0) return refused(raw.cookie, checked.error());
+    state_ = State::kSkip;
+    left_ = payload;
+    skipped_cookie_ = raw.cookie;
+    refusal_ = checked.error();
+    return next(in);
+  }
+  if (payload > 0) {
+    state_ = State::kPayload;
+    left_ = payload;
   }
   RequestEvent event;
-  if (checked) [[likely]] {
-    event.kind = RequestEvent::Kind::kRequest;
-    event.request = *checked;
-  } else {
-    event.kind = RequestEvent::Kind::kRefused;
-    event.refusal = checked.error();
-    event.request.cookie = raw.cookie;
-  }
+  event.kind = RequestEvent::Kind::kRequest;
+  event.request = *checked;
+  return event;
+}
+
+RequestEvent RequestReader::refused(std::uint64_t cookie, const Refusal& refusal) {
+  RequestEvent event;
+  event.kind = RequestEvent::Kind::kRefused;
+  event.refusal = refusal;
+  event.request.cookie = cookie;
   return event;
 }
 

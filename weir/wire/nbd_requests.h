@@ -8,9 +8,12 @@
 //     kNeedBytes    everything of `in` is used; come again with more
 //     kRequest      event.request is checked: serve it. A write's payload comes next:
 //     kPayload      event.payload: a piece of it, as it lies in `in`; last when payload_left() == 0
-//     kRefused      answer event.request.cookie with event.error; its payload is passed over here
+//     kRefused      answer event.request.cookie with event.refusal; nothing of it is left in `in`
 //     kDisconnect   NBD_CMD_DISC: answer what is in flight, then close
 //     kBreak        close: what comes now cannot be understood
+//
+// A write is answered after its payload, not before: libnbd takes an earlier answer for one to a
+// request it has not made. So a refused write is told of when its payload was passed over.
 //
 // Instead of feeding payload an owner may receive payload_left() bytes right into the request's
 // buffer and report them with payload_received(). Any split of the bytes gives the same events, but
@@ -112,13 +115,16 @@ class RequestReader {
 
   bool gather(Input& in);
   void pass(std::size_t bytes);
-  RequestEvent judge(const std::byte* head);
+  RequestEvent judge(const std::byte* head, Input& in);
+  static RequestEvent refused(std::uint64_t cookie, const Refusal& refusal);
   RequestEvent end(RequestEvent::Kind kind, BreakReason reason);
 
   Session session_;
   State state_ = State::kHead;
   std::uint8_t head_size_ = 0;
   std::uint32_t left_ = 0;                       // of kPayload and kSkip
+  std::uint64_t skipped_cookie_ = 0;             // of kSkip: the write that was refused
+  Refusal refusal_;                              // and why
   std::array<std::byte, kRequestBytes> head_{};  // of a request that came in pieces
 };
 
