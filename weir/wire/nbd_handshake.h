@@ -43,9 +43,9 @@
 
 namespace weir::nbd {
 
-inline constexpr std::size_t kOptionBytesMax = 16 * 1024;
+inline constexpr std::size_t kOptionBytesMax = 1U << 14;
 inline constexpr std::uint32_t kOptionsMax = 256;
-inline constexpr std::uint32_t kHandshakeBytesMax = 1024 * 1024;
+inline constexpr std::uint32_t kHandshakeBytesMax = 1U << 20;
 
 // The modes of the protocol's section "Server-side requirements". Exports that need TLS while the
 // server does not are the owner's to refuse with kErrTlsReqd.

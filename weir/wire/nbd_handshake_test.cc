@@ -50,9 +50,9 @@ std::string item(Option code, Item type, const std::string& body) {
 }
 
 constexpr std::uint16_t kStoreFlags = kSendFlush | kSendFua | kSendTrim;
-const std::string kSizeAndFlags = number(1U << 20, 8) + number(kStoreFlags | kHasFlags, 2);
-const std::string kSizeAndFlagsDf =
-    number(1U << 20, 8) + number(kStoreFlags | kHasFlags | kSendDf, 2);
+std::string size_and_flags(unsigned more_flags = 0) {
+  return number(1U << 20, 8) + number(kStoreFlags | kHasFlags | more_flags, 2);
+}
 
 // ---- an owner with two exports, who writes down all that happens ----
 
@@ -172,7 +172,7 @@ TEST(Handshake, GreetsAsAFixedNewstyleServer) {
 TEST(Handshake, GoDescribesTheExportAndEntersTransmission) {
   const Record record = talk(client_flags() + option(Option::kGo, asking("scratch")) + "rest");
   EXPECT_EQ(record.events, Events{"go scratch"});
-  EXPECT_EQ(record.sent, item(Option::kGo, Item::kExport, kSizeAndFlags) + ack(Option::kGo));
+  EXPECT_EQ(record.sent, item(Option::kGo, Item::kExport, size_and_flags()) + ack(Option::kGo));
   EXPECT_EQ(record.last, Next::kTransmission);
   EXPECT_EQ(record.left, "rest") << "for the next phase";
   EXPECT_EQ(record.session, (Session{.size = 1U << 20, .flags = kStoreFlags | kHasFlags}));
@@ -185,7 +185,7 @@ TEST(Handshake, InfoTellsTheSameAndMore) {
   EXPECT_EQ(
       record.sent,
       item(Option::kInfo, Item::kBlockSize, number(1, 4) + number(4096, 4) + number(1U << 25, 4)) +
-          item(Option::kInfo, Item::kExport, kSizeAndFlags) +
+          item(Option::kInfo, Item::kExport, size_and_flags()) +
           item(Option::kInfo, Item::kName, "scratch") +
           item(Option::kInfo, Item::kDescription, "free for all") + ack(Option::kInfo));
   EXPECT_EQ(record.last, Next::kGoOn);
@@ -194,16 +194,16 @@ TEST(Handshake, InfoTellsTheSameAndMore) {
 TEST(Handshake, ItemsNobodyKnowsAreIgnored) {
   const std::string body = asking("scratch", {static_cast<Item>(4), static_cast<Item>(65535)});
   EXPECT_EQ(talk(client_flags() + option(Option::kInfo, body)).sent,
-            item(Option::kInfo, Item::kExport, kSizeAndFlags) + ack(Option::kInfo));
+            item(Option::kInfo, Item::kExport, size_and_flags()) + ack(Option::kInfo));
 }
 
 TEST(Handshake, ExportNameIsAnsweredWithZeroesUnlessTheClientWantsNone) {
   const Record padded = talk(client_flags(1) + option(Option::kExportName, "scratch"));
-  EXPECT_EQ(padded.sent, kSizeAndFlags + std::string(124, '\0'));
+  EXPECT_EQ(padded.sent, size_and_flags() + std::string(124, '\0'));
   EXPECT_EQ(padded.last, Next::kTransmission);
   EXPECT_EQ(padded.events, Events{"name scratch"});
   const Record plain = talk(client_flags(3) + option(Option::kExportName, "scratch"));
-  EXPECT_EQ(plain.sent, kSizeAndFlags);
+  EXPECT_EQ(plain.sent, size_and_flags());
   const Record oldest = talk(client_flags(0) + option(Option::kExportName, "scratch"));
   EXPECT_EQ(oldest.last, Next::kTransmission) << "newstyle that is not fixed";
 }
@@ -220,7 +220,7 @@ TEST(Handshake, ARefusalSaysWhyAndTheClientMayGoOn) {
   EXPECT_EQ(record.events, (Events{"go guarded", "go nothing", "go scratch"}));
   EXPECT_EQ(record.sent, reply(Option::kGo, OptionReply::kErrPolicy, "not for you") +
                              reply(Option::kGo, OptionReply::kErrUnknown) +
-                             item(Option::kGo, Item::kExport, kSizeAndFlags) + ack(Option::kGo));
+                             item(Option::kGo, Item::kExport, size_and_flags()) + ack(Option::kGo));
   EXPECT_EQ(record.last, Next::kTransmission);
 }
 
@@ -253,7 +253,8 @@ TEST(Handshake, StructuredRepliesBringTheFlagDf) {
   const Record record = talk(client_flags() + option(Option::kStructuredReply) +
                              option(Option::kGo, asking("scratch")));
   EXPECT_EQ(record.sent, ack(Option::kStructuredReply) +
-                             item(Option::kGo, Item::kExport, kSizeAndFlagsDf) + ack(Option::kGo));
+                             item(Option::kGo, Item::kExport, size_and_flags(kSendDf)) +
+                             ack(Option::kGo));
   EXPECT_TRUE(record.session->structured);
   EXPECT_FALSE(record.session->allocation);
 }
@@ -534,50 +535,62 @@ struct Recording {
   bool allocation;
 };
 
-const Recording kRecordings[] = {
-    {"nbdinfo",
-     "0000000349484156454f5054000000080000000049484156454f5054000000060000001300000007736372617463"
-     "68000300030001000249484156454f5054000000090000000f00000007736372617463680000000049484156454f"
-     "5054000000070000001300000007736372617463680003000300010002",
-     {"info scratch", "list scratch", "go scratch"},
-     Next::kTransmission,
-     true,
-     false},
-    {"nbdinfo --list",
-     "0000000349484156454f5054000000080000000049484156454f5054000000030000000049484156454f50540000"
-     "0006000000130000000773637261746368000300030001000249484156454f5054000000090000000f0000000773"
-     "6372617463680000000049484156454f505400000006000000120000000673656372657400030003000100024948"
-     "4156454f5054000000070000001200000006736563726574000300030001000249484156454f5054000000020000"
-     "0000",
-     {"list", "info scratch", "list scratch", "info secret", "go secret", "abort"},
-     Next::kClose,
-     false,
-     false},
-    {"nbdcopy",
-     "0000000349484156454f5054000000080000000049484156454f5054000000070000000f00000007736372617463"
-     "6800010003",
-     {"go scratch"},
-     Next::kTransmission,
-     true,
-     false},
-    {"qemu-img",
-     "0000000349484156454f5054000000080000000049484156454f50540000000a0000002200000007736372617463"
-     "68000000010000000f626173653a616c6c6f636174696f6e49484156454f5054000000070000000f000000077363"
-     "726174636800010003",
-     {"set scratch", "go scratch"},
-     Next::kTransmission,
-     true,
-     true},
-    {"nbdsh without handshake flags",
-     "0000000049484156454f5054000000010000000773637261746368",
-     {"name scratch"},
-     Next::kTransmission,
-     false,
-     false},
-};
+const std::vector<Recording>& recordings() {
+  static const std::vector<Recording> all = {
+      {"nbdinfo",
+       "0000000349484156454f5054000000080000000049484156454f505400000006000000130000000773637261746"
+       "3"
+       "68000300030001000249484156454f5054000000090000000f00000007736372617463680000000049484156454"
+       "f"
+       "5054000000070000001300000007736372617463680003000300010002",
+       {"info scratch", "list scratch", "go scratch"},
+       Next::kTransmission,
+       true,
+       false},
+      {"nbdinfo --list",
+       "0000000349484156454f5054000000080000000049484156454f5054000000030000000049484156454f5054000"
+       "0"
+       "0006000000130000000773637261746368000300030001000249484156454f5054000000090000000f000000077"
+       "3"
+       "6372617463680000000049484156454f50540000000600000012000000067365637265740003000300010002494"
+       "8"
+       "4156454f5054000000070000001200000006736563726574000300030001000249484156454f505400000002000"
+       "0"
+       "0000",
+       {"list", "info scratch", "list scratch", "info secret", "go secret", "abort"},
+       Next::kClose,
+       false,
+       false},
+      {"nbdcopy",
+       "0000000349484156454f5054000000080000000049484156454f5054000000070000000f0000000773637261746"
+       "3"
+       "6800010003",
+       {"go scratch"},
+       Next::kTransmission,
+       true,
+       false},
+      {"qemu-img",
+       "0000000349484156454f5054000000080000000049484156454f50540000000a000000220000000773637261746"
+       "3"
+       "68000000010000000f626173653a616c6c6f636174696f6e49484156454f5054000000070000000f00000007736"
+       "3"
+       "726174636800010003",
+       {"set scratch", "go scratch"},
+       Next::kTransmission,
+       true,
+       true},
+      {"nbdsh without handshake flags",
+       "0000000049484156454f5054000000010000000773637261746368",
+       {"name scratch"},
+       Next::kTransmission,
+       false,
+       false},
+  };
+  return all;
+}
 
 TEST(Handshake, GetsRealClientsThrough) {
-  for (const Recording& recording : kRecordings) {
+  for (const Recording& recording : recordings()) {
     const Record record = talk(unhex(recording.hex));
     EXPECT_EQ(record.events, recording.events) << recording.client;
     EXPECT_EQ(record.last, recording.last) << recording.client;
@@ -676,7 +689,7 @@ TEST(HandshakeProperty, TheCheckOfSplitsBites) {
 }
 
 TEST(Handshake, RealClientsMayComeInAnyTwoPieces) {
-  for (const Recording& recording : kRecordings) {
+  for (const Recording& recording : recordings()) {
     const std::string bytes = unhex(recording.hex);
     const Record whole = talk(bytes);
     for (std::size_t cut = 0; cut < bytes.size(); ++cut) {

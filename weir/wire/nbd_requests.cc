@@ -63,7 +63,7 @@ constexpr CommandTraits traits_of(Command command) {
 
 constexpr auto kCommands = [] {
   std::array<CommandTraits, 8> traits{};
-  for (std::uint16_t i = 0; i < traits.size(); ++i) traits[i] = traits_of(static_cast<Command>(i));
+  for (std::size_t i = 0; i < traits.size(); ++i) traits[i] = traits_of(static_cast<Command>(i));
   return traits;
 }();
 

@@ -469,7 +469,9 @@ class NbdReplies : public testing::Test {
   std::array<std::byte, kErrorReplyMax> error{};
 };
 
-const std::string kSimple = number(kSimpleReplyMagic, 4);
+std::string simple(std::uint32_t code) {
+  return number(kSimpleReplyMagic, 4) + number(code, 4) + cookie_bytes(kCookie);
+}
 
 std::string chunk(std::uint16_t flags, ReplyType type, const std::string& body,
                   std::size_t payload = 0) {
@@ -479,13 +481,12 @@ std::string chunk(std::uint16_t flags, ReplyType type, const std::string& body,
 }
 
 TEST_F(NbdReplies, SuccessIsASimpleReply) {
-  EXPECT_EQ(to_string(done_reply(head, kCookie)), kSimple + number(0, 4) + cookie_bytes(kCookie));
+  EXPECT_EQ(to_string(done_reply(head, kCookie)), simple(0));
 }
 
 TEST_F(NbdReplies, AReadsHeadIsForThePayloadThatFollows) {
   const Request asked = {kCookie, 4096, 512, Command::kRead, 0};
-  EXPECT_EQ(to_string(read_reply(head, kBare, asked)),
-            kSimple + number(0, 4) + cookie_bytes(kCookie));
+  EXPECT_EQ(to_string(read_reply(head, kBare, asked)), simple(0));
   EXPECT_EQ(to_string(read_reply(head, kAll, asked)),
             chunk(kReplyDone, ReplyType::kOffsetData, number(4096, 8), 512));
 }
@@ -501,8 +502,7 @@ TEST_F(NbdReplies, AReadMayBeInChunks) {
 }
 
 TEST_F(NbdReplies, ErrorsCarryATextWhereTheyCan) {
-  EXPECT_EQ(to_string(error_reply(error, kBare, kCookie, ErrorCode::kNoSpc, "lost")),
-            kSimple + number(28, 4) + cookie_bytes(kCookie));
+  EXPECT_EQ(to_string(error_reply(error, kBare, kCookie, ErrorCode::kNoSpc, "lost")), simple(28));
   EXPECT_EQ(to_string(error_reply(error, kAll, kCookie, ErrorCode::kIo, "bad disk")),
             chunk(kReplyDone, ReplyType::kError, number(5, 4) + number(8, 2) + "bad disk"));
   EXPECT_EQ(to_string(error_reply(error, kAll, kCookie, ErrorCode::kIo, "")),
