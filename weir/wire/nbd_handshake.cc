@@ -70,6 +70,10 @@ bool is_known(std::uint32_t option) {
          option <= static_cast<std::uint32_t>(Option::kSetMetaContext);
 }
 
+bool is_string(std::string_view text) {
+  return text.size() <= kStringMax && text.find('\0') == std::string_view::npos;
+}
+
 }  // namespace
 
 // ---- reading ----
@@ -177,10 +181,6 @@ Handshake::Event Handshake::read_option(Output& out) {
   if (encrypted_) return plain(OptionReply::kErrInvalid, "TLS is on already", out);
   if (tls_ == Tls::kOff) return plain(OptionReply::kErrPolicy, "there is no TLS here", out);
   return wait(Waiting::kTls, WantTls{});
-}
-
-bool Handshake::is_string(std::string_view text) const {
-  return text.size() <= kStringMax && text.find('\0') == std::string_view::npos;
 }
 
 Handshake::Event Handshake::read_export_name() {

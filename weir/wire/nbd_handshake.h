@@ -129,7 +129,6 @@ class Handshake {
   Event want_export(std::string_view name, Purpose purpose);
   Event wait(Waiting waiting, Event event);
   Event end(Event event);
-  bool is_string(std::string_view text) const;
 
   Next go_on();
   Next enter(const Export& offer);

@@ -127,6 +127,7 @@ class RequestReader {
   Refusal refusal_;                              // and why
   std::array<std::byte, kRequestBytes> head_{};  // of a request that came in pieces
 };
+static_assert(sizeof(RequestReader) <= 128);
 
 // ---- replies ----
 
@@ -151,8 +152,8 @@ Encoded read_reply(ReplyHead to, const Session& session, const Request& request)
 Encoded error_reply(ErrorReply to, const Session& session, std::uint64_t cookie, ErrorCode error,
                     std::string_view text);
 
-// A read in several chunks. REQUIRES: the session has structured replies and the request no kDf,
-// the chunks lie within it without overlap, length > 0.
+// A read in several chunks. REQUIRES: the session has structured replies; the chunks lie within the
+// request without overlap; length > 0; with kDf there is one of them, for the whole request.
 Encoded data_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std::uint32_t length,
                    Chunk chunk);
 Encoded hole_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std::uint32_t length,

@@ -145,6 +145,10 @@ TEST(NbdCheck, NothingReachesPastTheEnd) {
     }
     EXPECT_EQ(error_of(raw(command, kSize - 1, 1)), kNone);
   }
+  Session huge = kAll;
+  huge.size = UINT64_MAX - 511;
+  EXPECT_EQ(error_of(raw(Command::kRead, huge.size - 512, 512), huge), kNone);
+  EXPECT_EQ(error_of(raw(Command::kRead, huge.size - 512, 4096), huge), kInval) << "the sum wraps";
   Session empty = kAll;
   empty.size = 0;
   EXPECT_EQ(error_of(raw(Command::kRead, 0, 1), empty), kInval);
@@ -469,8 +473,8 @@ class NbdReplies : public testing::Test {
   std::array<std::byte, kErrorReplyMax> error{};
 };
 
-std::string simple(std::uint32_t code) {
-  return number(kSimpleReplyMagic, 4) + number(code, 4) + cookie_bytes(kCookie);
+std::string simple(std::uint32_t error) {
+  return number(kSimpleReplyMagic, 4) + number(error, 4) + cookie_bytes(kCookie);
 }
 
 std::string chunk(std::uint16_t flags, ReplyType type, const std::string& body,
