@@ -334,7 +334,7 @@ TEST(RequestReader, NoPayloadIsLeftToReceiveWhileOneIsPassedOver) {
   EXPECT_EQ(reader.payload_left(), 0U);
 }
 
-// Recorded from qemu-io 7.2: a write with FUA is preceded by nothing, a write of zeroes may punch.
+// Recorded from qemu-img 7.2 map (the block status) and nbdinfo 1.14 (a read, and the end).
 TEST(RequestReader, ReadsWhatRealClientsSend) {
   const std::string_view block_status(
       "\x25\x60\x95\x13\x00\x08\x00\x07\x00\x00\x56\x41\x4f\xb6\xe4\x70"
