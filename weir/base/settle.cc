@@ -2,6 +2,7 @@
 #include "weir/base/settle.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -15,6 +16,8 @@ using SignedWide = __int128;
 
 constexpr int kFractionBits = 32;
 constexpr std::int64_t kOneToken = std::int64_t{1} << kFractionBits;
+// Below so many shares a heap is quicker than counting digits.
+constexpr std::size_t kSelectMin = 64;
 
 // floor(weight * total * 2^32 / weight_sum). The product of all three may take 159 bits, so the
 // division is done in two steps, each within 128: whole tokens, then the rest's fraction bits.
@@ -35,6 +38,53 @@ std::uint64_t sum_of_weights(std::span<const SettleShare> shares) {
 // Steps 2 and 3 are one, seen from two sides: the share of the highest rank moves one token, and
 // its rank drops by one token. To give (sign +1) the rank is the remainder, to take back (sign -1)
 // it is the negative of the remainder.
+void move_token(SettleShare& share, int sign) {
+  share.got += static_cast<std::uint64_t>(std::int64_t{sign});
+  share.remainder -= sign * kOneToken;
+}
+
+// After step 1 whoever is above the least it can get has a remainder from 0 up to, not including,
+// one token. These go first, in order of remainder, and nobody twice before each of them once; so
+// while `count` is no more than they are, who moves a token is found by selection.
+bool is_first_in_line(const SettleShare& share, int sign) {
+  return sign > 0 ? share.remainder >= 0 : share.got > 0;
+}
+
+// Of a remainder from 0 up to one token, a number that is high for a high rank.
+std::uint32_t key_of(const SettleShare& share, int sign) {
+  const auto fraction = static_cast<std::uint32_t>(share.remainder);
+  return sign > 0 ? fraction : ~fraction;
+}
+
+// The shares of the `count` highest keys move one token each, the first ones where keys are equal.
+// The key of the last of them is found digit by digit, each time counting those that agree with it
+// so far. REQUIRES: at least `count` are first in line; count > 0.
+void move_one_each(std::span<SettleShare> shares, std::uint64_t count, int sign) {
+  constexpr int kDigitBits = 8;
+  std::uint32_t last = 0;
+  for (int shift = kFractionBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
+    std::array<std::uint64_t, 1 << kDigitBits> found{};
+    const std::uint64_t known = std::uint64_t{last} >> (shift + kDigitBits);
+    for (const SettleShare& share : shares) {
+      const std::uint64_t key = key_of(share, sign);
+      if (is_first_in_line(share, sign) && key >> (shift + kDigitBits) == known) {
+        ++found[(key >> shift) % found.size()];
+      }
+    }
+    std::size_t digit = found.size() - 1;
+    for (; found[digit] < count; --digit) count -= found[digit];
+    last |= static_cast<std::uint32_t>(digit << shift);
+  }
+  for (SettleShare& share : shares) {
+    if (!is_first_in_line(share, sign)) continue;
+    const std::uint32_t key = key_of(share, sign);
+    if (key > last || (key == last && count > 0)) {
+      count -= key == last ? 1 : 0;
+      move_token(share, sign);
+    }
+  }
+}
+
 struct Candidate {
   std::int64_t rank;
   std::size_t index;
@@ -45,7 +95,8 @@ struct Candidate {
   }
 };
 
-void move_tokens(std::span<SettleShare> shares, std::uint64_t count, int sign) {
+// One after another, whatever the remainders.
+void move_by_rank(std::span<SettleShare> shares, std::uint64_t count, int sign) {
   const auto may_move = [sign](const SettleShare& share) { return sign > 0 || share.got > 0; };
   std::vector<Candidate> heap;
   heap.reserve(shares.size());
@@ -58,14 +109,24 @@ void move_tokens(std::span<SettleShare> shares, std::uint64_t count, int sign) {
     std::pop_heap(heap.begin(), heap.end());
     Candidate& moved = heap.back();
     SettleShare& share = shares[moved.index];
-    share.got += static_cast<std::uint64_t>(std::int64_t{sign});
-    share.remainder -= sign * kOneToken;
+    move_token(share, sign);
     moved.rank -= kOneToken;
     if (may_move(share)) {
       std::push_heap(heap.begin(), heap.end());
     } else {
       heap.pop_back();
     }
+  }
+}
+
+void move_tokens(std::span<SettleShare> shares, std::uint64_t count, int sign) {
+  const auto line = std::count_if(shares.begin(), shares.end(), [sign](const SettleShare& share) {
+    return is_first_in_line(share, sign);
+  });
+  if (shares.size() >= kSelectMin && count <= static_cast<std::uint64_t>(line)) {
+    move_one_each(shares, count, sign);
+  } else {
+    move_by_rank(shares, count, sign);
   }
 }
 

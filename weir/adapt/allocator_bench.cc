@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one period costs: all jobs active, every second one hungry, so that each step has work; as
+// published, and with fading, the floor and loans. Divide by the argument for the cost of a job.
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include "weir/adapt/allocator.h"
+#include "weir/base/rng.h"
+
+namespace weir {
+namespace {
+
+constexpr std::size_t kVariants = 4;  // demands change from period to period
+
+struct Load {
+  std::vector<std::vector<Allocator::Demand>> periods{kVariants};
+  std::vector<std::vector<Ledger::Loan>> loans{kVariants};
+};
+
+Load load_of(std::size_t jobs) {
+  Rng rng(1);
+  Load load;
+  for (std::size_t i = 0; i < jobs; ++i) {
+    const JobId job(fmt::format("job.{:06}", i));
+    const std::uint64_t nodes = 1 + rng.below(1000);
+    for (std::size_t period = 0; period < kVariants; ++period) {
+      const Tokens demand{1 + rng.below((i + period) % 2 == 0 ? 5 : 60)};
+      load.periods[period].push_back({job, nodes, demand});
+      load.loans[period].push_back({job, Tokens{rng.below(3)}, Tokens{rng.below(3)}});
+    }
+  }
+  return load;
+}
+
+Allocator::Options options_of(std::size_t jobs) {
+  const std::uint64_t budget = jobs * 10 + 7;
+  return {.rate = Rate(Tokens{budget}, std::chrono::milliseconds{20}),
+          .period = std::chrono::milliseconds{20},
+          .half_life = {},
+          .jobs_max = jobs};
+}
+
+void BM_Allocate(benchmark::State& state) {
+  const auto count = static_cast<std::size_t>(state.range(0));
+  const Load load = load_of(count);
+  Allocator allocator(options_of(count));
+  std::vector<JobPeriod> jobs;
+  std::size_t period = 0;
+  for (auto _ : state) {
+    allocator.allocate(load.periods[period++ % kVariants], jobs);
+    benchmark::DoNotOptimize(jobs.data());
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));  // jobs
+}
+BENCHMARK(BM_Allocate)->Arg(10)->Arg(1000)->Arg(100000);
+
+void BM_AllocateWithLoansAndFading(benchmark::State& state) {
+  const auto count = static_cast<std::size_t>(state.range(0));
+  const Load load = load_of(count);
+  Allocator::Options options = options_of(count);
+  options.half_life = std::chrono::seconds{60};
+  options.floor = true;
+  Allocator allocator(options);
+  std::vector<JobPeriod> jobs;
+  std::size_t period = 0;
+  for (auto _ : state) {
+    allocator.settle_loans(load.loans[period % kVariants]);
+    allocator.allocate(load.periods[period++ % kVariants], jobs);
+    benchmark::DoNotOptimize(jobs.data());
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));  // jobs
+}
+BENCHMARK(BM_AllocateWithLoansAndFading)->Arg(1000)->Arg(100000);
+
+}  // namespace
+}  // namespace weir
