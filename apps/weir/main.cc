@@ -43,6 +43,7 @@ int run(int argc, char** argv) {
   weir.require_subcommand(1);
   weir.footer(kFooter);
   int status = 0;
+  add_alloc(weir, status);
   add_limit(weir, status);
   add_rules(weir, status);
   const auto named = [&](const CLI::App* sub) { return sub->check_name(argv[1]); };

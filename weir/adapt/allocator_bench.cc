@@ -44,37 +44,43 @@ Allocator::Options options_of(std::size_t jobs) {
           .jobs_max = jobs};
 }
 
-void BM_Allocate(benchmark::State& state) {
-  const auto count = static_cast<std::size_t>(state.range(0));
-  const Load load = load_of(count);
-  Allocator allocator(options_of(count));
-  std::vector<JobPeriod> jobs;
-  std::size_t period = 0;
-  for (auto _ : state) {
-    allocator.allocate(load.periods[period++ % kVariants], jobs);
-    benchmark::DoNotOptimize(jobs.data());
-  }
-  state.SetItemsProcessed(state.iterations() * state.range(0));  // jobs
-}
-BENCHMARK(BM_Allocate)->Arg(10)->Arg(1000)->Arg(100000);
+enum class Loans : std::uint8_t { kNone, kSettled };
 
-void BM_AllocateWithLoansAndFading(benchmark::State& state) {
+void allocate(benchmark::State& state, Allocator::Options options, Loans loans) {
   const auto count = static_cast<std::size_t>(state.range(0));
   const Load load = load_of(count);
-  Allocator::Options options = options_of(count);
-  options.half_life = std::chrono::seconds{60};
-  options.floor = true;
   Allocator allocator(options);
   std::vector<JobPeriod> jobs;
   std::size_t period = 0;
   for (auto _ : state) {
-    allocator.settle_loans(load.loans[period % kVariants]);
+    if (loans == Loans::kSettled) allocator.settle_loans(load.loans[period % kVariants]);
     allocator.allocate(load.periods[period++ % kVariants], jobs);
     benchmark::DoNotOptimize(jobs.data());
   }
   state.SetItemsProcessed(state.iterations() * state.range(0));  // jobs
 }
-BENCHMARK(BM_AllocateWithLoansAndFading)->Arg(1000)->Arg(100000);
+
+void BM_Allocate(benchmark::State& state) {
+  allocate(state, options_of(static_cast<std::size_t>(state.range(0))), Loans::kNone);
+}
+BENCHMARK(BM_Allocate)->Arg(10)->Arg(1000)->Arg(100000);
+
+Allocator::Options fading_options(const benchmark::State& state) {
+  Allocator::Options options = options_of(static_cast<std::size_t>(state.range(0)));
+  options.half_life = std::chrono::seconds{60};
+  options.floor = true;
+  return options;
+}
+
+void BM_AllocateFadingWithFloor(benchmark::State& state) {
+  allocate(state, fading_options(state), Loans::kNone);
+}
+BENCHMARK(BM_AllocateFadingWithFloor)->Arg(1000)->Arg(100000);
+
+void BM_SettleLoansAndAllocate(benchmark::State& state) {
+  allocate(state, fading_options(state), Loans::kSettled);
+}
+BENCHMARK(BM_SettleLoansAndAllocate)->Arg(1000)->Arg(100000);
 
 }  // namespace
 }  // namespace weir
