@@ -107,7 +107,7 @@ class Explains(unittest.TestCase):
 class RefusesBadInput(unittest.TestCase):
     FORM = 'expected {"jobs":{"ID":{"nodes":N,"demand":N},...}}'
     LINES = {
-        "nonsense": "column 1: syntax error while parsing value - invalid literal; " + FORM,
+        "nonsense": "column 2: syntax error while parsing value - invalid literal; " + FORM,
         "[]": "an array is no period; " + FORM,
         "7": "7 is no period; " + FORM,
         "{}": 'there is no "jobs"; ' + FORM,

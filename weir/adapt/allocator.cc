@@ -83,6 +83,8 @@ void Allocator::gather(std::span<const Demand> demands) {
   const std::span<Ledger::Account> accounts = ledger_.accounts();
   rows_.clear();
   shares_.clear();
+  rows_.reserve(demands.size());
+  shares_.reserve(demands.size());
   nodes_sum_ = 0;
   std::size_t at = 0;
   for (const Demand& demand : demands) {

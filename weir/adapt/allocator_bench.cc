@@ -52,6 +52,7 @@ void allocate(benchmark::State& state, Allocator::Options options, Loans loans) 
   Allocator allocator(options);
   std::vector<JobPeriod> jobs;
   std::size_t period = 0;
+  for (; period < kVariants; ++period) allocator.allocate(load.periods[period], jobs);
   for (auto _ : state) {
     if (loans == Loans::kSettled) allocator.settle_loans(load.loans[period % kVariants]);
     allocator.allocate(load.periods[period++ % kVariants], jobs);

@@ -63,7 +63,7 @@ void move_one_each(std::span<SettleShare> shares, std::uint64_t count, int sign)
   constexpr int kDigitBits = 8;
   std::uint32_t last = 0;
   for (int shift = kFractionBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
-    std::array<std::uint64_t, 1 << kDigitBits> found{};
+    std::array<std::uint32_t, 1 << kDigitBits> found{};
     const std::uint64_t known = std::uint64_t{last} >> (shift + kDigitBits);
     for (const SettleShare& share : shares) {
       const std::uint64_t key = key_of(share, sign);
@@ -76,12 +76,13 @@ void move_one_each(std::span<SettleShare> shares, std::uint64_t count, int sign)
     last |= static_cast<std::uint32_t>(digit << shift);
   }
   for (SettleShare& share : shares) {
-    if (!is_first_in_line(share, sign)) continue;
     const std::uint32_t key = key_of(share, sign);
-    if (key > last || (key == last && count > 0)) {
-      count -= key == last ? 1 : 0;
-      move_token(share, sign);
-    }
+    const bool in_line = is_first_in_line(share, sign);
+    const bool ties = in_line && key == last && count > 0;
+    count -= ties ? 1 : 0;
+    // Half of them move, unpredictably: a branch would cost more than moving nothing.
+    const int moved = (in_line && key > last) || ties ? sign : 0;
+    move_token(share, moved);
   }
 }
 
