@@ -123,8 +123,7 @@ class PeriodReader : public nlohmann::json_sax<Json> {
   std::string field_hint() const {
     return field_ == Field::kNodes
                ? fmt::format("expected a whole number from 1 to {}", Allocator::kNodesMax)
-               : fmt::format("expected a whole number from 0 to {}",
-                             Allocator::kDemandMax.count());
+               : fmt::format("expected a whole number from 0 to {}", Allocator::kDemandMax.count());
   }
 
   // A value that fits nowhere.
@@ -201,11 +200,12 @@ Result<std::vector<Allocator::Demand>> read_period(const std::string& line) {
   if (!Json::sax_parse(line, &reader)) return refuse(reader.mistake);
   std::sort(reader.demands.begin(), reader.demands.end(),
             [](const auto& a, const auto& b) { return a.job < b.job; });
-  const auto twice = std::adjacent_find(reader.demands.begin(), reader.demands.end(),
-                                        [](const auto& a, const auto& b) { return a.job == b.job; });
+  const auto twice =
+      std::adjacent_find(reader.demands.begin(), reader.demands.end(),
+                         [](const auto& a, const auto& b) { return a.job == b.job; });
   if (twice != reader.demands.end()) {
-    return refuse(fmt::format("job {} is given twice; give each job once",
-                              quote(twice->job.text())));
+    return refuse(
+        fmt::format("job {} is given twice; give each job once", quote(twice->job.text())));
   }
   return std::move(reader.demands);
 }
@@ -298,10 +298,11 @@ class Explanation {
   void print_outcome(const std::vector<JobPeriod>& jobs) const {
     for (const JobPeriod& job : jobs) {
       const std::string debt =
-          job.record == 0 ? "is even"
-                          : fmt::format("has {} {}", job.record > 0 ? "lent" : "borrowed",
-                                        tokens(static_cast<std::uint64_t>(
-                                            job.record > 0 ? job.record : -job.record)));
+          job.record == 0
+              ? "is even"
+              : fmt::format(
+                    "has {} {}", job.record > 0 ? "lent" : "borrowed",
+                    tokens(static_cast<std::uint64_t>(job.record > 0 ? job.record : -job.record)));
       fmt::print("  {} gets {} and {}\n", quote(job.job.text()), tokens(job.final.count()), debt);
     }
     if (arguments_.half_life) fmt::print("  records fade by half in {}\n", *arguments_.half_life);
@@ -382,8 +383,8 @@ int alloc(const AllocArguments& arguments) {
 
 void add_alloc(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<AllocArguments>();
-  CLI::App* command =
-      weir.add_subcommand("alloc", "Share tokens out among jobs, period by period, as AdapTBF does");
+  CLI::App* command = weir.add_subcommand(
+      "alloc", "Share tokens out among jobs, period by period, as AdapTBF does");
   command->add_option("FILE", arguments->file, "Periods to read; - is standard input (default)");
   command->add_option("--rate", arguments->rate, "Tokens of the target, as 1000, 20k or 30/min")
       ->type_name("RATE")

@@ -15,6 +15,7 @@ constexpr const char* kFooter = R"(
 Examples:
   weir limit --bps 50MiB -- backup.tar | ssh archive 'cat > backup.tar'
   weir rules --type jobid site.rules
+  weir alloc --rate 20k --period 20ms --explain periods.jsonl
   weir limit --help
 
 Manual: weir(1). Exit statuses follow sysexits(3).)";

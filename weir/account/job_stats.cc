@@ -79,8 +79,7 @@ std::vector<const JobStats::Entry*> JobStats::sorted() const {
   std::vector<const Entry*> all;
   all.reserve(index_.size());
   for (const auto& [job, entry] : index_) all.push_back(entry);
-  std::sort(all.begin(), all.end(),
-            [](const Entry* a, const Entry* b) { return a->job < b->job; });
+  std::sort(all.begin(), all.end(), [](const Entry* a, const Entry* b) { return a->job < b->job; });
   return all;
 }
 

@@ -12,8 +12,8 @@
 //
 // At most jobs_max jobs are kept. An entry that is held stays where it is; of the others the one
 // released longest ago makes room, and its counters go into gone(), so that totals never shrink. If
-// all are held, newcomers share overflow(), which is counted: invented job ids take no memory. A job
-// that was forgotten and returns starts from 0 again, with another `since`.
+// all are held, newcomers share overflow(), which is counted: invented job ids take no memory. A
+// job that was forgotten and returns starts from 0 again, with another `since`.
 //
 // O(1); allocates nothing per request, and after the constructor only as entries come into use. No
 // clock; one owner, no locks.

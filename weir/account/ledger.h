@@ -11,8 +11,8 @@
 //                  record += settle(lent, M) - settle(borrowed, M). What was borrowed beyond M is
 //                  free: nobody owned it.
 //   fade           records halve in a half-life h. With P the sum of the positive ones, in a period
-//                  F = floor(P * period * ln 2 / h + carry) tokens fade from the positive ones and F
-//                  from the negative ones, by settle(|record|, F).
+//                  F = floor(P * period * ln 2 / h + carry) tokens fade from the positive ones and
+//                  F from the negative ones, by settle(|record|, F).
 //   write off      of the jobs beyond jobs_max, those go that have been inactive longest (ties: the
 //                  id that sorts first). What they lent and borrowed among themselves cancels; the
 //                  rest is taken from those on the other side, by settle(|record|, rest): who owed
@@ -75,7 +75,7 @@ class Ledger {
 
   static constexpr std::size_t kJobsMaxDefault = 8192;
   static constexpr std::int64_t kRecordSumMax = std::int64_t{1} << 60;
-  static constexpr Tokens kLoansMax{std::uint64_t{1} << 60};       // of all jobs in a period
+  static constexpr Tokens kLoansMax{std::uint64_t{1} << 60};        // of all jobs in a period
   static constexpr Nanoseconds kPeriodMax = std::chrono::hours{1};  // P * period * 2^20 in 128 bits
 
   explicit Ledger(std::size_t jobs_max = kJobsMaxDefault) : jobs_max_(jobs_max) {}

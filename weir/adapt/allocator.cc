@@ -112,7 +112,8 @@ void Allocator::settle_initial(Tokens budget) {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     Row& row = rows_[i];
     row.initial = shares_[i].got;
-    const std::uint64_t had = row.before != 0 ? row.before : std::max<std::uint64_t>(1, row.initial);
+    const std::uint64_t had =
+        row.before != 0 ? row.before : std::max<std::uint64_t>(1, row.initial);
     row.ratio = scaled(row.demand, kOne, had, kRatioMax);
     const std::uint64_t by_nodes = scaled(row.ratio, row.nodes, nodes_sum_);
     row.factor = row.ratio > kOne ? row.ratio + by_nodes : by_nodes;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // AdapTBF's allocation step: shares the tokens of a period out among the jobs that were active in
-// the one before, by their nodes, and keeps record of who lent to whom. Integers only, so that every
-// implementation agrees to the token; docs/design/adaptive.md has the equations and an example.
+// the one before, by their nodes, and keeps record of who lent to whom. Integers only, so that
+// every implementation agrees to the token; docs/design/adaptive.md has the equations and an
+// example.
 //
 //   budget         N = floor(T * period + carry), the fraction carried on
 //   initial        a = settle(nodes, N)
 //   redistribution what a job does not need, s = max(0, a - demand), goes to the others by how much
-//                  more they use than they had, weighted by nodes:  aRD = a - s + settle(DF, sum(s))
+//                  more they use than they had, weighted by nodes:  aRD = a - s + settle(DF,
+//                  sum(s))
 //   re-compensation borrowers give back to lenders:                 aRC = aRD - t, aRD + back
 //   records        rise by what was lent and fall by what was borrowed; they sum to 0
 //
@@ -43,7 +45,7 @@ class Allocator {
     Rate rate;  // T
     Nanoseconds period{0};
     std::optional<Nanoseconds> half_life = {};  // of records; none: for ever
-    bool floor = false;  // who repays keeps half of what it was first given
+    bool floor = false;                         // who repays keeps half of what it was first given
     std::size_t jobs_max = Ledger::kJobsMaxDefault;
   };
   struct Demand {

@@ -476,19 +476,29 @@ std::vector<JobPeriod> one_period(Allocator& allocator,
   return jobs;
 }
 
+std::string finals(const std::vector<JobPeriod>& jobs) {
+  std::string text;
+  for (const JobPeriod& job : jobs) {
+    text += fmt::format("{} {} {} {}; ", job.initial.count(), job.redistributed.count(),
+                        job.final.count(), job.record);
+  }
+  return text;
+}
+
 TEST(Allocator, WorkedExampleOfTheDesignPage) {
-  Allocator allocator = allocator_of({.rate = Rate::per_second(100)});
-  const JobId a("a"), b("b");
-  auto jobs = one_period(allocator, {{a, 3, Tokens{2}}, {b, 1, Tokens{20}}});
-  // 10 tokens by 3:1 are 7.5 and 2.5; both halves tie, so a gets the odd one. It needs 2 of its 8.
-  EXPECT_EQ(jobs[0].initial, Tokens{8});
-  EXPECT_EQ(jobs[1].initial, Tokens{2});
-  EXPECT_EQ(jobs[0].redistributed + jobs[1].redistributed, Tokens{10});
-  EXPECT_EQ(jobs[0].record, 6);
-  EXPECT_EQ(jobs[1].record, -6);
-  jobs = one_period(allocator, {{a, 3, Tokens{20}}, {b, 1, Tokens{20}}});
-  EXPECT_GT(jobs[0].final, jobs[0].initial) << "the lender is paid back";
-  EXPECT_LT(jobs[0].record, 6);
+  const JobId a("a"), b("b"), c("c");
+  for (const bool floor : {false, true}) {
+    Setting setting;
+    setting.rate = Rate::per_second(200);
+    setting.floor = floor;
+    Allocator allocator = allocator_of(setting);
+    EXPECT_EQ(
+        finals(one_period(allocator, {{a, 2, Tokens{3}}, {b, 1, Tokens{12}}, {c, 1, Tokens{6}}})),
+        "10 3 3 7; 5 10 10 -5; 5 7 7 -2; ");
+    EXPECT_EQ(
+        finals(one_period(allocator, {{a, 2, Tokens{30}}, {b, 1, Tokens{12}}, {c, 1, Tokens{6}}})),
+        floor ? "10 10 15 2; 5 5 2 -2; 5 5 3 0; " : "10 10 17 0; 5 5 0 0; 5 5 3 0; ");
+  }
 }
 
 TEST(Allocator, AnIdlePeriodHandsOutNothingAndForgetsWhatWasAllotted) {
@@ -522,8 +532,7 @@ std::uint64_t least_for_the_borrower(const Setting& setting) {
   }
   std::uint64_t least = UINT64_MAX;
   for (int i = 0; i < 600; ++i) {
-    const auto jobs =
-        one_period(allocator, {{large, 9, Tokens{1000}}, {small, 1, Tokens{1000}}});
+    const auto jobs = one_period(allocator, {{large, 9, Tokens{1000}}, {small, 1, Tokens{1000}}});
     least = std::min(least, jobs[1].final.count());
   }
   return least;

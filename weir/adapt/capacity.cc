@@ -68,7 +68,8 @@ bool CapacityEstimate::has_changed() const {
   const Slice recent = sum(before, count_);
   const Wide expected = Wide{old.tokens} * kRecent / before;
   const Wide off = recent.tokens > expected ? recent.tokens - expected : expected - recent.tokens;
-  const Wide completions = std::max<std::uint64_t>(1, std::min(old.completions, recent.completions));
+  const Wide completions =
+      std::max<std::uint64_t>(1, std::min(old.completions, recent.completions));
   // The ratio in 10 bits, so that its square fits with room for the completions.
   const Wide ratio = (off << 10) / std::max<Wide>(1, expected);
   return std::min<Wide>(ratio * ratio, Wide{1} << 60) * completions > (Wide{kUnusual} << 20);
@@ -87,8 +88,8 @@ void CapacityEstimate::close_slice() {
     count_ = kRecent;
   }
   const std::uint64_t tokens = sum(0, count_).tokens;
-  measured_ = Rate(Tokens{std::max<std::uint64_t>(1, tokens)},
-                   kSlice * static_cast<std::int64_t>(count_));
+  measured_ =
+      Rate(Tokens{std::max<std::uint64_t>(1, tokens)}, kSlice * static_cast<std::int64_t>(count_));
 }
 
 }  // namespace weir

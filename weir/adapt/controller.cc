@@ -207,8 +207,8 @@ void Controller::enforce(Instant now) {
   auto holder = holders_.begin();
   // Both in the order of ids, so that calls are too.
   while (active != report_.jobs.end() || holder != holders_.end()) {
-    const bool is_active = active != report_.jobs.end() &&
-                           (holder == holders_.end() || active->job <= holder->first);
+    const bool is_active =
+        active != report_.jobs.end() && (holder == holders_.end() || active->job <= holder->first);
     if (!is_active) {
       let_idle(holder, now);
       continue;
@@ -225,8 +225,8 @@ void Controller::enforce(Instant now) {
 void Controller::let_idle(Holders::iterator& holder, Instant now) {
   Holder& idle = holder->second;
   if (idle.idle < kIdleForEver) ++idle.idle;
-  const bool keeps = options_.lending && !suspended_ &&
-                     idle.idle <= periods_to_fill(idle.wanted, options_.period);
+  const bool keeps =
+      options_.lending && !suspended_ && idle.idle <= periods_to_fill(idle.wanted, options_.period);
   if (!keeps) {
     if (drop(holder->first, idle, now)) return erase(holder);
   } else {

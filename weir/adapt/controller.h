@@ -11,9 +11,11 @@
 // Which jobs hold a share:
 //   - every job that was active in the period, at aRC tokens a period, one at least, so that nobody
 //     starves; the bucket is max(8, aRC) deep unless the options say otherwise;
-//   - with lending, a newcomer from its first request: T * n / (nodes of all who hold one + n). Until
+//   - with lending, a newcomer from its first request: T * n / (nodes of all who hold one + n).
+//   Until
 //     the period's end; it is neither a loan nor remembered as allotted;
-//   - with lending, one whose job drops out keeps rate and balance and fills on. It is dropped after
+//   - with lending, one whose job drops out keeps rate and balance and fills on. It is dropped
+//   after
 //     as many idle periods as it takes to fill, since a new one would start full too. What falls
 //     over its rim meanwhile is nobody's: its tokens are in the others' allocation again. So `lent`
 //     of a job that the last period allotted nothing is not counted;
@@ -21,10 +23,10 @@
 // While the capacity is unknown shares have no rate and only order, and nothing is lent. While
 // suspended there are no shares, and records only fade.
 //
-// A share that did not change is not written again. What fails is tried again at the end of the next
-// period; records never depend on it. After a crash: restore() the last state() there is, or begin
-// anew. The first decision asks the enforcer what it holds, writes every share once and drops what
-// is not wanted any more, so wherever the crash was, one period later all is as decided.
+// A share that did not change is not written again. What fails is tried again at the end of the
+// next period; records never depend on it. After a crash: restore() the last state() there is, or
+// begin anew. The first decision asks the enforcer what it holds, writes every share once and drops
+// what is not wanted any more, so wherever the crash was, one period later all is as decided.
 //
 // O(jobs log jobs) a period; no clock; one owner, no locks.
 #pragma once

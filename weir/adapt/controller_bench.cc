@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A whole control round: samples of all jobs in, shares out to an enforcer that does nothing. Demand
-// and loans change from period to period, so nearly every share is written.
+// A whole control round: samples of all jobs in, shares out to an enforcer that does nothing.
+// Demand and loans change from period to period, so nearly every share is written.
 #include <vector>
 
 #include <benchmark/benchmark.h>

@@ -111,8 +111,8 @@ TEST(Controller, AShareThatDidNotChangeIsNotWrittenAgain) {
 }
 
 TEST(Controller, DemandIsTheBacklogOrWhatWasServed) {
-  const JobSample sample{.job = kA, .arrived = Tokens{5}, .served = Tokens{4},
-                         .waiting = Tokens{7}};
+  const JobSample sample{
+      .job = kA, .arrived = Tokens{5}, .served = Tokens{4}, .waiting = Tokens{7}};
   World backlog;
   EXPECT_EQ(backlog.decide({sample}).jobs[0].demand, Tokens{12});
   World paper(Options::paper());
@@ -185,14 +185,16 @@ TEST(Controller, WhatFailsIsTriedAgainAndRecordsDoNotDependOnIt) {
   world.server.fails_from = 2;
   world.server.fails_to = 4;
   for (int i = 0; i < 4; ++i) {
-    const std::vector<JobSample> samples = {wants(kA, 3), wants(kB, 100 + static_cast<unsigned>(i))};
+    const std::vector<JobSample> samples = {wants(kA, 3),
+                                            wants(kB, 100 + static_cast<unsigned>(i))};
     world.decide(samples);
     smooth.decide(samples);
   }
   EXPECT_EQ(world.server.shares, smooth.server.shares);
   EXPECT_EQ(world.controller.counters().failed, 2U);
   EXPECT_EQ(world.controller.last_error()->what, "stopped");
-  EXPECT_EQ(world.controller.ledger().find(kA)->record, smooth.controller.ledger().find(kA)->record);
+  EXPECT_EQ(world.controller.ledger().find(kA)->record,
+            smooth.controller.ledger().find(kA)->record);
 }
 
 TEST(Controller, AServerThatLostItsSharesGetsThemBack) {
