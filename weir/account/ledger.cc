@@ -33,18 +33,21 @@ const Ledger::Account* Ledger::find(const JobId& job) const {
 
 // ---- accounts come and go ----
 
-void Ledger::add_accounts(std::vector<JobId> missing, std::vector<std::size_t> wanted) {
+void Ledger::add_accounts(const std::vector<JobId>& missing,
+                          const std::vector<std::size_t>& wanted) {
   const std::size_t after = accounts_.size() + missing.size();
   if (after > jobs_max_) write_off(after - jobs_max_, wanted);
-  const auto old_size = static_cast<std::ptrdiff_t>(accounts_.size());
-  accounts_.reserve(accounts_.size() + missing.size());
-  for (const JobId& job : missing) {
-    Account& account = accounts_.emplace_back();
-    account.job = job;
-    account.last_active = state_.period;
+  std::vector<Account> added(missing.size());
+  for (std::size_t i = 0; i < missing.size(); ++i) {
+    added[i].job = missing[i];
+    added[i].last_active = state_.period;
   }
-  std::inplace_merge(accounts_.begin(), accounts_.begin() + old_size, accounts_.end(),
-                     [](const Account& a, const Account& b) { return a.job < b.job; });
+  std::vector<Account> merged;
+  merged.reserve(accounts_.size() + added.size());
+  std::merge(accounts_.begin(), accounts_.end(), added.begin(), added.end(),
+             std::back_inserter(merged),
+             [](const Account& a, const Account& b) { return a.job < b.job; });
+  accounts_ = std::move(merged);
 }
 
 void Ledger::write_off(std::size_t count, const std::vector<std::size_t>& wanted) {

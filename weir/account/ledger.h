@@ -42,7 +42,8 @@ namespace weir {
 
 class Ledger {
  public:
-  struct Account {
+  // The first cache line is all that a period without fading and loans needs.
+  struct alignas(64) Account {
     JobId job;
     std::int64_t record = 0;
     std::int64_t remainder = 0;     // rho, of the allocator's settling
@@ -110,7 +111,7 @@ class Ledger {
  private:
   enum class Side : std::uint8_t { kLenders, kBorrowers };
 
-  void add_accounts(std::vector<JobId> missing, std::vector<std::size_t> wanted);
+  void add_accounts(const std::vector<JobId>& missing, const std::vector<std::size_t>& wanted);
   void write_off(std::size_t count, const std::vector<std::size_t>& wanted);
   void settle_side(std::span<const Loan> loans, Side side, Tokens total);
   // Brings records of one side nearer to 0, by `total` tokens in all.
@@ -147,7 +148,7 @@ void Ledger::open(std::span<const Row> rows) {
       missing.push_back(row.job);
     }
   }
-  add_accounts(std::move(missing), std::move(wanted));
+  add_accounts(missing, wanted);
 }
 
 }  // namespace weir

@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-constexpr std::size_t kVariants = 4;  // demands change from period to period
+constexpr std::size_t kVariants = 2;  // demands change from period to period
 
 struct Load {
   std::vector<std::vector<Allocator::Demand>> periods{kVariants};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "weir/base/assert.h"
@@ -23,6 +24,14 @@ constexpr std::size_t kSelectMin = 64;
 // division is done in two steps, each within 128: whole tokens, then the rest's fraction bits.
 SignedWide share_of(std::uint64_t weight, std::uint64_t total, std::uint64_t weight_sum) {
   const Wide product = Wide{weight} * total;
+  constexpr std::uint64_t kHalf = std::uint64_t{1} << kFractionBits;
+  // Numbers as they mostly are need no long division.
+  if (product < kHalf) return (static_cast<std::uint64_t>(product) << kFractionBits) / weight_sum;
+  if (product <= UINT64_MAX && weight_sum < kHalf) {
+    const auto low = static_cast<std::uint64_t>(product);
+    const std::uint64_t rest = (low % weight_sum) << kFractionBits;
+    return (SignedWide{low / weight_sum} << kFractionBits) + rest / weight_sum;
+  }
   const Wide whole = product / weight_sum;
   const Wide rest = product - whole * weight_sum;
   return static_cast<SignedWide>((whole << kFractionBits) + (rest << kFractionBits) / weight_sum);
@@ -56,33 +65,74 @@ std::uint32_t key_of(const SettleShare& share, int sign) {
   return sign > 0 ? fraction : ~fraction;
 }
 
-// The shares of the `count` highest keys move one token each, the first ones where keys are equal.
-// The key of the last of them is found digit by digit, each time counting those that agree with it
-// so far. REQUIRES: at least `count` are first in line; count > 0.
-void move_one_each(std::span<SettleShare> shares, std::uint64_t count, int sign) {
-  constexpr int kDigitBits = 8;
-  std::uint32_t last = 0;
-  for (int shift = kFractionBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
+// Looks for the key of the share that is `count`-th in line, digit by digit, each time counting
+// those that agree with it so far, until few do; then these are sorted.
+class LineSearch {
+ public:
+  LineSearch(std::span<const SettleShare> shares, int sign, std::uint64_t count)
+      : shares_(shares), sign_(sign), count_(count) {
+    while (shift_ > 0 && agreeing_ > few_.size()) find_digit();
+    if (agreeing_ <= few_.size()) sort_few();
+  }
+
+  std::uint32_t key() const { return key_; }
+  // How many move of those with just this key.
+  std::uint64_t ties() const { return count_; }
+
+ private:
+  static constexpr int kDigitBits = 8;
+
+  bool agrees(const SettleShare& share) const {
+    return is_first_in_line(share, sign_) &&
+           std::uint64_t{key_of(share, sign_)} >> shift_ == std::uint64_t{key_} >> shift_;
+  }
+
+  void find_digit() {
     std::array<std::uint32_t, 1 << kDigitBits> found{};
-    const std::uint64_t known = std::uint64_t{last} >> (shift + kDigitBits);
-    for (const SettleShare& share : shares) {
-      const std::uint64_t key = key_of(share, sign);
-      if (is_first_in_line(share, sign) && key >> (shift + kDigitBits) == known) {
-        ++found[(key >> shift) % found.size()];
-      }
+    const int next = shift_ - kDigitBits;
+    for (const SettleShare& share : shares_) {
+      if (agrees(share)) ++found[(key_of(share, sign_) >> next) % found.size()];
     }
     std::size_t digit = found.size() - 1;
-    for (; found[digit] < count; --digit) count -= found[digit];
-    last |= static_cast<std::uint32_t>(digit << shift);
+    for (; found[digit] < count_; --digit) count_ -= found[digit];
+    agreeing_ = found[digit];
+    key_ |= static_cast<std::uint32_t>(digit << next);
+    shift_ = next;
   }
+
+  void sort_few() {
+    auto end = few_.begin();
+    for (const SettleShare& share : shares_) {
+      if (agrees(share)) *end++ = key_of(share, sign_);
+    }
+    std::sort(few_.begin(), end, std::greater<>());
+    key_ = few_[count_ - 1];
+    count_ -= static_cast<std::uint64_t>(std::lower_bound(few_.begin(), end, key_, std::greater<>()) -
+                                         few_.begin());
+  }
+
+  std::span<const SettleShare> shares_;
+  int sign_;
+  std::uint64_t count_;
+  std::uint64_t agreeing_ = UINT64_MAX;
+  std::uint32_t key_ = 0;
+  int shift_ = kFractionBits;
+  std::array<std::uint32_t, 64> few_{};
+};
+
+// The shares of the `count` highest keys move one token each, the first ones where keys are equal.
+// REQUIRES: at least `count` are first in line; count > 0.
+void move_one_each(std::span<SettleShare> shares, std::uint64_t count, int sign) {
+  const LineSearch search(shares, sign, count);
+  const std::uint32_t last = search.key();
+  std::uint64_t ties = search.ties();
   for (SettleShare& share : shares) {
     const std::uint32_t key = key_of(share, sign);
     const bool in_line = is_first_in_line(share, sign);
-    const bool ties = in_line && key == last && count > 0;
-    count -= ties ? 1 : 0;
+    const bool is_tied = in_line && key == last && ties > 0;
+    ties -= is_tied ? 1 : 0;
     // Half of them move, unpredictably: a branch would cost more than moving nothing.
-    const int moved = (in_line && key > last) || ties ? sign : 0;
-    move_token(share, moved);
+    move_token(share, (in_line && key > last) || is_tied ? sign : 0);
   }
 }
 
