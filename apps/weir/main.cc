@@ -15,6 +15,7 @@ constexpr const char* kFooter = R"(
 Examples:
   weir limit --bps 50MiB -- backup.tar | ssh archive 'cat > backup.tar'
   weir rules --type jobid site.rules
+  weir alloc --rate 20k --period 20ms --explain periods.jsonl
   weir limit --help
 
 Manual: weir(1). Exit statuses follow sysexits(3).)";
@@ -43,6 +44,7 @@ int run(int argc, char** argv) {
   weir.require_subcommand(1);
   weir.footer(kFooter);
   int status = 0;
+  add_alloc(weir, status);
   add_limit(weir, status);
   add_rules(weir, status);
   const auto named = [&](const CLI::App* sub) { return sub->check_name(argv[1]); };
