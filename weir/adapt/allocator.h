@@ -18,7 +18,7 @@
 // hands out nothing and leaves the carry, but records fade in it too: a half-life is a time.
 //
 // Jobs are given and answered in the byte order of their ids, which also breaks ties. What is
-// remembered of jobs is in the Ledger, which has a bound. O(n), about 50 ns a job; no clock; one
+// remembered of jobs is in the Ledger, which has a bound. O(n), about 70 ns a job; no clock; one
 // owner.
 #pragma once
 
