@@ -85,7 +85,6 @@ class Gate::Entrance {
     if (is_drained(seated)) forget_drained();
   }
   Pick pick(Instant now, Urge urge) {
-    if (queued_ == 0) return {};
     if (queued_ == force_->queued) return pick_from(*force_, now, urge);
     return pick_in_turn(now, urge);
   }
@@ -129,7 +128,7 @@ class Gate::Entrance {
   }
 
   // Policies that have requests take turns; one that is not in force any more is drained.
-  Pick pick_in_turn(Instant now, Urge urge) {
+  [[gnu::noinline]] Pick pick_in_turn(Instant now, Urge urge) {
     Pick best;
     const std::size_t count = policies_.size();
     for (std::size_t i = 0; i < count; ++i) {
@@ -192,9 +191,9 @@ bool Gate::has_slot(Head head) const {
          running_[index_of(Head::kRegular)] < options_.slots - options_.hp_slots;
 }
 
-Pick Gate::pick_from(Head head, Instant now) {
-  if (!has_slot(head)) return {};
-  const Pick pick = entrance(head).pick(now, shut_down_ ? Urge::kForce : Urge::kInTime);
+Pick Gate::pick_from(Head head, Instant now, Urge urge) {
+  if (entrance(head).queued() == 0 || !has_slot(head)) return {};
+  const Pick pick = entrance(head).pick(now, shut_down_ ? Urge::kForce : urge);
   if (pick.request == nullptr) return pick;
   high_in_row_ = head == Head::kHigh ? high_in_row_ + 1 : 0;
   ++running_[index_of(head)];
@@ -206,11 +205,19 @@ Decision Gate::next(Instant now) {
   forward(now);
   const bool regular_first = high_in_row_ >= kHighInRowMax;
   const Head first = regular_first ? Head::kRegular : Head::kHigh;
-  const Pick one = pick_from(first, now_);
+  const Head second = regular_first ? Head::kHigh : Head::kRegular;
+  Pick one = pick_from(first, now_, Urge::kInTime);
   if (one.request != nullptr) return Decision::run(*one.request);
-  const Pick other = pick_from(regular_first ? Head::kHigh : Head::kRegular, now_);
+  Pick other = pick_from(second, now_, Urge::kInTime);
   if (other.request != nullptr) return Decision::run(*other.request);
-  const Instant until = std::min(one.until, other.until);
+  Instant until = std::min(one.until, other.until);
+  if (options_.tbf.sharing) {
+    one = pick_from(first, now_, Urge::kBorrow);
+    if (one.request != nullptr) return Decision::run(*one.request);
+    other = pick_from(second, now_, Urge::kBorrow);
+    if (other.request != nullptr) return Decision::run(*other.request);
+    until = std::min({until, one.until, other.until});
+  }
   return until == kNever ? Decision::idle() : Decision::wait_until(until);
 }
 
@@ -250,7 +257,7 @@ Policy& Gate::policy_in_force(Head head) { return *entrance(head).in_force().pol
 const Policy& Gate::policy_in_force(Head head) const { return *entrance(head).in_force().policy; }
 
 // One for each head. A tbf of both heads is one engine.
-Result<Gate::Pair> Gate::make_policies(std::string_view name, std::string_view argument) const {
+Result<Gate::Pair> Gate::make_policies(std::string_view name, std::string_view argument) {
   Pair made;
   if (name == Fifo::kName) return made;
   if (name == Crrn::kName) {
@@ -260,7 +267,7 @@ Result<Gate::Pair> Gate::make_policies(std::string_view name, std::string_view a
   if (name == TbfPolicy::kName) {
     const auto type = argument.empty() ? FieldSet::all() : FieldSet::parse_type(argument);
     if (!type) return tl::unexpected(type.error());
-    const auto engine = std::make_shared<Tbf>(*type, options_.tbf);
+    const auto engine = std::make_shared<Tbf>(*type, options_.tbf, ++engines_made_);
     for (const Head head : kHeads) {
       made[index_of(head)] = std::make_unique<TbfPolicy>(engine, head);
     }
