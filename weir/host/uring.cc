@@ -104,8 +104,8 @@ Result<void> Uring::open(Kernel& kernel, const Options& options) {
   // The kernel's part of the work is done when we ask for completions, by this thread, instead of
   // interrupting it: a turn then finds all that has come in one batch.
   io_uring_params parameters{};
-  parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
-                     IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP;
+  parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE |
+                     IORING_SETUP_CLAMP;
   parameters.cq_entries = options.entries * 4;
   const int failed = io_uring_queue_init_params(options.entries, &kernel.ring, &parameters);
   if (failed != 0) return fail_errno(-failed, "io_uring", kKernelCure);
@@ -218,8 +218,7 @@ void Uring::sync_data(int file, Operation& operation) {
 void Uring::allocate(int file, int mode, std::uint64_t offset, std::uint64_t length,
                      Operation& operation) {
   io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
-  io_uring_prep_fallocate(&sqe, file, mode, static_cast<off_t>(offset),
-                          static_cast<off_t>(length));
+  io_uring_prep_fallocate(&sqe, file, mode, static_cast<off_t>(offset), static_cast<off_t>(length));
   io_uring_sqe_set_data(&sqe, &operation);
 }
 
@@ -253,9 +252,9 @@ void Uring::wait(Instant until, Instant now) {
     failed = io_uring_submit_and_wait_timeout(&kernel_->ring, &first, 1, &time, nullptr);
   }
   // EBUSY: completions are to be reaped before more can be handed over. EAGAIN: no memory now.
-  WEIR_ASSERT(failed >= 0 || failed == -ETIME || failed == -EINTR || failed == -EBUSY ||
-                  failed == -EAGAIN,
-              failed);
+  WEIR_ASSERT(
+      failed >= 0 || failed == -ETIME || failed == -EINTR || failed == -EBUSY || failed == -EAGAIN,
+      failed);
 }
 
 void Uring::reap() {

@@ -21,8 +21,7 @@ BufferPool::~BufferPool() {
 
 Buffer BufferPool::take(MemoryAccount& account, std::size_t bytes) {
   WEIR_ASSERT(bytes > 0 && bytes <= std::size_t{1} << kPowerMax, bytes);
-  const unsigned power =
-      std::max(kPowerMin, static_cast<unsigned>(std::bit_width(bytes - 1)));
+  const unsigned power = std::max(kPowerMin, static_cast<unsigned>(std::bit_width(bytes - 1)));
   const std::uint64_t size = std::uint64_t{1} << power;
   const std::uint64_t free = limit_ - std::min(limit_, used_);
   const std::uint64_t most = std::min(account_limit_, free / 4);

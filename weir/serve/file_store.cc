@@ -50,10 +50,10 @@ Result<std::uint64_t> size_of(int file, const StoreOptions& options) {
     return size;
   }
   if (options.kind == StoreOptions::Kind::kDevice || !S_ISREG(status.st_mode)) {
-    return fail(std::errc::invalid_argument, where,
-                options.kind == StoreOptions::Kind::kDevice ? "is no block device"
-                                                            : "is no regular file",
-                "expected file:PATH of a file, or device:PATH of a block device");
+    return fail(
+        std::errc::invalid_argument, where,
+        options.kind == StoreOptions::Kind::kDevice ? "is no block device" : "is no regular file",
+        "expected file:PATH of a file, or device:PATH of a block device");
   }
   auto size = static_cast<std::uint64_t>(status.st_size);
   if (size == 0 && options.size) {

@@ -7,8 +7,8 @@
 //   anything else      through the Uring, so a slow disk stops nobody
 //   file in memory     tmpfs has no "without waiting" and nothing to wait for: plain calls
 //
-// With direct, reads and writes go past the page cache and have to be aligned; the smallest block is
-// what the file asks for. FLUSH is fdatasync(2), FUA is RWF_DSYNC: what was answered is durable.
+// With direct, reads and writes go past the page cache and have to be aligned; the smallest block
+// is what the file asks for. FLUSH is fdatasync(2), FUA is RWF_DSYNC: what was answered is durable.
 // One server at a time: the file is locked (flock(2)) for as long as the store lives.
 #pragma once
 
@@ -44,8 +44,7 @@ class FileStore : public Store {
   // Where an operation stands when its call to the kernel completes.
   enum Step : std::uint8_t { kMove, kPunch, kZeroes, kSync };
 
-  FileStore(host::Fd file, std::uint64_t size, Way way, std::uint32_t block_min,
-            host::Uring& uring)
+  FileStore(host::Fd file, std::uint64_t size, Way way, std::uint32_t block_min, host::Uring& uring)
       : file_(std::move(file)), size_(size), way_(way), block_min_(block_min), uring_(uring) {}
 
   static void completed(host::Operation& io, const host::Completion& completion);

@@ -26,8 +26,7 @@ Result<std::unique_ptr<Store>> MemoryStore::create(Bytes size) {
   void* const memory = mmap(nullptr, size.count(), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return fail_errno(errno, where, "make it smaller");
-  return std::unique_ptr<Store>(
-      new MemoryStore({static_cast<std::byte*>(memory), size.count()}));
+  return std::unique_ptr<Store>(new MemoryStore({static_cast<std::byte*>(memory), size.count()}));
 }
 
 MemoryStore::~MemoryStore() { munmap(memory_.data(), memory_.size()); }

@@ -158,8 +158,7 @@ Result<ListenAddress> parse_listen(std::string_view text) {
   }
   if (rest.empty() && !address.host.empty()) return address;
   if (!take_prefix(rest, ":")) return refuse(text, "is no address to listen on", kListenHint);
-  const auto [end, error] =
-      std::from_chars(rest.data(), rest.data() + rest.size(), address.port);
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), address.port);
   if (error != std::errc{} || end != rest.data() + rest.size()) {
     return refuse(text, "has no port from 0 to 65535", kListenHint);
   }

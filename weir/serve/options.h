@@ -109,7 +109,7 @@ struct ServiceOptions {
   std::vector<std::string> rules;    // as written to nrs_tbf_rule, in this order
   Adaptive adaptive = Adaptive::kOn;
   Capacity capacity;
-  std::uint32_t slots = 64;  // requests that the stores work on at a time
+  std::uint32_t slots = 16;  // requests that the stores work on at a time
 
   bool operator==(const ServiceOptions&) const = default;
 };

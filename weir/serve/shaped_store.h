@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Any store, made slow: this is how a disk of 2,000 operations a second is had on a machine whose
-// disks do a hundred thousand. An operation waits until the device that is played would be done with
-// it (shaper.h), then the store behind does it. The pace may change while operations wait.
+// disks do a hundred thousand. An operation waits until the device that is played would be done
+// with it (shaper.h), then the store behind does it. The pace may change while operations wait.
 //
 // Waits for time only: the owner calls wake() at wakes_at().
 #pragma once

@@ -25,8 +25,7 @@ Result<std::unique_ptr<Store>> open_store(const StoreOptions& options, bool read
                                           host::Uring& uring) {
   auto store = open_plain(options, read_only, uring);
   if (!store || !options.shape) return store;
-  return std::unique_ptr<Store>(
-      std::make_unique<ShapedStore>(std::move(*store), *options.shape));
+  return std::unique_ptr<Store>(std::make_unique<ShapedStore>(std::move(*store), *options.shape));
 }
 
 }  // namespace weir::serve

@@ -41,6 +41,7 @@ struct StoreOperation {
   std::span<const std::byte> data;  // of a finished read: where it is
   int error = 0;                    // of a finished one: an errno value
   Finished finished = nullptr;
+  void* owner = nullptr;  // of whoever set `finished`
 
   // The store's own.
   host::Operation io;
