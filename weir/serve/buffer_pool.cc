@@ -24,8 +24,10 @@ Buffer BufferPool::take(MemoryAccount& account, std::size_t bytes) {
   const unsigned power = std::max(kPowerMin, static_cast<unsigned>(std::bit_width(bytes - 1)));
   const std::uint64_t size = std::uint64_t{1} << power;
   const std::uint64_t free = limit_ - std::min(limit_, used_);
-  const std::uint64_t most = std::min(account_limit_, free / 4);
-  if (size > free || (account.held != 0 && account.held + size > most)) {
+  const bool fits = account.held == 0 ? size <= free / 2 || (used_ == 0 && size <= free)
+                                      : account.held + size <= std::min(account_limit_, free / 4) &&
+                                            free - size >= limit_ / 4;
+  if (!fits) {
     ++refused_;
     return {};
   }

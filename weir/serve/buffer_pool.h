@@ -8,9 +8,9 @@
 //   pool.give_back(account, std::move(buffer));
 //
 // A connection that reads slowly keeps what it was given until it has taken its replies. So that
-// such connections never use up everything, one may hold at most a quarter of what is free: with k
-// of them the pool settles where limit / (1 + k / 4) is left for the others, never at nothing. The
-// first buffer of a connection needs only room, so every connection moves.
+// such connections never use up everything, a further buffer must leave a quarter of the limit free
+// and may bring its holder to a quarter of what is free; a first buffer may take half of what is
+// left. So whoever holds nothing finds room for a small request, and moves.
 //
 // Buffers are powers of two from 4 KiB on, aligned to 4 KiB for O_DIRECT; some are kept for the
 // next taker, up to kKeptMax, because fresh pages cost more than a copy. One owner, no locks.

@@ -20,10 +20,10 @@
 namespace weir::serve {
 
 struct Claims {
-  std::optional<JobId> job;  // never an empty one
-  std::optional<std::uint32_t> uid;
-  std::optional<std::uint32_t> gid;
-  std::optional<std::uint32_t> project;
+  std::optional<JobId> job = std::nullopt;  // never an empty one
+  std::optional<std::uint32_t> uid = std::nullopt;
+  std::optional<std::uint32_t> gid = std::nullopt;
+  std::optional<std::uint32_t> project = std::nullopt;
 
   bool any() const { return job || uid || gid || project; }
   bool operator==(const Claims&) const = default;

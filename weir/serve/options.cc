@@ -144,8 +144,9 @@ Result<ListenAddress> parse_listen(std::string_view text) {
     return address;
   }
   if (take_prefix(rest, "[")) {
+    const bool closed = rest.find(']') != std::string_view::npos;
     address.host = take_until(rest, ']');
-    if (!is_address(AF_INET6, address.host)) {
+    if (!closed || !is_address(AF_INET6, address.host)) {
       return refuse(text, "holds no IPv6 address", kListenHint);
     }
   } else {

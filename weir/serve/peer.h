@@ -26,10 +26,10 @@
 namespace weir::serve {
 
 struct Peer {
-  Nid nid;
+  Nid nid = {};
   bool is_local = false;  // on a Unix socket or from a loopback address
-  std::optional<std::uint32_t> uid;
-  std::optional<std::uint32_t> gid;
+  std::optional<std::uint32_t> uid = std::nullopt;
+  std::optional<std::uint32_t> gid = std::nullopt;
 };
 
 // The NID of an address; IPv4 in IPv6 (::ffff:10.1.2.3) is IPv4.
