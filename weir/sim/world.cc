@@ -99,6 +99,7 @@ struct Device {
   Cost cost;
   Timer timer;
   Timer retry;
+  Instant counted;         // the latest time it was told
   Instant armed = kNever;  // what the timer was asked for, before it is late
   bool touched = false;
   std::unique_ptr<Checkers> checkers;
@@ -251,8 +252,12 @@ class World {
     }
   }
 
-  // What the targets are told the time is.
-  Instant told() const { return now_ + offset_; }
+  // What a target is told the time is. It counts a step back as standing still.
+  Instant tell(Device& device) const {
+    const Instant told = now_ + offset_;
+    device.counted = std::max(device.counted, told);
+    return told;
+  }
 
   void touch(Device& device) {
     if (has_faults_ && is_lost()) {
@@ -288,18 +293,18 @@ class World {
 
   void ask(Device& device) {
     device.touched = false;
-    const Instant told_now = told();
+    const Instant told = tell(device);
     for (;;) {
-      const Decision decision = device.target->next(told_now);
+      const Decision decision = device.target->next(told);
       if (decision.kind() == Decision::Kind::kRun) {
         dispatch(device, static_cast<Flight&>(decision.request()));
         continue;
       }
       Instant until = decision.kind() == Decision::Kind::kWait ? decision.until() : kNever;
       if (device.checkers) {
-        const Decision again = device.target->next(told_now);
+        const Decision again = device.target->next(told);
         const bool ran = again.kind() == Decision::Kind::kRun;
-        device.checkers->rest(ran, told_now);
+        device.checkers->rest(ran, device.counted);
         if (ran) {
           dispatch(device, static_cast<Flight&>(again.request()));
           continue;
@@ -427,7 +432,7 @@ class World {
     ++jobs_[job].queued;
     ++outcome_.jobs[job].arrived;
     ++queued_;
-    device.target->admit(flight, Head::kRegular, told());
+    device.target->admit(flight, Head::kRegular, tell(device));
     touch(device);
   }
 
@@ -438,7 +443,7 @@ class World {
     outcome_.jobs[flight.job].wait.record(elapsed(flight.arrived));
     if (device.checkers) {
       device.checkers->dispatch(flight.job, flight.lane, flight.number, Tokens{flight.cost},
-                                told());
+                                device.counted);
     }
     events_.push(flight, device.store.finish(now_, flight.bytes));
     if (job.queued == 0 && job.unissued == 0 && job.is_continuous && !job.is_exhausted) {
@@ -449,8 +454,8 @@ class World {
 
   void complete(Flight& flight) {
     Device& device = devices_[flight.target];
-    device.target->complete(flight, told());
-    if (device.checkers) device.checkers->complete(told());
+    device.target->complete(flight, tell(device));
+    if (device.checkers) device.checkers->complete(device.counted);
     JobOutcome& job = outcome_.jobs[flight.job];
     ++job.served;
     job.cost += flight.cost;
@@ -557,20 +562,20 @@ class World {
   // What is in service or waits when the scenario ends is let go, uncounted.
   void drain(Device& device) {
     Target& target = *device.target;
-    const Instant told_now = told();
+    const Instant told = tell(device);
     for (Flight& flight : flights_) {
       if (&devices_[flight.target] == &device && flight.place() == Request::Place::kRunning) {
-        target.complete(flight, told_now);
+        target.complete(flight, told);
       }
     }
-    target.gate().shutdown(told_now);
+    target.gate().shutdown(told);
     std::uint64_t drained = 0;
-    for (Decision decision = target.next(told_now); decision.kind() == Decision::Kind::kRun;
-         decision = target.next(told_now)) {
-      target.complete(decision.request(), told_now);
+    for (Decision decision = target.next(told); decision.kind() == Decision::Kind::kRun;
+         decision = target.next(told)) {
+      target.complete(decision.request(), told);
       ++drained;
     }
-    if (device.checkers) device.checkers->end(drained, told_now);
+    if (device.checkers) device.checkers->end(drained, device.counted);
   }
 
   void sum_up() {
