@@ -114,6 +114,11 @@ class Heap {
     sift(position(node), keyed(node, key));
   }
 
+  void update(T& node, Key key, std::uint64_t turn) {
+    next_sequence_ = turn;
+    update(node, key);
+  }
+
   // Takes any node out. REQUIRES: contains(node).
   void erase(T& node) {
     WEIR_ASSERT(contains(node), position(node), size());

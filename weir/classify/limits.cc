@@ -22,7 +22,7 @@ bool fills_in_time(Rate rate, std::uint64_t depth) {
 
 }  // namespace
 
-Tokens Cost::of(Bytes size) const {
+Tokens Cost::of_size(Bytes size) const {
   Wide cost = 1;
   if (kind_ == Kind::kBytes) cost = size.count();
   if (kind_ == Kind::kAffine) {

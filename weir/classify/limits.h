@@ -42,7 +42,7 @@ class Cost {
 
   constexpr Kind kind() const { return kind_; }
   // Never 0, so that no request is free of a limit.
-  Tokens of(Bytes size) const;
+  Tokens of(Bytes size) const { return kind_ == Kind::kOp ? Tokens{1} : of_size(size); }
   // As in commands: "op", "bytes", "affine:1:2".
   std::string print() const;
 
@@ -51,6 +51,8 @@ class Cost {
  private:
   constexpr Cost(Kind kind, std::uint32_t base, std::uint32_t per_kib)
       : kind_(kind), base_(base), per_kib_(per_kib) {}
+
+  Tokens of_size(Bytes size) const;
 
   Kind kind_ = Kind::kOp;
   std::uint32_t base_ = 0;

@@ -46,6 +46,13 @@ class Rule {
   bool is_listed() const { return listed_; }
   std::uint64_t refs() const { return refs_; }
 
+  // Counts a user, as a RuleRef does, for holders who have no room for one. Each retain is followed
+  // by one release, which may end the rule.
+  void retain() const { ++refs_; }
+  void release() const {
+    if (--refs_ == 0 && !listed_) delete this;
+  }
+
   // Its conditions alone: `default` matches nothing, RuleList::match falls back on it.
   bool matches(const Attributes& attributes) const { return conditions_.matches(attributes); }
 
@@ -54,7 +61,6 @@ class Rule {
 
  private:
   friend class RuleList;
-  friend class RuleRef;
 
   Rule() = default;
   ~Rule() = default;
@@ -76,9 +82,9 @@ class Rule {
 class RuleRef {
  public:
   RuleRef() = default;
-  explicit RuleRef(const Rule& rule) : rule_(&rule) { ++rule.refs_; }
+  explicit RuleRef(const Rule& rule) : rule_(&rule) { rule.retain(); }
   RuleRef(const RuleRef& other) : rule_(other.rule_) {
-    if (rule_ != nullptr) ++rule_->refs_;
+    if (rule_ != nullptr) rule_->retain();
   }
   RuleRef(RuleRef&& other) noexcept : rule_(std::exchange(other.rule_, nullptr)) {}
   RuleRef& operator=(RuleRef other) noexcept {
@@ -86,7 +92,7 @@ class RuleRef {
     return *this;
   }
   ~RuleRef() {
-    if (rule_ != nullptr && --rule_->refs_ == 0 && !rule_->listed_) delete rule_;
+    if (rule_ != nullptr) rule_->release();
   }
 
   explicit operator bool() const { return rule_ != nullptr; }

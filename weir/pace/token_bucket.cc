@@ -69,13 +69,6 @@ void Spill::reshape(const BucketShape& from, const BucketShape& to) {
   part_ = static_cast<std::uint64_t>(Wide{part_} * to.rate().time_ns() / from.rate().time_ns());
 }
 
-Instant TokenBucket::ready_at(Tokens n, const BucketShape& shape) const {
-  const BucketSpan need = n <= shape.depth_ ? shape.span(n) : shape.depth_span_;
-  // The zero point of a large debt may stand near the end of the timeline.
-  if (zero_ns_ > INT64_MAX - static_cast<std::int64_t>(need.ns) - 2) return kNever;
-  return instant_at(plus(need, shape).ceil_ns());
-}
-
 void TokenBucket::charge(Tokens n, const BucketShape& shape, Instant now) {
   const TokenBucket start = trimmed(shape, now);
   const BucketSpan cost = shape.span(n);

@@ -5,19 +5,17 @@
 
 namespace weir {
 
-Fifo::~Fifo() { WEIR_ASSERT(requests_.empty(), requests_.size()); }
+Fifo::~Fifo() { WEIR_ASSERT(requests_.empty()); }
 
 void Fifo::admit(Request& request, Instant /*now*/) { requests_.push_back(request); }
 
 Pick Fifo::pick(Instant /*now*/, Urge /*urge*/) {
   if (requests_.empty()) return {};
   Request& first = requests_.front();
-  requests_.pop_front();
+  requests_.erase(first);
   return {&first, kNever};
 }
 
-void Fifo::remove(Request& request, Instant /*now*/) {
-  requests_.erase(requests_.iterator_to(request));
-}
+void Fifo::remove(Request& request, Instant /*now*/) { requests_.erase(request); }
 
 }  // namespace weir

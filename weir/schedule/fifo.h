@@ -3,12 +3,11 @@
 // First in, first out. Every head has one to fall back on: it is there when no other policy was
 // started, and holds what had come before one was.
 //
-// One list, tail in, head out. All operations take constant time and allocate nothing.
+// One ring, in at the back, out at the front. All operations take constant time and allocate
+// nothing.
 #pragma once
 
 #include <string_view>
-
-#include <boost/intrusive/list.hpp>
 
 #include "weir/schedule/policy.h"
 
@@ -26,8 +25,7 @@ class Fifo final : public Policy {
   void remove(Request& request, Instant now) override;
 
  private:
-  using Seat = boost::intrusive::member_hook<Request, Request::ListHook, &Request::seat_list>;
-  boost::intrusive::list<Request, Seat> requests_;
+  Ring<Request, &Request::seat_ring> requests_;
 };
 
 }  // namespace weir

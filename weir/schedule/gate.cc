@@ -192,9 +192,9 @@ bool Gate::has_slot(Head head) const {
          running_[index_of(Head::kRegular)] < options_.slots - options_.hp_slots;
 }
 
-Pick Gate::pick_from(Head head, Instant now) {
+Pick Gate::pick_from(Head head, Instant now, Urge urge) {
   if (!has_slot(head)) return {};
-  const Pick pick = entrance(head).pick(now, shut_down_ ? Urge::kForce : Urge::kInTime);
+  const Pick pick = entrance(head).pick(now, shut_down_ ? Urge::kForce : urge);
   if (pick.request == nullptr) return pick;
   high_in_row_ = head == Head::kHigh ? high_in_row_ + 1 : 0;
   ++running_[index_of(head)];
@@ -206,11 +206,16 @@ Decision Gate::next(Instant now) {
   forward(now);
   const bool regular_first = high_in_row_ >= kHighInRowMax;
   const Head first = regular_first ? Head::kRegular : Head::kHigh;
-  const Pick one = pick_from(first, now_);
-  if (one.request != nullptr) return Decision::run(*one.request);
-  const Pick other = pick_from(regular_first ? Head::kHigh : Head::kRegular, now_);
-  if (other.request != nullptr) return Decision::run(*other.request);
-  const Instant until = std::min(one.until, other.until);
+  const Head second = regular_first ? Head::kHigh : Head::kRegular;
+  Instant until = kNever;
+  for (const Urge urge : {Urge::kInTime, Urge::kBorrow}) {
+    for (const Head head : {first, second}) {
+      const Pick pick = pick_from(head, now_, urge);
+      if (pick.request != nullptr) return Decision::run(*pick.request);
+      until = std::min(until, pick.until);
+    }
+    if (!options_.tbf.sharing) break;
+  }
   return until == kNever ? Decision::idle() : Decision::wait_until(until);
 }
 
@@ -250,7 +255,7 @@ Policy& Gate::policy_in_force(Head head) { return *entrance(head).in_force().pol
 const Policy& Gate::policy_in_force(Head head) const { return *entrance(head).in_force().policy; }
 
 // One for each head. A tbf of both heads is one engine.
-Result<Gate::Pair> Gate::make_policies(std::string_view name, std::string_view argument) const {
+Result<Gate::Pair> Gate::make_policies(std::string_view name, std::string_view argument) {
   Pair made;
   if (name == Fifo::kName) return made;
   if (name == Crrn::kName) {
@@ -260,7 +265,7 @@ Result<Gate::Pair> Gate::make_policies(std::string_view name, std::string_view a
   if (name == TbfPolicy::kName) {
     const auto type = argument.empty() ? FieldSet::all() : FieldSet::parse_type(argument);
     if (!type) return tl::unexpected(type.error());
-    const auto engine = std::make_shared<Tbf>(*type, options_.tbf);
+    const auto engine = std::make_shared<Tbf>(*type, options_.tbf, ++engines_made_);
     for (const Head head : kHeads) {
       made[index_of(head)] = std::make_unique<TbfPolicy>(engine, head);
     }

@@ -134,8 +134,8 @@ class Gate {
   const Entrance& entrance(Head head) const { return *entrances_[static_cast<std::size_t>(head)]; }
   static Seated& seated_of(const Request& request);
   using Pair = std::array<std::unique_ptr<Policy>, 2>;
-  Result<Pair> make_policies(std::string_view name, std::string_view argument) const;
-  Pick pick_from(Head head, Instant now);
+  Result<Pair> make_policies(std::string_view name, std::string_view argument);
+  Pick pick_from(Head head, Instant now, Urge urge);
   bool has_slot(Head head) const;
   // Time that does not step back.
   Instant forward(Instant now);
@@ -145,6 +145,7 @@ class Gate {
   std::array<std::size_t, 2> running_{};
   std::uint32_t high_in_row_ = 0;
   bool shut_down_ = false;
+  std::uint64_t engines_made_ = 0;
   Instant now_ = Instant::min();
 };
 

@@ -29,7 +29,8 @@ constexpr bool names(Heads heads, Head head) {
 }
 
 enum class Urge : std::uint8_t {
-  kInTime,  // what limits allow
+  kInTime,  // what limits and shares allow
+  kBorrow,  // nothing is ready on any head: also what lacks only a share, or has none
   kForce,   // whatever is first, limits or not: the policy is being drained
 };
 

@@ -13,10 +13,9 @@
 
 #include <cstdint>
 
-#include <boost/intrusive/list_hook.hpp>
-
 #include "weir/base/heap.h"
 #include "weir/base/quantity.h"
+#include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
 
@@ -26,29 +25,40 @@ namespace weir {
 // requests under a lock that somebody else wants.
 enum class Head : std::uint8_t { kRegular, kHigh };
 
+// What a connection remembers of its last request: where in the scheduler the next one like it
+// belongs. Requests with the same attributes may share one, and save the search for their class; it
+// never changes what is decided. Belongs to one Gate, and outlives its requests' admit.
+class ClassHint {
+ public:
+  ClassHint() = default;
+
+ private:
+  friend class Tbf;
+  void* queue_ = nullptr;
+  std::uint64_t engine_ = 0;
+  std::uint32_t generation_ = 0;
+  std::uint32_t binding_ = 0;
+};
+
 class Request {
  public:
   enum class Place : std::uint8_t { kOutside, kQueued, kRunning };
 
-  using ListHook =
-      boost::intrusive::list_member_hook<boost::intrusive::link_mode<boost::intrusive::safe_link>>;
-
   Request() = default;
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
-
-  Attributes attributes;
-  Bytes bytes;
 
   Place place() const { return place_; }
   // Of the last admit or promote.
   Head head() const { return head_; }
   Instant admitted_at() const { return admitted_at_; }
 
-  // The seat: where a policy keeps the request, its own while it is queued there.
-  ListHook seat_list;
-  HeapHook seat_heap;
-  void* seat_group = nullptr;  // the client, class or queue it stands with
+  // The seat: where a policy keeps the request, its own while it is queued there. What a decision
+  // touches stands first, on one cache line.
+  RingLink<Request> seat_ring;
+  std::uint64_t seat_turn = 0;  // the order of arrival
+  Bytes bytes;
+  ClassHint* hint = nullptr;
 
  private:
   friend class Gate;
@@ -57,6 +67,11 @@ class Request {
   void* seated_ = nullptr;  // the Gate's: the policy it is queued in, or that chose it
   Head head_ = Head::kRegular;
   Place place_ = Place::kOutside;
+
+ public:
+  HeapHook seat_heap;
+  void* seat_group = nullptr;  // the client, class or queue it stands with
+  Attributes attributes;
 };
 
 }  // namespace weir

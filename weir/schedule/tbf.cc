@@ -1,178 +1,165 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Finding the queue of a request, and deciding which one runs. What rules and controllers change is
+// in tbf_rules.cc and tbf_shares.cc.
 #include "weir/schedule/tbf.h"
 
 #include <algorithm>
-#include <optional>
-
-#include <boost/intrusive/list.hpp>
-#include <boost/intrusive/set.hpp>
 
 #include "weir/base/assert.h"
-#include "weir/base/heap.h"
+#include "weir/schedule/tbf_parts.h"
 
 namespace weir {
 namespace {
 
-namespace bi = boost::intrusive;
-
-// A realtime rule keeps what it did not use for so long, and no longer.
-constexpr Nanoseconds kRealtimeCredit = std::chrono::seconds{1};
 // Queues kept at most, for each class that may be.
 constexpr std::size_t kQueuesPerClass = 2;
 // Idle queues looked at to find one whose class may be forgotten.
 constexpr int kRoomTries = 8;
 // Virtual time starts here, so that tags may lie behind it.
 constexpr std::uint64_t kVirtualStart = std::uint64_t{1} << 62;
+// One layout of keys after another in the same engine.
+constexpr std::uint64_t kLayoutsPerEngine = 1 << 20;
+
+// At the end of virtual time, after centuries of debt, order is by turns.
+void advance(std::uint64_t& tag, std::uint64_t step) {
+  if (__builtin_add_overflow(tag, step, &tag)) tag = UINT64_MAX;
+}
 
 }  // namespace
 
-// Requests of one head with the same attributes, as far as rules look at them.
-struct Tbf::Queue {
-  struct TagOrder {
-    bool operator()(const Queue& a, const Queue& b) const {
-      return a.tag != b.tag ? a.tag < b.tag : a.order < b.order;
-    }
-  };
-  using Requests =
-      bi::list<Request, bi::member_hook<Request, Request::ListHook, &Request::seat_list>>;
+// ---- parts ----
 
-  Queue(const Attributes& a, Head h) : attributes(a), head(h) {}
+bool Tbf::Class::is_full(Instant now) {
+  bool full = true;
+  each_bucket(Bytes{0}, [&](Bucket& bucket, const BucketShape& shape, Tokens) {
+    full = full && bucket.tokens.can_take(shape.depth(), shape, now);
+  });
+  return full;
+}
 
-  Attributes attributes;
-  Head head;
-  std::uint64_t binding = 0;              // at which of Tbf::bindings_ it was bound
-  std::array<Class*, kLayers> classes{};  // layer 0 always has one
-  Requests requests;
-  // Where it stands while it has requests: ready, or waiting at a bucket.
-  std::uint64_t tag = 0;
-  std::uint64_t order = 0;
-  HeapHook ready_hook;
-  bi::set_member_hook<> waiter_hook;
-  Bucket* waits_at = nullptr;
-  Bucket* let_go_by = nullptr;
-  bi::list_member_hook<> state_hook;  // busy or idle
-};
+std::uint64_t Tbf::Class::tag_step(Bytes size) {
+  Nanoseconds step{1};
+  each_bucket(size, [&](Bucket&, const BucketShape& shape, Tokens cost) {
+    step = std::max(step, shape.time_for(cost));
+  });
+  return static_cast<std::uint64_t>(step.count());
+}
 
-// A limit bucket and the queues that wait for it.
-struct Tbf::Bucket {
-  using Waiters =
-      bi::multiset<Queue, bi::member_hook<Queue, bi::set_member_hook<>, &Queue::waiter_hook>,
-                   bi::compare<Queue::TagOrder>>;
+void Tbf::Class::open_to_others() {
+  if (main.crowd == nullptr) main.crowd = std::make_unique<Crowd>();
+  if (second != nullptr && second->crowd == nullptr) second->crowd = std::make_unique<Crowd>();
+}
 
-  TokenBucket tokens = TokenBucket::empty(Instant::min());
-  Waiters waiters;
-  Queue* gone_ahead = nullptr;  // was let go and has not been served yet
-  HeapHook wake_hook;
-};
-
-// What the limits of a rule make of buckets.
-struct Tbf::Shapes {
-  std::optional<BucketShape> ops;
-  std::optional<BucketShape> bytes;
-  Cost cost;
-  bool realtime = false;
-};
-
-struct Tbf::Class {
-  Class(RuleState& owner, const Shapes& of_owner, const Attributes& key, Instant now)
-      : state(&owner), shapes(&of_owner), by(key) {
-    if (shapes->ops) ops.tokens = TokenBucket::full(*shapes->ops, now);
-    if (shapes->bytes) bytes.tokens = TokenBucket::full(*shapes->bytes, now);
+std::uint32_t Tbf::QueueSlab::take() {
+  if (!free_.empty()) {
+    const std::uint32_t index = free_.back();
+    free_.pop_back();
+    return index;
   }
+  if (made_ % kSlab == 0) slabs_.push_back(std::make_unique<std::byte[]>(kSlab * stride_));
+  new (slabs_.back().get() + (made_ % kSlab) * stride_) Queue;
+  return made_++;
+}
 
-  template <class Visit>
-  void each_bucket(Bytes size, Visit visit) {
-    if (shapes->ops) visit(ops, *shapes->ops, shapes->cost.of(size));
-    if (shapes->bytes) visit(bytes, *shapes->bytes, Tokens{size.count()});
-  }
-  bool is_full(Instant now) const {
-    return (!shapes->ops || ops.tokens.can_take(shapes->ops->depth(), *shapes->ops, now)) &&
-           (!shapes->bytes || bytes.tokens.can_take(shapes->bytes->depth(), *shapes->bytes, now));
-  }
-  // What a request adds to the tag: its cost over the rate, the larger one where there are two.
-  std::uint64_t tag_step(Bytes size) {
-    Nanoseconds step{1};
-    each_bucket(size, [&](Bucket&, const BucketShape& shape, Tokens cost) {
-      step = std::max(step, shape.time_for(cost));
-    });
-    return static_cast<std::uint64_t>(step.count());
-  }
-  // How far behind virtual time it may start after a pause.
-  std::uint64_t credit() const {
-    const BucketShape& shape = shapes->ops ? *shapes->ops : *shapes->bytes;
-    return static_cast<std::uint64_t>(shape.fill_time().count());
-  }
-
-  RuleState* state;
-  const Shapes* shapes;  // those of the state
-  Attributes by;
-  std::array<RuleRef, 2> rules;  // of the heads whose queues use it
-  Bucket ops;
-  Bucket bytes;
-  std::uint64_t tag = 0;
-  std::size_t queues = 0;
-  bi::list_member_hook<> unused_hook;
-  bi::list_member_hook<> state_hook;
-};
-
-// A rule as the engine knows it. One started for both heads has one state, so that its classes have
-// one bucket.
-struct Tbf::RuleState {
-  Shapes shapes;
-  std::size_t rules = 0;  // that stand in a list, of the two heads
-  bi::list<Class, bi::member_hook<Class, bi::list_member_hook<>, &Class::state_hook>,
-           bi::constant_time_size<false>>
-      classes;
-};
-
-struct Tbf::Heaps {
-  using List = bi::list<Queue, bi::member_hook<Queue, bi::list_member_hook<>, &Queue::state_hook>>;
-
-  std::array<Heap<Queue, std::uint64_t, &Queue::ready_hook>, 2> ready;
-  Heap<Bucket, Instant, &Bucket::wake_hook> wake;
-  std::array<List, 2> busy;  // queues with requests
-  List idle;                 // without, least recently used first
-  // Classes that no queue uses, least recently used first.
-  bi::list<Class, bi::member_hook<Class, bi::list_member_hook<>, &Class::unused_hook>> unused;
-};
+Tbf::QueueSlab::~QueueSlab() {
+  for (std::uint32_t i = 0; i < made_; ++i) at(i).~Queue();
+}
 
 std::size_t Tbf::ClassKeyHash::operator()(const ClassKey& key) const {
   return hash_words(key.by.hash(), reinterpret_cast<std::uintptr_t>(key.rule));
 }
 
-Tbf::Tbf(FieldSet type, const Options& options)
-    : options_(options), key_(type), heaps_(std::make_unique<Heaps>()), virtual_ns_(kVirtualStart) {
+Tbf::Tbf(FieldSet type, const Options& options, std::uint64_t stamp)
+    : options_(options),
+      key_(type),
+      heaps_(std::make_unique<Heaps>()),
+      stamp_(stamp * kLayoutsPerEngine),
+      virtual_ns_(kVirtualStart),
+      default_limits_(!options.sharing) {
   for (auto& list : lists_) list = std::make_unique<RuleList>(type);
-  RuleState& state = make_state(rules(Head::kRegular).default_rule());
-  state_of_[&rules(Head::kHigh).default_rule()] = &state;
+  // Under shares requests of different jobs never stand in one queue.
+  if (options.sharing) key_ = key_ | FieldSet{Field::kJobid};
+  RuleState& state = make_state(rules(Head::kRegular).default_rule(), Head::kRegular);
+  const Rule& high = rules(Head::kHigh).default_rule();
+  state_of_[&high] = &state;
+  state.listed[index(Head::kHigh)] = &high;
   ++state.rules;
+  make_table();
 }
 
 Tbf::~Tbf() {
   for (const auto& busy : heaps_->busy) WEIR_ASSERT(busy.empty());
   heaps_->idle.clear();
   heaps_->unused.clear();
-  for (auto& state : states_) state->classes.clear();
+  each_live_class([](Class& used) {
+    for (const Head head : kHeads) {
+      if (used.is_listed[index(head)]) used.state->listed[index(head)]->release();
+    }
+  });
+}
+
+void Tbf::make_table() {
+  ++stamp_;
+  slab_ = std::make_unique<QueueSlab>(PackedKey::words_of(key_));
+  table_ = std::make_unique<IndexTable>(kQueuesPerClass * options_.classes_max);
 }
 
 // ---- finding ----
 
-Tbf::Queue& Tbf::queue_of(const Attributes& attributes, Head head, Instant now) {
-  const Attributes key = attributes.only(key_);
-  auto& found = queues_[index(head)][key];
-  if (found == nullptr) found = std::make_unique<Queue>(key, head);
-  Queue& queue = *found;
-  // A queue is soon made again, so few idle ones need to be kept; the class keeps the balance.
-  if (queues() > kQueuesPerClass * options_.classes_max && !heaps_->idle.empty() &&
-      &heaps_->idle.front() != &queue) {
-    forget(heaps_->idle.front());
+std::uint64_t Tbf::hash_of(const PackedKey& key, Head head) {
+  return key.hash() + static_cast<std::uint64_t>(head);
+}
+
+std::uint32_t Tbf::find(const PackedKey& key, std::uint64_t hash, Head head) const {
+  return table_->find(hash, [&](std::uint32_t index) {
+    Queue& queue = slab_->at(index);
+    return queue.head == head && key.equals(queue.key());
+  });
+}
+
+Attributes Tbf::attributes_of(Queue& queue) const { return PackedKey::unpack(key_, queue.key()); }
+
+// A queue that is made here is idle, bound to nothing and in no list.
+Tbf::Queue& Tbf::find_or_make(const PackedKey& key, Head head) {
+  const std::uint64_t hash = hash_of(key, head);
+  if (const std::uint32_t known = find(key, hash, head); known != IndexTable::kNone) {
+    return slab_->at(known);
   }
+  const std::uint32_t made = slab_->take();
+  table_->insert(hash, made);
+  Queue& queue = slab_->at(made);
+  queue.head = head;
+  queue.binding = 0;
+  ++queue.generation;
+  std::memcpy(queue.key(), key.data(), key.size() * sizeof(std::uint64_t));
+  return queue;
+}
+
+Tbf::Queue& Tbf::queue_of(const Request& request, Head head, Instant now) {
+  ClassHint* const hint = request.hint;
+  if (hint != nullptr && hint->engine_ == stamp_) {
+    Queue& hinted = *static_cast<Queue*>(hint->queue_);
+    if (hinted.generation == hint->generation_ && hinted.binding == bindings_ &&
+        hinted.head == head) {
+      return hinted;
+    }
+  }
+  // A queue is soon made again, so few idle ones need to be kept; the class keeps the balance.
+  if (table_->size() >= kQueuesPerClass * options_.classes_max) forget_one_idle(now);
+  Queue& queue = find_or_make(PackedKey(request.attributes, key_), head);
   // One with requests was bound by the command itself, so this one is new or idle. While it is
   // bound it must not be taken for one that can be forgotten.
   if (queue.binding != bindings_) {
-    if (queue.state_hook.is_linked()) heaps_->idle.erase(heaps_->idle.iterator_to(queue));
+    if (queue.link.is_linked()) heaps_->idle.erase(heaps_->idle.iterator_to(queue));
     bind(queue, now);
     heaps_->idle.push_back(queue);
+  }
+  if (hint != nullptr) {
+    hint->queue_ = &queue;
+    hint->engine_ = stamp_;
+    hint->generation_ = queue.generation;
+    hint->binding_ = queue.binding;
   }
   return queue;
 }
@@ -180,105 +167,235 @@ Tbf::Queue& Tbf::queue_of(const Attributes& attributes, Head head, Instant now) 
 // Matches it with the rules as they are. What it had is let go only afterwards, since it may well
 // get the same classes again.
 void Tbf::bind(Queue& queue, Instant now) {
-  const auto had = queue.classes;
+  const Attributes attributes = attributes_of(queue);
   const RuleList& list = rules(queue.head);
-  for (unsigned layer = 0; layer < kLayers; ++layer) {
-    const Rule* rule = list.has_layer(layer) ? list.match(queue.attributes, layer) : nullptr;
-    queue.classes[layer] = rule == nullptr ? nullptr : &class_of(*rule, queue, now);
+  // The class of a rule that has been stopped has nothing to remember: its place is for the next.
+  Class* had = queue.limits;
+  if (had == &queue.own && had->state->rules == 0 && had->users == 1) {
+    release(*std::exchange(had, nullptr));
   }
-  for (Class* used : had) release(used);
+  std::unique_ptr<Extra> had_extra = std::move(queue.extra);
+  queue.limits = &class_of(*list.match(attributes, 0), queue, attributes, now);
+  if (options_.sharing) {
+    queue.extra = std::make_unique<Extra>();
+    queue.extra->share = &share_of(attributes.job);
+  }
+  for (unsigned layer = 1; layer < kLayers; ++layer) {
+    const Rule* const rule = list.has_layer(layer) ? list.match(attributes, layer) : nullptr;
+    if (rule == nullptr) continue;
+    if (queue.extra == nullptr) queue.extra = std::make_unique<Extra>();
+    queue.extra->upper[layer - 1] = &class_of(*rule, queue, attributes, now);
+  }
+  if (had != nullptr) release(*had);
+  if (had_extra != nullptr) release(*had_extra);
   queue.binding = bindings_;
 }
 
-void Tbf::release(Class* used) {
-  if (used == nullptr || --used->queues > 0) return;
-  if (used->state->rules == 0) {
-    forget(*used);
-  } else {
-    heaps_->unused.push_back(*used);
-  }
+void Tbf::unbind(Queue& queue) {
+  if (queue.limits != nullptr) release(*std::exchange(queue.limits, nullptr));
+  if (const auto extra = std::move(queue.extra)) release(*extra);
 }
 
-Tbf::Class& Tbf::class_of(const Rule& rule, const Queue& queue, Instant now) {
+void Tbf::release(Extra& extra) {
+  for (Class* const used : extra.upper) {
+    if (used != nullptr) release(*used);
+  }
+  if (extra.share != nullptr) release(*extra.share);
+}
+
+Tbf::Class* Tbf::find_class(const RuleState& state, const Attributes& by, Queue* host) {
+  if (host != nullptr && host->own.state == &state) return &host->own;
+  const auto found = lone_classes_.find({&state, by});
+  return found == lone_classes_.end() ? nullptr : found->second.get();
+}
+
+Tbf::Class& Tbf::make_class(RuleState& state, const Attributes& by, Queue* host, Instant now) {
+  Class* made = nullptr;
+  if (host != nullptr && host->own.is_vacant()) {
+    made = &host->own;
+  } else {
+    auto lone = std::make_unique<LoneClass>();
+    lone->by = by;
+    lone->is_lone = true;
+    made = lone.get();
+    lone_classes_.emplace(ClassKey{&state, by}, std::move(lone));
+  }
+  ++classes_;
+  ++state.classes;
+  made->state = &state;
+  made->tag = 0;
+  made->totals = {};
+  made->reshape({}, state.shapes, now);
+  if (made->is_lone) made->open_to_others();
+  return *made;
+}
+
+// The class of the queue under a rule. A class with the queue's own key lives in the regular queue
+// of that key, which is made if need be, so that both heads find it there.
+Tbf::Class& Tbf::class_of(const Rule& rule, Queue& queue, const Attributes& attributes,
+                          Instant now) {
   RuleState& state = *state_of_.at(&rule);
-  ClassKey key{&state, queue.attributes.only(rule.by())};
-  auto found = classes_.find(key);
-  if (found == classes_.end() && classes_.size() >= options_.classes_max && !make_room(now)) {
+  Attributes by = attributes.only(rule.by());
+  Queue* host = nullptr;
+  if (rule.layer() == 0 && rule.by() == key_) {
+    host = queue.head == Head::kRegular
+               ? &queue
+               : &find_or_make(PackedKey(attributes, key_), Head::kRegular);
+    // Until it has a class it looks as if it could be forgotten.
+    if (host != &queue && !host->has_requests() && host->link.is_linked()) {
+      heaps_->idle.erase(heaps_->idle.iterator_to(*host));
+    }
+  }
+  Queue* const home = host;
+  Class* chosen = find_class(state, by, host);
+  if (chosen == nullptr && classes_ >= options_.classes_max && !make_room(now)) {
     // Invented ids must not buy bursts: those beyond the bound share one class of their rule.
     ++overflowed_;
-    key.by = Attributes{}.only({});
-    found = classes_.find(key);
+    by = Attributes{}.only({});
+    host = nullptr;
+    chosen = find_class(state, by, host);
   }
-  if (found == classes_.end()) {
-    auto made = std::make_unique<Class>(state, state.shapes, key.by, now);
-    state.classes.push_back(*made);
-    found = classes_.emplace(key, std::move(made)).first;
+  if (chosen == nullptr) chosen = &make_class(state, by, host, now);
+  use(*chosen, queue, rule);
+  if (host != nullptr && host != &queue && chosen == &host->own) share_with_others(*host);
+  if (home != nullptr && home != &queue && !home->link.is_linked()) heaps_->idle.push_back(*home);
+  return *chosen;
+}
+
+void Tbf::use(Class& chosen, const Queue& queue, const Rule& rule) {
+  if (chosen.users++ == 0 && chosen.is_lone) {
+    auto& lone = static_cast<LoneClass&>(chosen);
+    if (lone.unused_hook.is_linked()) heaps_->unused.erase(heaps_->unused.iterator_to(lone));
   }
-  Class& chosen = *found->second;
-  ++chosen.queues;
-  if (chosen.unused_hook.is_linked()) heaps_->unused.erase(heaps_->unused.iterator_to(chosen));
-  RuleRef& listed = chosen.rules[index(queue.head)];
-  if (!listed) listed = RuleRef(rule);
-  return chosen;
+  if (chosen.is_listed[index(queue.head)]) return;
+  chosen.is_listed[index(queue.head)] = true;
+  rule.retain();
+}
+
+// The queue a class lives in may be waiting there already.
+void Tbf::share_with_others(Queue& host) {
+  if (host.own.main.crowd != nullptr) return;
+  host.own.open_to_others();
+  if (host.place == Queue::Place::kFirst && host.at->crowd != nullptr)
+    host.at->crowd->first = &host;
+}
+
+void Tbf::release(Class& used) {
+  if (--used.users > 0) return;
+  const bool is_stopped = used.state->rules == 0;
+  if (!used.is_lone) {
+    if (is_stopped) vacate(used);
+  } else if (is_stopped) {
+    forget(static_cast<LoneClass&>(used));
+  } else {
+    heaps_->unused.push_back(static_cast<LoneClass&>(used));
+  }
 }
 
 // Forgets a class that has nothing to remember: nobody uses it and its buckets are full.
 bool Tbf::make_room(Instant now) {
+  const std::size_t before = classes_;
   for (int tries = 0; tries < kRoomTries; ++tries) {
-    if (heaps_->unused.empty()) {
-      if (heaps_->idle.empty()) return false;
-      forget(heaps_->idle.front());
-      continue;
+    if (!heaps_->unused.empty()) {
+      LoneClass& oldest = heaps_->unused.front();
+      heaps_->unused.pop_front();
+      if (oldest.is_full(now)) {
+        forget(oldest);
+      } else {
+        heaps_->unused.push_back(oldest);
+      }
     }
-    Class& oldest = heaps_->unused.front();
-    heaps_->unused.pop_front();
-    if (oldest.is_full(now)) {
-      forget(oldest);
-      return true;
-    }
-    heaps_->unused.push_back(oldest);
+    if (classes_ == before) forget_one_idle(now);
+    if (classes_ < before) return true;
   }
   return false;
 }
 
-// REQUIRES: idle. Its classes stay as long as they have something to remember.
-void Tbf::forget(Queue& queue) {
-  for (Class* used : queue.classes) release(used);
-  heaps_->idle.erase(heaps_->idle.iterator_to(queue));
-  queues_[index(queue.head)].erase(Attributes(queue.attributes));
+// The queue that was idle for longest goes, unless the class inside it has something to remember.
+void Tbf::forget_one_idle(Instant now) {
+  if (heaps_->idle.empty()) return;
+  Queue& oldest = heaps_->idle.front();
+  Class& own = oldest.own;
+  const std::uint32_t used_by_itself = oldest.limits == &own ? 1 : 0;
+  if (own.is_vacant() || (own.users == used_by_itself && own.is_full(now))) {
+    forget(oldest);
+  } else {
+    heaps_->idle.splice(heaps_->idle.end(), heaps_->idle, heaps_->idle.begin());
+  }
 }
 
-// REQUIRES: used by no queue, and in no list.
-void Tbf::forget(Class& gone) {
-  RuleState& state = *gone.state;
-  state.classes.erase(state.classes.iterator_to(gone));
-  classes_.erase(ClassKey{&state, Attributes(gone.by)});
+// REQUIRES: idle. Classes that stand alone stay as long as they have something to remember.
+void Tbf::forget(Queue& queue) {
+  unbind(queue);
+  if (!queue.own.is_vacant()) vacate(queue.own);
+  heaps_->idle.erase(heaps_->idle.iterator_to(queue));
+  const std::uint64_t hash = hash_of(PackedKey(attributes_of(queue), key_), queue.head);
+  const std::uint32_t gone =
+      table_->find(hash, [&](std::uint32_t index) { return &slab_->at(index) == &queue; });
+  table_->erase(hash, gone);
+  ++queue.generation;
+  slab_->give_back(gone);
+}
+
+// Ends what a class was. REQUIRES: used by no queue that will not be told.
+void Tbf::vacate(Class& gone) {
+  RuleState& state = *std::exchange(gone.state, nullptr);
+  for (const Head head : kHeads) {
+    if (std::exchange(gone.is_listed[index(head)], false)) state.listed[index(head)]->release();
+  }
+  gone.second.reset();
+  gone.main.crowd.reset();
+  --classes_;
+  --state.classes;
   forget_if_unused(state);
 }
 
+// REQUIRES: used by no queue, and in no list.
+void Tbf::forget(LoneClass& gone) {
+  const ClassKey key{gone.state, gone.by};
+  vacate(gone);
+  lone_classes_.erase(key);
+}
+
 void Tbf::forget_if_unused(RuleState& state) {
-  if (state.rules > 0 || !state.classes.empty()) return;
-  std::erase_if(states_, [&](const auto& owned) { return owned.get() == &state; });
+  if (state.rules == 0 && state.classes == 0) states_.erase(&state);
+}
+
+std::optional<ClassTotals> Tbf::totals(const Attributes& attributes, Head head) const {
+  const PackedKey key(attributes, key_);
+  const std::uint32_t known = find(key, hash_of(key, head), head);
+  if (known == IndexTable::kNone || slab_->at(known).limits == nullptr) return std::nullopt;
+  return slab_->at(known).limits->totals;
 }
 
 // ---- deciding ----
 
-namespace {
-
-template <class Queue, class Visit>
-void each_bucket(const Queue& queue, Visit visit) {
-  const Bytes size = queue.requests.front().bytes;
-  for (auto* used : queue.classes) {
-    if (used != nullptr) used->each_bucket(size, visit);
-  }
+// Under shares the job owns the tag, else the layer-0 class.
+std::uint64_t& Tbf::owner_tag(const Queue& queue) const {
+  return options_.sharing ? queue.share()->tag : queue.limits->tag;
 }
 
-}  // namespace
+// Brings the owner's tag up to where it may start, and gives what the queue stands by: the tag, or
+// for a realtime rule the very first place.
+std::uint64_t Tbf::start_tag(Queue& queue) {
+  std::uint64_t& tag = owner_tag(queue);
+  const std::uint64_t credit = options_.sharing ? 0 : queue.limits->credit();
+  tag = std::max(tag, virtual_ns_ - credit);
+  return queue.limits->state->shapes.realtime ? 0 : tag;
+}
 
-// When all buckets of the queue's first request can pay, and the one that is last.
-Instant Tbf::ready_at(const Queue& queue, Bucket*& last) const {
+void Tbf::step_tag(Queue& queue, const Request& request) {
+  std::uint64_t& tag = owner_tag(queue);
+  virtual_ns_ = std::max(virtual_ns_, tag);
+  if (!options_.sharing) return advance(tag, queue.limits->tag_step(request.bytes));
+  Share& share = *queue.share();
+  advance(tag, weigh(share, options_.sharing->cost.of(request.bytes), share.tag_part));
+}
+
+// When all limits of the queue's first request can pay, and the bucket that is last.
+Instant Tbf::limits_ready_at(Queue& queue, Bucket*& last) const {
   Instant ready = Instant::min();
-  each_bucket(queue, [&](Bucket& bucket, const BucketShape& shape, Tokens cost) {
+  queue.each_limit([&](Bucket& bucket, const BucketShape& shape, Tokens cost) {
     const Instant at = bucket.tokens.ready_at(cost, shape);
     if (at > ready) {
       ready = at;
@@ -288,167 +405,357 @@ Instant Tbf::ready_at(const Queue& queue, Bucket*& last) const {
   return ready;
 }
 
-// A bucket at which somebody else is first.
-Tbf::Bucket* Tbf::occupied_bucket(const Queue& queue) const {
-  Bucket* occupied = nullptr;
-  each_bucket(queue, [&](Bucket& bucket, const BucketShape&, Tokens) {
-    if (!bucket.waiters.empty() || bucket.gone_ahead != nullptr) occupied = &bucket;
+// A bucket at which somebody else is first, or that cannot pay. REQUIRES: it waits at no limit.
+Tbf::Bucket* Tbf::lacking_limit(Queue& queue, Instant now) const {
+  Bucket* lacking = nullptr;
+  queue.each_limit([&](Bucket& bucket, const BucketShape&, Tokens) {
+    if (bucket.crowd == nullptr) return;
+    if (bucket.crowd->first != nullptr || bucket.crowd->ahead != nullptr) lacking = &bucket;
   });
-  return occupied;
+  if (lacking != nullptr) return lacking;
+  Bucket* last = nullptr;
+  return limits_ready_at(queue, last) > now ? last : nullptr;
+}
+
+Instant Tbf::wake_time(Queue& queue) const {
+  Share* const share = queue.share();
+  if (share != nullptr && queue.at == &share->bucket) {
+    const Tokens cost = options_.sharing->cost.of(queue.requests.front().bytes);
+    return share->bucket.tokens.ready_at(cost, *share->shape);
+  }
+  Bucket* last = nullptr;
+  return limits_ready_at(queue, last);
 }
 
 // REQUIRES: it has requests and stands nowhere.
 void Tbf::enter(Queue& queue, Instant now) {
-  Class& owner = *queue.classes[0];
-  owner.tag = std::max(owner.tag, virtual_ns_ - owner.credit());
-  queue.tag = owner.shapes->realtime ? 0 : owner.tag;
-  queue.order = order_++;
-  if (Bucket* occupied = occupied_bucket(queue)) return wait_at(*occupied, queue);
-  Bucket* last = nullptr;
-  if (ready_at(queue, last) > now) return wait_at(*last, queue);
-  heaps_->ready[index(queue.head)].push(queue, queue.tag, queue.order);
+  queue.tag = start_tag(queue);
+  if (Bucket* const lacking = lacking_limit(queue, now)) return wait_at(*lacking, queue);
+  enter_within_limits(queue, now);
+}
+
+// REQUIRES: its limits can pay.
+void Tbf::enter_within_limits(Queue& queue, Instant now) {
+  if (options_.sharing) {
+    Share& share = *queue.share();
+    if (share.paces()) {
+      const Crowd& crowd = *share.bucket.crowd;
+      const Tokens cost = options_.sharing->cost.of(queue.requests.front().bytes);
+      if (crowd.first != nullptr || crowd.ahead != nullptr ||
+          share.bucket.tokens.ready_at(cost, *share.shape) > now) {
+        return wait_at(share.bucket, queue);
+      }
+    } else if (!share.active && !options_.sharing->lending && !has_limits(queue)) {
+      queue.place = Queue::Place::kSpare;
+      heaps_->spare[index(queue.head)].push(queue, queue.turn());
+      return;
+    }
+  }
+  queue.place = Queue::Place::kReady;
+  heaps_->ready[index(queue.head)].push(queue, queue.tag, queue.turn());
+}
+
+bool Tbf::has_limits(Queue& queue) {
+  bool limited = false;
+  queue.each_limit([&](Bucket&, const BucketShape&, Tokens) { limited = true; });
+  return limited;
 }
 
 // Takes it from where it stands; who waited behind it moves up.
 void Tbf::leave(Queue& queue) {
-  if (queue.waits_at != nullptr) {
-    Bucket& bucket = *std::exchange(queue.waits_at, nullptr);
-    bucket.waiters.erase(bucket.waiters.iterator_to(queue));
-    rekey(bucket);
-    return;
-  }
-  heaps_->ready[index(queue.head)].erase(queue);
-  if (Bucket* bucket = std::exchange(queue.let_go_by, nullptr)) {
-    bucket->gone_ahead = nullptr;
-    rekey(*bucket);
+  const Queue::Place place = std::exchange(queue.place, Queue::Place::kIdle);
+  Bucket* const bucket = std::exchange(queue.at, nullptr);
+  Crowd* const crowd = bucket == nullptr ? nullptr : bucket->crowd.get();
+  switch (place) {
+    case Queue::Place::kIdle:
+      WEIR_ASSERT(false);
+      return;
+    case Queue::Place::kSpare:
+      heaps_->spare[index(queue.head)].erase(queue);
+      return;
+    case Queue::Place::kBehind:
+      crowd->waiters.erase(queue);
+      return;
+    case Queue::Place::kReady:
+      heaps_->ready[index(queue.head)].erase(queue);
+      if (crowd == nullptr) return;
+      crowd->ahead = nullptr;
+      return promote(*bucket);
+    case Queue::Place::kFirst:
+      heaps_->wake.erase(queue);
+      if (crowd == nullptr) return;
+      crowd->first = nullptr;
+      return promote(*bucket);
   }
 }
 
 void Tbf::wait_at(Bucket& bucket, Queue& queue) {
-  queue.waits_at = &bucket;
-  bucket.waiters.insert(queue);
-  rekey(bucket);
-}
-
-// The bucket wakes when its first waiter can go; while one has gone ahead, not at all.
-void Tbf::rekey(Bucket& bucket) {
-  const bool sleeps = bucket.waiters.empty() || bucket.gone_ahead != nullptr;
-  if (sleeps) {
-    if (heaps_->wake.contains(bucket)) heaps_->wake.erase(bucket);
-    return;
+  queue.at = &bucket;
+  Crowd* const crowd = bucket.crowd.get();
+  if (crowd == nullptr) return stand_first(bucket, queue);
+  if (crowd->first == nullptr && crowd->ahead == nullptr) return stand_first(bucket, queue);
+  Queue* behind = &queue;
+  if (crowd->first != nullptr && is_before(queue, *crowd->first)) {
+    behind = std::exchange(crowd->first, nullptr);
+    heaps_->wake.erase(*behind);
+    stand_first(bucket, queue);
   }
-  Bucket* last = nullptr;
-  const Instant ready = ready_at(*bucket.waiters.begin(), last);
-  if (heaps_->wake.contains(bucket)) {
-    heaps_->wake.update(bucket, ready);
-  } else {
-    heaps_->wake.push(bucket, ready);
-  }
+  behind->place = Queue::Place::kBehind;
+  crowd->waiters.push(*behind, behind->tag, behind->turn());
 }
 
-void Tbf::wake(Instant now) {
-  while (!heaps_->wake.empty() && heaps_->wake.top_key() <= now) let_go(heaps_->wake.top(), now);
+bool Tbf::is_before(const Queue& a, const Queue& b) {
+  return a.tag != b.tag ? a.tag < b.tag : a.turn() < b.turn();
 }
 
-// Its first waiter becomes ready, or waits for another bucket from now on.
-void Tbf::let_go(Bucket& bucket, Instant now) {
-  Queue& first = *bucket.waiters.begin();
-  bucket.waiters.erase(bucket.waiters.begin());
-  first.waits_at = nullptr;
+void Tbf::stand_first(Bucket& bucket, Queue& queue) {
+  queue.place = Queue::Place::kFirst;
+  heaps_->wake.push(queue, wake_time(queue), queue.turn());
+  if (bucket.crowd == nullptr) return;
+  bucket.crowd->first = &queue;
+  Share* const share = queue.share();
+  if (share != nullptr && &share->bucket == &bucket && options_.sharing->lending)
+    offer_loan(*share);
+}
+
+// The next in order stands first, unless one has gone ahead.
+void Tbf::promote(Bucket& bucket) {
+  Crowd& crowd = *bucket.crowd;
+  if (crowd.ahead != nullptr || crowd.first != nullptr || crowd.waiters.empty()) return;
+  stand_first(bucket, crowd.waiters.pop());
+}
+
+// The first in the heap of wake-ups becomes ready, or waits elsewhere from now on.
+void Tbf::let_go(Instant now) {
+  Queue& first = heaps_->wake.pop();
+  Bucket& bucket = *std::exchange(first.at, nullptr);
+  Crowd* const crowd = bucket.crowd.get();
+  if (crowd != nullptr) crowd->first = nullptr;
   Bucket* elsewhere = nullptr;
   // Only who stands before it may hold it up elsewhere: else two could send each other to and fro.
-  each_bucket(first, [&](Bucket& other, const BucketShape&, Tokens) {
-    const bool behind =
-        other.gone_ahead != nullptr ||
-        (!other.waiters.empty() && Queue::TagOrder{}(*other.waiters.begin(), first));
-    if (&other != &bucket && behind) elsewhere = &other;
+  first.each_limit([&](Bucket& other, const BucketShape&, Tokens) {
+    if (&other == &bucket || other.crowd == nullptr) return;
+    const bool behind = other.crowd->ahead != nullptr ||
+                        (other.crowd->first != nullptr && is_before(*other.crowd->first, first));
+    if (behind) elsewhere = &other;
   });
   Bucket* last = nullptr;
-  if (elsewhere == nullptr && ready_at(first, last) > now) elsewhere = last;
+  if (elsewhere == nullptr && limits_ready_at(first, last) > now) elsewhere = last;
+  Share* const share = first.share();
   if (elsewhere != nullptr) {
     wait_at(*elsewhere, first);
+  } else if (share != nullptr && share->paces() && &share->bucket != &bucket) {
+    enter_within_limits(first, now);
   } else {
-    bucket.gone_ahead = &first;
-    first.let_go_by = &bucket;
-    heaps_->ready[index(first.head)].push(first, first.tag, first.order);
+    if (crowd != nullptr) {
+      crowd->ahead = &first;
+      first.at = &bucket;
+    }
+    first.place = Queue::Place::kReady;
+    heaps_->ready[index(first.head)].push(first, first.tag, first.turn());
   }
-  rekey(bucket);
+  if (crowd != nullptr) promote(bucket);
+}
+
+Instant Tbf::root_ready_at(const Request& request) const {
+  if (!root_shape_) return Instant::min();
+  return root_.ready_at(options_.sharing->cost.of(request.bytes), *root_shape_);
+}
+
+// Takes from all buckets or from none. REQUIRES: the root can pay.
+bool Tbf::pay(Queue& queue, const Request& request, Instant now) {
+  if (queue.extra == nullptr && queue.limits->has_one_bucket_of_ops()) [[likely]] {
+    const Shapes& shapes = queue.limits->state->shapes;
+    return queue.limits->main.tokens.take(shapes.cost.of(request.bytes), *shapes.ops, now);
+  }
+  Bucket* last = nullptr;
+  if (limits_ready_at(queue, last) > now) return false;
+  Share* const share = queue.share();
+  if (share != nullptr && share->paces()) {
+    const Tokens cost = options_.sharing->cost.of(request.bytes);
+    if (!share->bucket.tokens.take(cost, *share->shape, now)) return false;
+  }
+  pay_limits(queue, request, now);
+  return true;
+}
+
+// REQUIRES: they can pay, and the root too.
+void Tbf::pay_limits(Queue& queue, const Request& request, Instant now) {
+  queue.each_limit([&](Bucket& bucket, const BucketShape& shape, Tokens cost) {
+    const bool taken = bucket.tokens.take(cost, shape, now);
+    WEIR_ASSERT(taken);
+  });
+  if (root_shape_) root_.charge(options_.sharing->cost.of(request.bytes), *root_shape_, now);
+}
+
+void Tbf::count(Queue& queue, const Request& request, Instant now) {
+  ClassTotals& totals = queue.limits->totals;
+  ++totals.served;
+  totals.bytes += request.bytes.count();
+  totals.waited_ns += static_cast<std::uint64_t>((now - request.admitted_at()).count());
 }
 
 // The first of the ready queues that can still pay. Others may have taken from a common bucket, or
 // moved a common tag, since it became ready.
-Tbf::Queue* Tbf::first_ready(Head head, Instant now) {
+Pick Tbf::serve_ready(Head head, Instant now) {
   auto& ready = heaps_->ready[index(head)];
   while (!ready.empty()) {
     Queue& queue = ready.top();
-    const Class& owner = *queue.classes[0];
-    if (!owner.shapes->realtime && queue.tag < owner.tag) {
-      queue.tag = owner.tag;
-      ready.replace_top(queue.tag, queue.order);
+    const std::uint64_t tag = owner_tag(queue);
+    if (queue.tag < tag && queue.tag != 0) {
+      queue.tag = tag;
+      ready.replace_top(tag, queue.turn());
       continue;
     }
-    Bucket* last = nullptr;
-    if (ready_at(queue, last) <= now) return &queue;
-    leave(queue);
-    enter(queue, now);
+    Request& first = queue.requests.front();
+    if (const Instant at = root_ready_at(first); at > now) return {nullptr, at};
+    if (!pay(queue, first, now)) {
+      leave(queue);
+      enter(queue, now);
+      continue;
+    }
+    step_tag(queue, first);
+    go_on(queue, first, now);
+    return {&first, kNever};
   }
-  return nullptr;
+  return {nullptr, heaps_->wake.empty() ? kNever : heaps_->wake.top_key()};
 }
 
-void Tbf::charge(Queue& queue, const Request& request, Instant now) {
-  Class& owner = *queue.classes[0];
-  virtual_ns_ = std::max(virtual_ns_, owner.tag);
-  // At the end of virtual time, after centuries of debt, order is by turns.
-  if (__builtin_add_overflow(owner.tag, owner.tag_step(request.bytes), &owner.tag)) {
-    owner.tag = UINT64_MAX;
+// After the first request of a ready queue was served: puts the queue where it belongs. The usual
+// case, a class of its own with one bucket, moves within the heaps and touches nothing else.
+void Tbf::go_on(Queue& queue, Request& served, Instant now) {
+  count(queue, served, now);
+  Request* const next = queue.requests.behind(served);
+  const bool is_simple = next != nullptr && queue.extra == nullptr && queue.at == nullptr &&
+                         queue.limits->main.crowd == nullptr &&
+                         queue.limits->has_one_bucket_of_ops();
+  auto& ready = heaps_->ready[index(queue.head)];
+  if (!is_simple) {
+    leave(queue);
+    take_out(queue, served, now);
+  } else {
+    queue.requests.erase(served);
+    queue.tag = start_tag(queue);
+    Bucket& bucket = queue.limits->main;
+    const Shapes& shapes = queue.limits->state->shapes;
+    const Instant at = bucket.tokens.ready_at(shapes.cost.of(next->bytes), *shapes.ops);
+    if (at <= now) {
+      ready.replace_top(queue.tag, next->seat_turn);
+    } else {
+      ready.pop();
+      queue.place = Queue::Place::kFirst;
+      queue.at = &bucket;
+      heaps_->wake.push(queue, at, next->seat_turn);
+    }
   }
-  each_bucket(queue, [&](Bucket& bucket, const BucketShape& shape, Tokens cost) {
-    const bool taken = bucket.tokens.take(cost, shape, now);
-    WEIR_ASSERT(taken);
-  });
+  if (!ready.empty()) __builtin_prefetch(&ready.top());
+}
+
+// Somebody who lacks only a share runs on what others do not use; who has borrowed least for its
+// weight is first. It moves neither tag nor virtual time.
+Pick Tbf::serve_borrower(Head head, Instant now) {
+  auto& lend = heaps_->lend;
+  while (!lend.empty()) {
+    Share& share = lend.top();
+    Queue* const queue = share.paces() ? share.bucket.crowd->first : nullptr;
+    if (queue == nullptr) {
+      lend.pop();
+      continue;
+    }
+    if (Bucket* const lacking = lacking_limit(*queue, now)) {
+      leave(*queue);
+      wait_at(*lacking, *queue);
+      continue;
+    }
+    if (queue->head != head) return {};
+    Request& first = queue->requests.front();
+    if (const Instant at = root_ready_at(first); at > now) return {nullptr, at};
+    pay_limits(*queue, first, now);
+    const Tokens cost = options_.sharing->cost.of(first.bytes);
+    share.borrowed += cost;
+    loan_virtual_ = std::max(loan_virtual_, share.loan_tag);
+    advance(share.loan_tag, weigh(share, cost, share.loan_part));
+    count(*queue, first, now);
+    leave(*queue);
+    take_out(*queue, first, now);
+    return {&first, kNever};
+  }
+  return {};
+}
+
+// Who has neither share nor limit, first come, first served.
+Pick Tbf::serve_spare(Head head, Instant now) {
+  auto& spare = heaps_->spare[index(head)];
+  if (spare.empty()) return {};
+  Queue& queue = spare.top();
+  Request& first = queue.requests.front();
+  count(queue, first, now);
+  leave(queue);
+  take_out(queue, first, now);
+  return {&first, kNever};
+}
+
+Pick Tbf::force(Head head, Instant now) {
+  auto& busy = heaps_->busy[index(head)];
+  if (busy.empty()) return {};
+  Queue& queue = busy.front();
+  Request& first = queue.requests.front();
+  leave(queue);
+  take_out(queue, first, now);
+  return {&first, kNever};
+}
+
+Pick Tbf::pick(Head head, Instant now, Urge urge) {
+  if (urge == Urge::kForce) return force(head, now);
+  if (urge == Urge::kBorrow) {
+    const Pick borrower = serve_borrower(head, now);
+    if (borrower.request != nullptr) return borrower;
+    const Pick spare = serve_spare(head, now);
+    return spare.request != nullptr ? spare : borrower;
+  }
+  while (!heaps_->wake.empty() && heaps_->wake.top_key() <= now) let_go(now);
+  return serve_ready(head, now);
 }
 
 // REQUIRES: the queue stands nowhere. Puts it where it belongs after one request less.
 void Tbf::take_out(Queue& queue, Request& request, Instant now) {
-  queue.requests.erase(queue.requests.iterator_to(request));
+  queue.requests.erase(request);
   request.seat_group = nullptr;
-  if (!queue.requests.empty()) return enter(queue, now);
+  if (queue.has_requests()) {
+    enter(queue, now);
+  } else {
+    become_idle(queue, now);
+  }
+}
+
+void Tbf::become_busy(Queue& queue, Instant now) {
+  heaps_->idle.erase(heaps_->idle.iterator_to(queue));
+  heaps_->busy[index(queue.head)].push_back(queue);
+  Share* const share = queue.share();
+  if (share == nullptr) return;
+  if (share->busy == 0) settle_spill(*share, now);
+  ++share->busy;
+}
+
+void Tbf::become_idle(Queue& queue, Instant now) {
   auto& busy = heaps_->busy[index(queue.head)];
   busy.erase(busy.iterator_to(queue));
   heaps_->idle.push_back(queue);
+  Share* const share = queue.share();
+  if (share == nullptr) return;
+  settle_spill(*share, now);
+  --share->busy;
 }
 
 void Tbf::admit(Request& request, Head head, Instant now) {
-  Queue& queue = queue_of(request.attributes, head, now);
+  Queue& queue = queue_of(request, head, now);
   request.seat_group = &queue;
-  const bool was_idle = queue.requests.empty();
+  request.seat_turn = arrivals_++;
+  const bool was_idle = !queue.has_requests();
   queue.requests.push_back(request);
   if (!was_idle) return;
-  heaps_->idle.erase(heaps_->idle.iterator_to(queue));
-  heaps_->busy[index(head)].push_back(queue);
+  become_busy(queue, now);
   enter(queue, now);
-}
-
-Pick Tbf::pick(Head head, Instant now, Urge urge) {
-  if (urge == Urge::kForce) {
-    auto& busy = heaps_->busy[index(head)];
-    if (busy.empty()) return {};
-    Queue& queue = busy.front();
-    Request& first = queue.requests.front();
-    leave(queue);
-    take_out(queue, first, now);
-    return {&first, kNever};
-  }
-  wake(now);
-  Queue* const queue = first_ready(head, now);
-  if (queue == nullptr) {
-    return {nullptr, heaps_->wake.empty() ? kNever : heaps_->wake.top_key()};
-  }
-  Request& first = queue->requests.front();
-  charge(*queue, first, now);
-  leave(*queue);
-  take_out(*queue, first, now);
-  return {&first, kNever};
 }
 
 void Tbf::remove(Request& request, Head /*head*/, Instant now) {
@@ -458,163 +765,8 @@ void Tbf::remove(Request& request, Head /*head*/, Instant now) {
     take_out(queue, request, now);
     return;
   }
-  queue.requests.erase(queue.requests.iterator_to(request));
+  queue.requests.erase(request);
   request.seat_group = nullptr;
-}
-
-// ---- changing ----
-
-Tbf::Shapes Tbf::shapes_of(const Limits& limits) const {
-  Shapes shapes{{}, {}, limits.cost, limits.realtime};
-  if (const std::uint32_t rate = limits.rate_in_force(); rate > 0) {
-    const Rate per_second = Rate::per_second(rate);
-    const Nanoseconds time = limits.realtime ? kRealtimeCredit : options_.depth_time;
-    const Tokens depth = std::max(options_.depth_min, tokens_in(per_second, time));
-    shapes.ops.emplace(per_second, limits.burst_ops.value_or(depth));
-  }
-  if (limits.bps) {
-    const Tokens depth = std::max(Tokens{options_.byte_depth_min.count()},
-                                  tokens_in(*limits.bps, options_.depth_time));
-    shapes.bytes.emplace(*limits.bps,
-                         limits.burst_bytes ? Tokens{limits.burst_bytes->count()} : depth);
-  }
-  return shapes;
-}
-
-Tbf::RuleState& Tbf::make_state(const Rule& rule) {
-  RuleState& state = *states_.emplace_back(std::make_unique<RuleState>());
-  state.shapes = shapes_of(rule.limits());
-  state_of_[&rule] = &state;
-  state.rules = 1;
-  ++states_made_;
-  return state;
-}
-
-void Tbf::after_start(const RuleCommand& command) {
-  RuleState* common = nullptr;
-  for (const Head head : kHeads) {
-    if (!names(command.heads, head)) continue;
-    const Rule& rule = *rules(head).find(command.name);
-    key_ = key_ | rule.by();
-    if (common == nullptr) {
-      common = &make_state(rule);
-    } else {
-      state_of_[&rule] = common;
-      ++common->rules;
-    }
-  }
-}
-
-void Tbf::before_stop(const RuleCommand& command) {
-  for (const Head head : kHeads) {
-    const Rule* const rule = names(command.heads, head) ? rules(head).find(command.name) : nullptr;
-    if (rule == nullptr) continue;
-    const auto found = state_of_.find(rule);
-    RuleState& state = *found->second;
-    state_of_.erase(found);
-    --state.rules;
-    forget_if_unused(state);
-  }
-}
-
-void Tbf::after_change(const RuleCommand& command, Instant now) {
-  for (const Head head : kHeads) {
-    if (!names(command.heads, head)) continue;
-    const Rule& rule = *rules(head).find(command.name);
-    key_ = key_ | rule.by();
-    RuleState*& state = state_of_.at(&rule);
-    if (command.heads != Heads::kBoth && state->rules == 2) {
-      // A change for one head alone ends what the two had in common.
-      --state->rules;
-      state = &make_state(rule);
-    } else {
-      change_shapes(*state, rule.limits(), now);
-    }
-  }
-}
-
-// Balances stay; a bucket that was not there starts full.
-void Tbf::change_shapes(RuleState& state, const Limits& limits, Instant now) {
-  const Shapes before = std::exchange(state.shapes, shapes_of(limits));
-  const auto reshape = [&](Bucket& bucket, const std::optional<BucketShape>& from,
-                           const std::optional<BucketShape>& to) {
-    if (from && to) {
-      bucket.tokens.reshape(*from, *to, now);
-    } else if (to) {
-      bucket.tokens = TokenBucket::full(*to, now);
-    }
-  };
-  for (Class& used : state.classes) {
-    reshape(used.ops, before.ops, state.shapes.ops);
-    reshape(used.bytes, before.bytes, state.shapes.bytes);
-  }
-}
-
-// Classes of rules that are in no list any more.
-void Tbf::forget_stopped() {
-  for (auto it = heaps_->unused.begin(); it != heaps_->unused.end();) {
-    Class& candidate = *it;
-    if (candidate.state->rules > 0) {
-      ++it;
-      continue;
-    }
-    it = heaps_->unused.erase(it);
-    forget(candidate);
-  }
-}
-
-// Queues with requests are bound and entered anew; idle ones are bound when a request comes. If
-// other fields than before tell queues apart, all requests come again, in order, to new queues.
-// REQUIRES: no queue stands anywhere.
-void Tbf::return_all(FieldSet key_before, Instant now) {
-  std::vector<std::pair<Request*, Head>> requests;
-  for (const Head head : kHeads) {
-    auto& busy = heaps_->busy[index(head)];
-    if (key_ == key_before) {
-      for (Queue& queue : busy) {
-        if (queue.binding != bindings_) bind(queue, now);
-      }
-      for (Queue& queue : busy) enter(queue, now);
-      continue;
-    }
-    for (Queue& queue : busy) {
-      while (!queue.requests.empty()) {
-        requests.emplace_back(&queue.requests.front(), head);
-        queue.requests.pop_front();
-      }
-    }
-    heaps_->idle.splice(heaps_->idle.end(), busy);
-  }
-  if (key_ == key_before) return forget_stopped();
-  while (!heaps_->idle.empty()) forget(heaps_->idle.front());
-  forget_stopped();
-  for (const auto& [request, head] : requests) admit(*request, head, now);
-}
-
-Result<void> Tbf::apply(const RuleCommand& command, Instant now) {
-  for (const Head head : kHeads) {
-    if (!names(command.heads, head)) continue;
-    if (auto checked = rules(head).check(command); !checked) return checked;
-  }
-  const FieldSet key_before = key_;
-  const auto generations = [&] {
-    return rules(Head::kRegular).generation() + rules(Head::kHigh).generation() + states_made_;
-  };
-  const std::uint64_t before = generations();
-  for (auto& busy : heaps_->busy) {
-    for (Queue& queue : busy) leave(queue);
-  }
-  if (command.verb == Verb::kStop) before_stop(command);
-  for (const Head head : kHeads) {
-    if (!names(command.heads, head)) continue;
-    const auto applied = lists_[index(head)]->apply(command);
-    WEIR_ASSERT(applied.has_value());
-  }
-  if (command.verb == Verb::kStart) after_start(command);
-  if (command.verb == Verb::kChange) after_change(command, now);
-  if (generations() != before) ++bindings_;
-  return_all(key_before, now);
-  return {};
 }
 
 }  // namespace weir

@@ -6,45 +6,69 @@
 //
 //   request --match, layer by layer--> rule --by--> class: bucket of operations, bucket of bytes
 //        '--> queue (same attributes, same head): first in, first out
+//        '--> job --> share: a bucket and a weight, if a controller shares the target out
 //
-//   queue that cannot pay: waits at the bucket that will be ready last, in order of tags;
-//                          the bucket stands in one heap by the time its first waiter can go
+//   queue that cannot pay: waits at the limit bucket that will be ready last, or at its share; by
+//                          the time it can go in one heap. Where several want a bucket, one of them
+//                          stands there and the others behind it, in order of tags
 //   queue that can pay:    stands in the ready heap of its head by its tag
 //
 // Eligibility and order are kept apart. Buckets say who may run and never who is first. Tags say
 // who is first and never who may: start = max(own tag, virtual time - depth), the tag then grows by
 // cost/rate of the layer-0 class, and virtual time is the tag last served. So limits hold in every
-// window, and under overload classes share in proportion to their rates.
+// window, and under overload classes share in proportion to their rates. Under shares tags belong
+// to the job, grow by cost/nodes, and start at virtual time.
 //
 // While somebody waits at a bucket, others that need it queue up behind, and one at a time is let
 // go: a small request does not overtake a large one, and nobody is woken in vain.
 //
-// A change of rules acts at once on what is queued: balances stay, queues with requests are matched
-// again and entered anew; idle ones are matched when their next request comes. Time is given;
-// nothing here reads a clock. One owner, no locks.
+// Loans. When nothing is ready and a queue lacks only its share, it may run all the same
+// (Urge::kBorrow): the job that has borrowed least for its weight first. The root bucket, the rate
+// of the whole target, is asked last and pays for loans too.
+//
+// A change of rules acts at once on what is queued: balances stay, queues whose classes or limits
+// changed are entered anew, all others keep their place; idle ones are matched when their next
+// request comes. Time is given; nothing here reads a clock. One owner, no locks.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
 
+#include "weir/base/index_table.h"
+#include "weir/base/job_id.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/classify/command.h"
+#include "weir/classify/packed_key.h"
 #include "weir/classify/rule_list.h"
 #include "weir/pace/token_bucket.h"
 #include "weir/schedule/policy.h"
 
 namespace weir {
 
+// What a class has been served, since it was made.
+struct ClassTotals {
+  std::uint64_t served = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t waited_ns = 0;  // from admit to dispatch
+};
+
 class Tbf {
  public:
+  // How a target is shared out among jobs.
+  struct Sharing {
+    Cost cost;            // what a request takes of a share and of the root
+    bool lending = true;  // off: who has no share runs when nothing else is ready, free of limits
+  };
   struct Options {
     // Depth of a bucket of operations without burst=: the larger of a number and a time of its
     // rate.
@@ -52,9 +76,11 @@ class Tbf {
     Nanoseconds depth_time = std::chrono::milliseconds{10};
     Bytes byte_depth_min{65536};
     std::size_t classes_max = 8192;
+    std::optional<Sharing> sharing;  // none: limits alone decide
   };
 
-  Tbf(FieldSet type, const Options& options);
+  // `stamp` tells engines of one Gate apart.
+  Tbf(FieldSet type, const Options& options, std::uint64_t stamp = 0);
   ~Tbf();
   Tbf(const Tbf&) = delete;
   Tbf& operator=(const Tbf&) = delete;
@@ -69,18 +95,52 @@ class Tbf {
   Pick pick(Head head, Instant now, Urge urge);
   void remove(Request& request, Head head, Instant now);
 
-  std::size_t classes() const { return classes_.size(); }
-  std::size_t queues() const { return queues_[0].size() + queues_[1].size(); }
+  // ---- sharing; REQUIRES: options.sharing ----
+
+  // A job's share from now on. One that is new starts full; another rate keeps the balance. Without
+  // a rate the job is not paced, and `nodes` orders. REQUIRES: nodes > 0.
+  void set_share(const JobId& job, std::optional<Rate> rate, Tokens depth, std::uint64_t nodes,
+                 Instant now);
+  // The job has dropped out: it keeps rate and balance, but what it does not use is lent no more.
+  void rest_share(const JobId& job, Instant now);
+  // The job has no share.
+  void drop_share(const JobId& job, Instant now);
+  bool has_share(const JobId& job) const;
+  // The rate of the whole target; none: the free slot alone decides.
+  void set_root(std::optional<BucketShape> shape, Instant now);
+  // What each job with a share did since last asked, in no order.
+  struct ShareReport {
+    JobId job;
+    Tokens borrowed;
+    Tokens lent;
+    // What its limits let through in `time`: over its queues with requests the smallest limit of
+    // each, a bucket of several counted once. None if one of them has no limit.
+    std::optional<Tokens> limit;
+  };
+  void report_shares(Nanoseconds time, Instant now,
+                     const std::function<void(const ShareReport&)>& visit);
+
+  // ---- to look at ----
+
+  std::size_t classes() const { return classes_; }
+  std::size_t queues() const { return table_->size(); }
   // Requests that came when no further class could be made and share one with others.
   std::uint64_t overflowed() const { return overflowed_; }
+  // Of the layer-0 class a request with these attributes is under; none if it is not known.
+  std::optional<ClassTotals> totals(const Attributes& attributes, Head head) const;
 
  private:
   struct Bucket;
   struct Class;
+  struct Crowd;
+  struct Extra;
+  struct Heaps;
+  struct LoneClass;
   struct Queue;
+  class QueueSlab;
   struct RuleState;
   struct Shapes;
-  struct Heaps;
+  struct Share;
 
   struct ClassKey {
     const RuleState* rule;
@@ -90,59 +150,108 @@ class Tbf {
   struct ClassKeyHash {
     std::size_t operator()(const ClassKey& key) const;
   };
-  struct AttributesHash {
-    std::size_t operator()(const Attributes& attributes) const { return attributes.hash(); }
+  struct JobHash {
+    std::size_t operator()(const JobId& job) const { return job.hash(); }
   };
-  using Queues = absl::flat_hash_map<Attributes, std::unique_ptr<Queue>, AttributesHash>;
 
   static std::size_t index(Head head) { return static_cast<std::size_t>(head); }
 
   // Finding
-  Queue& queue_of(const Attributes& attributes, Head head, Instant now);
+  Queue& queue_of(const Request& request, Head head, Instant now);
+  std::uint32_t find(const PackedKey& key, std::uint64_t hash, Head head) const;
+  Queue& find_or_make(const PackedKey& key, Head head);
+  Attributes attributes_of(Queue& queue) const;
+  static std::uint64_t hash_of(const PackedKey& key, Head head);
   void bind(Queue& queue, Instant now);
-  Class& class_of(const Rule& rule, const Queue& queue, Instant now);
-  void release(Class* used);
+  void unbind(Queue& queue);
+  Class& class_of(const Rule& rule, Queue& queue, const Attributes& attributes, Instant now);
+  Class* find_class(const RuleState& state, const Attributes& by, Queue* host);
+  Class& make_class(RuleState& state, const Attributes& by, Queue* host, Instant now);
+  void use(Class& chosen, const Queue& queue, const Rule& rule);
+  static void share_with_others(Queue& host);
+  Share& share_of(const JobId& job);
+  void release(Class& used);
+  void release(Share& share);
+  void release(Extra& extra);
+  void forget(Share& share);
   bool make_room(Instant now);
+  void forget_one_idle(Instant now);
   void forget(Queue& queue);
-  void forget(Class& gone);
+  void vacate(Class& gone);
+  void forget(LoneClass& gone);
   void forget_if_unused(RuleState& state);
+  void make_table();
 
   // Deciding
-  Instant ready_at(const Queue& queue, Bucket*& last) const;
-  Bucket* occupied_bucket(const Queue& queue) const;
+  std::uint64_t start_tag(Queue& queue);
+  std::uint64_t& owner_tag(const Queue& queue) const;
+  void step_tag(Queue& queue, const Request& request);
+  Bucket* lacking_limit(Queue& queue, Instant now) const;
+  Instant limits_ready_at(Queue& queue, Bucket*& last) const;
+  Instant wake_time(Queue& queue) const;
   void enter(Queue& queue, Instant now);
+  void enter_within_limits(Queue& queue, Instant now);
+  static bool has_limits(Queue& queue);
   void leave(Queue& queue);
   void wait_at(Bucket& bucket, Queue& queue);
-  void rekey(Bucket& bucket);
-  void wake(Instant now);
-  void let_go(Bucket& bucket, Instant now);
-  Queue* first_ready(Head head, Instant now);
-  void charge(Queue& queue, const Request& request, Instant now);
+  void stand_first(Bucket& bucket, Queue& queue);
+  static bool is_before(const Queue& a, const Queue& b);
+  void promote(Bucket& bucket);
+  void let_go(Instant now);
+  bool pay(Queue& queue, const Request& request, Instant now);
+  void pay_limits(Queue& queue, const Request& request, Instant now);
+  Pick serve_ready(Head head, Instant now);
+  Pick serve_borrower(Head head, Instant now);
+  Pick serve_spare(Head head, Instant now);
+  Pick force(Head head, Instant now);
+  void go_on(Queue& queue, Request& served, Instant now);
+  static void count(Queue& queue, const Request& request, Instant now);
   void take_out(Queue& queue, Request& request, Instant now);
+  void become_busy(Queue& queue, Instant now);
+  void become_idle(Queue& queue, Instant now);
+  Instant root_ready_at(const Request& request) const;
+  static void settle_spill(Share& share, Instant now);
+  static std::uint64_t weigh(const Share& share, Tokens cost, std::uint64_t& part);
+  void offer_loan(Share& share);
+  void enter_again(Share& share, Instant now);
+  std::optional<Tokens> smallest_limit(Queue& queue, Nanoseconds time, Bucket*& bucket) const;
 
   // Changing
-  RuleState& make_state(const Rule& rule);
+  RuleState& make_state(const Rule& rule, Head head);
   void before_stop(const RuleCommand& command);
   void after_start(const RuleCommand& command);
-  void after_change(const RuleCommand& command, Instant now);
-  Shapes shapes_of(const Limits& limits) const;
-  void change_shapes(RuleState& state, const Limits& limits, Instant now);
+  void after_change(const RuleCommand& command);
+  Shapes shapes_of(const Rule& rule) const;
+  bool is_affected(Queue& queue);
+  void reshape_changed(Instant now);
   void forget_stopped();
+  void return_changed(Instant now);
   void return_all(FieldSet key_before, Instant now);
+  void move_classes_out();
+  template <class Visit>
+  void each_live_class(Visit visit);
 
   Options options_;
   std::array<std::unique_ptr<RuleList>, 2> lists_;
-  std::vector<std::unique_ptr<RuleState>> states_;
+  absl::flat_hash_map<const RuleState*, std::unique_ptr<RuleState>> states_;
   absl::flat_hash_map<const Rule*, RuleState*> state_of_;
-  absl::flat_hash_map<ClassKey, std::unique_ptr<Class>, ClassKeyHash> classes_;
+  absl::flat_hash_map<ClassKey, std::unique_ptr<LoneClass>, ClassKeyHash> lone_classes_;
+  absl::flat_hash_map<JobId, std::unique_ptr<Share>, JobHash> shares_;
   FieldSet key_;  // the fields that tell queues apart; grows with by= and never shrinks
-  std::array<Queues, 2> queues_;
+  std::unique_ptr<QueueSlab> slab_;
+  std::unique_ptr<IndexTable> table_;
   std::unique_ptr<Heaps> heaps_;
-  std::uint64_t bindings_ = 1;  // grows with all that can change which classes a queue has
+  std::optional<BucketShape> root_shape_;
+  TokenBucket root_ = TokenBucket::empty(Instant::min());
+  std::uint64_t stamp_;         // of what hints point into
+  std::uint32_t bindings_ = 1;  // grows with all that can change which classes a queue has
   std::uint64_t states_made_ = 0;
+  std::size_t classes_ = 0;
   std::uint64_t virtual_ns_ = 0;
-  std::uint64_t order_ = 0;
+  std::uint64_t loan_virtual_ = 0;
+  std::uint64_t arrivals_ = 0;
   std::uint64_t overflowed_ = 0;
+  bool default_limits_ = true;  // off under sharing, until somebody changes `default`
 };
 
 // One head of a Tbf as a policy of a Gate.

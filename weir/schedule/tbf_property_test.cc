@@ -176,7 +176,7 @@ class Model {
   void enter(const std::string& job, std::int64_t now) {
     Class& c = class_of(job, now);
     c.tag = std::max(c.tag, virtual_ - ceil_div(c.buckets[0].full(), c.buckets[0].rate));
-    entered_[job] = {c.tag, order_++};
+    entered_[job] = {c.tag, queues_[job].front().number};
   }
   bool before(const std::string& a, const std::string& b) { return entered_[a] < entered_[b]; }
   void come_again(std::int64_t now) {
@@ -189,7 +189,6 @@ class Model {
   std::list<std::string> busy_;
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> entered_;
   std::int64_t virtual_ = std::int64_t{1} << 62;
-  std::int64_t order_ = 0;
 };
 
 // Drives both, and compares.

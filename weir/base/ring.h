@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A queue of objects that live elsewhere: last in at the back, first out at the front, and any one
+// can be taken out of the middle. The objects form a ring, and the queue itself is one pointer, to
+// the last: a hundred thousand queues, most of them empty, cost eight bytes each.
+//
+//   last -> first -> second -> ... -> last        links: { next, previous } in the object
+//
+// An object stands in one ring at a time and must leave it before it dies; the link asserts it.
+#pragma once
+
+#include "weir/base/assert.h"
+
+namespace weir {
+
+template <class T>
+class RingLink {
+ public:
+  RingLink() = default;
+  RingLink(const RingLink&) = delete;
+  RingLink& operator=(const RingLink&) = delete;
+  ~RingLink() { WEIR_ASSERT(!is_linked()); }
+
+  bool is_linked() const { return next_ != nullptr; }
+
+ private:
+  template <class U, RingLink<U> U::*kLink>
+  friend class Ring;
+
+  T* next_ = nullptr;
+  T* previous_ = nullptr;
+};
+
+template <class T, RingLink<T> T::*kLink>
+class Ring {
+ public:
+  bool empty() const { return last_ == nullptr; }
+  // REQUIRES: not empty.
+  T& front() const { return *(last_->*kLink).next_; }
+  // The object behind, or nullptr if this is the last. REQUIRES: it is in this ring.
+  T* behind(const T& node) const { return &node == last_ ? nullptr : (node.*kLink).next_; }
+
+  // REQUIRES: in no ring.
+  void push_back(T& node) {
+    WEIR_ASSERT(!(node.*kLink).is_linked());
+    if (last_ == nullptr) {
+      link(node, node);
+    } else {
+      link(node, front());
+      link(*last_, node);
+    }
+    last_ = &node;
+  }
+
+  // REQUIRES: in this ring.
+  void erase(T& node) {
+    auto& gone = node.*kLink;
+    if (gone.next_ == &node) {
+      last_ = nullptr;
+    } else {
+      if (last_ == &node) last_ = gone.previous_;
+      link(*gone.previous_, *gone.next_);
+    }
+    gone.next_ = nullptr;
+    gone.previous_ = nullptr;
+  }
+
+ private:
+  static void link(T& before, T& after) {
+    (before.*kLink).next_ = &after;
+    (after.*kLink).previous_ = &before;
+  }
+
+  T* last_ = nullptr;
+};
+
+}  // namespace weir

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/classify/packed_key.h"
+
+namespace weir {
+namespace {
+
+constexpr std::size_t kJobWords = sizeof(JobId) / sizeof(std::uint64_t);
+
+constexpr std::array<std::uint32_t Attributes::*, kFields> kIds = {nullptr,
+                                                                   nullptr,
+                                                                   &Attributes::opcode,
+                                                                   &Attributes::uid,
+                                                                   &Attributes::gid,
+                                                                   &Attributes::projid,
+                                                                   &Attributes::nodemap};
+
+}  // namespace
+
+PackedKey::PackedKey(const Attributes& attributes, FieldSet fields) {
+  if (fields.has(Field::kJobid)) {
+    std::memcpy(words_.data(), &attributes.job, sizeof(JobId));
+    size_ = kJobWords;
+  }
+  if (fields.has(Field::kNid)) {
+    const Nid& nid = attributes.nid;
+    words_[size_++] = nid.high;
+    words_[size_++] = nid.low;
+    words_[size_++] = std::uint64_t{nid.net_number} << 32 |
+                      static_cast<std::uint64_t>(nid.net) << 8 |
+                      static_cast<std::uint64_t>(nid.family);
+  }
+  for (std::size_t i = 0; i < kFields; ++i) {
+    if (kIds[i] == nullptr || !fields.has(static_cast<Field>(i))) continue;
+    words_[size_++] = attributes.*kIds[i];
+  }
+  if (size_ < kWordsMax) words_[size_] = 0;
+}
+
+Attributes PackedKey::unpack(FieldSet fields, const std::uint64_t* words) {
+  Attributes attributes = Attributes{}.only({});
+  if (fields.has(Field::kJobid)) {
+    std::memcpy(static_cast<void*>(&attributes.job), words, sizeof(JobId));
+    words += kJobWords;
+  }
+  if (fields.has(Field::kNid)) {
+    attributes.nid.high = *words++;
+    attributes.nid.low = *words++;
+    attributes.nid.net_number = static_cast<std::uint32_t>(*words >> 32);
+    attributes.nid.net = static_cast<NetType>(*words >> 8 & 0xFF);
+    attributes.nid.family = static_cast<AddressFamily>(*words & 0xFF);
+    ++words;
+  }
+  for (std::size_t i = 0; i < kFields; ++i) {
+    if (kIds[i] == nullptr || !fields.has(static_cast<Field>(i))) continue;
+    attributes.*kIds[i] = static_cast<std::uint32_t>(*words++);
+  }
+  return attributes;
+}
+
+}  // namespace weir

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a Tbf is made of: rules as it knows them, classes with their limit buckets, queues, shares.
+// Nobody else includes this.
+//
+//   Queue   requests of one head with the same attributes. In the usual case the class it is
+//   limited
+//           by has the same key, and then lives inside the queue (`own`): one place in memory,
+//           found once, about 190 bytes in all for a job.
+//   Class   the limit buckets of one key under one rule. Others than `own` stand alone: of rules
+//           with a coarser key (by=), of layers above 0, and those a queue had before a rule came.
+//   Bucket  tokens, and a Crowd where several queues may want them.
+//   Share   what a controller gives a job: a bucket, a weight, and what it lent and borrowed.
+//
+// Queues live in slabs that are never given back while the engine lives, so that a hint to one that
+// was forgotten can still be asked whether it is the same (generation).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <vector>
+
+#include <boost/intrusive/list.hpp>
+
+#include "weir/base/heap.h"
+#include "weir/base/job_id.h"
+#include "weir/base/ring.h"
+#include "weir/classify/attributes.h"
+#include "weir/classify/limits.h"
+#include "weir/classify/rule.h"
+#include "weir/pace/token_bucket.h"
+#include "weir/schedule/tbf.h"
+
+namespace weir {
+
+// What the limits of a rule make of buckets; neither: it limits nobody.
+struct Tbf::Shapes {
+  std::optional<BucketShape> ops;
+  std::optional<BucketShape> bytes;
+  Cost cost;
+  bool realtime = false;
+};
+
+// A rule as the engine knows it. One started for both heads has one state, so that its classes have
+// one bucket.
+struct Tbf::RuleState {
+  Shapes shapes;
+  std::optional<Shapes> next;           // a change that is being made
+  std::array<const Rule*, 2> listed{};  // the rule of each head it stands for
+  std::uint32_t rules = 0;              // how many of them are in their lists still
+  std::uint32_t classes = 0;
+};
+
+struct Tbf::Bucket {
+  TokenBucket tokens = TokenBucket::empty(Instant::min());
+  std::unique_ptr<Crowd> crowd;  // none: only the queue that the class lives in can want it
+};
+
+struct Tbf::Class {
+  bool is_vacant() const { return state == nullptr; }
+
+  template <class Visit>
+  void each_bucket(Bytes size, Visit visit) {
+    const Shapes& shapes = state->shapes;
+    if (shapes.ops) visit(main, *shapes.ops, shapes.cost.of(size));
+    if (shapes.bytes) visit(shapes.ops ? *second : main, *shapes.bytes, Tokens{size.count()});
+  }
+  bool has_one_bucket_of_ops() const { return state->shapes.ops && !state->shapes.bytes; }
+  bool is_full(Instant now);
+  // What a request adds to the tag: its cost over the rate, the larger one where there are two.
+  std::uint64_t tag_step(Bytes size);
+  // How far behind virtual time it may start after a pause.
+  std::uint64_t credit() const {
+    const Shapes& shapes = state->shapes;
+    if (shapes.ops) return static_cast<std::uint64_t>(shapes.ops->fill_time().count());
+    return shapes.bytes ? static_cast<std::uint64_t>(shapes.bytes->fill_time().count()) : 0;
+  }
+  // Other queues than the one it lives in may come.
+  void open_to_others();
+  // Balances stay; a bucket that was not there starts full.
+  void reshape(const Shapes& from, const Shapes& to, Instant now);
+
+  RuleState* state = nullptr;
+  Bucket main;  // of operations; of bytes where only those are limited
+  std::uint64_t tag = 0;
+  std::unique_ptr<Bucket> second;
+  ClassTotals totals;
+  std::uint32_t users = 0;          // queues
+  std::array<bool, 2> is_listed{};  // counted as a reference of the rule of each head
+  bool is_lone = false;             // lives in no queue
+};
+
+// A class that no queue holds inside.
+struct Tbf::LoneClass : Class {
+  Attributes by;
+  boost::intrusive::list_member_hook<> unused_hook;
+};
+
+// What few queues have.
+struct Tbf::Extra {
+  std::array<Class*, kLayers - 1> upper{};  // classes of layers 1-3
+  Share* share = nullptr;
+};
+
+struct Tbf::Queue {
+  enum class Place : std::uint8_t {
+    kIdle,    // no requests
+    kReady,   // can pay
+    kFirst,   // first at the bucket `at`, in the heap of wake-ups
+    kBehind,  // behind another at the bucket `at`
+    kSpare,   // has neither share nor limit: runs when nothing else does
+  };
+
+  bool has_requests() const { return !requests.empty(); }
+  std::uint64_t turn() const { return requests.front().seat_turn; }
+  std::uint64_t* key() { return reinterpret_cast<std::uint64_t*>(this + 1); }
+
+  template <class Visit>
+  void each_class(Visit visit) {
+    visit(*limits);
+    if (extra == nullptr) return;
+    for (Class* const used : extra->upper) {
+      if (used != nullptr) visit(*used);
+    }
+  }
+  template <class Visit>
+  void each_limit(Visit visit) {
+    const Bytes size = requests.front().bytes;
+    each_class([&](Class& used) { used.each_bucket(size, visit); });
+  }
+  Share* share() const { return extra == nullptr ? nullptr : extra->share; }
+
+  Ring<Request, &Request::seat_ring> requests;
+  Class* limits = nullptr;  // of layer 0
+  std::unique_ptr<Extra> extra;
+  std::uint64_t tag = 0;  // of its owner, when it was placed
+  Bucket* at = nullptr;   // where it waits, or which let it go
+  HeapHook hook;
+  std::uint32_t binding = 0;     // at which of Tbf::bindings_ it was bound
+  std::uint32_t generation = 0;  // how often this place in memory was used
+  Head head = Head::kRegular;
+  Place place = Place::kIdle;
+  boost::intrusive::list_member_hook<> link;  // busy or idle
+  Class own;
+};
+
+// Queues that want the tokens of one bucket, in order of tags. One of them at a time is let go.
+struct Tbf::Crowd {
+  Queue* first = nullptr;  // stands in the heap of wake-ups
+  Queue* ahead = nullptr;  // was let go and has not been served yet
+  Heap<Queue, std::uint64_t, &Queue::hook> waiters;
+};
+
+struct Tbf::Share {
+  // Without a rate it only orders.
+  bool paces() const { return active && shape.has_value(); }
+
+  JobId job;
+  std::optional<BucketShape> shape;
+  Bucket bucket;
+  Spill spill;
+  std::uint64_t nodes = 1;
+  std::uint64_t unit = 1;  // of virtual time for a token of one node
+  std::uint64_t tag = 0;
+  std::uint64_t tag_part = 0;  // in 1/nodes
+  std::uint64_t loan_tag = 0;
+  std::uint64_t loan_part = 0;
+  Tokens borrowed;
+  Tokens lent;
+  std::uint32_t queues = 0;
+  std::uint32_t busy = 0;  // queues with requests
+  bool active = false;     // the controller has set it
+  bool lends = true;       // what falls over its rim while it has nothing to do is lent
+  HeapHook lend_hook;
+};
+
+// Queues in slabs, each with room for its key behind it.
+class Tbf::QueueSlab {
+ public:
+  explicit QueueSlab(std::size_t key_words)
+      : stride_(sizeof(Queue) + key_words * sizeof(std::uint64_t)) {}
+  ~QueueSlab();
+  QueueSlab(const QueueSlab&) = delete;
+  QueueSlab& operator=(const QueueSlab&) = delete;
+
+  // The index of one that nobody uses.
+  std::uint32_t take();
+  void give_back(std::uint32_t index) { free_.push_back(index); }
+  Queue& at(std::uint32_t index) const {
+    return *std::launder(
+        reinterpret_cast<Queue*>(slabs_[index / kSlab].get() + (index % kSlab) * stride_));
+  }
+  // How many there are, used or not.
+  std::uint32_t size() const { return made_; }
+
+ private:
+  static constexpr std::uint32_t kSlab = 64;
+
+  std::size_t stride_;
+  std::uint32_t made_ = 0;
+  std::vector<std::unique_ptr<std::byte[]>> slabs_;
+  std::vector<std::uint32_t> free_;
+};
+
+struct Tbf::Heaps {
+  template <class T, boost::intrusive::list_member_hook<> T::*kHook>
+  using List = boost::intrusive::list<
+      T, boost::intrusive::member_hook<T, boost::intrusive::list_member_hook<>, kHook>>;
+
+  Heap<Queue, std::uint64_t, &Queue::hook>& ready_of(Head head) { return ready[index(head)]; }
+
+  std::array<Heap<Queue, std::uint64_t, &Queue::hook>, 2> ready;  // by tag
+  std::array<Heap<Queue, std::uint64_t, &Queue::hook>, 2> spare;  // by arrival
+  Heap<Queue, Instant, &Queue::hook> wake;                        // by when they can pay
+  Heap<Share, std::uint64_t, &Share::lend_hook> lend;             // by what they borrowed
+  std::array<List<Queue, &Queue::link>, 2> busy;                  // queues with requests
+  List<Queue, &Queue::link> idle;                   // without, least recently used first
+  List<LoneClass, &LoneClass::unused_hook> unused;  // that no queue uses, in the same order
+};
+
+// Every class there is, the vacant ones left out.
+template <class Visit>
+void Tbf::each_live_class(Visit visit) {
+  for (std::uint32_t i = 0; i < slab_->size(); ++i) {
+    if (Class& own = slab_->at(i).own; !own.is_vacant()) visit(own);
+  }
+  for (auto& [key, lone] : lone_classes_) visit(*lone);
+}
+
+}  // namespace weir

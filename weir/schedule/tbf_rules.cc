@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rule command does to a Tbf: lists, states, balances, and the queues it concerns.
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "weir/base/assert.h"
+#include "weir/schedule/tbf.h"
+#include "weir/schedule/tbf_parts.h"
+
+namespace weir {
+namespace {
+
+// A realtime rule keeps what it did not use for so long, and no longer.
+constexpr Nanoseconds kRealtimeCredit = std::chrono::seconds{1};
+
+}  // namespace
+
+Tbf::Shapes Tbf::shapes_of(const Rule& rule) const {
+  const Limits& limits = rule.limits();
+  Shapes shapes{{}, {}, limits.cost, limits.realtime};
+  if (rule.is_default() && !default_limits_) return shapes;
+  if (const std::uint32_t rate = limits.rate_in_force(); rate > 0) {
+    const Rate per_second = Rate::per_second(rate);
+    const Nanoseconds time = limits.realtime ? kRealtimeCredit : options_.depth_time;
+    const Tokens depth = std::max(options_.depth_min, tokens_in(per_second, time));
+    shapes.ops.emplace(per_second, limits.burst_ops.value_or(depth));
+  }
+  if (limits.bps) {
+    const Tokens depth = std::max(Tokens{options_.byte_depth_min.count()},
+                                  tokens_in(*limits.bps, options_.depth_time));
+    shapes.bytes.emplace(*limits.bps,
+                         limits.burst_bytes ? Tokens{limits.burst_bytes->count()} : depth);
+  }
+  return shapes;
+}
+
+void Tbf::Class::reshape(const Shapes& from, const Shapes& to, Instant now) {
+  const auto reshaped = [&](const Bucket* bucket, const std::optional<BucketShape>& before,
+                            const std::optional<BucketShape>& after) {
+    if (!after) return TokenBucket::empty(now);
+    if (!before) return TokenBucket::full(*after, now);
+    TokenBucket tokens = bucket->tokens;
+    tokens.reshape(*before, *after, now);
+    return tokens;
+  };
+  const TokenBucket of_ops = reshaped(&main, from.ops, to.ops);
+  const TokenBucket of_bytes = reshaped(from.ops ? second.get() : &main, from.bytes, to.bytes);
+  main.tokens = to.ops ? of_ops : of_bytes;
+  if (!to.ops || !to.bytes) return second.reset();
+  if (second == nullptr) second = std::make_unique<Bucket>();
+  second->tokens = of_bytes;
+  if (main.crowd != nullptr) open_to_others();
+}
+
+Tbf::RuleState& Tbf::make_state(const Rule& rule, Head head) {
+  auto made = std::make_unique<RuleState>();
+  RuleState& state = *made;
+  states_.emplace(&state, std::move(made));
+  state.shapes = shapes_of(rule);
+  state.listed[index(head)] = &rule;
+  state_of_[&rule] = &state;
+  state.rules = 1;
+  ++states_made_;
+  return state;
+}
+
+void Tbf::after_start(const RuleCommand& command) {
+  RuleState* common = nullptr;
+  for (const Head head : kHeads) {
+    if (!names(command.heads, head)) continue;
+    const Rule& rule = *rules(head).find(command.name);
+    key_ = key_ | rule.by();
+    if (common == nullptr) {
+      common = &make_state(rule, head);
+    } else {
+      state_of_[&rule] = common;
+      common->listed[index(head)] = &rule;
+      ++common->rules;
+    }
+  }
+}
+
+void Tbf::before_stop(const RuleCommand& command) {
+  for (const Head head : kHeads) {
+    const Rule* const rule = names(command.heads, head) ? rules(head).find(command.name) : nullptr;
+    if (rule == nullptr) continue;
+    const auto found = state_of_.find(rule);
+    RuleState& state = *found->second;
+    state_of_.erase(found);
+    --state.rules;
+    forget_if_unused(state);
+  }
+}
+
+void Tbf::after_change(const RuleCommand& command) {
+  for (const Head head : kHeads) {
+    if (!names(command.heads, head)) continue;
+    const Rule& rule = *rules(head).find(command.name);
+    if (rule.is_default()) default_limits_ = true;
+    key_ = key_ | rule.by();
+    RuleState*& state = state_of_.at(&rule);
+    if (command.heads != Heads::kBoth && state->rules == 2) {
+      // A change for one head alone ends what the two had in common.
+      --state->rules;
+      state = &make_state(rule, head);
+    } else {
+      state->next = shapes_of(rule);
+    }
+  }
+}
+
+// Whether the queue has got other classes, or one of its classes other limits.
+bool Tbf::is_affected(Queue& queue) {
+  bool affected = false;
+  queue.each_class([&](const Class& used) { affected = affected || used.state->next.has_value(); });
+  if (affected || queue.binding == bindings_) return affected;
+  const Attributes attributes = attributes_of(queue);
+  for (unsigned layer = 0; layer < kLayers; ++layer) {
+    const Rule* const rule =
+        rules(queue.head).has_layer(layer) ? rules(queue.head).match(attributes, layer) : nullptr;
+    const RuleState* const wanted = rule == nullptr ? nullptr : state_of_.at(rule);
+    const Class* const has = layer == 0               ? queue.limits
+                             : queue.extra != nullptr ? queue.extra->upper[layer - 1]
+                                                      : nullptr;
+    if (wanted != (has == nullptr ? nullptr : has->state)) return true;
+  }
+  return false;
+}
+
+void Tbf::reshape_changed(Instant now) {
+  bool any = false;
+  for (const auto& [key, state] : states_) any = any || state->next.has_value();
+  if (!any) return;
+  each_live_class([&](Class& used) {
+    if (used.state->next) used.reshape(used.state->shapes, *used.state->next, now);
+  });
+  for (const auto& [key, state] : states_) {
+    if (state->next) state->shapes = *std::exchange(state->next, std::nullopt);
+  }
+}
+
+// Classes of rules that are in no list any more.
+void Tbf::forget_stopped() {
+  for (auto it = heaps_->unused.begin(); it != heaps_->unused.end();) {
+    LoneClass& candidate = *it;
+    if (candidate.state->rules > 0) {
+      ++it;
+      continue;
+    }
+    it = heaps_->unused.erase(it);
+    forget(candidate);
+  }
+}
+
+// Queues with requests that are affected are bound and entered anew, the others stay where they
+// stand; idle ones are bound when a request comes.
+void Tbf::return_changed(Instant now) {
+  std::vector<Queue*> affected;
+  for (auto& busy : heaps_->busy) {
+    for (Queue& queue : busy) {
+      if (is_affected(queue)) {
+        affected.push_back(&queue);
+      } else {
+        queue.binding = bindings_;
+      }
+    }
+  }
+  for (Queue* const queue : affected) leave(*queue);
+  reshape_changed(now);
+  for (Queue* const queue : affected) {
+    if (queue->binding != bindings_) bind(*queue, now);
+  }
+  for (Queue* const queue : affected) enter(*queue, now);
+  forget_stopped();
+}
+
+// Other fields than before tell queues apart: all requests come again, in order, to new queues.
+void Tbf::return_all(FieldSet key_before, Instant now) {
+  std::vector<std::pair<Request*, Head>> requests;
+  for (auto& busy : heaps_->busy) {
+    for (Queue& queue : busy) leave(queue);
+    while (!busy.empty()) {
+      Queue& queue = busy.front();
+      while (queue.has_requests()) {
+        Request& first = queue.requests.front();
+        queue.requests.erase(first);
+        requests.emplace_back(&first, queue.head);
+      }
+      become_idle(queue, now);
+    }
+  }
+  std::sort(requests.begin(), requests.end(),
+            [](const auto& a, const auto& b) { return a.first->seat_turn < b.first->seat_turn; });
+  reshape_changed(now);
+  const FieldSet key_after = std::exchange(key_, key_before);
+  move_classes_out();
+  key_ = key_after;
+  make_table();
+  forget_stopped();
+  for (const auto& [request, head] : requests) admit(*request, head, now);
+}
+
+// Ends all queues; the classes that live in them stand alone from now on and keep their balances.
+// REQUIRES: all queues are idle.
+void Tbf::move_classes_out() {
+  for (Queue& queue : heaps_->idle) unbind(queue);
+  for (Queue& queue : heaps_->idle) {
+    if (queue.own.is_vacant()) continue;
+    auto lone = std::make_unique<LoneClass>();
+    static_cast<Class&>(*lone) = std::move(queue.own);
+    queue.own.state = nullptr;
+    lone->is_lone = true;
+    lone->by = attributes_of(queue);
+    lone->open_to_others();
+    heaps_->unused.push_back(*lone);
+    lone_classes_.emplace(ClassKey{lone->state, lone->by}, std::move(lone));
+  }
+  heaps_->idle.clear();
+}
+
+Result<void> Tbf::apply(const RuleCommand& command, Instant now) {
+  for (const Head head : kHeads) {
+    if (!names(command.heads, head)) continue;
+    if (auto checked = rules(head).check(command); !checked) return checked;
+  }
+  const FieldSet key_before = key_;
+  const auto generations = [&] {
+    return rules(Head::kRegular).generation() + rules(Head::kHigh).generation() + states_made_;
+  };
+  const std::uint64_t before = generations();
+  if (command.verb == Verb::kStop) before_stop(command);
+  for (const Head head : kHeads) {
+    if (!names(command.heads, head)) continue;
+    const auto applied = lists_[index(head)]->apply(command);
+    WEIR_ASSERT(applied.has_value());
+  }
+  if (command.verb == Verb::kStart) after_start(command);
+  if (command.verb == Verb::kChange) after_change(command);
+  if (generations() != before) ++bindings_;
+  if (key_ == key_before) {
+    return_changed(now);
+  } else {
+    return_all(key_before, now);
+  }
+  return {};
+}
+
+}  // namespace weir
