@@ -41,7 +41,7 @@ Examples:
   weir sim period-sweep --policy adaptbf,weir --service exponential
   weir sim my-cluster.toml --seed 7 --only big,small
 
-The report is DIR/report.html; result.json, periods.csv and throughput.csv hold the same in numbers.)";
+The report is DIR/report.html; result.json, periods.csv and throughput.csv hold its numbers.)";
 
 struct SimArguments {
   std::string scenario;

@@ -183,8 +183,8 @@ class RefusesBadInput(SimTest):
     def test_options(self):
         for arguments, message in (
                 (("--policy", "wier"), "--policy: no policy 'wier'; did you mean weir?"),
-                (("--policy", ""), "--policy: no policy ''; there are: none, static, adaptbf, weir, "
-                                   "wfq"),
+                (("--policy", ""), "--policy: no policy ''; there are: none, static, adaptbf, "
+                                   "weir, wfq"),
                 (("--period", "0s"), "--period: '0s' is no period; expected 1ms to 10s"),
                 (("--service", "fast"), "--service: 'fast' is none; expected exponential or "
                                         "as-given"),
@@ -197,8 +197,8 @@ class RefusesBadInput(SimTest):
 
     def test_a_folder_that_cannot_be_made(self):
         self.file("", "taken")
-        self.refused(73, "--out: 'taken/out': Not a directory", self.file(SMALL), "--policy", "none",
-                     "--out", str(self.folder / "taken/out"))
+        self.refused(73, "--out: 'taken/out': Not a directory", self.file(SMALL), "--policy",
+                     "none", "--out", str(self.folder / "taken/out"))
 
     def test_output_that_cannot_be_written(self):
         with open("/dev/full", "w", encoding="utf-8") as full:

@@ -20,29 +20,7 @@ name = "a"
 process = [{ window = 4 }]
 )";
 
-Result<sim::Scenario> parse(const std::string& text) { return parse_scenario(text, "f.toml", ""); }
-
-// The message after exchanging a part of a sound scenario.
-std::string refused(const std::string& part, const std::string& by) {
-  std::string text = kSound;
-  text.replace(text.find(part), part.size(), by);
-  const auto scenario = parse(text);
-  return scenario ? "" : scenario.error().message();
-}
-
-TEST(ScenarioFile, ReadsWhatIsGivenAndFillsInTheRest) {
-  const auto scenario = parse(kSound);
-  ASSERT_TRUE(scenario) << scenario.error().message();
-  EXPECT_EQ(scenario->title, "A title");
-  EXPECT_EQ(scenario->length, Nanoseconds{seconds{10}});
-  EXPECT_EQ(scenario->targets[0].store.slots, 16U);
-  EXPECT_EQ(scenario->targets[0].store.service.base, milliseconds{16});
-  EXPECT_EQ(scenario->jobs[0].nodes, 1U);
-  EXPECT_EQ(scenario->jobs[0].processes[0].requests, sim::ProcessSpec::kEndless);
-}
-
-TEST(ScenarioFile, ReadsEveryKey) {
-  const auto scenario = parse(R"(
+constexpr const char* kEveryKey = R"(
 length = "20s"
 periods = ["10ms", "1s"]
 [faults]
@@ -87,7 +65,31 @@ start = "3s"
 size = "64KiB"
 reads = "0%"
 target = "all"
-)");
+)";
+
+Result<sim::Scenario> parse(const std::string& text) { return parse_scenario(text, "f.toml", ""); }
+
+// The message after exchanging a part of a sound scenario.
+std::string refused(const std::string& part, const std::string& by) {
+  std::string text = kSound;
+  text.replace(text.find(part), part.size(), by);
+  const auto scenario = parse(text);
+  return scenario ? "" : scenario.error().message();
+}
+
+TEST(ScenarioFile, ReadsWhatIsGivenAndFillsInTheRest) {
+  const auto scenario = parse(kSound);
+  ASSERT_TRUE(scenario) << scenario.error().message();
+  EXPECT_EQ(scenario->title, "A title");
+  EXPECT_EQ(scenario->length, Nanoseconds{seconds{10}});
+  EXPECT_EQ(scenario->targets[0].store.slots, 16U);
+  EXPECT_EQ(scenario->targets[0].store.service.base, milliseconds{16});
+  EXPECT_EQ(scenario->jobs[0].nodes, 1U);
+  EXPECT_EQ(scenario->jobs[0].processes[0].requests, sim::ProcessSpec::kEndless);
+}
+
+TEST(ScenarioFile, ReadsEveryKey) {
+  const auto scenario = parse(kEveryKey);
   ASSERT_TRUE(scenario) << scenario.error().message();
   EXPECT_EQ(scenario->periods.size(), 2U);
   EXPECT_EQ(scenario->faults.late_permille, 100U);
