@@ -112,8 +112,9 @@ def floating_point(tree):
 def own_scheduling(tree):
     """The simulator drives a Target and computes no token or tag itself. Its model of a Lustre
     server, which is what Weir is compared with, is the one exception."""
-    names = (r'#include "weir/pace/'
-             r"|\b(TokenBucket|BucketShape|BucketSet|AtomicBucket|RateLimiter)\b|\b\w*(virtual_(time|ns)|finish_tag|start_tag|balance)\w*")
+    names = (r'#include "weir/pace/|'
+             r"\b(TokenBucket|BucketShape|BucketSet|AtomicBucket|RateLimiter)\b|"
+             r"\b\w*(virtual_(time|ns)|finish_tag|start_tag|balance)\w*")
     for file in tree.cxx():
         if file.parts[:2] == ("weir", "sim") and file.name.split(".")[0] != "lustre_model":
             code = tree.code(file) + "".join(re.findall(r"#include .*\n", tree.text(file)))
