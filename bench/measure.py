@@ -23,26 +23,41 @@ class Steal:
         self.percent = 100 * spent[7] / max(sum(spent[:8]), 1)
 
 
-def micro(binaries, repetitions):
-    """Nanoseconds per operation of every micro benchmark, one list of repetitions for each.
+NANOSECONDS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def samples(binaries, repetitions, pattern=".", per_process=1):
+    """Every run of the micro benchmarks whose names fit, as Google Benchmark reports it, by name.
 
     The binaries take turns, and each interleaves its own benchmarks, so that a slow spell of the
     machine falls on all of them.
     """
-    times = {}
-    allocations = {}
+    runs = {}
     for _ in range(repetitions):
         for binary in binaries:
             output = subprocess.run(
                 [binary, "--benchmark_format=json", "--benchmark_min_time=0.1",
-                 "--benchmark_enable_random_interleaving=true", "--benchmark_repetitions=2"],
+                 f"--benchmark_filter={pattern}", "--benchmark_enable_random_interleaving=true",
+                 f"--benchmark_repetitions={per_process}"],
                 capture_output=True, text=True, check=True).stdout
-            for run in json.loads(output)["benchmarks"]:
-                if run["run_type"] != "iteration":
-                    continue
-                times.setdefault(run["run_name"], []).append(run["cpu_time"])
-                allocations[run["run_name"]] = max(allocations.get(run["run_name"], 0),
-                                                   run.get("allocations", 0))
+            # Without a benchmark that fits there is no report.
+            for run in json.loads(output)["benchmarks"] if output.strip() else []:
+                if run["run_type"] == "iteration":
+                    runs.setdefault(run["run_name"], []).append(run)
+    return runs
+
+
+def nanoseconds(runs):
+    """Of an operation, one for each run."""
+    return [run["cpu_time"] * NANOSECONDS[run["time_unit"]] for run in runs]
+
+
+def micro(binaries, repetitions):
+    """Nanoseconds per operation and the most allocations of every micro benchmark, by name."""
+    runs = samples(binaries, repetitions, per_process=2)
+    times = {name: nanoseconds(of_name) for name, of_name in runs.items()}
+    allocations = {name: max(run.get("allocations", 0) for run in of_name)
+                   for name, of_name in runs.items()}
     return times, allocations
 
 
@@ -57,15 +72,24 @@ class Table:
         self.rows = []
 
     def add(self, what, values, limit, unit):
+        self.row(what, values, f"<= {limit:g} {unit}", unit, lambda middle: middle <= limit)
+
+    def add_least(self, what, values, limit, unit):
+        self.row(what, values, f">= {limit:g} {unit}", unit, lambda middle: middle >= limit)
+
+    def row(self, what, values, limit, unit, is_met):
+        """One without values was not measured, and that is not reached either."""
+        if not values:
+            self.rows.append((what, "none", "", limit, False))
+            return
         middle = statistics.median(values)
-        self.rows.append((what, f"{middle:.3g} {unit}", spread(values), f"<= {limit:g} {unit}",
-                          middle <= limit))
+        self.rows.append((what, f"{middle:.4g} {unit}", spread(values), limit, is_met(middle)))
 
     def met(self):
         return all(row[-1] for row in self.rows)
 
     def show(self):
-        print(f"{'figure':58}{'median':>12}{'spread':>20}{'limit':>12}")
+        print(f"{'figure':58}{'median':>12}{'spread':>20}{'limit':>14}")
         for what, middle, spread_text, limit, met in self.rows:
-            print(f"{what:58}{middle:>12}{spread_text:>20}{limit:>12}  "
+            print(f"{what:58}{middle:>12}{spread_text:>20}{limit:>14}  "
                   f"{'ok' if met else 'NOT REACHED'}")

@@ -262,6 +262,11 @@ class Bites(unittest.TestCase):
             self.assertTrue(finding.startswith(start), f"{finding!r} is not {start!r}")
         self.assertEqual(len(findings), len(expected), findings)
 
+    def test_seeds_of_fuzzers_are_no_sources(self):
+        script = "#!/bin/sh\n"
+        self.finds(licence, {"tests/corpus/x/seed": script, "tests/x/seed": script},
+                   "tests/x/seed:1")
+
     def test_licence(self):
         spdx = "SPDX-License-Identifier: " + "Apache-2.0\n"
         self.finds(licence, {"a.cc": "int a;\n", "b.h": "// " + spdx, "run": "#!/bin/sh\n",

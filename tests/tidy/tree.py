@@ -9,7 +9,9 @@ ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR", pathlib.Path(__file__).par
 
 
 def project_files(root):
-    """Every file of the project, relative to root: tracked, or new and not ignored."""
+    """Every file of the project, relative to root: tracked, or new and not ignored.
+
+    Seeds of fuzzers are left out: they are any bytes, not text."""
     try:
         listing = subprocess.run(
             ["git", "-C", root, "-c", f"safe.directory={root}",
@@ -21,7 +23,8 @@ def project_files(root):
         for folder, folders, files in os.walk(root):
             folders[:] = [f for f in folders if f not in (".git", "build", "data")]
             names.update(os.path.relpath(os.path.join(folder, f), root) for f in files)
-    return sorted(pathlib.PurePath(n) for n in names if (root / n).is_file())
+    return sorted(pathlib.PurePath(n) for n in names
+                  if not n.startswith("tests/corpus/") and (root / n).is_file())
 
 
 def read(root, file):

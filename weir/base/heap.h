@@ -5,28 +5,32 @@
 //
 //   position      0
 //             /  |  |  \         children of i: 4i + 1 ... 4i + 4
-//            1   2  3   4        entry: { key, sequence, node }, the node's hook: { position }
+//            1   2  3   4        entry: { key, sequence, slot }, the node's hook: { slot }
+//                                of each slot: its position among the entries, its node
 //
 // Four children a level instead of two: half as many levels, and the four keys compared lie side by
-// side. Keys are kept in the array, so ordering never touches a node; only an entry that moves
-// writes its new position into its node's hook, which lets update() and erase() find it.
+// side. Keys are kept in the array, so ordering never touches a node. An entry that moves notes its
+// new position under its slot, which lets update() and erase() find it: positions lie side by side
+// too, and a heap of a hundred thousand nodes that are spread over memory moves none of them into
+// the cache but the one it gives out.
 //
 // Ties. Every push takes the next sequence number, and so does every change of key (replace_top,
 // update), even to an equal key: who is keyed anew stands behind its equals, which is what serving
 // in turns needs. Order is by (key, sequence) alone, so it is the same in every run; addresses play
 // no part.
 //
-// Invariants (is_valid): no entry is before its parent, and the hook of entry i's node says i.
+// Invariants (is_valid): no entry is before its parent, and the slot of entry i's node says i.
 // The heap owns no node: a node must leave it before it dies or moves, and the heap must go before
 // its nodes do (declare it after them); the hook asserts it. Two heaps may share one hook if a node
 // stands in one of them at a time. Not for several threads, not copyable, no iteration in order.
 //
 // Cost: push, pop, replace_top, update, erase O(log n); the rest O(1), clear O(n). No allocation
-// within what reserve() set aside. 24 bytes an entry with a 64-bit key, and 4 bytes in the node.
+// within what reserve() set aside. 36 bytes an entry with a 64-bit key, and 4 bytes in the node.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "weir/base/assert.h"
@@ -41,9 +45,9 @@ class HeapHook {
   HeapHook(const HeapHook&) noexcept {}
   HeapHook& operator=(const HeapHook&) noexcept { return *this; }
   // REQUIRES: not in a heap, which would be left with a pointer to nowhere.
-  ~HeapHook() { WEIR_ASSERT(!is_linked(), position_); }
+  ~HeapHook() { WEIR_ASSERT(!is_linked(), slot_); }
 
-  bool is_linked() const { return position_ != kNone; }
+  bool is_linked() const { return slot_ != kNone; }
 
  private:
   template <class T, class Key, HeapHook T::*kHook>
@@ -51,7 +55,7 @@ class HeapHook {
 
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
-  std::uint32_t position_ = kNone;
+  std::uint32_t slot_ = kNone;
 };
 
 // Key needs operator< and should be cheap to copy: an integer, an Instant.
@@ -67,20 +71,25 @@ class Heap {
   bool empty() const { return entries_.empty(); }
 
   // Room for n nodes; pushes up to that size do not allocate.
-  void reserve(std::size_t n) { entries_.reserve(n); }
+  void reserve(std::size_t n) {
+    entries_.reserve(n);
+    slots_.reserve(n);
+    nodes_.reserve(n);
+  }
 
   // Whether the node stands in this very heap, also where others use the same hook.
   bool contains(const T& node) const {
-    const std::size_t i = position(node);
-    return i < entries_.size() && entries_[i].node == &node;
+    const std::uint32_t slot = (node.*kHook).slot_;
+    return slot < nodes_.size() && nodes_[slot] == &node;
   }
 
   // REQUIRES: the node's hook is in no heap.
   void push(T& node, Key key) {
-    WEIR_ASSERT(!(node.*kHook).is_linked(), position(node));
+    WEIR_ASSERT(!(node.*kHook).is_linked());
     WEIR_ASSERT(entries_.size() < HeapHook::kNone, entries_.size());
+    const std::uint32_t slot = take_slot(node);
     entries_.emplace_back();
-    sift_up(entries_.size() - 1, keyed(node, key));
+    sift_up(entries_.size() - 1, keyed(slot, key));
   }
 
   // The same with a turn of the caller's own in place of the next sequence number: ties go by it.
@@ -91,7 +100,7 @@ class Heap {
   }
 
   // The first node. REQUIRES: not empty.
-  T& top() const { return *first().node; }
+  T& top() const { return *nodes_[first().slot]; }
   const Key& top_key() const { return first().key; }
 
   // Takes the first node out. REQUIRES: not empty.
@@ -102,7 +111,7 @@ class Heap {
   }
 
   // Gives the first node a new key: pop and push in one descent. REQUIRES: not empty.
-  void replace_top(Key key) { sift_down(0, keyed(top(), key)); }
+  void replace_top(Key key) { sift_down(0, keyed(first().slot, key)); }
   void replace_top(Key key, std::uint64_t turn) {
     next_sequence_ = turn;
     replace_top(key);
@@ -110,8 +119,9 @@ class Heap {
 
   // Gives any node a new key, smaller or larger. REQUIRES: contains(node).
   void update(T& node, Key key) {
-    WEIR_ASSERT(contains(node), position(node), size());
-    sift(position(node), keyed(node, key));
+    WEIR_ASSERT(contains(node), size());
+    const std::uint32_t slot = (node.*kHook).slot_;
+    sift(slots_[slot], keyed(slot, key));
   }
 
   void update(T& node, Key key, std::uint64_t turn) {
@@ -121,20 +131,24 @@ class Heap {
 
   // Takes any node out. REQUIRES: contains(node).
   void erase(T& node) {
-    WEIR_ASSERT(contains(node), position(node), size());
-    remove(position(node));
+    WEIR_ASSERT(contains(node), size());
+    remove(slots_[(node.*kHook).slot_]);
   }
 
   // Lets all nodes go. O(n).
   void clear() {
-    for (Entry& entry : entries_) (entry.node->*kHook).position_ = HeapHook::kNone;
+    for (const Entry& entry : entries_) (nodes_[entry.slot]->*kHook).slot_ = HeapHook::kNone;
     entries_.clear();
+    slots_.clear();
+    nodes_.clear();
+    free_slot_ = HeapHook::kNone;
   }
 
   // Whether the invariants hold, for tests. O(n).
   bool is_valid() const {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
-      if (position(*entries_[i].node) != i) return false;
+      const std::uint32_t slot = entries_[i].slot;
+      if (slots_[slot] != i || (nodes_[slot]->*kHook).slot_ != slot) return false;
       if (i > 0 && is_before(entries_[i], entries_[parent(i)])) return false;
     }
     return true;
@@ -144,7 +158,7 @@ class Heap {
   struct Entry {
     Key key;
     std::uint64_t sequence;
-    T* node;
+    std::uint32_t slot;
   };
   static constexpr std::size_t kFanout = 4;
 
@@ -152,15 +166,19 @@ class Heap {
   static std::size_t first_child(std::size_t i) { return kFanout * i + 1; }
 
   // Written without a branch, as is least_child(): which of two keys is smaller is what a branch
-  // predictor cannot guess, and one wrong guess costs as much as all comparisons of a level.
+  // predictor cannot guess, and one wrong guess costs as much as all comparisons of a level. Plain
+  // numbers are compared with their sequence behind them as one number of 128 bits.
   static bool is_before(const Entry& a, const Entry& b) {
-    const bool smaller = a.key < b.key;
-    const bool larger = b.key < a.key;
-    const bool earlier = a.sequence < b.sequence;
-    return smaller | (!larger & earlier);
+    if constexpr (std::is_same_v<Key, std::uint64_t>) {
+      using Wide = unsigned __int128;
+      return (Wide{a.key} << 64 | a.sequence) < (Wide{b.key} << 64 | b.sequence);
+    } else {
+      const bool smaller = a.key < b.key;
+      const bool larger = b.key < a.key;
+      const bool earlier = a.sequence < b.sequence;
+      return smaller | (!larger & earlier);
+    }
   }
-
-  static std::size_t position(const T& node) { return (node.*kHook).position_; }
 
   const Entry& first() const {
     WEIR_ASSERT(!entries_.empty());
@@ -168,11 +186,31 @@ class Heap {
   }
 
   // 2^64 numbers outlast any run: one every nanosecond for 584 years.
-  Entry keyed(T& node, const Key& key) { return {key, next_sequence_++, &node}; }
+  Entry keyed(std::uint32_t slot, const Key& key) { return {key, next_sequence_++, slot}; }
+
+  std::uint32_t take_slot(T& node) {
+    std::uint32_t slot = free_slot_;
+    if (slot == HeapHook::kNone) {
+      slot = static_cast<std::uint32_t>(nodes_.size());
+      nodes_.push_back(&node);
+      slots_.push_back(0);
+    } else {
+      free_slot_ = slots_[slot];
+      nodes_[slot] = &node;
+    }
+    (node.*kHook).slot_ = slot;
+    return slot;
+  }
+  void free_slot(std::uint32_t slot) {
+    (nodes_[slot]->*kHook).slot_ = HeapHook::kNone;
+    nodes_[slot] = nullptr;
+    slots_[slot] = free_slot_;
+    free_slot_ = slot;
+  }
 
   void place(std::size_t i, const Entry& entry) {
     entries_[i] = entry;
-    (entry.node->*kHook).position_ = static_cast<std::uint32_t>(i);
+    slots_[entry.slot] = static_cast<std::uint32_t>(i);
   }
 
   // The first in order of the up to four children that start at begin. REQUIRES: begin < size.
@@ -224,13 +262,16 @@ class Heap {
   // Fills the hole at i with the last entry, which may have to go either way: it comes from another
   // branch.
   void remove(std::size_t i) {
-    (entries_[i].node->*kHook).position_ = HeapHook::kNone;
+    free_slot(entries_[i].slot);
     const Entry last = entries_.back();
     entries_.pop_back();
     if (i < entries_.size()) sift(i, last);
   }
 
   std::vector<Entry> entries_;
+  std::vector<std::uint32_t> slots_;  // position of the entry; of a free slot the next free one
+  std::vector<T*> nodes_;
+  std::uint32_t free_slot_ = HeapHook::kNone;
   std::uint64_t next_sequence_ = 0;
 };
 

@@ -475,6 +475,26 @@ std::string command_of(const RuleCommand& command) {
   return text;
 }
 
+// Empty if a command, written again by `list`, reads back as the same one and both fit every job
+// that is literally an item; else what is wrong.
+template <class List>
+std::string read_back_fault(const RuleCommand& first, const std::vector<std::string>& items,
+                            List list) {
+  const auto second = parse_command(list(first), kGeneric);
+  if (!second) return second.error().message();
+  if (second->conds != first.conds) return "other conditions";
+  if (second->keys.rate != first.keys.rate) return "another rate";
+  for (const std::string& item : items) {
+    if (item.size() > JobId::kSizeMax) continue;
+    Attributes attributes;
+    attributes.job = JobId(item);
+    attributes.uid = 16;
+    if (!first.conditions.matches(attributes)) return "the first does not fit " + item;
+    if (!second->conditions.matches(attributes)) return "the second does not fit " + item;
+  }
+  return {};
+}
+
 RC_GTEST_PROP(CommandProperty, WhatIsListedReadsBackTheSame, ()) {
   // Any bytes a list may hold, between fields that are really there.
   const auto item = rc::gen::nonEmpty(rc::gen::container<std::string>(
@@ -486,18 +506,36 @@ RC_GTEST_PROP(CommandProperty, WhatIsListedReadsBackTheSame, ()) {
   const std::string text = "start dd " + conds + " rate=" + std::to_string(*rc::gen::inRange(1, 9));
   const auto first = parse_command(text, kGeneric);
   RC_PRE(first.has_value());
-  const auto second = parse_command(command_of(*first), kGeneric);
-  RC_ASSERT(second.has_value());
-  RC_ASSERT(second->conds == first->conds);
-  RC_ASSERT(second->keys.rate == first->keys.rate);
-  for (const std::string& one : items) {
-    if (one.size() > JobId::kSizeMax) continue;
-    Attributes attributes;
-    attributes.job = JobId(one);
-    attributes.uid = 16;
-    RC_ASSERT(first->conditions.matches(attributes));
-    RC_ASSERT(second->conditions.matches(attributes));
-  }
+  RC_ASSERT(read_back_fault(*first, items, command_of) == "");
+}
+
+TEST(CommandProperty, AListingThatLosesSomethingIsCaught) {
+  const RuleCommand command = parse("start dd jobid={a  b}&uid={16},jobid={c} rate=5", kGeneric);
+  const std::vector<std::string> items = {"a", "b", "c"};
+  EXPECT_EQ(read_back_fault(command, items, command_of), "");
+  const auto without_rate = [](const RuleCommand& whole) {
+    return "start " + whole.name + " " + whole.conds;
+  };
+  EXPECT_EQ(read_back_fault(command, items, without_rate), "another rate");
+  const auto one_blank = [](const RuleCommand& whole) {
+    std::string text = command_of(whole);
+    return text.erase(text.find("  "), 1);
+  };
+  EXPECT_EQ(read_back_fault(command, items, one_blank), "other conditions");
+  const auto first_half = [](const RuleCommand& whole) { return command_of(whole).substr(0, 20); };
+  EXPECT_NE(read_back_fault(command, items, first_half), "");
+  EXPECT_EQ(read_back_fault(command, {"a", "d"}, command_of), "the first does not fit d");
+}
+
+// Empty if `parse` took the text or refused it with a column inside or right after it and a hint.
+template <class Parse>
+std::string refusal_fault(const std::string& text, Parse parse) {
+  const auto command = parse(text);
+  if (command) return {};
+  const auto column = column_of(command.error());
+  if (!column) return "no column";
+  if (*column < 1 || *column > text.size() + 1) return "a column outside the text";
+  return command.error().hint.empty() ? "no hint" : "";
 }
 
 TEST(CommandProperty, NoTextCrashesAndEveryMistakeHasAColumnInTheText) {
@@ -536,17 +574,32 @@ TEST(CommandProperty, NoTextCrashesAndEveryMistakeHasAColumnInTheText) {
   for (int i = 0; i < 20'000; ++i) {
     std::string text;
     for (std::uint64_t n = 0; n <= rng.below(12); ++n) text += parts[rng.below(parts.size())];
-    const auto command = parse_command(text, rng.chance(1, 2) ? kGeneric : kNid);
-    if (command) {
-      ++accepted;
-      continue;
-    }
-    const std::size_t column = column_of(command.error()).value();
-    ASSERT_GE(column, 1U) << text;
-    ASSERT_LE(column, text.size() + 1) << text;
-    ASSERT_FALSE(command.error().hint.empty()) << text;
+    const FieldSet type = rng.chance(1, 2) ? kGeneric : kNid;
+    const auto fault = refusal_fault(text, [&](const std::string& whole) {
+      auto command = parse_command(whole, type);
+      accepted += command ? 1 : 0;
+      return command;
+    });
+    ASSERT_EQ(fault, "") << text;
   }
   EXPECT_GT(accepted, 20);
+}
+
+TEST(CommandProperty, ARefusalWithoutAPlaceInTheTextIsCaught) {
+  const std::string text = "start dd jobid=x";
+  const auto refusal = [&](std::size_t at, const char* hint) {
+    return refusal_fault(text, [&](const std::string&) -> Result<RuleCommand> {
+      return tl::unexpected(Mistake{at, "wrong", hint}.to_error());
+    });
+  };
+  EXPECT_EQ(refusal(text.size(), "expected text"), "");
+  EXPECT_EQ(refusal(text.size() + 1, "expected text"), "a column outside the text");
+  EXPECT_EQ(refusal(0, ""), "no hint");
+  EXPECT_EQ(refusal_fault(text,
+                          [](const std::string&) -> Result<RuleCommand> {
+                            return fail(std::errc::invalid_argument, "rule", "wrong", "write less");
+                          }),
+            "no column");
 }
 
 }  // namespace

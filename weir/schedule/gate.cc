@@ -85,7 +85,6 @@ class Gate::Entrance {
     if (is_drained(seated)) forget_drained();
   }
   Pick pick(Instant now, Urge urge) {
-    if (queued_ == 0) return {};
     if (queued_ == force_->queued) return pick_from(*force_, now, urge);
     return pick_in_turn(now, urge);
   }
@@ -129,7 +128,7 @@ class Gate::Entrance {
   }
 
   // Policies that have requests take turns; one that is not in force any more is drained.
-  Pick pick_in_turn(Instant now, Urge urge) {
+  [[gnu::noinline]] Pick pick_in_turn(Instant now, Urge urge) {
     Pick best;
     const std::size_t count = policies_.size();
     for (std::size_t i = 0; i < count; ++i) {
@@ -193,7 +192,7 @@ bool Gate::has_slot(Head head) const {
 }
 
 Pick Gate::pick_from(Head head, Instant now, Urge urge) {
-  if (!has_slot(head)) return {};
+  if (entrance(head).queued() == 0 || !has_slot(head)) return {};
   const Pick pick = entrance(head).pick(now, shut_down_ ? Urge::kForce : urge);
   if (pick.request == nullptr) return pick;
   high_in_row_ = head == Head::kHigh ? high_in_row_ + 1 : 0;
@@ -207,14 +206,17 @@ Decision Gate::next(Instant now) {
   const bool regular_first = high_in_row_ >= kHighInRowMax;
   const Head first = regular_first ? Head::kRegular : Head::kHigh;
   const Head second = regular_first ? Head::kHigh : Head::kRegular;
-  Instant until = kNever;
-  for (const Urge urge : {Urge::kInTime, Urge::kBorrow}) {
-    for (const Head head : {first, second}) {
-      const Pick pick = pick_from(head, now_, urge);
-      if (pick.request != nullptr) return Decision::run(*pick.request);
-      until = std::min(until, pick.until);
-    }
-    if (!options_.tbf.sharing) break;
+  Pick one = pick_from(first, now_, Urge::kInTime);
+  if (one.request != nullptr) return Decision::run(*one.request);
+  Pick other = pick_from(second, now_, Urge::kInTime);
+  if (other.request != nullptr) return Decision::run(*other.request);
+  Instant until = std::min(one.until, other.until);
+  if (options_.tbf.sharing) {
+    one = pick_from(first, now_, Urge::kBorrow);
+    if (one.request != nullptr) return Decision::run(*one.request);
+    other = pick_from(second, now_, Urge::kBorrow);
+    if (other.request != nullptr) return Decision::run(*other.request);
+    until = std::min({until, one.until, other.until});
   }
   return until == kNever ? Decision::idle() : Decision::wait_until(until);
 }

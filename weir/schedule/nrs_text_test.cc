@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/schedule/nrs_text.h"
 
+#include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -63,6 +67,23 @@ TEST(NrsText, RefusesWhatAServerRefuses) {
     EXPECT_EQ(code(text), std::errc::no_such_file_or_directory) << text;
   }
   EXPECT_EQ(read_nrs_policies(gate), before);
+}
+
+TEST(NrsText, RefusesHostileText) {
+  using namespace std::string_literals;
+  Gate gate({});
+  ASSERT_TRUE(write_nrs_policies(gate, "tbf jobid"));
+  const std::string policies = read_nrs_policies(gate);
+  const std::string rules = *read_nrs_tbf_rule(gate);
+  for (const std::string& text :
+       {"tbf\0jobid"s, "tbf jobid\0"s, "tbf \xc3\xb6"s, "\xff"s, "\0"s, "tbf  jobid"s,
+        std::string(4096, ' '), std::string(1'000'000, 'x')}) {
+    EXPECT_FALSE(write_nrs_policies(gate, text)) << text.substr(0, 40);
+    EXPECT_FALSE(write_nrs_tbf_rule(gate, text, instant_at(0))) << text.substr(0, 40);
+    EXPECT_FALSE(write_nrs_crrn_quantum(gate, text)) << text.substr(0, 40);
+  }
+  EXPECT_EQ(read_nrs_policies(gate), policies);
+  EXPECT_EQ(*read_nrs_tbf_rule(gate), rules);
 }
 
 TEST(NrsText, ReadsAndWritesTheQuantum) {
@@ -164,6 +185,373 @@ TEST(NrsText, RuleCommandsWhereTbfDoesNotRun) {
   EXPECT_EQ(code("start dd jobid={a} rate=1"), std::errc::file_exists);
   EXPECT_EQ(gate.tbf(Head::kHigh)->rules(Head::kHigh).find("dd"), nullptr) << "nothing applied";
   EXPECT_EQ(code("start both jobid={a} rate=1"), std::errc{});
+}
+
+// ---- what upstream's sanityn.sh and conf-sanity.sh check, in virtual time, by their numbers ----
+
+constexpr std::uint32_t kOstRead = 3;
+constexpr std::uint32_t kOstWrite = 4;
+
+Nid tcp(const char* text) { return parse_nid(text).value(); }
+
+// A client's process.
+Attributes process(const char* nid, const char* job, std::uint32_t id) {
+  Attributes attributes;
+  attributes.nid = tcp(nid);
+  attributes.job = JobId(job);
+  attributes.uid = attributes.gid = attributes.projid = id;
+  attributes.nodemap = 0;
+  return attributes;
+}
+// The one that upstream's tests limit, and one that they don't.
+Attributes runas() { return process("10.0.0.1@tcp", "dd.500", 500); }
+Attributes other() { return process("10.0.0.2@tcp", "cp.0", 7); }
+
+class Upstream : public testing::Test {
+ protected:
+  void policy(const char* text) {
+    const auto written = write_nrs_policies(gate, text);
+    ASSERT_TRUE(written) << text << ": " << written.error().message();
+  }
+  void rule(const std::string& text) {
+    const auto written = write_nrs_tbf_rule(gate, text, now);
+    ASSERT_TRUE(written) << text << ": " << written.error().message();
+  }
+  // The names of the rules in list order: upstream's tbf_rule_check.
+  std::string rules() const {
+    std::string names;
+    for (const Rule* rule : gate.tbf(Head::kRegular)->rules(Head::kRegular).rules()) {
+      names += rule->name() + " ";
+    }
+    return names;
+  }
+
+  // Time moves on to what is next; the request that runs then.
+  Request& take() {
+    for (;;) {
+      const Decision decision = gate.next(now);
+      if (decision.kind() == Decision::Kind::kRun) return decision.request();
+      EXPECT_EQ(decision.kind(), Decision::Kind::kWait);
+      now = decision.until();
+    }
+  }
+  // dd with direct I/O: 100 requests of 1 MiB, one after the other; how many a second.
+  double dd(Attributes who, std::uint32_t opcode) {
+    const Instant start = now;
+    who.opcode = opcode;
+    for (int i = 0; i < 100; ++i) {
+      Request request;
+      request.attributes = who;
+      request.bytes = Bytes{1 << 20};
+      gate.admit(request, Head::kRegular, now);
+      EXPECT_EQ(&take(), &request);
+      now += std::chrono::microseconds{100};
+      gate.complete(request, now);
+    }
+    return 100 / std::chrono::duration<double>(now - start).count();
+  }
+  // Upstream's tbf_verify, and a bound from below: a limit is also reached. 0 stands for no limit
+  // but that of default, which dd does not meet.
+  void verify(const Attributes& who, int write_limit, int read_limit) {
+    for (const auto& [opcode, limit] :
+         {std::pair(kOstWrite, write_limit), {kOstRead, read_limit}}) {
+      // What was saved goes first, and what was used comes again.
+      now += std::chrono::seconds{10};
+      const double rate = dd(who, opcode);
+      const char* const what = opcode == kOstWrite ? "write" : "read";
+      EXPECT_GE(rate, limit == 0 ? 5000 : limit) << what;
+      if (limit == 0) continue;
+      EXPECT_LT(rate, 1.1 * limit) << what;
+    }
+  }
+
+  // 16 writes and 16 reads of each of two clients at once: upstream's nrs_write_read. All are
+  // served, in the order they came where one client sends the same kind; `meanwhile` happens when
+  // some have run.
+  template <class Meanwhile>
+  void write_read(Meanwhile meanwhile) {
+    std::vector<std::unique_ptr<Request>> requests;
+    for (int i = 0; i < 64; ++i) {
+      auto& request = *requests.emplace_back(std::make_unique<Request>());
+      request.attributes = i % 2 == 0 ? runas() : other();
+      request.attributes.opcode = i % 4 < 2 ? kOstWrite : kOstRead;
+      request.bytes = Bytes{1 << 20};
+      gate.admit(request, Head::kRegular, now);
+    }
+    std::vector<Request*> ran;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (i == 8) meanwhile();
+      Request& request = take();
+      EXPECT_EQ(std::count(ran.begin(), ran.end(), &request), 0);
+      ran.push_back(&request);
+      now += std::chrono::microseconds{100};
+      gate.complete(request, now);
+    }
+    EXPECT_EQ(gate.queued() + gate.running(), 0U);
+  }
+  void write_read() {
+    write_read([] {});
+  }
+
+  // Depths as on a Lustre server: 3 tokens, whatever the rate.
+  Gate gate{{.tbf = {.depth_time = Nanoseconds{0}}}};
+  Instant now = instant_at(0);
+};
+
+TEST_F(Upstream, Sanityn77aFifo) {
+  policy("fifo");
+  write_read();
+  verify(runas(), 0, 0);
+}
+
+TEST_F(Upstream, Sanityn77bCrrnWithQuanta) {
+  policy("crrn");
+  write_read();
+  for (const char* quantum : {"1", "64"}) {
+    ASSERT_TRUE(write_nrs_crrn_quantum(gate, quantum));
+    write_read();
+  }
+  write_read([&] { policy("fifo"); });
+}
+
+TEST_F(Upstream, Sanityn77eNidRules) {
+  policy("tbf nid");
+  write_read();
+  rule("start localhost nid={0@lo} rate=1000");
+  rule("start clients nid={10.0.0.1@tcp 0@lo} rate=100");
+  rule("start others nid={*.*.*.*@tcp} rate=50");
+  EXPECT_EQ(rules(), "others clients localhost default ");
+  write_read();
+  verify(runas(), 50, 50);  // the newest fits first
+  write_read([&] {
+    rule("change localhost rate=1001");
+    rule("change clients rate=101");
+    rule("change others rate=51");
+  });
+  verify(runas(), 51, 51);
+  verify(other(), 51, 51);
+  write_read([&] { rule("stop others"); });
+  verify(runas(), 101, 101);
+  verify(other(), 0, 0);
+  verify(process("0@lo", "dd.500", 500), 101, 101);
+  rule("stop clients");
+  verify(process("0@lo", "dd.500", 500), 1001, 1001);
+  rule("stop localhost");
+  EXPECT_EQ(rules(), "default ");
+  write_read([&] { policy("fifo"); });
+}
+
+TEST_F(Upstream, Sanityn77fJobidLists) {
+  policy("tbf jobid");
+  rule("start runas jobid={iozone.500 dd.500 tiotest.500} rate=1000");
+  rule("start iozone_runas jobid={iozone.500} rate=100");
+  rule("start dd_runas jobid={dd.500} rate=50");
+  EXPECT_EQ(rules(), "dd_runas iozone_runas runas default ");
+  write_read();
+  verify(runas(), 50, 50);
+  verify(process("10.0.0.1@tcp", "iozone.500", 500), 100, 100);
+  verify(process("10.0.0.1@tcp", "tiotest.500", 500), 1000, 1000);
+  write_read([&] {
+    rule("change runas rate=1001");
+    rule("change iozone_runas rate=101");
+    rule("change dd_runas rate=51");
+  });
+  verify(runas(), 51, 51);
+  write_read([&] {
+    rule("stop dd_runas");
+    rule("stop iozone_runas");
+  });
+  verify(runas(), 1001, 1001);
+  rule("stop runas");
+  verify(runas(), 0, 0);
+}
+
+TEST_F(Upstream, Sanityn77gFromNidToJobidUnderLoad) {
+  policy("tbf nid");
+  rule("start slow nid={*.*.*.*@tcp} rate=1");
+  write_read([&] { policy("tbf jobid"); });
+  rule("start dd_runas jobid={dd.500} rate=50");
+  EXPECT_EQ(rules(), "dd_runas default ");
+  write_read();
+  verify(runas(), 50, 50);
+  verify(other(), 0, 0);
+}
+
+TEST_F(Upstream, Sanityn77jOpcodes) {
+  policy("tbf opcode");
+  rule("start ost_r opcode={ost_read} rate=5");
+  rule("start ost_w opcode={ost_write} rate=20");
+  write_read();
+  verify(runas(), 20, 5);
+  verify(other(), 20, 5);
+}
+
+TEST_F(Upstream, Sanityn77jaUidAndGid) {
+  policy("tbf uid");
+  rule("start ost_uid uid={500} rate=5");
+  write_read();
+  verify(runas(), 5, 5);
+  verify(other(), 0, 0);
+  policy("tbf gid");
+  rule("start ost_gid gid={500} rate=5");
+  verify(runas(), 5, 5);
+  verify(other(), 0, 0);
+}
+
+// Files of somebody else: who asks counts, and other ids of the request split no class.
+TEST_F(Upstream, Sanityn77jbUidOfTheProcess) {
+  policy("tbf uid");
+  rule("start ost_uid uid={500} rate=5");
+  Attributes elsewhere = runas();
+  elsewhere.gid = elsewhere.projid = 7;
+  verify(elsewhere, 5, 5);
+  Attributes owner = other();
+  owner.gid = 500;
+  verify(owner, 0, 0);
+  dd(runas(), kOstWrite);  // nothing is left
+  const Instant before = now;
+  dd(elsewhere, kOstWrite);
+  EXPECT_GE(now - before, std::chrono::milliseconds{19'900}) << "a second bucket";
+}
+
+TEST_F(Upstream, Sanityn77kExpressions) {
+  policy("tbf");
+  const auto only = [&](const std::vector<const char*>& started, int write, int read,
+                        int other_write, int other_read) {
+    for (const char* text : started) rule(text);
+    write_read();
+    verify(runas(), write, read);
+    verify(other(), other_write, other_read);
+    for (const Rule* rule : gate.tbf(Head::kRegular)->rules(Head::kRegular).rules()) {
+      if (!rule->is_default()) this->rule("stop " + rule->name());
+    }
+  };
+  only({"start ext_w jobid={dd.500}&opcode={ost_write} rate=20",
+        "start ext_r jobid={dd.500}&opcode={ost_read} rate=10"},
+       20, 10, 0, 0);
+  only({"start ext_w nid={0@lo 10.0.0.1@tcp}&opcode={ost_write} rate=20",
+        "start ext_r nid={0@lo 10.0.0.1@tcp}&opcode={ost_read} rate=10"},
+       20, 10, 0, 0);
+  only({"start ext nid={0@lo 10.0.0.1@tcp}&jobid={dd.500} rate=20"}, 20, 20, 0, 0);
+  // The newest wins: what is dd.500 or a read goes by ext_b, what else is a write by ext_a.
+  only({"start ext_a jobid={dd.500},opcode={ost_write} rate=20",
+        "start ext_b jobid={dd.500},opcode={ost_read} rate=10"},
+       10, 10, 20, 10);
+  only({"start ext_ug uid={500}&gid={500} rate=5"}, 5, 5, 0, 0);
+  only({"start ext_uo uid={500},opcode={ost_write} rate=20"}, 20, 20, 20, 0);
+}
+
+// 77kb, kc, kd, kf and kg: the same rules under types of two fields.
+TEST_F(Upstream, Sanityn77kbToKgCombinedTypes) {
+  struct Case {
+    const char* number;
+    const char* policy;
+    std::vector<const char*> rules;
+    int write, read;
+  };
+  const Case cases[] = {
+      {"77kb",
+       "tbf jobid+opcode",
+       {"start ext_w jobid={dd.500}&opcode={ost_write} rate=20",
+        "start ext_r jobid={dd.500}&opcode={ost_read} rate=10"},
+       20,
+       10},
+      {"77kc",
+       "tbf nid+opcode",
+       {"start ext_w nid={0@lo 10.0.0.1@tcp}&opcode={ost_write} rate=20",
+        "start ext_r nid={0@lo 10.0.0.1@tcp}&opcode={ost_read} rate=10"},
+       20,
+       10},
+      {"77kd", "tbf nid+jobid", {"start ext nid={10.0.0.1@tcp}&jobid={dd.500} rate=20"}, 20, 20},
+      {"77kf", "tbf uid+gid", {"start ext_ug uid={500}&gid={500} rate=5"}, 5, 5},
+      {"77kg",
+       "tbf uid+opcode",
+       {"start ext_w uid={500}&opcode={ost_write} rate=20",
+        "start ext_r uid={500}&opcode={ost_read} rate=10"},
+       20,
+       10},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.number);
+    policy(c.policy);
+    for (const char* text : c.rules) rule(text);
+    write_read();
+    verify(runas(), c.write, c.read);
+    verify(other(), 0, 0);
+  }
+}
+
+TEST_F(Upstream, Sanityn77khProjid) {
+  Attributes project = runas();
+  project.projid = 100;
+  policy("tbf projid");
+  rule("start ext_proj_rw projid={100} rate=20");
+  write_read();
+  verify(project, 20, 20);
+  verify(runas(), 0, 0);
+  policy("tbf projid+opcode");
+  rule("start ext_proj_w projid={100}&opcode={ost_write} rate=20");
+  rule("start ext_proj_r projid={100}&opcode={ost_read} rate=10");
+  verify(project, 20, 10);
+  verify(runas(), 0, 0);
+}
+
+// A Gate knows no nodemap but default: a rule for another cannot be started, and one for default
+// does not fit a client of another.
+TEST_F(Upstream, Sanityn77kjNodemap) {
+  policy("tbf nodemap");
+  const auto missing = write_nrs_tbf_rule(gate, "start ext_nm_rw nodemap={TBF} rate=20", now);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, std::errc::invalid_argument);
+  EXPECT_EQ(rules(), "default ");
+  Attributes removed = runas();
+  removed.nodemap = 5;
+  rule("start ext_nm_rw nodemap={default} rate=20");
+  verify(runas(), 20, 20);
+  verify(removed, 0, 0);
+  policy("tbf nodemap+opcode");
+  rule("start ext_nm_w nodemap={default}&opcode={ost_write} rate=20");
+  verify(runas(), 20, 0);
+}
+
+TEST_F(Upstream, Sanityn77lGenericIsShownWithoutItsType) {
+  policy("tbf nid");
+  EXPECT_NE(read_nrs_policies(gate).find("  - name: tbf nid\n    state: started\n"),
+            std::string::npos);
+  policy("tbf");
+  EXPECT_NE(read_nrs_policies(gate).find("  - name: tbf\n    state: started\n"), std::string::npos);
+  EXPECT_EQ(read_nrs_policies(gate).find("tbf nid"), std::string::npos);
+}
+
+// Upstream tries it with orr, in parallel: only 0, ENODEV and EAGAIN may come of it. Here a policy
+// is started when the write returns.
+TEST_F(Upstream, Sanityn78TuningRightAfterTheStart) {
+  for (int i = 0; i < 10; ++i) {
+    policy("crrn");
+    EXPECT_TRUE(write_nrs_crrn_quantum(gate, "1"));
+    policy("fifo");
+    EXPECT_EQ(write_nrs_crrn_quantum(gate, "1").error().code, std::errc::no_such_device);
+  }
+}
+
+TEST_F(Upstream, ConfSanity117RulesCannotBeReadUnderFifo) {
+  policy("fifo");
+  EXPECT_EQ(read_nrs_tbf_rule(gate).error().code, std::errc::no_such_device);
+}
+
+// What is kept of it over restarts is not the Gate's business; that each of the lines applies is.
+TEST_F(Upstream, ConfSanity123ajTheRulesThatAreStored) {
+  policy("tbf");
+  for (const char* text :
+       {"start rule1 uid={500 502 } rate=1000", "start rule2 nid={10.10.2.20@tcp} rate=1000",
+        "start rule3 jobid={cat.0.0} rate=1000", "start rule4 jobid={fio.0.0} rate=500",
+        "change rule4 rate=50", "change rule4 rate=5000"}) {
+    rule(text);
+  }
+  EXPECT_EQ(rules(), "rule4 rule3 rule2 rule1 default ");
+  const std::string listing = *read_nrs_tbf_rule(gate);
+  EXPECT_NE(listing.find("rule1 uid={500 502 } 1000, ref 0\n"), std::string::npos) << listing;
+  EXPECT_NE(listing.find("rule4 jobid={fio.0.0} 5000, ref 0\n"), std::string::npos) << listing;
 }
 
 }  // namespace

@@ -38,14 +38,6 @@ bool Tbf::Class::is_full(Instant now) {
   return full;
 }
 
-std::uint64_t Tbf::Class::tag_step(Bytes size) {
-  Nanoseconds step{1};
-  each_bucket(size, [&](Bucket&, const BucketShape& shape, Tokens cost) {
-    step = std::max(step, shape.time_for(cost));
-  });
-  return static_cast<std::uint64_t>(step.count());
-}
-
 void Tbf::Class::open_to_others() {
   if (main.crowd == nullptr) main.crowd = std::make_unique<Crowd>();
   if (second != nullptr && second->crowd == nullptr) second->crowd = std::make_unique<Crowd>();
@@ -392,9 +384,10 @@ void Tbf::step_tag(Queue& queue, const Request& request) {
   advance(tag, weigh(share, options_.sharing->cost.of(request.bytes), share.tag_part));
 }
 
-// When all limits of the queue's first request can pay, and the bucket that is last.
-Instant Tbf::limits_ready_at(Queue& queue, Bucket*& last) const {
-  Instant ready = Instant::min();
+// The limit bucket that cannot pay for the queue's first request for longest, if any cannot now.
+Tbf::Bucket* Tbf::empty_limit(Queue& queue, Instant now) {
+  Bucket* last = nullptr;
+  Instant ready = now;
   queue.each_limit([&](Bucket& bucket, const BucketShape& shape, Tokens cost) {
     const Instant at = bucket.tokens.ready_at(cost, shape);
     if (at > ready) {
@@ -402,29 +395,37 @@ Instant Tbf::limits_ready_at(Queue& queue, Bucket*& last) const {
       last = &bucket;
     }
   });
+  return last;
+}
+
+// A limit bucket that cannot pay, else one at which somebody else stands. It waits at a common
+// bucket only if that is all it lacks: those behind it must not wait for another bucket of its.
+// REQUIRES: it waits at no limit.
+Tbf::Bucket* Tbf::lacking_limit(Queue& queue, Instant now) {
+  Bucket* lacking = empty_limit(queue, now);
+  if (lacking != nullptr) return lacking;
+  queue.each_limit([&](Bucket& bucket, const BucketShape&, Tokens) {
+    if (bucket.is_occupied()) lacking = &bucket;
+  });
+  return lacking;
+}
+
+// When the bucket it waits at can pay.
+Instant Tbf::wake_time(Queue& queue) const {
+  Share* const share = queue.share();
+  if (share != nullptr && queue.at == &share->bucket) return share_ready_at(queue);
+  Instant ready = kNever;
+  queue.each_limit([&](const Bucket& bucket, const BucketShape& shape, Tokens cost) {
+    if (&bucket == queue.at) ready = bucket.tokens.ready_at(cost, shape);
+  });
   return ready;
 }
 
-// A bucket at which somebody else is first, or that cannot pay. REQUIRES: it waits at no limit.
-Tbf::Bucket* Tbf::lacking_limit(Queue& queue, Instant now) const {
-  Bucket* lacking = nullptr;
-  queue.each_limit([&](Bucket& bucket, const BucketShape&, Tokens) {
-    if (bucket.crowd == nullptr) return;
-    if (bucket.crowd->first != nullptr || bucket.crowd->ahead != nullptr) lacking = &bucket;
-  });
-  if (lacking != nullptr) return lacking;
-  Bucket* last = nullptr;
-  return limits_ready_at(queue, last) > now ? last : nullptr;
-}
-
-Instant Tbf::wake_time(Queue& queue) const {
-  Share* const share = queue.share();
-  if (share != nullptr && queue.at == &share->bucket) {
-    const Tokens cost = options_.sharing->cost.of(queue.requests.front().bytes);
-    return share->bucket.tokens.ready_at(cost, *share->shape);
-  }
-  Bucket* last = nullptr;
-  return limits_ready_at(queue, last);
+// REQUIRES: it is paced.
+Instant Tbf::share_ready_at(const Queue& queue) const {
+  const Share& share = *queue.share();
+  const Tokens cost = options_.sharing->cost.of(queue.requests.front().bytes);
+  return share.bucket.tokens.ready_at(cost, *share.shape);
 }
 
 // REQUIRES: it has requests and stands nowhere.
@@ -439,10 +440,7 @@ void Tbf::enter_within_limits(Queue& queue, Instant now) {
   if (options_.sharing) {
     Share& share = *queue.share();
     if (share.paces()) {
-      const Crowd& crowd = *share.bucket.crowd;
-      const Tokens cost = options_.sharing->cost.of(queue.requests.front().bytes);
-      if (crowd.first != nullptr || crowd.ahead != nullptr ||
-          share.bucket.tokens.ready_at(cost, *share.shape) > now) {
+      if (share.bucket.is_occupied() || share_ready_at(queue) > now) {
         return wait_at(share.bucket, queue);
       }
     } else if (!share.active && !options_.sharing->lending && !has_limits(queue)) {
@@ -531,16 +529,16 @@ void Tbf::let_go(Instant now) {
   Bucket& bucket = *std::exchange(first.at, nullptr);
   Crowd* const crowd = bucket.crowd.get();
   if (crowd != nullptr) crowd->first = nullptr;
-  Bucket* elsewhere = nullptr;
+  Bucket* elsewhere = empty_limit(first, now);
   // Only who stands before it may hold it up elsewhere: else two could send each other to and fro.
-  first.each_limit([&](Bucket& other, const BucketShape&, Tokens) {
-    if (&other == &bucket || other.crowd == nullptr) return;
-    const bool behind = other.crowd->ahead != nullptr ||
-                        (other.crowd->first != nullptr && is_before(*other.crowd->first, first));
-    if (behind) elsewhere = &other;
-  });
-  Bucket* last = nullptr;
-  if (elsewhere == nullptr && limits_ready_at(first, last) > now) elsewhere = last;
+  if (elsewhere == nullptr) {
+    first.each_limit([&](Bucket& other, const BucketShape&, Tokens) {
+      if (&other == &bucket || other.crowd == nullptr) return;
+      const bool behind = other.crowd->ahead != nullptr ||
+                          (other.crowd->first != nullptr && is_before(*other.crowd->first, first));
+      if (behind) elsewhere = &other;
+    });
+  }
   Share* const share = first.share();
   if (elsewhere != nullptr) {
     wait_at(*elsewhere, first);
@@ -564,12 +562,7 @@ Instant Tbf::root_ready_at(const Request& request) const {
 
 // Takes from all buckets or from none. REQUIRES: the root can pay.
 bool Tbf::pay(Queue& queue, const Request& request, Instant now) {
-  if (queue.extra == nullptr && queue.limits->has_one_bucket_of_ops()) [[likely]] {
-    const Shapes& shapes = queue.limits->state->shapes;
-    return queue.limits->main.tokens.take(shapes.cost.of(request.bytes), *shapes.ops, now);
-  }
-  Bucket* last = nullptr;
-  if (limits_ready_at(queue, last) > now) return false;
+  if (empty_limit(queue, now) != nullptr) return false;
   Share* const share = queue.share();
   if (share != nullptr && share->paces()) {
     const Tokens cost = options_.sharing->cost.of(request.bytes);
@@ -608,47 +601,65 @@ Pick Tbf::serve_ready(Head head, Instant now) {
       continue;
     }
     Request& first = queue.requests.front();
-    if (const Instant at = root_ready_at(first); at > now) return {nullptr, at};
-    if (!pay(queue, first, now)) {
-      leave(queue);
-      enter(queue, now);
+    if (queue.is_simple()) [[likely]] {
+      if (serve_simple(queue, first, now)) return {&first, kNever};
       continue;
     }
-    step_tag(queue, first);
-    go_on(queue, first, now);
-    return {&first, kNever};
+    if (const Instant at = root_ready_at(first); at > now) return {nullptr, at};
+    if (serve_any(queue, first, now)) return {&first, kNever};
   }
   return {nullptr, heaps_->wake.empty() ? kNever : heaps_->wake.top_key()};
 }
 
-// After the first request of a ready queue was served: puts the queue where it belongs. The usual
-// case, a class of its own with one bucket, moves within the heaps and touches nothing else.
-void Tbf::go_on(Queue& queue, Request& served, Instant now) {
-  count(queue, served, now);
-  Request* const next = queue.requests.behind(served);
-  const bool is_simple = next != nullptr && queue.extra == nullptr && queue.at == nullptr &&
-                         queue.limits->main.crowd == nullptr &&
-                         queue.limits->has_one_bucket_of_ops();
+// Whatever limits and share it has. False if it could not pay, and waits.
+bool Tbf::serve_any(Queue& queue, Request& first, Instant now) {
+  const bool paid = pay(queue, first, now);
+  leave(queue);
+  if (!paid) {
+    enter(queue, now);
+    return false;
+  }
+  count(queue, first, now);
+  step_tag(queue, first);
+  take_out(queue, first, now);
+  return true;
+}
+
+// The usual case in one go: a class of its own with one bucket. The queue moves within the heaps,
+// and nothing else is touched. False if it could not pay, and waits. REQUIRES: it is the top of its
+// ready heap.
+bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
   auto& ready = heaps_->ready[index(queue.head)];
-  if (!is_simple) {
-    leave(queue);
-    take_out(queue, served, now);
+  Class& limits = *queue.limits;
+  const Shapes& shapes = limits.state->shapes;
+  const bool paid = limits.main.tokens.take(shapes.cost.of(first.bytes), *shapes.ops, now);
+  const Request* next = &first;
+  if (paid) {
+    count(queue, first, now);
+    virtual_ns_ = std::max(virtual_ns_, limits.tag);
+    advance(limits.tag, limits.tag_step(first.bytes));
+    next = queue.requests.behind(first);
+    queue.requests.erase(first);
+  }
+  if (next == nullptr) {
+    ready.pop();
+    queue.place = Queue::Place::kIdle;
+    become_idle(queue, now);
   } else {
-    queue.requests.erase(served);
-    queue.tag = start_tag(queue);
-    Bucket& bucket = queue.limits->main;
-    const Shapes& shapes = queue.limits->state->shapes;
-    const Instant at = bucket.tokens.ready_at(shapes.cost.of(next->bytes), *shapes.ops);
+    limits.tag = std::max(limits.tag, virtual_ns_ - limits.credit());
+    queue.tag = shapes.realtime ? 0 : limits.tag;
+    const Instant at = limits.main.tokens.ready_at(shapes.cost.of(next->bytes), *shapes.ops);
     if (at <= now) {
       ready.replace_top(queue.tag, next->seat_turn);
     } else {
       ready.pop();
       queue.place = Queue::Place::kFirst;
-      queue.at = &bucket;
+      queue.at = &limits.main;
       heaps_->wake.push(queue, at, next->seat_turn);
     }
   }
   if (!ready.empty()) __builtin_prefetch(&ready.top());
+  return paid;
 }
 
 // Somebody who lacks only a share runs on what others do not use; who has borrowed least for its
@@ -713,8 +724,12 @@ Pick Tbf::pick(Head head, Instant now, Urge urge) {
     const Pick spare = serve_spare(head, now);
     return spare.request != nullptr ? spare : borrower;
   }
-  while (!heaps_->wake.empty() && heaps_->wake.top_key() <= now) let_go(now);
-  return serve_ready(head, now);
+  // Who could not pay after all may have let somebody else go.
+  for (;;) {
+    while (!heaps_->wake.empty() && heaps_->wake.top_key() <= now) let_go(now);
+    const Pick pick = serve_ready(head, now);
+    if (pick.request != nullptr || pick.until > now) return pick;
+  }
 }
 
 // REQUIRES: the queue stands nowhere. Puts it where it belongs after one request less.

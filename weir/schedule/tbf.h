@@ -76,7 +76,7 @@ class Tbf {
     Nanoseconds depth_time = std::chrono::milliseconds{10};
     Bytes byte_depth_min{65536};
     std::size_t classes_max = 8192;
-    std::optional<Sharing> sharing;  // none: limits alone decide
+    std::optional<Sharing> sharing = std::nullopt;  // none: limits alone decide
   };
 
   // `stamp` tells engines of one Gate apart.
@@ -186,8 +186,9 @@ class Tbf {
   std::uint64_t start_tag(Queue& queue);
   std::uint64_t& owner_tag(const Queue& queue) const;
   void step_tag(Queue& queue, const Request& request);
-  Bucket* lacking_limit(Queue& queue, Instant now) const;
-  Instant limits_ready_at(Queue& queue, Bucket*& last) const;
+  static Bucket* empty_limit(Queue& queue, Instant now);
+  static Bucket* lacking_limit(Queue& queue, Instant now);
+  Instant share_ready_at(const Queue& queue) const;
   Instant wake_time(Queue& queue) const;
   void enter(Queue& queue, Instant now);
   void enter_within_limits(Queue& queue, Instant now);
@@ -204,7 +205,8 @@ class Tbf {
   Pick serve_borrower(Head head, Instant now);
   Pick serve_spare(Head head, Instant now);
   Pick force(Head head, Instant now);
-  void go_on(Queue& queue, Request& served, Instant now);
+  bool serve_any(Queue& queue, Request& first, Instant now);
+  bool serve_simple(Queue& queue, Request& first, Instant now);
   static void count(Queue& queue, const Request& request, Instant now);
   void take_out(Queue& queue, Request& request, Instant now);
   void become_busy(Queue& queue, Instant now);

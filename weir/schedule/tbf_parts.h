@@ -45,12 +45,15 @@ struct Tbf::Shapes {
   std::optional<BucketShape> bytes;
   Cost cost;
   bool realtime = false;
+
+  bool operator==(const Shapes&) const = default;
 };
 
 // A rule as the engine knows it. One started for both heads has one state, so that its classes have
 // one bucket.
 struct Tbf::RuleState {
   Shapes shapes;
+  FieldSet by;
   std::optional<Shapes> next;           // a change that is being made
   std::array<const Rule*, 2> listed{};  // the rule of each head it stands for
   std::uint32_t rules = 0;              // how many of them are in their lists still
@@ -58,6 +61,8 @@ struct Tbf::RuleState {
 };
 
 struct Tbf::Bucket {
+  bool is_occupied() const;
+
   TokenBucket tokens = TokenBucket::empty(Instant::min());
   std::unique_ptr<Crowd> crowd;  // none: only the queue that the class lives in can want it
 };
@@ -71,10 +76,15 @@ struct Tbf::Class {
     if (shapes.ops) visit(main, *shapes.ops, shapes.cost.of(size));
     if (shapes.bytes) visit(shapes.ops ? *second : main, *shapes.bytes, Tokens{size.count()});
   }
-  bool has_one_bucket_of_ops() const { return state->shapes.ops && !state->shapes.bytes; }
   bool is_full(Instant now);
   // What a request adds to the tag: its cost over the rate, the larger one where there are two.
-  std::uint64_t tag_step(Bytes size);
+  std::uint64_t tag_step(Bytes size) {
+    const Shapes& shapes = state->shapes;
+    Nanoseconds step{1};
+    if (shapes.ops) step = std::max(step, shapes.ops->time_for(shapes.cost.of(size)));
+    if (shapes.bytes) step = std::max(step, shapes.bytes->time_for(Tokens{size.count()}));
+    return static_cast<std::uint64_t>(step.count());
+  }
   // How far behind virtual time it may start after a pause.
   std::uint64_t credit() const {
     const Shapes& shapes = state->shapes;
@@ -134,6 +144,11 @@ struct Tbf::Queue {
     const Bytes size = requests.front().bytes;
     each_class([&](Class& used) { used.each_bucket(size, visit); });
   }
+  // Under one limit of operations that nobody else wants, and no share.
+  bool is_simple() const {
+    return extra == nullptr && limits->main.crowd == nullptr && limits->state->shapes.ops &&
+           !limits->state->shapes.bytes;
+  }
   Share* share() const { return extra == nullptr ? nullptr : extra->share; }
 
   Ring<Request, &Request::seat_ring> requests;
@@ -156,6 +171,11 @@ struct Tbf::Crowd {
   Queue* ahead = nullptr;  // was let go and has not been served yet
   Heap<Queue, std::uint64_t, &Queue::hook> waiters;
 };
+
+// Whether somebody stands there, or was let go and has not been served.
+inline bool Tbf::Bucket::is_occupied() const {
+  return crowd != nullptr && (crowd->first != nullptr || crowd->ahead != nullptr);
+}
 
 struct Tbf::Share {
   // Without a rate it only orders.

@@ -60,6 +60,7 @@ Tbf::RuleState& Tbf::make_state(const Rule& rule, Head head) {
   RuleState& state = *made;
   states_.emplace(&state, std::move(made));
   state.shapes = shapes_of(rule);
+  state.by = rule.by();
   state.listed[index(head)] = &rule;
   state_of_[&rule] = &state;
   state.rules = 1;
@@ -107,7 +108,9 @@ void Tbf::after_change(const RuleCommand& command) {
       --state->rules;
       state = &make_state(rule, head);
     } else {
-      state->next = shapes_of(rule);
+      const Shapes wanted = shapes_of(rule);
+      if (wanted != state->shapes || rule.by() != state->by) state->next = wanted;
+      state->by = rule.by();
     }
   }
 }

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/wire/nbd.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+
+namespace weir::nbd {
+
+std::string_view cut_text(std::string_view text) {
+  if (text.size() <= kTextMax) return text;
+  std::size_t end = kTextMax;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return text.substr(0, end);
+}
+
+ErrorCode error_code(std::errc error) {
+  switch (static_cast<int>(error)) {
+    case 0:
+      return ErrorCode::kNone;
+    case EPERM:
+    case EACCES:
+    case EROFS:
+      return ErrorCode::kPerm;
+    case ENOMEM:
+      return ErrorCode::kNoMem;
+    case EINVAL:
+    case EOPNOTSUPP:
+      return ErrorCode::kInval;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return ErrorCode::kNoSpc;
+    case ESHUTDOWN:
+      return ErrorCode::kShutdown;
+    default:
+      return ErrorCode::kIo;
+  }
+}
+
+bool are_valid(const BlockSizes& blocks, std::uint64_t export_size) {
+  constexpr std::uint32_t kMinimumMax = 1U << 16;
+  constexpr std::uint32_t kPreferredMin = 1U << 9;
+  const std::uint64_t needed = std::min<std::uint64_t>(blocks.preferred, export_size);
+  return std::has_single_bit(blocks.minimum) && blocks.minimum <= kMinimumMax &&
+         std::has_single_bit(blocks.preferred) &&
+         blocks.preferred >= std::max(blocks.minimum, kPreferredMin) &&
+         blocks.maximum % blocks.minimum == 0 && blocks.maximum >= needed && blocks.maximum > 0 &&
+         blocks.maximum <= kPayloadMax && export_size % blocks.minimum == 0;
+}
+
+std::string_view describe(BreakReason reason) {
+  constexpr std::array<std::string_view, kBreakReasons> kTexts = {
+      "client flags that are not known",
+      "an option without its magic number",
+      "an option from a client that did not agree to fixed newstyle",
+      "too many options",
+      "too many bytes of options",
+      "an export that cannot be had, asked for in the way that knows no error",
+      "an export asked for without TLS, in the way that knows no error",
+      "a request without its magic number",
+      "a write of more than any server takes",
+  };
+  return kTexts[static_cast<std::size_t>(reason)];
+}
+
+}  // namespace weir::nbd

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The words of the NBD protocol: its numbers, and what both of its phases know about an export.
+// Everything is from "The NBD protocol" (doc/proto.md of the NetworkBlockDevice project); each
+// constant's comment, or that of its group, is its name there.
+//
+//   greeting, options        nbd_handshake.h      what the client may use, and which export
+//   requests, replies        nbd_requests.h       what it does with it
+//
+// The handshake ends in a Session: what was agreed on, and all that the second phase needs to judge
+// a request. Nothing here holds a socket, reads a clock or waits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <system_error>
+
+namespace weir::nbd {
+
+// ---- the handshake ----
+
+inline constexpr std::uint64_t kInitPasswd = 0x4e42444d41474943;   // NBDMAGIC
+inline constexpr std::uint64_t kOptionMagic = 0x49484156454f5054;  // IHAVEOPT
+inline constexpr std::uint64_t kOptionReplyMagic = 0x3e889045565a9;
+
+inline constexpr std::uint16_t kFixedNewstyle = 1U << 0;        // NBD_FLAG_FIXED_NEWSTYLE
+inline constexpr std::uint16_t kNoZeroes = 1U << 1;             // NBD_FLAG_NO_ZEROES
+inline constexpr std::uint32_t kClientFixedNewstyle = 1U << 0;  // NBD_FLAG_C_FIXED_NEWSTYLE
+inline constexpr std::uint32_t kClientNoZeroes = 1U << 1;       // NBD_FLAG_C_NO_ZEROES
+
+// "SHOULD be no longer than 256 bytes and MUST be no longer than 4096 bytes."
+inline constexpr std::size_t kStringMax = 4096;
+inline constexpr std::size_t kTextMax = 256;  // of error texts that we send
+
+// At most kTextMax bytes of it, with no character of UTF-8 cut in two.
+std::string_view cut_text(std::string_view text);
+
+// NBD_OPT_*
+enum class Option : std::uint32_t {
+  kExportName = 1,
+  kAbort = 2,
+  kList = 3,
+  kStartTls = 5,
+  kInfo = 6,
+  kGo = 7,
+  kStructuredReply = 8,
+  kListMetaContext = 9,
+  kSetMetaContext = 10,
+};
+
+// NBD_REP_*
+enum class OptionReply : std::uint32_t {
+  kAck = 1,
+  kServer = 2,
+  kInfo = 3,
+  kMetaContext = 4,
+  kErrUnsup = 0x8000'0001,
+  kErrPolicy = 0x8000'0002,
+  kErrInvalid = 0x8000'0003,
+  kErrPlatform = 0x8000'0004,
+  kErrTlsReqd = 0x8000'0005,
+  kErrUnknown = 0x8000'0006,
+  kErrShutdown = 0x8000'0007,
+  kErrBlockSizeReqd = 0x8000'0008,
+  kErrTooBig = 0x8000'0009,
+};
+
+// Items of information about an export: NBD_INFO_*
+enum class Item : std::uint16_t { kExport = 0, kName = 1, kDescription = 2, kBlockSize = 3 };
+
+inline constexpr std::string_view kAllocationContext = "base:allocation";
+inline constexpr std::uint32_t kAllocationContextId = 1;  // ours to choose
+
+// Transmission flags: NBD_FLAG_*
+inline constexpr std::uint16_t kHasFlags = 1U << 0;
+inline constexpr std::uint16_t kReadOnly = 1U << 1;
+inline constexpr std::uint16_t kSendFlush = 1U << 2;
+inline constexpr std::uint16_t kSendFua = 1U << 3;
+inline constexpr std::uint16_t kRotational = 1U << 4;
+inline constexpr std::uint16_t kSendTrim = 1U << 5;
+inline constexpr std::uint16_t kSendWriteZeroes = 1U << 6;
+inline constexpr std::uint16_t kSendDf = 1U << 7;
+inline constexpr std::uint16_t kCanMultiConn = 1U << 8;
+inline constexpr std::uint16_t kSendCache = 1U << 10;
+inline constexpr std::uint16_t kSendFastZero = 1U << 11;
+
+// ---- transmission ----
+
+inline constexpr std::uint32_t kRequestMagic = 0x25609513;          // NBD_REQUEST_MAGIC
+inline constexpr std::uint32_t kSimpleReplyMagic = 0x67446698;      // NBD_SIMPLE_REPLY_MAGIC
+inline constexpr std::uint32_t kStructuredReplyMagic = 0x668e33ef;  // NBD_STRUCTURED_REPLY_MAGIC
+
+// NBD_CMD_*
+enum class Command : std::uint16_t {
+  kRead = 0,
+  kWrite = 1,
+  kDisc = 2,
+  kFlush = 3,
+  kTrim = 4,
+  kCache = 5,
+  kWriteZeroes = 6,
+  kBlockStatus = 7,
+};
+
+// NBD_CMD_FLAG_*
+inline constexpr std::uint16_t kFua = 1U << 0;
+inline constexpr std::uint16_t kNoHole = 1U << 1;
+inline constexpr std::uint16_t kDf = 1U << 2;
+inline constexpr std::uint16_t kReqOne = 1U << 3;
+inline constexpr std::uint16_t kFastZero = 1U << 4;
+
+inline constexpr std::uint16_t kReplyDone = 1U << 0;  // NBD_REPLY_FLAG_DONE
+
+// NBD_REPLY_TYPE_*
+enum class ReplyType : std::uint16_t {
+  kNone = 0,
+  kOffsetData = 1,
+  kOffsetHole = 2,
+  kBlockStatus = 5,
+  kError = 0x8001,
+};
+
+// Of an extent of base:allocation: NBD_STATE_*
+inline constexpr std::uint32_t kStateHole = 1U << 0;
+inline constexpr std::uint32_t kStateZero = 1U << 1;
+
+// NBD_E*
+enum class ErrorCode : std::uint32_t {
+  kNone = 0,
+  kPerm = 1,
+  kIo = 5,
+  kNoMem = 12,
+  kInval = 22,
+  kNoSpc = 28,
+  kOverflow = 75,
+  kNotSup = 95,
+  kShutdown = 108,
+};
+
+// The protocol's word for an error of the store, as its section "Error values" maps them. What has
+// no word there is kIo. EOPNOTSUPP has one only in reply to a fast zero, which is the caller's to
+// know: here it is kInval.
+ErrorCode error_code(std::errc error);
+
+// ---- both ----
+
+// Section "Block size constraints".
+struct BlockSizes {
+  std::uint32_t minimum = 1;
+  std::uint32_t preferred = 4096;
+  std::uint32_t maximum = 1U << 25;  // of the payload of one request
+
+  bool operator==(const BlockSizes&) const = default;
+};
+
+// More than this in one write is an attack, whatever an export allows: see nbd_requests.h.
+inline constexpr std::uint32_t kPayloadMax = 1U << 26;
+
+// The constraints the protocol puts on the constraints, and maximum <= kPayloadMax.
+bool are_valid(const BlockSizes& blocks, std::uint64_t export_size);
+
+// What an owner offers under a name. The texts must live until accept() returns.
+struct Export {
+  std::uint64_t size = 0;
+  // Of the transmission flags those that the store has; kHasFlags and kSendDf come by themselves.
+  std::uint16_t flags = 0;
+  BlockSizes blocks = {};
+  bool reports_allocation = false;
+  // Refuse clients that do not ask for the block sizes, and so cannot know of them.
+  bool requires_block_sizes = false;
+  std::string_view name;  // the canonical one
+  std::string_view description;
+};
+
+// What was agreed on: all that requests are judged by.
+struct Session {
+  std::uint64_t size = 0;
+  std::uint16_t flags = 0;
+  bool structured = false;  // replies
+  bool allocation = false;  // block status of base:allocation
+  BlockSizes blocks = {};
+
+  bool operator==(const Session&) const = default;
+};
+
+// Why a connection is at its end without a word that the protocol had for it.
+enum class BreakReason : std::uint8_t {
+  kClientFlags,     // unknown flags in answer to the greeting
+  kNotAnOption,     // no magic number where an option should begin
+  kNotFixed,        // an option of the fixed newstyle from a client that does not speak it
+  kTooManyOptions,  // more than kOptionsMax
+  kTooManyBytes,    // more than kHandshakeBytesMax
+  kExportName,      // NBD_OPT_EXPORT_NAME of what cannot be had: it knows no error
+  kTlsRequired,     // the same, because TLS is required
+  kNotARequest,     // no magic number where a request should begin
+  kPayload,         // a write of more than kPayloadMax
+};
+inline constexpr std::size_t kBreakReasons = 9;
+
+// For logs and counters: "a request without its magic number".
+std::string_view describe(BreakReason reason);
+
+}  // namespace weir::nbd

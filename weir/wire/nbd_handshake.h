@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The server's side of the NBD handshake (fixed newstyle), as bytes in and events out. The owner
+// holds the socket, feeds what arrives in whatever pieces it comes, and sends what is appended to
+// its buffer:
+//
+//   Handshake handshake(Tls::kOff);
+//   handshake.greet(out);
+//   while (...) {
+//     Event event = handshake.next(in, out);        advances `in` by what it has used
+//     NeedBytes    everything of `in` is used; come again with more
+//     WantExport   look the name up:   accept(export, out) or refuse(error, text, out)
+//     WantList     list(name, description, out) for each export, then end_list(out); or refuse
+//     WantTls      start_tls(out), or refuse
+//     Abort        send `out`, then close
+//     Break        close; nothing of `out` needs to be sent
+//   }
+//
+// A Want must be answered before the next call of next(). An answer says how it goes on: kGoOn
+// (more options), kTransmission (session() is agreed on; what is left of `in` is for
+// nbd_requests.h) or kClose. After start_tls() what is left of `in` came unprotected before TLS
+// began: it is for the TLS library, never for next().
+//
+// The options are NBD_OPT_EXPORT_NAME, GO, INFO, LIST, ABORT, STRUCTURED_REPLY, LIST_META_CONTEXT,
+// SET_META_CONTEXT (base:allocation) and STARTTLS; others are answered with NBD_REP_ERR_UNSUP. An
+// option that is wrong in itself is answered here and the owner never hears of it.
+//
+// A client cannot take more than it is given: an option's bytes are kept up to kOptionBytesMax,
+// and only those that have come; longer ones are passed over and refused. A handshake of more than
+// kOptionsMax options or kHandshakeBytesMax bytes in them is broken off. A client that sends
+// nothing at all is for the owner's timeout: there is no clock here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "weir/wire/nbd.h"
+
+namespace weir::nbd {
+
+inline constexpr std::size_t kOptionBytesMax = 1U << 14;
+inline constexpr std::uint32_t kOptionsMax = 256;
+inline constexpr std::uint32_t kHandshakeBytesMax = 1U << 20;
+
+// The modes of the protocol's section "Server-side requirements". Exports that need TLS while the
+// server does not are the owner's to refuse with kErrTlsReqd.
+enum class Tls : std::uint8_t { kOff, kOffered, kRequired };
+
+// What an export is asked for.
+enum class Purpose : std::uint8_t {
+  kGo,            // to use it
+  kExportName,    // to use it, in the old way: a refusal ends the connection
+  kDescribe,      // to hear about it
+  kListContexts,  // which metadata contexts it has
+  kSetContexts,   // to choose among them
+};
+
+struct NeedBytes {
+  bool operator==(const NeedBytes&) const = default;
+};
+struct WantExport {
+  std::string_view name;  // until it is answered; at most kStringMax bytes, none of them 0
+  Purpose purpose = Purpose::kGo;
+  bool operator==(const WantExport&) const = default;
+};
+struct WantList {
+  bool operator==(const WantList&) const = default;
+};
+struct WantTls {
+  bool operator==(const WantTls&) const = default;
+};
+struct Abort {
+  bool operator==(const Abort&) const = default;
+};
+struct Break {
+  BreakReason reason = BreakReason::kNotAnOption;
+  bool operator==(const Break&) const = default;
+};
+
+enum class Next : std::uint8_t { kGoOn, kTransmission, kClose };
+
+class Handshake {
+ public:
+  using Input = std::span<const std::byte>;
+  using Output = std::vector<std::byte>;
+  using Event = std::variant<NeedBytes, WantExport, WantList, WantTls, Abort, Break>;
+
+  explicit Handshake(Tls tls) : tls_(tls) {}
+
+  // Once, before anything else.
+  void greet(Output& out) const;
+
+  // REQUIRES: nothing is unanswered, and neither Abort nor Break was given nor kTransmission or
+  // kClose answered.
+  Event next(Input& in, Output& out);
+
+  // REQUIRES: WantExport is unanswered; the export is valid (nbd.h).
+  Next accept(const Export& offer, Output& out);
+  // REQUIRES: a Want is unanswered; the reply is an error. A text is cut after kTextMax bytes.
+  Next refuse(OptionReply error, std::string_view text, Output& out);
+  // REQUIRES: WantList is unanswered. Between calls the owner may wait until `out` was sent.
+  void list(std::string_view name, std::string_view description, Output& out) const;
+  Next end_list(Output& out);
+  // REQUIRES: WantTls is unanswered. What was agreed on so far is forgotten, as the protocol asks.
+  Next start_tls(Output& out);
+
+  // REQUIRES: kTransmission was answered.
+  const Session& session() const;
+
+ private:
+  enum class State : std::uint8_t { kFlags, kHead, kBody, kSkip, kAnswer, kTransmission, kEnd };
+  enum class Waiting : std::uint8_t { kExport, kList, kTls };
+
+  // Gathers until part_ holds `wanted_` bytes; false if `in` was not enough.
+  bool gather(Input& in);
+  void expect(State state, std::size_t bytes);
+  Event read_flags();
+  Event read_head(Output& out);
+  Event read_option(Output& out);
+  Event read_export_name();
+  Event read_go(Output& out);
+  Event read_contexts(Output& out);
+  Event plain(OptionReply reply, std::string_view text, Output& out);
+  Event want_export(std::string_view name, Purpose purpose);
+  Event wait(Waiting waiting, Event event);
+  Event end(Event event);
+
+  Next go_on();
+  Next enter(const Export& offer);
+  Next send_export_name(const Export& offer, Output& out);
+  Next send_details(const Export& offer, Output& out);
+  Next send_contexts(const Export& offer, Output& out);
+  std::uint16_t flags_of(const Export& offer) const;
+
+  std::byte* reply(OptionReply type, std::size_t bytes, Output& out) const;
+  void reply_text(OptionReply type, std::string_view text, Output& out) const;
+  void reply_item(Item item, std::string_view text, Output& out) const;
+
+  Tls tls_;
+  State state_ = State::kFlags;
+  Waiting waiting_ = Waiting::kExport;
+  bool fixed_ = false;
+  bool no_zeroes_ = false;
+  bool encrypted_ = false;
+  bool structured_ = false;
+
+  std::uint32_t options_ = 0;
+  std::uint32_t budget_ = kHandshakeBytesMax;
+
+  std::uint32_t option_ = 0;        // the one being read or answered
+  std::size_t wanted_ = 4;          // bytes that complete the part, or that are to be passed over
+  std::vector<std::byte> part_;     // of the part that is being read
+  std::string_view asked_name_;     // of the WantExport, in part_
+  Purpose purpose_ = Purpose::kGo;  // of the WantExport
+  std::uint8_t items_ = 0;          // that a client asked for, by bits
+  bool names_allocation_ = false;   // among its queries
+
+  bool allocation_ = false;      // was chosen
+  std::string allocation_name_;  // for the export of this name
+  Session session_;
+};
+
+}  // namespace weir::nbd

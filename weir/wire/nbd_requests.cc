@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/wire/nbd_requests.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "weir/base/assert.h"
+#include "weir/wire/big_endian.h"
+
+namespace weir::nbd {
+namespace {
+
+// The cookie is not a number to us: it is kept as it came.
+std::uint64_t load_cookie(const std::byte* from) {
+  std::uint64_t cookie;
+  std::memcpy(&cookie, from, sizeof cookie);
+  return cookie;
+}
+
+std::byte* store_cookie(std::byte* to, std::uint64_t cookie) {
+  std::memcpy(to, &cookie, sizeof cookie);
+  return to + sizeof cookie;
+}
+
+// What the protocol says of each command.
+struct CommandTraits {
+  bool is_known = false;
+  bool writes = false;
+  bool has_range = true;     // else offset and length must be zero
+  bool has_payload = false;  // in the request or the reply: held to the maximum
+  std::uint16_t needs = 0;   // the transmission flag that offers it; 0: always there
+  std::uint16_t flags = 0;   // that mean something; kFua may be set on all
+  ErrorCode past_end = ErrorCode::kInval;
+};
+
+constexpr CommandTraits traits_of(Command command) {
+  constexpr ErrorCode kNoSpc = ErrorCode::kNoSpc;
+  switch (command) {
+    case Command::kRead:
+      return {.is_known = true, .has_payload = true, .flags = kDf};
+    case Command::kWrite:
+      return {
+          .is_known = true, .writes = true, .has_payload = true, .flags = kFua, .past_end = kNoSpc};
+    case Command::kFlush:
+      return {.is_known = true, .has_range = false, .needs = kSendFlush};
+    case Command::kTrim:
+      return {.is_known = true, .writes = true, .needs = kSendTrim, .flags = kFua};
+    case Command::kCache:
+      return {.is_known = true, .needs = kSendCache};
+    case Command::kWriteZeroes:
+      return {.is_known = true,
+              .writes = true,
+              .needs = kSendWriteZeroes,
+              .flags = kFua | kNoHole | kFastZero,
+              .past_end = kNoSpc};
+    case Command::kBlockStatus:
+      return {.is_known = true, .flags = kReqOne};
+    case Command::kDisc:
+      break;
+  }
+  return {};
+}
+
+constexpr auto kCommands = [] {
+  std::array<CommandTraits, 8> traits{};
+  for (std::size_t i = 0; i < traits.size(); ++i) traits[i] = traits_of(static_cast<Command>(i));
+  return traits;
+}();
+
+// The command flags a session has at all.
+std::uint16_t usable_flags(const Session& session) {
+  unsigned flags = kNoHole | kReqOne;
+  if ((session.flags & kSendFua) != 0) flags |= kFua;
+  if ((session.flags & kSendDf) != 0) flags |= kDf;
+  if ((session.flags & kSendFastZero) != 0) flags |= kFastZero;
+  return static_cast<std::uint16_t>(flags);
+}
+
+tl::unexpected<Refusal> refuse(ErrorCode error, std::string_view why) {
+  return tl::unexpected(Refusal{error, why});
+}
+
+}  // namespace
+
+tl::expected<Request, Refusal> check(const RawRequest& raw, const Session& session) {
+  constexpr ErrorCode kInval = ErrorCode::kInval;
+  if (raw.command >= kCommands.size() || !kCommands[raw.command].is_known) [[unlikely]] {
+    return refuse(kInval, "unknown command");
+  }
+  const auto command = static_cast<Command>(raw.command);
+  const CommandTraits& traits = kCommands[raw.command];
+
+  if (traits.writes && (session.flags & kReadOnly) != 0) [[unlikely]] {
+    return refuse(ErrorCode::kPerm, "the export is read-only");
+  }
+  const unsigned allowed = (traits.flags | unsigned{kFua}) & usable_flags(session);
+  if ((raw.flags & ~allowed) != 0) [[unlikely]] {
+    return refuse(kInval, "a flag that this command does not have here");
+  }
+  if ((traits.needs & ~unsigned{session.flags}) != 0) [[unlikely]] {
+    return refuse(kInval, "the export does not offer this command");
+  }
+  if (command == Command::kBlockStatus && !session.allocation) [[unlikely]] {
+    return refuse(kInval, "no metadata context was agreed on");
+  }
+  const Request request = {.cookie = raw.cookie,
+                           .offset = raw.offset,
+                           .length = raw.length,
+                           .command = command,
+                           .flags = static_cast<std::uint16_t>(raw.flags & traits.flags)};
+  if (!traits.has_range) {
+    if ((raw.offset | raw.length) != 0) return refuse(kInval, "this command has no range");
+    return request;
+  }
+  if (raw.length == 0) [[unlikely]] {
+    return refuse(kInval, "a range of no bytes");
+  }
+  if (((raw.offset | raw.length) & (session.blocks.minimum - 1)) != 0) [[unlikely]] {
+    return refuse(kInval, "not aligned to the minimum block size");
+  }
+  if (raw.offset > session.size || raw.length > session.size - raw.offset) [[unlikely]] {
+    return refuse(traits.past_end, "past the end of the export");
+  }
+  if (traits.has_payload && raw.length > session.blocks.maximum) [[unlikely]] {
+    return refuse(kInval, "more than the maximum block size");
+  }
+  return request;
+}
+
+// ---- reading ----
+
+RequestEvent RequestReader::next(Input& in) {
+  WEIR_ASSERT(state_ != State::kEnd);
+  if (state_ == State::kPayload && !in.empty()) {
+    RequestEvent event;
+    event.kind = RequestEvent::Kind::kPayload;
+    event.payload = in.first(std::min<std::size_t>(left_, in.size()));
+    in = in.subspan(event.payload.size());
+    pass(event.payload.size());
+    return event;
+  }
+  if (state_ == State::kSkip) {
+    const std::size_t skipped = std::min<std::size_t>(left_, in.size());
+    in = in.subspan(skipped);
+    pass(skipped);
+    if (state_ == State::kHead) return refused(skipped_cookie_, refusal_);
+  }
+  if (state_ != State::kHead) return {};
+
+  if (head_size_ == 0 && in.size() >= kRequestBytes) [[likely]] {
+    const std::byte* head = in.data();
+    in = in.subspan(kRequestBytes);
+    return judge(head, in);
+  }
+  if (!gather(in)) return {};
+  head_size_ = 0;
+  return judge(head_.data(), in);
+}
+
+bool RequestReader::gather(Input& in) {
+  const std::size_t taken = std::min(kRequestBytes - head_size_, in.size());
+  std::copy_n(in.begin(), taken, head_.begin() + head_size_);
+  head_size_ = static_cast<std::uint8_t>(head_size_ + taken);
+  in = in.subspan(taken);
+  return head_size_ == kRequestBytes;
+}
+
+// So many bytes of a payload are behind us.
+void RequestReader::pass(std::size_t bytes) {
+  left_ -= static_cast<std::uint32_t>(bytes);
+  if (left_ == 0) state_ = State::kHead;
+}
+
+void RequestReader::payload_received(std::uint32_t bytes) {
+  WEIR_ASSERT(bytes <= payload_left(), bytes, payload_left());
+  if (bytes > 0) pass(bytes);
+}
+
+RequestEvent RequestReader::judge(const std::byte* head, Input& in) {
+  if (load_be<std::uint32_t>(head) != kRequestMagic) [[unlikely]] {
+    return end(RequestEvent::Kind::kBreak, BreakReason::kNotARequest);
+  }
+  const RawRequest raw = {.flags = load_be<std::uint16_t>(head + 4),
+                          .command = load_be<std::uint16_t>(head + 6),
+                          .cookie = load_cookie(head + 8),
+                          .offset = load_be<std::uint64_t>(head + 16),
+                          .length = load_be<std::uint32_t>(head + 24)};
+  if (raw.command == static_cast<std::uint16_t>(Command::kDisc)) [[unlikely]] {
+    return end(RequestEvent::Kind::kDisconnect, {});
+  }
+  const bool is_write = raw.command == static_cast<std::uint16_t>(Command::kWrite);
+  if (is_write && raw.length > kPayloadMax) [[unlikely]] {
+    return end(RequestEvent::Kind::kBreak, BreakReason::kPayload);
+  }
+  const auto checked = check(raw, session_);
+  const std::uint32_t payload = is_write ? raw.length : 0;
+  if (!checked) [[unlikely]] {
+    if (payload == 0) return refused(raw.cookie, checked.error());
+    state_ = State::kSkip;
+    left_ = payload;
+    skipped_cookie_ = raw.cookie;
+    refusal_ = checked.error();
+    return next(in);
+  }
+  if (payload > 0) {
+    state_ = State::kPayload;
+    left_ = payload;
+  }
+  RequestEvent event;
+  event.kind = RequestEvent::Kind::kRequest;
+  event.request = *checked;
+  return event;
+}
+
+RequestEvent RequestReader::refused(std::uint64_t cookie, const Refusal& refusal) {
+  RequestEvent event;
+  event.kind = RequestEvent::Kind::kRefused;
+  event.refusal = refusal;
+  event.request.cookie = cookie;
+  return event;
+}
+
+RequestEvent RequestReader::end(RequestEvent::Kind kind, BreakReason reason) {
+  state_ = State::kEnd;
+  RequestEvent event;
+  event.kind = kind;
+  event.reason = reason;
+  return event;
+}
+
+// ---- replies ----
+
+namespace {
+
+std::byte* store_simple(std::byte* to, ErrorCode error, std::uint64_t cookie) {
+  to = store_be(to, kSimpleReplyMagic);
+  to = store_be(to, static_cast<std::uint32_t>(error));
+  return store_cookie(to, cookie);
+}
+
+std::byte* store_chunk(std::byte* to, Chunk chunk, ReplyType type, std::uint64_t cookie,
+                       std::uint32_t bytes) {
+  to = store_be(to, kStructuredReplyMagic);
+  to = store_be<std::uint16_t>(to, chunk == Chunk::kLast ? kReplyDone : 0);
+  to = store_be(to, static_cast<std::uint16_t>(type));
+  to = store_cookie(to, cookie);
+  return store_be(to, bytes);
+}
+
+Encoded up_to(std::span<const std::byte> buffer, const std::byte* end) {
+  return buffer.first(static_cast<std::size_t>(end - buffer.data()));
+}
+
+}  // namespace
+
+Encoded done_reply(ReplyHead to, std::uint64_t cookie) {
+  return up_to(to, store_simple(to.data(), ErrorCode::kNone, cookie));
+}
+
+Encoded read_reply(ReplyHead to, const Session& session, const Request& request) {
+  if (!session.structured) return done_reply(to, request.cookie);
+  return data_chunk(to, request.cookie, request.offset, request.length, Chunk::kLast);
+}
+
+Encoded error_reply(ErrorReply to, const Session& session, std::uint64_t cookie, ErrorCode error,
+                    std::string_view text) {
+  WEIR_ASSERT(error != ErrorCode::kNone);
+  if (!session.structured) return up_to(to, store_simple(to.data(), error, cookie));
+  const std::string_view fitting = cut_text(text);
+  std::byte* end = store_chunk(to.data(), Chunk::kLast, ReplyType::kError, cookie,
+                               static_cast<std::uint32_t>(4 + 2 + fitting.size()));
+  end = store_be(end, static_cast<std::uint32_t>(error));
+  end = store_be(end, static_cast<std::uint16_t>(fitting.size()));
+  if (!fitting.empty()) std::memcpy(end, fitting.data(), fitting.size());
+  return up_to(to, end + fitting.size());
+}
+
+Encoded data_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std::uint32_t length,
+                   Chunk chunk) {
+  WEIR_ASSERT(length > 0 && length <= kPayloadMax, length);
+  std::byte* end = store_chunk(to.data(), chunk, ReplyType::kOffsetData, cookie, 8 + length);
+  return up_to(to, store_be(end, offset));
+}
+
+Encoded hole_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std::uint32_t length,
+                   Chunk chunk) {
+  WEIR_ASSERT(length > 0);
+  std::byte* end = store_chunk(to.data(), chunk, ReplyType::kOffsetHole, cookie, 8 + 4);
+  end = store_be(end, offset);
+  return up_to(to, store_be(end, length));
+}
+
+Encoded none_chunk(ReplyHead to, std::uint64_t cookie) {
+  return up_to(to, store_chunk(to.data(), Chunk::kLast, ReplyType::kNone, cookie, 0));
+}
+
+BlockStatusReply::BlockStatusReply(std::span<std::byte> to, const Request& request)
+    : to_(to), cookie_(request.cookie), left_(request.length), one_(request.has(kReqOne)) {
+  WEIR_ASSERT(to.size() >= kHeadBytes + kExtentBytes, to.size());
+  WEIR_ASSERT(request.command == Command::kBlockStatus);
+}
+
+bool BlockStatusReply::add(std::uint64_t length, std::uint32_t state) {
+  WEIR_ASSERT(length > 0 && left_ > 0, length, left_);
+  const auto fitting = static_cast<std::uint32_t>(std::min<std::uint64_t>(length, left_));
+  if (length_ > 0 && state == state_) {
+    length_ += fitting;
+    size_ -= kExtentBytes;
+  } else {
+    if (length_ > 0 && (one_ || to_.size() - size_ < kExtentBytes)) {
+      left_ = 0;  // no room for another one
+      return false;
+    }
+    length_ = fitting;
+    state_ = state;
+  }
+  left_ -= fitting;
+  store_be(store_be(to_.data() + size_, length_), state_);
+  size_ += kExtentBytes;
+  return left_ > 0;
+}
+
+Encoded BlockStatusReply::finish() {
+  WEIR_ASSERT(length_ > 0);
+  std::byte* to = store_chunk(to_.data(), Chunk::kLast, ReplyType::kBlockStatus, cookie_,
+                              static_cast<std::uint32_t>(size_ - kChunkBytes));
+  store_be(to, kAllocationContextId);
+  return to_.first(size_);
+}
+
+}  // namespace weir::nbd

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The transmission phase of NBD: requests in, reply heads out. The owner holds the socket and the
+// payload; here pass only headers.
+//
+//   RequestReader reader(session);
+//   RequestEvent event = reader.next(in);       advances `in` by what it has used
+//     kNeedBytes    everything of `in` is used; come again with more
+//     kRequest      event.request is checked: serve it. A write's payload comes next:
+//     kPayload      event.payload: a piece of it, as it lies in `in`; last when payload_left() == 0
+//     kRefused      answer event.request.cookie with event.refusal; nothing of it is left in `in`
+//     kDisconnect   NBD_CMD_DISC: answer what is in flight, then close
+//     kBreak        close: what comes now cannot be understood
+//
+// A write is answered after its payload, not before: libnbd takes an earlier answer for one to a
+// request it has not made. So a refused write is told of when its payload was passed over.
+//
+// Instead of feeding payload an owner may receive payload_left() bytes right into the request's
+// buffer and report them with payload_received(). Any split of the bytes gives the same events, but
+// for where pieces of payload are cut.
+//
+// check() alone decides what a request may be: no offset, length, command or flag passes that the
+// export and the session do not allow, so whoever serves it needs to look at none of this again.
+// Commands that are not offered, and flags that do not belong to a command, are refused with
+// NBD_EINVAL; writing to a read-only export with NBD_EPERM; writing past the end with NBD_ENOSPC,
+// anything else there with NBD_EINVAL; ranges of no bytes, unaligned ranges and payloads above the
+// maximum with NBD_EINVAL. Only payloads are held to the maximum: a trim or a zero of 4 GiB
+// takes no memory, and kernels send them. A write of more than kPayloadMax breaks the connection:
+// so much is not even passed over.
+//
+// Replies are made in small buffers of the caller; nothing allocates. A read's payload is sent by
+// the owner behind the head.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <tl/expected.hpp>
+
+#include "weir/wire/nbd.h"
+
+namespace weir::nbd {
+
+inline constexpr std::size_t kRequestBytes = 28;
+
+// As it came, in the order of the protocol.
+struct RawRequest {
+  std::uint16_t flags = 0;
+  std::uint16_t command = 0;
+  std::uint64_t cookie = 0;  // "handle" in older texts; only ever sent back
+  std::uint64_t offset = 0;
+  std::uint32_t length = 0;
+};
+
+struct Request {
+  std::uint64_t cookie = 0;
+  std::uint64_t offset = 0;
+  std::uint32_t length = 0;
+  Command command = Command::kRead;
+  std::uint16_t flags = 0;  // those that mean something for the command
+
+  bool has(std::uint16_t flag) const { return (flags & flag) != 0; }
+  bool operator==(const Request&) const = default;
+};
+static_assert(sizeof(Request) == 24);
+
+struct Refusal {
+  ErrorCode error = ErrorCode::kNone;
+  std::string_view why;  // for ever; fit to be sent
+
+  bool operator==(const Refusal&) const = default;
+};
+
+// The one place where requests are judged. Not for NBD_CMD_DISC, which always is.
+tl::expected<Request, Refusal> check(const RawRequest& raw, const Session& session);
+
+struct RequestEvent {
+  enum class Kind : std::uint8_t {
+    kNeedBytes,
+    kRequest,
+    kPayload,
+    kRefused,
+    kDisconnect,
+    kBreak,
+  };
+
+  Kind kind = Kind::kNeedBytes;
+  BreakReason reason = BreakReason::kNotARequest;  // of kBreak
+  Refusal refusal;                                 // of kRefused
+  Request request;                                 // of kRequest; of kRefused the cookie only
+  std::span<const std::byte> payload;              // of kPayload
+};
+
+class RequestReader {
+ public:
+  using Input = std::span<const std::byte>;
+
+  explicit RequestReader(const Session& session) : session_(session) {}
+
+  // REQUIRES: neither kDisconnect nor kBreak was given.
+  RequestEvent next(Input& in);
+
+  // Of the last write: bytes that have not come yet.
+  std::uint32_t payload_left() const { return state_ == State::kPayload ? left_ : 0; }
+  // The owner took so many of them from the socket itself. REQUIRES: bytes <= payload_left().
+  void payload_received(std::uint32_t bytes);
+
+  const Session& session() const { return session_; }
+
+ private:
+  enum class State : std::uint8_t { kHead, kPayload, kSkip, kEnd };
+
+  bool gather(Input& in);
+  void pass(std::size_t bytes);
+  RequestEvent judge(const std::byte* head, Input& in);
+  static RequestEvent refused(std::uint64_t cookie, const Refusal& refusal);
+  RequestEvent end(RequestEvent::Kind kind, BreakReason reason);
+
+  Session session_;
+  State state_ = State::kHead;
+  std::uint8_t head_size_ = 0;
+  std::uint32_t left_ = 0;                       // of kPayload and kSkip
+  std::uint64_t skipped_cookie_ = 0;             // of kSkip: the write that was refused
+  Refusal refusal_;                              // and why
+  std::array<std::byte, kRequestBytes> head_{};  // of a request that came in pieces
+};
+static_assert(sizeof(RequestReader) <= 128);
+
+// ---- replies ----
+
+inline constexpr std::size_t kSimpleReplyBytes = 16;
+inline constexpr std::size_t kChunkBytes = 20;
+inline constexpr std::size_t kReplyHeadMax = kChunkBytes + 8 + 4;
+inline constexpr std::size_t kErrorReplyMax = kChunkBytes + 4 + 2 + kTextMax;
+
+using ReplyHead = std::span<std::byte, kReplyHeadMax>;
+using ErrorReply = std::span<std::byte, kErrorReplyMax>;
+using Encoded = std::span<const std::byte>;  // the front of the caller's buffer
+
+// Whether more chunks of the same reply follow.
+enum class Chunk : std::uint8_t { kMore, kLast };
+
+// Success of whatever has no payload in its reply: all but reads and block status.
+Encoded done_reply(ReplyHead to, std::uint64_t cookie);
+// Success of a whole read; request.length bytes of payload follow. REQUIRES: they are at hand, for
+// there is no way back from here.
+Encoded read_reply(ReplyHead to, const Session& session, const Request& request);
+// Failure of anything. Without structured replies the text is lost. REQUIRES: error != kNone.
+Encoded error_reply(ErrorReply to, const Session& session, std::uint64_t cookie, ErrorCode error,
+                    std::string_view text);
+
+// A read in several chunks. REQUIRES: the session has structured replies; the chunks lie within the
+// request without overlap; length > 0; with kDf there is one of them, for the whole request.
+Encoded data_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std::uint32_t length,
+                   Chunk chunk);
+Encoded hole_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std::uint32_t length,
+                   Chunk chunk);
+// Ends a reply whose chunks so far were all kMore. REQUIRES: structured replies.
+Encoded none_chunk(ReplyHead to, std::uint64_t cookie);
+
+// The reply to NBD_CMD_BLOCK_STATUS, made in the caller's buffer, whose size bounds the extents:
+//
+//   BlockStatusReply reply(buffer, request);
+//   while (reply.add(length, state)) ...        the store's extents, from request.offset on
+//   send(reply.finish());
+//
+// Neighbours of the same state become one, the last extent is cut where the request ends, and with
+// NBD_CMD_FLAG_REQ_ONE there is one extent. A client asks again for what was left out.
+class BlockStatusReply {
+ public:
+  static constexpr std::size_t kHeadBytes = kChunkBytes + 4;
+  static constexpr std::size_t kExtentBytes = 8;
+
+  // REQUIRES: room for one extent.
+  BlockStatusReply(std::span<std::byte> to, const Request& request);
+
+  // Whether another one is of use. REQUIRES: length > 0, a multiple of the minimum block size
+  // unless it reaches beyond the request; the call before gave true.
+  bool add(std::uint64_t length, std::uint32_t state);
+  // REQUIRES: an extent was added.
+  Encoded finish();
+
+ private:
+  std::span<std::byte> to_;
+  std::size_t size_ = kHeadBytes;
+  std::uint64_t cookie_;
+  std::uint32_t left_;        // of the request
+  std::uint32_t length_ = 0;  // of the last extent; 0: there is none
+  std::uint32_t state_ = 0;   // of the last extent
+  bool one_;
+};
+
+}  // namespace weir::nbd
