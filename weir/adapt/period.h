@@ -3,6 +3,9 @@
 // What a controller saw in a period and what it made of it: the input and the output of one round,
 // for whoever draws, prints or checks it. Jobs are in the order of their ids. Values only; tokens
 // throughout (one an operation, or the cost units of the target).
+//
+// Records outlive the periods in which a job is active, and fade meanwhile: `records` has those of
+// all jobs, so that whoever reads a report need not remember the ones before it.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +30,17 @@ struct JobPeriod {
   Tokens lent;
 };
 
+// What a job has lent (above 0) or borrowed (below), whether it is active or not.
+struct JobRecord {
+  JobId job;
+  std::int64_t record = 0;
+};
+
 struct PeriodReport {
-  Instant at;     // the end of the period
-  Tokens budget;  // what was shared out
-  std::vector<JobPeriod> jobs;
+  Instant at;                      // the end of the period
+  Tokens budget;                   // what was shared out
+  std::vector<JobPeriod> jobs;     // those that were active
+  std::vector<JobRecord> records;  // of all jobs that have one; they sum to 0
 };
 
 }  // namespace weir

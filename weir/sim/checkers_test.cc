@@ -153,17 +153,16 @@ TEST(Checkers, FindRecordsThatDoNotSumToZero) {
   report.jobs.resize(2);
   report.jobs[0].job = JobId("a");
   report.jobs[0].record = 5;
-  report.jobs[1].job = JobId("b");
-  report.jobs[1].record = -5;
+  report.jobs[1].job = JobId("c");
+  report.records = {{JobId("a"), 5}, {JobId("b"), -5}};  // c has none, and b is not active
   run.checkers.period(report);
   EXPECT_EQ(run.findings.count(), 0U);
-  // A job that is not active keeps its record.
-  report.jobs.pop_back();
-  run.checkers.period(report);
-  EXPECT_EQ(run.findings.count(), 0U);
-  report.jobs[0].record = 6;
+  report.records[1].record = -4;
   run.checkers.period(report);
   EXPECT_EQ(run.last(), "0.020000 s: ost0: records sum to 1");
+  report.records = {{JobId("a"), 6}, {JobId("b"), -6}};
+  run.checkers.period(report);
+  EXPECT_EQ(run.last(), "0.020000 s: ost0: a job has two records");
 }
 
 TEST(Findings, KeepTheFirstAndCountTheRest) {
