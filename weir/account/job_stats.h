@@ -72,6 +72,7 @@ class JobStats {
     Nanoseconds wait_sum{0};
     Nanoseconds latency_sum{0};
     Nanoseconds latency_max{0};
+    std::uint64_t mark = 0;  // the owner's, to know whom it has met
 
     void arrive(Tokens cost, Instant now) {
       arrived.add(cost);

@@ -16,11 +16,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-const JobId kA("a"), kB("b"), kC("c");
+const JobId job_a("a"), job_b("b"), job_c("c");
 
 TEST(JobStats, CountsARequestFromArrivalToEnd) {
   JobStats stats;
-  JobStats::Entry& entry = stats.hold(kA, instant_at(5));
+  JobStats::Entry& entry = stats.hold(job_a, instant_at(5));
   entry.arrive(Tokens{4}, instant_at(10));
   entry.arrive(Tokens{6}, instant_at(20));
   EXPECT_EQ(entry.waiting(), (JobStats::Count{2, Tokens{10}}));
@@ -43,36 +43,36 @@ TEST(JobStats, CountsARequestFromArrivalToEnd) {
 
 TEST(JobStats, ManyMayHoldOneEntryAndItStaysWhereItIs) {
   JobStats stats(100);
-  JobStats::Entry& first = stats.hold(kA, instant_at(0));
+  JobStats::Entry& first = stats.hold(job_a, instant_at(0));
   for (int i = 0; i < 90; ++i) stats.hold(JobId(fmt::format("j{}", i)), instant_at(0));
-  EXPECT_EQ(&stats.hold(kA, instant_at(0)), &first);
+  EXPECT_EQ(&stats.hold(job_a, instant_at(0)), &first);
   stats.release(first);
   first.arrive(Tokens{1}, instant_at(1));
-  EXPECT_EQ(stats.find(kA), &first);
+  EXPECT_EQ(stats.find(job_a), &first);
 }
 
 TEST(JobStats, TheOneReleasedLongestAgoMakesRoom) {
   JobStats stats(2);
-  JobStats::Entry& a = stats.hold(kA, instant_at(0));
-  JobStats::Entry& b = stats.hold(kB, instant_at(0));
+  JobStats::Entry& a = stats.hold(job_a, instant_at(0));
+  JobStats::Entry& b = stats.hold(job_b, instant_at(0));
   a.arrive(Tokens{7}, instant_at(1));
   a.withdraw(Tokens{7});
   stats.release(b);
   stats.release(a);
-  stats.release(stats.hold(kB, instant_at(2)));  // seen again: a is the older one now
-  stats.hold(kC, instant_at(3));
-  EXPECT_EQ(stats.find(kA), nullptr);
-  EXPECT_NE(stats.find(kB), nullptr);
+  stats.release(stats.hold(job_b, instant_at(2)));  // seen again: a is the older one now
+  stats.hold(job_c, instant_at(3));
+  EXPECT_EQ(stats.find(job_a), nullptr);
+  EXPECT_NE(stats.find(job_b), nullptr);
   EXPECT_EQ(stats.forgotten(), 1U);
   EXPECT_EQ(stats.gone().arrived, (JobStats::Count{1, Tokens{7}})) << "totals never shrink";
-  EXPECT_EQ(stats.find(kC)->arrived, JobStats::Count{});
-  EXPECT_EQ(stats.find(kC)->since, instant_at(3));
+  EXPECT_EQ(stats.find(job_c)->arrived, JobStats::Count{});
+  EXPECT_EQ(stats.find(job_c)->since, instant_at(3));
 }
 
 TEST(JobStats, InventedJobsShareTheOverflowEntryWhileAllOthersAreHeld) {
   JobStats stats(2);
-  stats.hold(kA, instant_at(0));
-  JobStats::Entry& b = stats.hold(kB, instant_at(0));
+  stats.hold(job_a, instant_at(0));
+  JobStats::Entry& b = stats.hold(job_b, instant_at(0));
   for (int i = 0; i < 1000; ++i) {
     JobStats::Entry& entry = stats.hold(JobId(fmt::format("invented{}", i)), instant_at(1));
     EXPECT_EQ(&entry, &stats.overflow());
@@ -84,12 +84,12 @@ TEST(JobStats, InventedJobsShareTheOverflowEntryWhileAllOthersAreHeld) {
   EXPECT_EQ(stats.overflow().arrived.requests, 1000U);
   EXPECT_EQ(stats.size(), 2U);
   stats.release(b);
-  EXPECT_EQ(stats.hold(kC, instant_at(2)).job, kC) << "there is room again";
+  EXPECT_EQ(stats.hold(job_c, instant_at(2)).job, job_c) << "there is room again";
 }
 
 TEST(JobStats, IsReadInTheOrderOfIds) {
   JobStats stats;
-  for (const JobId& job : {kC, kA, kB}) stats.hold(job, instant_at(0));
+  for (const JobId& job : {job_c, job_a, job_b}) stats.hold(job, instant_at(0));
   std::string all;
   for (const JobStats::Entry* entry : stats.sorted()) all += entry->job.text();
   EXPECT_EQ(all, "abc");

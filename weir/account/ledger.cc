@@ -173,7 +173,7 @@ std::uint64_t Ledger::faded_in(std::uint64_t sum, Nanoseconds period, Nanosecond
   return static_cast<std::uint64_t>(std::min<Wide>(all / unit, sum));
 }
 
-void Ledger::close_period(Nanoseconds period, std::optional<Nanoseconds> half_life) {
+bool Ledger::close_period(Nanoseconds period, std::optional<Nanoseconds> half_life) {
   WEIR_ASSERT(Nanoseconds{0} < period && period <= kPeriodMax, period.count());
   WEIR_ASSERT(!half_life || *half_life > Nanoseconds{0}, half_life->count());
   const std::uint64_t sum = sum_of_positive();
@@ -182,6 +182,7 @@ void Ledger::close_period(Nanoseconds period, std::optional<Nanoseconds> half_li
   shrink(Side::kLenders, Tokens{faded});
   shrink(Side::kBorrowers, Tokens{faded});
   ++state_.period;
+  return faded > 0;
 }
 
 // ---- restart ----

@@ -100,9 +100,9 @@ class Ledger {
   // REQUIRES: as open(); lent and borrowed each at most kLoansMax in sum.
   void settle_loans(std::span<const Loan> loans);
 
-  // Ends the period: fades records, if they have a half-life.
+  // Ends the period: fades records, if they have a half-life, and answers whether any did.
   // REQUIRES: 0 < period <= kPeriodMax, half-life > 0.
-  void close_period(Nanoseconds period, std::optional<Nanoseconds> half_life);
+  bool close_period(Nanoseconds period, std::optional<Nanoseconds> half_life);
 
   State state() const;
   // On failure nothing has changed.

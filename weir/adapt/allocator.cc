@@ -59,27 +59,32 @@ Tokens Allocator::next_budget() {
 
 Tokens Allocator::allocate(std::span<const Demand> demands, std::vector<JobPeriod>& jobs) {
   gather(demands);
-  if (rows_.empty()) {
-    jobs.clear();
-    ledger_.close_period(options_.period, options_.half_life);
-    return Tokens{0};
+  Tokens budget{0};
+  if (!rows_.empty()) {
+    budget = next_budget();
+    settle_initial(budget);
+    redistribute();
+    recompensate();
   }
-  const Tokens budget = next_budget();
-  settle_initial(budget);
-  redistribute();
-  recompensate();
   write_back(jobs);
   return budget;
 }
 
 void Allocator::skip() {
-  gather({});
-  ledger_.close_period(options_.period, options_.half_life);
+  std::vector<JobPeriod> nobody;
+  allocate({}, nobody);
 }
 
-// Rows of the active jobs, with what their accounts remember; prev is forgotten for all.
+// Rows of the active jobs, with what their accounts remember; prev is forgotten for the others.
 void Allocator::gather(std::span<const Demand> demands) {
+  if (try_gather(demands)) return;
   ledger_.open(demands);
+  const bool gathered = try_gather(demands);
+  WEIR_ASSERT(gathered, demands.size());
+}
+
+// False if some job has no account yet, which is rare; then it is to be called again.
+bool Allocator::try_gather(std::span<const Demand> demands) {
   const std::span<Ledger::Account> accounts = ledger_.accounts();
   rows_.clear();
   shares_.clear();
@@ -88,27 +93,28 @@ void Allocator::gather(std::span<const Demand> demands) {
   nodes_sum_ = 0;
   std::size_t at = 0;
   for (const Demand& demand : demands) {
-    while (accounts[at].job != demand.job) accounts[at++].allotted = 0;
-    Ledger::Account& account = accounts[at];
-    const std::uint64_t before = std::exchange(account.allotted, 0);
+    while (at < accounts.size() && accounts[at].job != demand.job) ++at;
+    if (at == accounts.size()) return false;
     if (demand.demand == Tokens{0}) continue;
     WEIR_ASSERT(demand.nodes > 0 && demand.nodes <= kNodesMax, demand.nodes);
     WEIR_ASSERT(demand.demand <= kDemandMax, demand.demand.count());
-    account.last_active = ledger_.period();
+    const Ledger::Account& account = accounts[at];
     nodes_sum_ += demand.nodes;
     rows_.push_back({.account = at,
                      .nodes = demand.nodes,
                      .demand = demand.demand.count(),
-                     .before = before,
+                     .before = account.allotted,
                      .record_before = account.record,
                      .record = account.record});
     shares_.push_back({demand.nodes, account.remainder, 0});
   }
-  for (; at < accounts.size(); ++at) accounts[at].allotted = 0;
+  return true;
 }
 
 void Allocator::settle_initial(Tokens budget) {
   settle(shares_, budget);
+  surplus_sum_ = 0;
+  std::uint64_t factor_sum = 0;
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     Row& row = rows_[i];
     row.initial = shares_[i].got;
@@ -117,20 +123,19 @@ void Allocator::settle_initial(Tokens budget) {
     row.ratio = scaled(row.demand, kOne, had, kRatioMax);
     const std::uint64_t by_nodes = scaled(row.ratio, row.nodes, nodes_sum_);
     row.factor = row.ratio > kOne ? row.ratio + by_nodes : by_nodes;
-  }
-}
-
-void Allocator::redistribute() {
-  std::uint64_t surplus_sum = 0;
-  std::uint64_t factor_sum = 0;
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    Row& row = rows_[i];
-    surplus_sum += row.initial - std::min(row.initial, row.demand);
+    surplus_sum_ += row.initial - std::min(row.initial, row.demand);
     factor_sum += row.factor;
     shares_[i].weight = row.factor;
   }
-  const bool moves = surplus_sum > 0 && factor_sum > 0;
-  if (moves) settle(shares_, Tokens{surplus_sum});
+  if (factor_sum == 0) surplus_sum_ = 0;  // nobody to give it to: it stays where it was
+}
+
+void Allocator::redistribute() {
+  const bool moves = surplus_sum_ > 0;
+  if (moves) settle(shares_, Tokens{surplus_sum_});
+  lenders_.clear();
+  lender_rows_.clear();
+  has_borrower_ = false;
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     Row& row = rows_[i];
     const std::uint64_t surplus = moves ? row.initial - std::min(row.initial, row.demand) : 0;
@@ -138,6 +143,10 @@ void Allocator::redistribute() {
     row.redistributed = row.initial - surplus + share;
     row.record += static_cast<std::int64_t>(surplus) - static_cast<std::int64_t>(share);
     row.final = row.redistributed;
+    has_borrower_ |= is_borrower(row.record_before, row.record);
+    if (!is_lender(row.record_before, row.record)) continue;
+    lenders_.push_back({row.factor, shares_[i].remainder, 0});
+    lender_rows_.push_back(i);
   }
 }
 
@@ -165,19 +174,9 @@ std::uint64_t Allocator::repayment(const Row& row, std::uint64_t coefficient) co
 }
 
 void Allocator::recompensate() {
-  lenders_.clear();
-  lender_rows_.clear();
   std::uint64_t factor_sum = 0;
-  bool has_borrower = false;
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const Row& row = rows_[i];
-    has_borrower |= is_borrower(row.record_before, row.record);
-    if (!is_lender(row.record_before, row.record)) continue;
-    lenders_.push_back({row.factor, shares_[i].remainder, 0});
-    lender_rows_.push_back(i);
-    factor_sum += row.factor;
-  }
-  if (!has_borrower || factor_sum == 0) return;
+  for (const SettleShare& lender : lenders_) factor_sum += lender.weight;
+  if (!has_borrower_ || factor_sum == 0) return;
   const std::uint64_t share = coefficient();
   std::uint64_t repaid = 0;
   for (Row& row : rows_) {
@@ -199,27 +198,29 @@ void Allocator::recompensate() {
 
 void Allocator::write_back(std::vector<JobPeriod>& jobs) {
   const std::span<Ledger::Account> accounts = ledger_.accounts();
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    Ledger::Account& account = accounts[rows_[i].account];
-    account.record = rows_[i].record;
-    account.remainder = shares_[i].remainder;
-    account.allotted = rows_[i].final;
-  }
-  ledger_.close_period(options_.period, options_.half_life);
   jobs.resize(rows_.size());
+  std::size_t at = 0;
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     const Row& row = rows_[i];
-    const Ledger::Account& account = accounts[row.account];
+    for (; at < row.account; ++at) accounts[at].allotted = 0;
+    Ledger::Account& account = accounts[at++];
+    account.record = row.record;
+    account.remainder = shares_[i].remainder;
+    account.allotted = row.final;
+    account.last_active = ledger_.period();
     jobs[i] = {.job = account.job,
                .nodes = row.nodes,
                .demand = Tokens{row.demand},
                .initial = Tokens{row.initial},
                .redistributed = Tokens{row.redistributed},
                .final = Tokens{row.final},
-               .record = account.record,
+               .record = row.record,
                .borrowed = {},
                .lent = {}};
   }
+  for (; at < accounts.size(); ++at) accounts[at].allotted = 0;
+  if (!ledger_.close_period(options_.period, options_.half_life)) return;
+  for (std::size_t i = 0; i < rows_.size(); ++i) jobs[i].record = accounts[rows_[i].account].record;
 }
 
 Allocator::State Allocator::state() const {

@@ -18,7 +18,7 @@
 // hands out nothing and leaves the carry, but records fade in it too: a half-life is a time.
 //
 // Jobs are given and answered in the byte order of their ids, which also breaks ties. What is
-// remembered of jobs is in the Ledger, which has a bound. O(n), about 50 ns a job; no clock; one
+// remembered of jobs is in the Ledger, which has a bound. O(n), about 70 ns a job; no clock; one
 // owner.
 #pragma once
 
@@ -108,6 +108,7 @@ class Allocator {
   };
 
   void gather(std::span<const Demand> demands);
+  bool try_gather(std::span<const Demand> demands);
   Tokens next_budget();
   void settle_initial(Tokens budget);
   void redistribute();
@@ -125,6 +126,8 @@ class Allocator {
   std::vector<SettleShare> lenders_;
   std::vector<std::size_t> lender_rows_;
   std::uint64_t nodes_sum_ = 0;
+  std::uint64_t surplus_sum_ = 0;
+  bool has_borrower_ = false;
 };
 
 }  // namespace weir

@@ -47,8 +47,8 @@ struct Page {
 
   Numbers r, rho, prev, rho_fade, rho_lent, rho_borrowed;
   Number carry = 0, carry_fade = 0;
-  Numbers n, d, a, aRD, aRC;
-  Number N = 0;
+  Numbers n, d, a, a_rd, a_rc;
+  Number budget = 0;
 
   Numbers settle(const Numbers& weight, Number total, Numbers& remainder) const {
     Numbers got;
@@ -56,10 +56,10 @@ struct Page {
       for (const auto& [x, w] : weight) got[x] = 0;
       return got;
     }
-    const Number W = sum_of(weight);
+    const Number weight_sum = sum_of(weight);
     for (const auto& [x, w] : weight) {
       const Number old = forgets_remainders ? Number{0} : remainder[x];
-      const Number want = w * total * kToken / W + old;
+      const Number want = w * total * kToken / weight_sum + old;
       got[x] = want < 0 ? Number{0} : want / kToken;
       remainder[x] = want - got[x] * kToken;
     }
@@ -84,25 +84,25 @@ struct Page {
   }
 
   void loans(const Numbers& lent, const Numbers& borrowed) {
-    const Number M = std::min(sum_of(lent), sum_of(borrowed));
-    if (M == 0) return;
-    for (const auto& [x, credit] : settle(lent, M, rho_lent)) r[x] += credit;
-    for (const auto& [x, debit] : settle(borrowed, M, rho_borrowed)) r[x] -= debit;
+    const Number matched = std::min(sum_of(lent), sum_of(borrowed));
+    if (matched == 0) return;
+    for (const auto& [x, credit] : settle(lent, matched, rho_lent)) r[x] += credit;
+    for (const auto& [x, debit] : settle(borrowed, matched, rho_borrowed)) r[x] -= debit;
   }
 
   // n and d of the active jobs.
   void period(const Numbers& nodes, const Numbers& demand) {
     n = nodes;
     d = demand;
-    a.clear(), aRD.clear(), aRC.clear();
-    N = 0;
+    a.clear(), a_rd.clear(), a_rc.clear();
+    budget = 0;
     if (!d.empty()) {
       const Number all = tokens + carry;
-      N = all / parts;
+      budget = all / parts;
       carry = drops_the_carry ? Number{0} : all % parts;
       steps();
     }
-    prev = aRC;
+    prev = a_rc;
     fade();
     if (forgets_records_of_the_idle) {
       for (auto& [x, record] : r) record = d.contains(x) ? record : 0;
@@ -110,54 +110,54 @@ struct Page {
   }
 
   void steps() {
-    a = settle(n, N, rho);
+    a = settle(n, budget, rho);
     const Number nsum = sum_of(n);
-    Numbers u, DF, s, rRD;
+    Numbers u, df, s, r_rd;
     for (const auto& [x, dx] : d) {
       const Number divisor = prev.contains(x) && prev[x] != 0 ? prev[x] : a[x] != 0 ? a[x] : 1;
       u[x] = std::min(dx * kOne / divisor, Number{1} << 40);
-      DF[x] = u[x] > kOne ? u[x] + u[x] * n[x] / nsum : u[x] * n[x] / nsum;
+      df[x] = u[x] > kOne ? u[x] + u[x] * n[x] / nsum : u[x] * n[x] / nsum;
       s[x] = std::max(Number{0}, a[x] - dx);
     }
-    if (sum_of(DF) == 0) {
+    if (sum_of(df) == 0) {
       for (auto& [x, sx] : s) sx = 0;
     }
-    Numbers share = settle(DF, sum_of(s), rho);
+    Numbers share = settle(df, sum_of(s), rho);
     for (const auto& [x, dx] : d) {
-      aRD[x] = a[x] - s[x] + share[x];
-      rRD[x] = r[x] + s[x] - share[x];
+      a_rd[x] = a[x] - s[x] + share[x];
+      r_rd[x] = r[x] + s[x] - share[x];
     }
-    aRC = aRD;
+    a_rc = a_rd;
     const Numbers before = r;
-    for (const auto& [x, dx] : d) r[x] = rRD[x];
-    repay(before, rRD, u, DF, nsum);
+    for (const auto& [x, dx] : d) r[x] = r_rd[x];
+    repay(before, r_rd, u, df, nsum);
   }
 
-  void repay(const Numbers& before, Numbers& rRD, Numbers& u, Numbers& DF, Number nsum) {
+  void repay(const Numbers& before, Numbers& r_rd, Numbers& u, Numbers& df, Number nsum) {
     std::set<std::string> plus, minus;
     Numbers factors;
-    Number C = 0;
+    Number coefficient = 0;
     for (const auto& [x, dx] : d) {
       const Number rx = before.contains(x) ? before.at(x) : 0;
-      if (rx > 0 && rRD[x] > 0) plus.insert(x), factors[x] = DF[x];
-      if (rx < 0 && rRD[x] < 0) minus.insert(x);
+      if (rx > 0 && r_rd[x] > 0) plus.insert(x), factors[x] = df[x];
+      if (rx < 0 && r_rd[x] < 0) minus.insert(x);
     }
     if (plus.empty() || minus.empty() || sum_of(factors) == 0) return;
     for (const std::string& x : plus) {
-      const Number ubar = aRD[x] == 0 ? d[x] * kOne : d[x] * kOne / aRD[x];
-      C += n[x] * (std::max(kOne, u[x]) + std::max(Number{0}, kOne - ubar)) / (2 * nsum);
+      const Number ubar = a_rd[x] == 0 ? d[x] * kOne : d[x] * kOne / a_rd[x];
+      coefficient += n[x] * (std::max(kOne, u[x]) + std::max(Number{0}, kOne - ubar)) / (2 * nsum);
     }
-    Number TR = 0;
+    Number repaid = 0;
     for (const std::string& x : minus) {
-      Number t = std::min({-before.at(x), C * aRD[x] / kOne, aRD[x]});
-      if (floor) t = std::min(t, std::max(Number{0}, aRD[x] - a[x] / 2));
-      aRC[x] -= t;
+      Number t = std::min({-before.at(x), coefficient * a_rd[x] / kOne, a_rd[x]});
+      if (floor) t = std::min(t, std::max(Number{0}, a_rd[x] - a[x] / 2));
+      a_rc[x] -= t;
       r[x] += t;
-      TR += t;
+      repaid += t;
     }
-    if (TR == 0) return;
-    for (const auto& [x, back] : settle(factors, TR, rho)) {
-      aRC[x] += back;
+    if (repaid == 0) return;
+    for (const auto& [x, back] : settle(factors, repaid, rho)) {
+      a_rc[x] += back;
       r[x] -= back;
     }
   }
@@ -172,10 +172,10 @@ struct Page {
     }
     const Number all = sum_of(positive) * dt * 726817 + carry_fade;
     carry_fade = all % (h * kOne);
-    const Number F = std::min(all / (h * kOne), sum_of(positive));
-    if (F == 0) return;
-    for (const auto& [x, lost] : settle(positive, F, rho_fade)) r[x] -= lost;
-    for (const auto& [x, lost] : settle(negative, F, rho_fade)) r[x] += lost;
+    const Number faded = std::min(all / (h * kOne), sum_of(positive));
+    if (faded == 0) return;
+    for (const auto& [x, lost] : settle(positive, faded, rho_fade)) r[x] -= lost;
+    for (const auto& [x, lost] : settle(negative, faded, rho_fade)) r[x] += lost;
   }
 };
 
@@ -231,14 +231,14 @@ void run_by_the_page(Page& page, const PeriodInput& input, bool lending) {
 // The first difference between what the allocator made of a period and the page, in words.
 std::string difference(const Page& page, Tokens budget, const std::vector<JobPeriod>& jobs,
                        const Ledger& ledger) {
-  if (budget.count() != page.N) return "budget";
+  if (budget.count() != page.budget) return "budget";
   if (jobs.size() != page.d.size()) return "number of jobs";
   for (const JobPeriod& job : jobs) {
     const std::string x(job.job.text());
     if (!page.d.contains(x) || job.demand.count() != page.d.at(x)) return x + ": demand";
     if (job.initial.count() != page.a.at(x)) return x + ": initial";
-    if (job.redistributed.count() != page.aRD.at(x)) return x + ": redistributed";
-    if (job.final.count() != page.aRC.at(x)) return x + ": final";
+    if (job.redistributed.count() != page.a_rd.at(x)) return x + ": redistributed";
+    if (job.final.count() != page.a_rc.at(x)) return x + ": final";
     if (job.record != page.r.at(x)) return x + ": record";
   }
   for (const auto& [x, record] : page.r) {
@@ -290,29 +290,29 @@ std::string compare(Page page, const Setting& setting, const World& world, std::
   return "";
 }
 
-const Setting kPaper{};
-const Setting kWeir{.rate = Rate(Tokens{1001}, seconds{3}),
-                    .period = milliseconds{20},
-                    .half_life = seconds{1},
-                    .floor = true,
-                    .lending = true};
-const World kFew{.jobs = 4, .nodes_max = 9, .demand_max = 300, .active_of_10 = 8};
+const Setting paper{};
+const Setting all_options{.rate = Rate(Tokens{1001}, seconds{3}),
+                          .period = milliseconds{20},
+                          .half_life = seconds{1},
+                          .floor = true,
+                          .lending = true};
+const World few{.jobs = 4, .nodes_max = 9, .demand_max = 300, .active_of_10 = 8};
 
 TEST(AllocatorProperty, FollowsThePageToTheTokenForAHundredThousandPeriods) {
   const Setting fading{.half_life = seconds{5}};
   const Setting floored{.rate = Rate::per_second(77), .floor = true};
   const Setting tiny{.rate = Rate(Tokens{1}, seconds{1}), .period = milliseconds{333}};
   std::uint64_t seed = 1;
-  for (const Setting& setting : {kPaper, kWeir, fading, floored, tiny}) {
-    EXPECT_EQ(compare(page_of(setting), setting, kFew, seed++, 20000), "");
+  for (const Setting& setting : {paper, all_options, fading, floored, tiny}) {
+    EXPECT_EQ(compare(page_of(setting), setting, few, seed++, 20000), "");
   }
 }
 
 TEST(AllocatorProperty, FollowsThePageWithTwoHundredJobsComingAndGoing) {
   const World many{.jobs = 200, .nodes_max = 40, .demand_max = 100, .active_of_10 = 5};
-  Setting large = kWeir;
+  Setting large = all_options;
   large.rate = Rate::per_second(50'000);
-  EXPECT_EQ(compare(page_of(kPaper), kPaper, many, 11, 60), "");
+  EXPECT_EQ(compare(page_of(paper), paper, many, 11, 60), "");
   EXPECT_EQ(compare(page_of(large), large, many, 12, 40), "");
 }
 
@@ -321,28 +321,28 @@ TEST(AllocatorProperty, FollowsThePageWhereNumbersAreLargest) {
                    .nodes_max = Allocator::kNodesMax,
                    .demand_max = std::uint64_t{1} << 62,
                    .active_of_10 = 9};
-  Setting setting = kPaper;
+  Setting setting = paper;
   setting.rate = Rate(Tokens{1'000'000}, Nanoseconds{1000});
   EXPECT_EQ(compare(page_of(setting), setting, huge, 21, 2000), "");
 }
 
 TEST(AllocatorProperty, TheComparisonBites) {
-  Page page = page_of(kPaper);
+  Page page = page_of(paper);
   const World even{.jobs = 3, .nodes_max = 1, .demand_max = 300, .active_of_10 = 8};
   page.forgets_remainders = true;
-  EXPECT_NE(compare(page, kPaper, kFew, 1, 1000), "");
-  page = page_of(kPaper);
+  EXPECT_NE(compare(page, paper, few, 1, 1000), "");
+  page = page_of(paper);
   page.forgets_records_of_the_idle = true;
-  EXPECT_NE(compare(page, kPaper, kFew, 1, 1000), "");
-  page = page_of(kPaper);
+  EXPECT_NE(compare(page, paper, few, 1, 1000), "");
+  page = page_of(paper);
   page.ties_go_to_the_last = true;
-  EXPECT_NE(compare(page, kPaper, even, 1, 1000), "");
-  page = page_of(kWeir);
+  EXPECT_NE(compare(page, paper, even, 1, 1000), "");
+  page = page_of(all_options);
   page.drops_the_carry = true;
-  EXPECT_NE(compare(page, kWeir, kFew, 1, 1000), "");
-  page = page_of(kWeir);
+  EXPECT_NE(compare(page, all_options, few, 1, 1000), "");
+  page = page_of(all_options);
   page.floor = false;
-  EXPECT_NE(compare(page, kWeir, kFew, 1, 5000), "");
+  EXPECT_NE(compare(page, all_options, few, 1, 5000), "");
 }
 
 // ---- Invariants, each as a checker over any allocation ----
@@ -368,7 +368,7 @@ std::string negative_allocation(Tokens budget, const std::vector<JobPeriod>& job
 }
 
 TEST(AllocatorProperty, TheBudgetIsHandedOutAndRecordsSumToZeroInEveryPeriod) {
-  for (const Setting& setting : {kPaper, kWeir}) {
+  for (const Setting& setting : {paper, all_options}) {
     Allocator allocator = allocator_of(setting);
     const World world{.jobs = 50, .nodes_max = 9, .demand_max = 60, .active_of_10 = 3};
     Rng rng(5);
@@ -445,8 +445,8 @@ TEST(AllocatorProperty, RenamingJobsOnlyPermutesTheResultWhereNoTieDecides) {
   const std::vector<std::uint64_t> nodes = {101, 211, 307, 401};
   const std::vector<std::string> names = {"a", "b", "c", "d"};
   const std::vector<std::string> renamed = {"c", "a", "d", "b"};
-  Allocator plain = allocator_of(kPaper);
-  Allocator other = allocator_of(kPaper);
+  Allocator plain = allocator_of(paper);
+  Allocator other = allocator_of(paper);
   Rng rng(3);
   std::vector<JobPeriod> plain_jobs, other_jobs;
   for (int i = 0; i < 500; ++i) {
@@ -539,7 +539,7 @@ std::uint64_t least_for_the_borrower(const Setting& setting) {
 }
 
 TEST(Allocator, TheFloorLeavesABorrowerHalfOfItsInitialShare) {
-  EXPECT_EQ(least_for_the_borrower(kPaper), 0U);
+  EXPECT_EQ(least_for_the_borrower(paper), 0U);
   EXPECT_GE(least_for_the_borrower({.half_life = seconds{60}, .floor = true}), 5U);
 }
 
@@ -554,15 +554,15 @@ TEST(Allocator, AnotherRateKeepsTheFraction) {
 }
 
 TEST(Allocator, GoesOnFromItsStateAsIfNothingHadHappened) {
-  Allocator first = allocator_of(kWeir);
-  Allocator second = allocator_of(kWeir);
+  Allocator first = allocator_of(all_options);
+  Allocator second = allocator_of(all_options);
   Rng rng(9);
   std::vector<JobPeriod> jobs, others;
   for (int i = 0; i < 300; ++i) {
-    Allocator next = allocator_of(kWeir);
+    Allocator next = allocator_of(all_options);
     ASSERT_TRUE(next.restore(second.state()));
     second = std::move(next);
-    const PeriodInput input = draw(rng, kFew);
+    const PeriodInput input = draw(rng, few);
     first.settle_loans(input.loans);
     second.settle_loans(input.loans);
     ASSERT_EQ(first.allocate(input.demands, jobs), second.allocate(input.demands, others));
@@ -574,7 +574,7 @@ TEST(Allocator, GoesOnFromItsStateAsIfNothingHadHappened) {
 }
 
 TEST(Allocator, RefusesAStateThatCannotBe) {
-  Allocator allocator = allocator_of(kPaper);
+  Allocator allocator = allocator_of(paper);
   Allocator::State state = allocator.state();
   state.carry = state.carry_of;
   EXPECT_FALSE(allocator.restore(state));

@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using Options = ControllerOptions;
 
-const JobId kA("a"), kB("b"), kC("c");
+const JobId job_a("a"), job_b("b"), job_c("c");
 constexpr milliseconds kPeriod{20};
 
 // A server that outlives controllers. From call number `fails_from` on, until `fails_to`, nothing
@@ -88,31 +88,31 @@ std::int64_t sum_of_records(const Ledger& ledger) {
 
 TEST(Controller, SharesTheTargetOutByNodes) {
   World world;
-  ASSERT_TRUE(world.controller.set_nodes(kB, 3));
-  const PeriodReport& report = world.decide({wants(kA, 100), wants(kB, 100)});
+  ASSERT_TRUE(world.controller.set_nodes(job_b, 3));
+  const PeriodReport& report = world.decide({wants(job_a, 100), wants(job_b, 100)});
   EXPECT_EQ(report.budget, Tokens{20});
   ASSERT_EQ(report.jobs.size(), 2U);
   EXPECT_EQ(report.jobs[1].nodes, 3U);
-  EXPECT_EQ(world.server.shares[kA], (Share{Rate(Tokens{5}, kPeriod), Tokens{8}, 1}));
-  EXPECT_EQ(world.server.shares[kB], (Share{Rate(Tokens{15}, kPeriod), Tokens{15}, 3}));
+  EXPECT_EQ(world.server.shares[job_a], (Share{Rate(Tokens{5}, kPeriod), Tokens{8}, 1}));
+  EXPECT_EQ(world.server.shares[job_b], (Share{Rate(Tokens{15}, kPeriod), Tokens{15}, 3}));
   EXPECT_EQ(world.server.take_log(), "set a, set b");
-  EXPECT_EQ(world.controller.share_of(kB), world.server.shares[kB]);
+  EXPECT_EQ(world.controller.share_of(job_b), world.server.shares[job_b]);
 }
 
 TEST(Controller, AShareThatDidNotChangeIsNotWrittenAgain) {
   World world;
-  world.decide({wants(kA, 100), wants(kB, 100)});
+  world.decide({wants(job_a, 100), wants(job_b, 100)});
   world.server.take_log();
-  world.decide({wants(kB, 100), wants(kA, 100)});
+  world.decide({wants(job_b, 100), wants(job_a, 100)});
   EXPECT_EQ(world.server.take_log(), "");
-  ASSERT_TRUE(world.controller.set_nodes(kB, 4));
-  world.decide({wants(kA, 100), wants(kB, 100)});
+  ASSERT_TRUE(world.controller.set_nodes(job_b, 4));
+  world.decide({wants(job_a, 100), wants(job_b, 100)});
   EXPECT_EQ(world.server.take_log(), "change a, change b");
 }
 
 TEST(Controller, DemandIsTheBacklogOrWhatWasServed) {
   const JobSample sample{
-      .job = kA, .arrived = Tokens{5}, .served = Tokens{4}, .waiting = Tokens{7}};
+      .job = job_a, .arrived = Tokens{5}, .served = Tokens{4}, .waiting = Tokens{7}};
   World backlog;
   EXPECT_EQ(backlog.decide({sample}).jobs[0].demand, Tokens{12});
   World paper(Options::paper());
@@ -140,57 +140,58 @@ TEST(Controller, AReportHasTheRecordsOfAllJobsAlsoOfThoseNotActive) {
 
 TEST(Controller, TheSmallestRateIsATokenAPeriod) {
   World world;
-  ASSERT_TRUE(world.controller.set_nodes(kA, 1'000'000));
-  world.decide({wants(kA, 100), wants(kB, 100)});
-  EXPECT_EQ(world.server.shares[kB], (Share{Rate(Tokens{1}, kPeriod), Tokens{8}, 1}));
+  ASSERT_TRUE(world.controller.set_nodes(job_a, 1'000'000));
+  world.decide({wants(job_a, 100), wants(job_b, 100)});
+  EXPECT_EQ(world.server.shares[job_b], (Share{Rate(Tokens{1}, kPeriod), Tokens{8}, 1}));
 }
 
 TEST(Controller, AsPublishedASharesBucketHoldsThreeAndEndsWithItsJobsActivity) {
   World world(Options::paper());
-  world.controller.first_request(kA, world.now);
+  world.controller.first_request(job_a, world.now);
   EXPECT_EQ(world.server.take_log(), "") << "no rule: the fallback queue";
-  world.decide({{.job = kA, .served = Tokens{9}}});
-  EXPECT_EQ(world.server.shares[kA], (Share{Rate(Tokens{100}, milliseconds{100}), Tokens{3}, 1}));
+  world.decide({{.job = job_a, .served = Tokens{9}}});
+  EXPECT_EQ(world.server.shares[job_a],
+            (Share{Rate(Tokens{100}, milliseconds{100}), Tokens{3}, 1}));
   world.decide();
   EXPECT_EQ(world.server.take_log(), "set a, drop a");
 }
 
 TEST(Controller, ANewcomerGetsItsShareAtItsFirstRequest) {
   World world;
-  ASSERT_TRUE(world.controller.set_nodes(kB, 3));
-  world.controller.first_request(kA, world.now);
-  EXPECT_EQ(world.server.shares[kA], (Share{Rate::per_second(1000), Tokens{20}, 1}));
-  world.controller.first_request(kB, world.now);
-  EXPECT_EQ(world.server.shares[kB], (Share{Rate::per_second(750), Tokens{15}, 3}));
-  world.controller.first_request(kC, world.now);
-  EXPECT_EQ(world.server.shares[kC], (Share{Rate::per_second(200), Tokens{8}, 1}));
-  world.controller.first_request(kC, world.now);
+  ASSERT_TRUE(world.controller.set_nodes(job_b, 3));
+  world.controller.first_request(job_a, world.now);
+  EXPECT_EQ(world.server.shares[job_a], (Share{Rate::per_second(1000), Tokens{20}, 1}));
+  world.controller.first_request(job_b, world.now);
+  EXPECT_EQ(world.server.shares[job_b], (Share{Rate::per_second(750), Tokens{15}, 3}));
+  world.controller.first_request(job_c, world.now);
+  EXPECT_EQ(world.server.shares[job_c], (Share{Rate::per_second(200), Tokens{8}, 1}));
+  world.controller.first_request(job_c, world.now);
   EXPECT_EQ(world.server.take_log(), "set a, set b, set c");
   // Nothing of it is in the allocation: what falls over its rim is not lent.
-  const JobSample lends{.job = kA, .arrived = Tokens{1}, .lent = Tokens{5}};
-  const JobSample borrows{.job = kB, .arrived = Tokens{90}, .borrowed = Tokens{5}};
+  const JobSample lends{.job = job_a, .arrived = Tokens{1}, .lent = Tokens{5}};
+  const JobSample borrows{.job = job_b, .arrived = Tokens{90}, .borrowed = Tokens{5}};
   world.decide({lends, borrows});
-  EXPECT_EQ(world.controller.ledger().find(kA)->lent, Tokens{0});
+  EXPECT_EQ(world.controller.ledger().find(job_a)->lent, Tokens{0});
   world.decide({lends, borrows});
-  EXPECT_EQ(world.controller.ledger().find(kA)->lent, Tokens{5});
-  EXPECT_EQ(world.controller.ledger().find(kB)->borrowed, Tokens{5});
+  EXPECT_EQ(world.controller.ledger().find(job_a)->lent, Tokens{5});
+  EXPECT_EQ(world.controller.ledger().find(job_b)->borrowed, Tokens{5});
 }
 
 TEST(Controller, AnIdleShareIsKeptUntilItHadTimeToFillAndLendsOnlyWhatItWasAllotted) {
   World world;
-  world.decide({wants(kA, 100), wants(kB, 100)});
-  EXPECT_EQ(world.server.shares[kA].rate, Rate(Tokens{10}, kPeriod));
+  world.decide({wants(job_a, 100), wants(job_b, 100)});
+  EXPECT_EQ(world.server.shares[job_a].rate, Rate(Tokens{10}, kPeriod));
   world.server.take_log();
-  const JobSample idle{.job = kA, .lent = Tokens{2}};
-  const JobSample borrows{.job = kB, .arrived = Tokens{100}, .borrowed = Tokens{2}};
+  const JobSample idle{.job = job_a, .lent = Tokens{2}};
+  const JobSample borrows{.job = job_b, .arrived = Tokens{100}, .borrowed = Tokens{2}};
   world.decide({idle, borrows});
-  EXPECT_EQ(world.controller.ledger().find(kA)->record, 2) << "it had a share of that period";
-  EXPECT_EQ(world.server.shares[kA].rate, Rate(Tokens{10}, kPeriod)) << "kept as it was";
+  EXPECT_EQ(world.controller.ledger().find(job_a)->record, 2) << "it had a share of that period";
+  EXPECT_EQ(world.server.shares[job_a].rate, Rate(Tokens{10}, kPeriod)) << "kept as it was";
   world.decide({idle, borrows});
-  EXPECT_EQ(world.controller.ledger().find(kA)->record, 2) << "nothing of it counts any more";
-  EXPECT_TRUE(world.server.shares.contains(kA));
+  EXPECT_EQ(world.controller.ledger().find(job_a)->record, 2) << "nothing of it counts any more";
+  EXPECT_TRUE(world.server.shares.contains(job_a));
   world.decide({borrows});
-  EXPECT_FALSE(world.server.shares.contains(kA));
+  EXPECT_FALSE(world.server.shares.contains(job_a));
   EXPECT_EQ(world.server.take_log(), "change b, drop a");
 }
 
@@ -200,74 +201,74 @@ TEST(Controller, WhatFailsIsTriedAgainAndRecordsDoNotDependOnIt) {
   world.server.fails_from = 2;
   world.server.fails_to = 4;
   for (int i = 0; i < 4; ++i) {
-    const std::vector<JobSample> samples = {wants(kA, 3),
-                                            wants(kB, 100 + static_cast<unsigned>(i))};
+    const std::vector<JobSample> samples = {wants(job_a, 3),
+                                            wants(job_b, 100 + static_cast<unsigned>(i))};
     world.decide(samples);
     smooth.decide(samples);
   }
   EXPECT_EQ(world.server.shares, smooth.server.shares);
   EXPECT_EQ(world.controller.counters().failed, 2U);
   EXPECT_EQ(world.controller.last_error()->what, "stopped");
-  EXPECT_EQ(world.controller.ledger().find(kA)->record,
-            smooth.controller.ledger().find(kA)->record);
+  EXPECT_EQ(world.controller.ledger().find(job_a)->record,
+            smooth.controller.ledger().find(job_a)->record);
 }
 
 TEST(Controller, AServerThatLostItsSharesGetsThemBack) {
   World world;
-  world.decide({wants(kA, 100), wants(kB, 100)});
+  world.decide({wants(job_a, 100), wants(job_b, 100)});
   world.server.shares.clear();
-  ASSERT_TRUE(world.controller.set_nodes(kB, 2));
-  world.decide({wants(kA, 100), wants(kB, 100)});
+  ASSERT_TRUE(world.controller.set_nodes(job_b, 2));
+  world.decide({wants(job_a, 100), wants(job_b, 100)});
   EXPECT_EQ(world.controller.counters().failed, 2U);
-  world.decide({wants(kA, 100), wants(kB, 100)});
+  world.decide({wants(job_a, 100), wants(job_b, 100)});
   EXPECT_EQ(world.server.shares.size(), 2U);
 }
 
 TEST(Controller, WithoutACapacitySharesOnlyOrder) {
   World world;
   world.controller.set_capacity(std::nullopt);
-  ASSERT_TRUE(world.controller.set_nodes(kA, 7));
-  world.controller.first_request(kA, world.now);
-  EXPECT_EQ(world.server.shares[kA], (Share{std::nullopt, Tokens{0}, 7}));
-  const PeriodReport& report = world.decide({wants(kA, 5)});
+  ASSERT_TRUE(world.controller.set_nodes(job_a, 7));
+  world.controller.first_request(job_a, world.now);
+  EXPECT_EQ(world.server.shares[job_a], (Share{std::nullopt, Tokens{0}, 7}));
+  const PeriodReport& report = world.decide({wants(job_a, 5)});
   EXPECT_EQ(report.budget, Tokens{0});
   EXPECT_EQ(report.jobs.at(0).demand, Tokens{5});
   EXPECT_EQ(world.server.take_log(), "set a");
   world.controller.set_capacity(Rate::per_second(1000));
-  world.decide({wants(kA, 5)});
-  EXPECT_EQ(world.server.shares[kA].rate, Rate::per_second(1000));
+  world.decide({wants(job_a, 5)});
+  EXPECT_EQ(world.server.shares[job_a].rate, Rate::per_second(1000));
 }
 
 TEST(Controller, SuspendedItTakesItsSharesAwayAndSaysWhy) {
   World world;
-  world.decide({wants(kA, 1), wants(kB, 100)});
-  const std::int64_t record = world.controller.ledger().find(kA)->record;
+  world.decide({wants(job_a, 1), wants(job_b, 100)});
+  const std::int64_t record = world.controller.ledger().find(job_a)->record;
   ASSERT_GT(record, 0);
   world.server.fails_from = world.server.steps + 2;  // b's share cannot be dropped at once
   world.server.fails_to = world.server.fails_from + 1;
   world.controller.suspend("policy fifo has no shares", world.now);
   EXPECT_EQ(world.controller.suspended(), "policy fifo has no shares");
   EXPECT_EQ(world.server.shares.size(), 1U);
-  EXPECT_TRUE(world.decide({wants(kA, 1)}).jobs.empty());
+  EXPECT_TRUE(world.decide({wants(job_a, 1)}).jobs.empty());
   EXPECT_TRUE(world.server.shares.empty());
-  world.controller.first_request(kA, world.now);
+  world.controller.first_request(job_a, world.now);
   EXPECT_TRUE(world.server.shares.empty());
   world.controller.resume();
-  world.decide({wants(kA, 1), wants(kB, 100)});
+  world.decide({wants(job_a, 1), wants(job_b, 100)});
   EXPECT_EQ(world.server.shares.size(), 2U);
-  EXPECT_GT(world.controller.ledger().find(kA)->record, record) << "records were kept";
+  EXPECT_GT(world.controller.ledger().find(job_a)->record, record) << "records were kept";
 }
 
 TEST(Controller, NodesAreATableSetByCommand) {
   World world;
-  EXPECT_EQ(world.controller.nodes_of(kA), 1U);
-  ASSERT_TRUE(world.controller.set_nodes(kA, 5));
-  EXPECT_EQ(world.controller.nodes_of(kA), 5U);
-  EXPECT_EQ(world.controller.set_nodes(kA, 0).error().message(),
+  EXPECT_EQ(world.controller.nodes_of(job_a), 1U);
+  ASSERT_TRUE(world.controller.set_nodes(job_a, 5));
+  EXPECT_EQ(world.controller.nodes_of(job_a), 5U);
+  EXPECT_EQ(world.controller.set_nodes(job_a, 0).error().message(),
             "nodes of job 'a': 0 is out of range; give a number from 1 to 1099511627776");
-  EXPECT_FALSE(world.controller.set_nodes(kA, Allocator::kNodesMax + 1));
-  world.controller.forget_nodes(kA);
-  EXPECT_EQ(world.controller.nodes_of(kA), 1U);
+  EXPECT_FALSE(world.controller.set_nodes(job_a, Allocator::kNodesMax + 1));
+  world.controller.forget_nodes(job_a);
+  EXPECT_EQ(world.controller.nodes_of(job_a), 1U);
 }
 
 TEST(Controller, InventedJobsGetNoSharesBeyondTheBound) {
@@ -342,14 +343,14 @@ TEST(Controller, ACrashBetweenAnyTwoStepsLeavesAStateToGoOnFrom) {
 
 TEST(Controller, TheCheckAfterACrashBites) {
   World world;
-  const PeriodReport& report = world.decide({wants(kA, 100), wants(kB, 100)});
+  const PeriodReport& report = world.decide({wants(job_a, 100), wants(job_b, 100)});
   EXPECT_EQ(not_as_decided(world.server, report), "");
-  const Share share = world.server.shares[kA];
-  world.server.shares[kA].rate = Rate::per_second(1);
+  const Share share = world.server.shares[job_a];
+  world.server.shares[job_a].rate = Rate::per_second(1);
   EXPECT_EQ(not_as_decided(world.server, report), "a has another share");
-  world.server.shares.erase(kA);
+  world.server.shares.erase(job_a);
   EXPECT_EQ(not_as_decided(world.server, report), "a has no share");
-  world.server.shares[kA] = world.server.shares[kC] = share;
+  world.server.shares[job_a] = world.server.shares[job_c] = share;
   EXPECT_EQ(not_as_decided(world.server, report), "shares that nobody wants");
 }
 
@@ -357,8 +358,8 @@ TEST(Controller, GoesOnFromItsStateAsIfNothingHadHappened) {
   World first;
   World second;
   Rng rng(8);
-  ASSERT_TRUE(first.controller.set_nodes(kA, 3));
-  ASSERT_TRUE(second.controller.set_nodes(kA, 3));
+  ASSERT_TRUE(first.controller.set_nodes(job_a, 3));
+  ASSERT_TRUE(second.controller.set_nodes(job_a, 3));
   for (int i = 0; i < 50; ++i) {
     const std::vector<JobSample> samples = busy(rng);
     first.decide(samples);
@@ -379,7 +380,7 @@ TEST(Controller, GoesOnFromItsStateAsIfNothingHadHappened) {
 TEST(Controller, RefusesAStateThatCannotBe) {
   World world;
   Controller::State state = world.controller.state();
-  state.nodes.emplace_back(kA, 0);
+  state.nodes.emplace_back(job_a, 0);
   EXPECT_FALSE(world.controller.restore(state));
   state = world.controller.state();
   state.allocator.carry_of = 0;

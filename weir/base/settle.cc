@@ -107,8 +107,8 @@ class LineSearch {
     }
     std::sort(few_.begin(), end, std::greater<>());
     key_ = few_[count_ - 1];
-    count_ -= static_cast<std::uint64_t>(std::lower_bound(few_.begin(), end, key_, std::greater<>()) -
-                                         few_.begin());
+    count_ -= static_cast<std::uint64_t>(
+        std::lower_bound(few_.begin(), end, key_, std::greater<>()) - few_.begin());
   }
 
   std::span<const SettleShare> shares_;
