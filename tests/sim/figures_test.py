@@ -70,7 +70,8 @@ class Redistribution(unittest.TestCase):
     @everywhere
     def test_serves_all_that_none_serves(self, seed, service, figures):
         policies = run("redistribution", "none,static,adaptbf,weir", seed, service).policies
-        self.assertGreaterEqual(policies["weir"]["served"], figures.all * possible(policies["none"]))
+        self.assertGreaterEqual(policies["weir"]["served"],
+                                figures.all * possible(policies["none"]))
         # The paper's algorithm leaves tokens unused.
         self.assertLess(policies["adaptbf"]["served"], 0.96 * policies["none"]["served"])
 
@@ -110,13 +111,14 @@ class Recompensation(unittest.TestCase):
     @everywhere
     def test_all_is_served_and_jobs_gain(self, seed, service, figures):
         policies = run("recompensation", "none,weir", seed, service).policies
-        self.assertGreaterEqual(policies["weir"]["served"], figures.all * possible(policies["none"]))
+        self.assertGreaterEqual(policies["weir"]["served"],
+                                figures.all * possible(policies["none"]))
         for job in BURSTY:
             self.assertGreater(policies["weir"]["jobs"][job]["throughput"],
                                policies["none"]["jobs"][job]["throughput"], job)
 
     @everywhere
-    def test_records_sum_to_zero_rise_with_lending_and_fall_with_repayment(self, seed, service, figures):
+    def test_records_sum_to_0_rise_with_lending_and_fall_again(self, seed, service, figures):
         at = collections.defaultdict(dict)  # time -> job -> record
         for row in run("recompensation", "none,weir", seed, service).periods:
             at[float(row["time_s"])][row["job"]] = int(row["record"])
@@ -134,7 +136,7 @@ class Recompensation(unittest.TestCase):
 
 class LongLending(unittest.TestCase):
     @everywhere
-    def test_the_borrower_keeps_45_percent_of_its_share_in_every_second(self, seed, service, figures):
+    def test_the_borrower_keeps_45_percent_of_its_share(self, seed, service, figures):
         rows = run("long-lending", "weir", seed, service).throughput
         served = [int(row["served"]) for row in rows
                   if row["job"] == "borrower" and 601 <= float(row["time_s"]) < 719]

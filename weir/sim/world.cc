@@ -553,7 +553,7 @@ class World {
         target.complete(flight, told);
       }
     }
-    target.gate().shutdown(told);
+    target.shutdown(told);
     std::uint64_t drained = 0;
     for (Decision decision = target.next(told); decision.kind() == Decision::Kind::kRun;
          decision = target.next(told)) {
