@@ -19,9 +19,9 @@ Instant at_ms(std::int64_t ms) { return Instant{milliseconds{ms}}; }
 // One target with one job, one lane and two slots.
 class Watched {
  public:
-  explicit Watched(Bounds bounds = {.jobs = {std::nullopt},
-                                    .whole = {},
-                                    .idling = Idling::kAllowed})
+  explicit Watched(const Bounds& bounds = {.jobs = {std::nullopt},
+                                           .whole = {},
+                                           .idling = Idling::kAllowed})
       : checkers("ost0", bounds, 2, 1, Tokens{1}, findings) {}
 
   void arrive(int requests) {
