@@ -63,7 +63,7 @@ class Target::GateShares final : public Enforcer {
 };
 
 Target::Target(const Options& options, Instant now)
-    : options_(options), gate_(gate_options(options)), stats_(options.jobs_max) {
+    : options_(options), gate_(gate_options(options)), stats_(options.jobs_max), watched_to_(now) {
   if (!options_.controller) return;
   shares_ = std::make_unique<GateShares>(gate_, options_.controller->lending);
   controller_ = std::make_unique<Controller>(*options_.controller, *shares_);
@@ -84,7 +84,6 @@ void Target::admit(Request& request, Head head, Instant now) {
   if (controller_ != nullptr && entry.mark != period_) note_active(entry, now);
   entry.arrive(cost_of(request), now);
   gate_.admit(request, head, now);
-  watch_slots(now);
 }
 
 Decision Target::next(Instant now) {
@@ -93,7 +92,6 @@ Decision Target::next(Instant now) {
   if (decision.kind() == Decision::Kind::kRun) {
     Request& request = decision.request();
     entry_of(request).start(cost_of(request), now - request.admitted_at());
-    watch_slots(now);
     return decision;
   }
   if (active_.empty()) return decision;
@@ -114,7 +112,6 @@ void Target::complete(Request& request, Instant now) {
   stats_.release(entry);
   if (options_.estimate_capacity) estimate_.complete(cost_of(request), now);
   gate_.complete(request, now);
-  watch_slots(now);
 }
 
 void Target::withdraw(Request& request, Instant now) {
@@ -124,17 +121,18 @@ void Target::withdraw(Request& request, Instant now) {
   entry.withdraw(cost_of(request));
   request.account = nullptr;
   stats_.release(entry);
-  watch_slots(now);
 }
 
-// The device is what holds things up while every slot is busy and more waits.
+// The device is what holds things up while every slot is busy and more waits. What happens at one
+// instant happens together: only what it leaves behind counts.
 void Target::watch_slots(Instant now) {
-  if (!options_.estimate_capacity) return;
+  if (now <= watched_to_) return;
   if (gate_.running() == options_.gate.slots && gate_.queued() > 0) {
-    estimate_.saturate(now);
+    estimate_.saturate(watched_to_);
   } else {
-    estimate_.relax(now);
+    estimate_.relax(watched_to_);
   }
+  watched_to_ = now;
 }
 
 // ---- the controller ----
@@ -171,6 +169,7 @@ void Target::set_root(Instant now) {
 }
 
 void Target::advance(Instant now) {
+  if (options_.estimate_capacity) watch_slots(now);
   if (controller_ == nullptr) return;
   if (gate_.switches() != switches_) follow_policy(now);
   if (now < period_end_) return;

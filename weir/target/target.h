@@ -117,6 +117,7 @@ class Target {
   std::unique_ptr<GateShares> shares_;
   std::unique_ptr<Controller> controller_;
   CapacityEstimate estimate_;
+  Instant watched_to_;  // the slots, for the estimate
   PeriodListener listener_;
   std::vector<Active> active_;
   std::uint64_t period_ = 1;  // entries of active_ are marked with it
