@@ -50,5 +50,6 @@ void add_alloc(CLI::App& weir, int& status);
 void add_limit(CLI::App& weir, int& status);
 void add_rules(CLI::App& weir, int& status);
 void add_serve(CLI::App& weir, int& status);
+void add_sim(CLI::App& weir, int& status);
 
 }  // namespace weir::app

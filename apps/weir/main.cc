@@ -17,6 +17,7 @@ Examples:
   weir limit --bps 50MiB -- backup.tar | ssh archive 'cat > backup.tar'
   weir rules --type jobid site.rules
   weir alloc --rate 20k --period 20ms --explain periods.jsonl
+  weir sim redistribution --out report
   weir limit --help
 
 Manual: weir(1). Exit statuses follow sysexits(3).)";
@@ -49,6 +50,7 @@ int run(int argc, char** argv) {
   add_limit(weir, status);
   add_rules(weir, status);
   add_serve(weir, status);
+  add_sim(weir, status);
   const auto named = [&](const CLI::App* sub) { return sub->check_name(argv[1]); };
   if (argc > 1 && argv[1][0] != '-' && weir.get_subcommands(named).empty()) {
     fmt::print(stderr, "weir: unknown subcommand {}; try 'weir --help'\n", quote(argv[1]));

@@ -102,6 +102,8 @@ class Heap {
   // The first node. REQUIRES: not empty.
   T& top() const { return *nodes_[first().slot]; }
   const Key& top_key() const { return first().key; }
+  // The same, or nullptr if there is none.
+  T* peek() const { return entries_.empty() ? nullptr : nodes_[entries_.front().slot]; }
 
   // Takes the first node out. REQUIRES: not empty.
   T& pop() {

@@ -2,9 +2,9 @@
 //
 // A queue of objects that live elsewhere: last in at the back, first out at the front, and any one
 // can be taken out of the middle. The objects form a ring, and the queue itself is one pointer, to
-// the last: a hundred thousand queues, most of them empty, cost eight bytes each.
+// the first: a hundred thousand queues, most of them empty, cost eight bytes each.
 //
-//   last -> first -> second -> ... -> last        links: { next, previous } in the object
+//   first -> second -> ... -> last -> first        links: { next, previous } in the object
 //
 // An object stands in one ring at a time and must leave it before it dies; the link asserts it.
 #pragma once
@@ -34,31 +34,34 @@ class RingLink {
 template <class T, RingLink<T> T::*kLink>
 class Ring {
  public:
-  bool empty() const { return last_ == nullptr; }
+  bool empty() const { return first_ == nullptr; }
   // REQUIRES: not empty.
-  T& front() const { return *(last_->*kLink).next_; }
+  T& front() const { return *first_; }
   // The object behind, or nullptr if this is the last. REQUIRES: it is in this ring.
-  T* behind(const T& node) const { return &node == last_ ? nullptr : (node.*kLink).next_; }
+  T* behind(const T& node) const {
+    T* const next = (node.*kLink).next_;
+    return next == first_ ? nullptr : next;
+  }
 
   // REQUIRES: in no ring.
   void push_back(T& node) {
     WEIR_ASSERT(!(node.*kLink).is_linked());
-    if (last_ == nullptr) {
+    if (first_ == nullptr) {
+      first_ = &node;
       link(node, node);
     } else {
-      link(node, front());
-      link(*last_, node);
+      link(*(first_->*kLink).previous_, node);
+      link(node, *first_);
     }
-    last_ = &node;
   }
 
   // REQUIRES: in this ring.
   void erase(T& node) {
     auto& gone = node.*kLink;
     if (gone.next_ == &node) {
-      last_ = nullptr;
+      first_ = nullptr;
     } else {
-      if (last_ == &node) last_ = gone.previous_;
+      if (first_ == &node) first_ = gone.next_;
       link(*gone.previous_, *gone.next_);
     }
     gone.next_ = nullptr;
@@ -71,7 +74,7 @@ class Ring {
     (after.*kLink).previous_ = &before;
   }
 
-  T* last_ = nullptr;
+  T* first_ = nullptr;
 };
 
 }  // namespace weir

@@ -84,15 +84,24 @@ auto SharedGate::with_gate(Change change) {
 // A callback that calls the gate leaves the handing out to the call it was made from, so that a
 // worker who asks for the next from inside the last does not go deeper with each request.
 void SharedGate::hand_out(std::unique_lock<std::mutex>& lock, Instant time) {
-  thread_local const SharedGate* inside = nullptr;
-  if (inside == this) return;
-  const SharedGate* const outer = std::exchange(inside, this);
+  struct Inside {
+    const SharedGate* gate = nullptr;
+    bool called = false;  // the gate, by a callback
+  };
+  thread_local Inside inside;
+  if (inside.gate == this) {
+    inside.called = true;
+    return;
+  }
+  const Inside outer = std::exchange(inside, Inside{this});
   std::array<Answer, kBatch> answers;
   while (const std::size_t count = collect(time, answers.data(), answers.size())) {
     lock.unlock();
+    inside.called = false;
     for (std::size_t i = 0; i < count; ++i) {
       answers[i].waiter.callback(answers[i].request, answers[i].waiter.argument);
     }
+    if (count < kBatch && !inside.called) break;  // all there was
     time = now();
     lock.lock();
   }
@@ -109,6 +118,14 @@ void SharedGate::get_next(Callback callback, void* argument) {
 
 void SharedGate::complete(Request& request) {
   with_gate([&](Instant time) { gate_.complete(request, time); });
+}
+
+void SharedGate::turn(Request* done, Request* arrived, Callback callback, void* argument) {
+  with_gate([&](Instant time) {
+    if (done != nullptr) gate_.complete(*done, time);
+    if (arrived != nullptr) gate_.admit(*arrived, Head::kRegular, time);
+    waiters_.push_back({callback, argument});
+  });
 }
 
 bool SharedGate::withdraw(Request& request) {

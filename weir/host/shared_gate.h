@@ -7,6 +7,7 @@
 //                                                 at once, by the caller, if one is ready
 //   receiver:  gate.incoming(request);            never fails, never waits for a slot
 //   worker:    gate.complete(request);
+//   worker:    gate.turn(done, arrived, serve, this);     all of it under one lock, where it counts
 //
 // Callbacks run without the lock, in the thread whose call made the request ready: a get_next, an
 // incoming, a complete, a command, or the gate's own timer thread. They must not block, and may
@@ -47,6 +48,9 @@ class SharedGate {
   void incoming(Request& request, Head head = Head::kRegular);
   void get_next(Callback callback, void* argument);
   void complete(Request& request);
+  // A worker's whole turn under one lock: complete, incoming, get_next; the first two if there is
+  // one. The same request may be both.
+  void turn(Request* done, Request* arrived, Callback callback, void* argument);
   // Takes it back if it is still queued; false if it was handed out.
   bool withdraw(Request& request);
   void promote(Request& request);

@@ -192,7 +192,7 @@ bool Gate::has_slot(Head head) const {
 }
 
 Pick Gate::pick_from(Head head, Instant now, Urge urge) {
-  if (entrance(head).queued() == 0 || !has_slot(head)) return {};
+  if (!has_slot(head)) return {};
   const Pick pick = entrance(head).pick(now, shut_down_ ? Urge::kForce : urge);
   if (pick.request == nullptr) return pick;
   high_in_row_ = head == Head::kHigh ? high_in_row_ + 1 : 0;
@@ -206,15 +206,19 @@ Decision Gate::next(Instant now) {
   const bool regular_first = high_in_row_ >= kHighInRowMax;
   const Head first = regular_first ? Head::kRegular : Head::kHigh;
   const Head second = regular_first ? Head::kHigh : Head::kRegular;
-  Pick one = pick_from(first, now_, Urge::kInTime);
+  // Most of the time one of them has nobody.
+  const auto ask = [&](Head head, Urge urge) {
+    return entrance(head).queued() == 0 ? Pick{} : pick_from(head, now_, urge);
+  };
+  Pick one = ask(first, Urge::kInTime);
   if (one.request != nullptr) return Decision::run(*one.request);
-  Pick other = pick_from(second, now_, Urge::kInTime);
+  Pick other = ask(second, Urge::kInTime);
   if (other.request != nullptr) return Decision::run(*other.request);
   Instant until = std::min(one.until, other.until);
   if (options_.tbf.sharing) {
-    one = pick_from(first, now_, Urge::kBorrow);
+    one = ask(first, Urge::kBorrow);
     if (one.request != nullptr) return Decision::run(*one.request);
-    other = pick_from(second, now_, Urge::kBorrow);
+    other = ask(second, Urge::kBorrow);
     if (other.request != nullptr) return Decision::run(*other.request);
     until = std::min({until, one.until, other.until});
   }

@@ -37,7 +37,6 @@ class ClassHint {
   void* queue_ = nullptr;
   std::uint64_t engine_ = 0;
   std::uint32_t generation_ = 0;
-  std::uint32_t binding_ = 0;
 };
 
 class Request {

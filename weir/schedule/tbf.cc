@@ -43,19 +43,30 @@ void Tbf::Class::open_to_others() {
   if (second != nullptr && second->crowd == nullptr) second->crowd = std::make_unique<Crowd>();
 }
 
+Tbf::QueueSlab::QueueSlab(std::size_t key_words, std::size_t expected)
+    : stride_(sizeof(Queue) + key_words * sizeof(std::uint64_t)),
+      expected_(expected),
+      first_(make(expected)) {}
+
+Tbf::QueueSlab::Memory Tbf::QueueSlab::make(std::size_t count) const {
+  auto memory = std::make_unique_for_overwrite<std::byte[]>(count * stride_);
+  for (std::size_t i = 0; i < count; ++i) new (memory.get() + i * stride_) Queue;
+  return memory;
+}
+
 std::uint32_t Tbf::QueueSlab::take() {
   if (!free_.empty()) {
     const std::uint32_t index = free_.back();
     free_.pop_back();
     return index;
   }
-  if (made_ % kSlab == 0) slabs_.push_back(std::make_unique<std::byte[]>(kSlab * stride_));
-  new (slabs_.back().get() + (made_ % kSlab) * stride_) Queue;
-  return made_++;
+  if (taken_ >= expected_ && (taken_ - expected_) % kSlab == 0) slabs_.push_back(make(kSlab));
+  return taken_++;
 }
 
 Tbf::QueueSlab::~QueueSlab() {
-  for (std::uint32_t i = 0; i < made_; ++i) at(i).~Queue();
+  const std::size_t made = expected_ + slabs_.size() * kSlab;
+  for (std::size_t i = 0; i < made; ++i) at(static_cast<std::uint32_t>(i)).~Queue();
 }
 
 std::size_t Tbf::ClassKeyHash::operator()(const ClassKey& key) const {
@@ -93,33 +104,33 @@ Tbf::~Tbf() {
 
 void Tbf::make_table() {
   ++stamp_;
-  slab_ = std::make_unique<QueueSlab>(PackedKey::words_of(key_));
-  table_ = std::make_unique<IndexTable>(kQueuesPerClass * options_.classes_max);
+  slab_ = std::make_unique<QueueSlab>(PackedKey::words_of(key_), options_.classes_max);
+  heaps_->ready[index(Head::kRegular)].reserve(options_.classes_max);
+  heaps_->wake.reserve(options_.classes_max);
+  // The high head, which often sees nobody, gets its table with its first request.
+  tables_ = {std::make_unique<IndexTable>(options_.classes_max), nullptr};
 }
 
 // ---- finding ----
 
-std::uint64_t Tbf::hash_of(const PackedKey& key, Head head) {
-  return key.hash() + static_cast<std::uint64_t>(head);
-}
-
-std::uint32_t Tbf::find(const PackedKey& key, std::uint64_t hash, Head head) const {
-  return table_->find(hash, [&](std::uint32_t index) {
-    Queue& queue = slab_->at(index);
-    return queue.head == head && key.equals(queue.key());
-  });
+std::uint32_t Tbf::find(const PackedKey& key, Head head) const {
+  const auto& table = tables_[index(head)];
+  if (table == nullptr) return IndexTable::kNone;
+  return table->find(key.hash(),
+                     [&](std::uint32_t index) { return key.equals(slab_->at(index).key()); });
 }
 
 Attributes Tbf::attributes_of(Queue& queue) const { return PackedKey::unpack(key_, queue.key()); }
 
 // A queue that is made here is idle, bound to nothing and in no list.
 Tbf::Queue& Tbf::find_or_make(const PackedKey& key, Head head) {
-  const std::uint64_t hash = hash_of(key, head);
-  if (const std::uint32_t known = find(key, hash, head); known != IndexTable::kNone) {
+  if (const std::uint32_t known = find(key, head); known != IndexTable::kNone) {
     return slab_->at(known);
   }
+  auto& table = tables_[index(head)];
+  if (table == nullptr) table = std::make_unique<IndexTable>(options_.classes_max);
   const std::uint32_t made = slab_->take();
-  table_->insert(hash, made);
+  table->insert(key.hash(), made);
   Queue& queue = slab_->at(made);
   queue.head = head;
   queue.binding = 0;
@@ -128,17 +139,18 @@ Tbf::Queue& Tbf::find_or_make(const PackedKey& key, Head head) {
   return queue;
 }
 
+bool Tbf::is_current(const ClassHint& hint, Head head) const {
+  if (hint.engine_ != stamp_) return false;
+  const Queue& hinted = *static_cast<const Queue*>(hint.queue_);
+  return hinted.generation == hint.generation_ && hinted.binding == bindings_ &&
+         hinted.head == head;
+}
+
 Tbf::Queue& Tbf::queue_of(const Request& request, Head head, Instant now) {
   ClassHint* const hint = request.hint;
-  if (hint != nullptr && hint->engine_ == stamp_) {
-    Queue& hinted = *static_cast<Queue*>(hint->queue_);
-    if (hinted.generation == hint->generation_ && hinted.binding == bindings_ &&
-        hinted.head == head) {
-      return hinted;
-    }
-  }
+  if (hint != nullptr && is_current(*hint, head)) return *static_cast<Queue*>(hint->queue_);
   // A queue is soon made again, so few idle ones need to be kept; the class keeps the balance.
-  if (table_->size() >= kQueuesPerClass * options_.classes_max) forget_one_idle(now);
+  if (queues() >= kQueuesPerClass * options_.classes_max) forget_one_idle(now);
   Queue& queue = find_or_make(PackedKey(request.attributes, key_), head);
   // One with requests was bound by the command itself, so this one is new or idle. While it is
   // bound it must not be taken for one that can be forgotten.
@@ -151,7 +163,6 @@ Tbf::Queue& Tbf::queue_of(const Request& request, Head head, Instant now) {
     hint->queue_ = &queue;
     hint->engine_ = stamp_;
     hint->generation_ = queue.generation;
-    hint->binding_ = queue.binding;
   }
   return queue;
 }
@@ -171,6 +182,7 @@ void Tbf::bind(Queue& queue, Instant now) {
   if (options_.sharing) {
     queue.extra = std::make_unique<Extra>();
     queue.extra->share = &share_of(attributes.job);
+    ++queue.extra->share->queues;
   }
   for (unsigned layer = 1; layer < kLayers; ++layer) {
     const Rule* const rule = list.has_layer(layer) ? list.match(attributes, layer) : nullptr;
@@ -321,10 +333,11 @@ void Tbf::forget(Queue& queue) {
   unbind(queue);
   if (!queue.own.is_vacant()) vacate(queue.own);
   heaps_->idle.erase(heaps_->idle.iterator_to(queue));
-  const std::uint64_t hash = hash_of(PackedKey(attributes_of(queue), key_), queue.head);
+  IndexTable& table = *tables_[index(queue.head)];
+  const std::uint64_t hash = PackedKey(attributes_of(queue), key_).hash();
   const std::uint32_t gone =
-      table_->find(hash, [&](std::uint32_t index) { return &slab_->at(index) == &queue; });
-  table_->erase(hash, gone);
+      table.find(hash, [&](std::uint32_t index) { return &slab_->at(index) == &queue; });
+  table.erase(hash, gone);
   ++queue.generation;
   slab_->give_back(gone);
 }
@@ -355,7 +368,7 @@ void Tbf::forget_if_unused(RuleState& state) {
 
 std::optional<ClassTotals> Tbf::totals(const Attributes& attributes, Head head) const {
   const PackedKey key(attributes, key_);
-  const std::uint32_t known = find(key, hash_of(key, head), head);
+  const std::uint32_t known = find(key, head);
   if (known == IndexTable::kNone || slab_->at(known).limits == nullptr) return std::nullopt;
   return slab_->at(known).limits->totals;
 }
@@ -592,8 +605,8 @@ void Tbf::count(Queue& queue, const Request& request, Instant now) {
 // moved a common tag, since it became ready.
 Pick Tbf::serve_ready(Head head, Instant now) {
   auto& ready = heaps_->ready[index(head)];
-  while (!ready.empty()) {
-    Queue& queue = ready.top();
+  while (Queue* const top = ready.peek()) {
+    Queue& queue = *top;
     const std::uint64_t tag = owner_tag(queue);
     if (queue.tag < tag && queue.tag != 0) {
       queue.tag = tag;
@@ -658,7 +671,8 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
       heaps_->wake.push(queue, at, next->seat_turn);
     }
   }
-  if (!ready.empty()) __builtin_prefetch(&ready.top());
+  // It will be asked for next, and is all over memory where there are many.
+  if (const Queue* const next_up = ready.peek()) next_up->prefetch();
   return paid;
 }
 
@@ -768,7 +782,7 @@ void Tbf::admit(Request& request, Head head, Instant now) {
   request.seat_turn = arrivals_++;
   const bool was_idle = !queue.has_requests();
   queue.requests.push_back(request);
-  if (!was_idle) return;
+  if (!was_idle) return heaps_->prefetch_next(head);
   become_busy(queue, now);
   enter(queue, now);
 }

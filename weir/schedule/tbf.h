@@ -123,9 +123,13 @@ class Tbf {
   // ---- to look at ----
 
   std::size_t classes() const { return classes_; }
-  std::size_t queues() const { return table_->size(); }
+  std::size_t queues() const {
+    return tables_[0]->size() + (tables_[1] == nullptr ? 0 : tables_[1]->size());
+  }
   // Requests that came when no further class could be made and share one with others.
   std::uint64_t overflowed() const { return overflowed_; }
+  // Whether a request with this hint needs no search for its class.
+  bool is_current(const ClassHint& hint, Head head) const;
   // Of the layer-0 class a request with these attributes is under; none if it is not known.
   std::optional<ClassTotals> totals(const Attributes& attributes, Head head) const;
 
@@ -158,10 +162,9 @@ class Tbf {
 
   // Finding
   Queue& queue_of(const Request& request, Head head, Instant now);
-  std::uint32_t find(const PackedKey& key, std::uint64_t hash, Head head) const;
+  std::uint32_t find(const PackedKey& key, Head head) const;
   Queue& find_or_make(const PackedKey& key, Head head);
   Attributes attributes_of(Queue& queue) const;
-  static std::uint64_t hash_of(const PackedKey& key, Head head);
   void bind(Queue& queue, Instant now);
   void unbind(Queue& queue);
   Class& class_of(const Rule& rule, Queue& queue, const Attributes& attributes, Instant now);
@@ -241,7 +244,7 @@ class Tbf {
   absl::flat_hash_map<JobId, std::unique_ptr<Share>, JobHash> shares_;
   FieldSet key_;  // the fields that tell queues apart; grows with by= and never shrinks
   std::unique_ptr<QueueSlab> slab_;
-  std::unique_ptr<IndexTable> table_;
+  std::array<std::unique_ptr<IndexTable>, 2> tables_;  // by head
   std::unique_ptr<Heaps> heaps_;
   std::optional<BucketShape> root_shape_;
   TokenBucket root_ = TokenBucket::empty(Instant::min());

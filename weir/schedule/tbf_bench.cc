@@ -9,6 +9,7 @@
 //
 // measured_triples() does nothing else, so that instructions can be counted in it.
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -112,6 +113,105 @@ BENCHMARK(BM_Tbf_triple_random)->Arg(10)->Arg(1000)->Arg(100'000)->Arg(1'000'000
 
 void BM_Tbf_paced(benchmark::State& state) { triples(state, Rates::kEqual, Nanoseconds{0}); }
 BENCHMARK(BM_Tbf_paced)->Arg(10)->Arg(1000)->Arg(100'000);
+
+// ---- classes ----
+
+Request& named(Request& request, std::uint64_t number) {
+  request.attributes.job = JobId("job" + std::to_string(number));
+  return request;
+}
+
+// A tbf that has seen so many jobs.
+std::unique_ptr<Tbf> known_jobs(std::uint64_t count, std::size_t classes_max) {
+  Tbf::Options options;
+  options.classes_max = classes_max;
+  auto tbf = std::make_unique<Tbf>(FieldSet{Field::kJobid}, options);
+  Request request;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    tbf->admit(named(request, i), Head::kRegular, instant_at(0));
+    tbf->remove(request, Head::kRegular, instant_at(0));
+  }
+  return tbf;
+}
+
+void BM_Tbf_find(benchmark::State& state) {
+  const auto classes = static_cast<std::uint64_t>(state.range(0));
+  const auto tbf = known_jobs(classes, classes);
+  Rng rng(1);
+  std::vector<Attributes> asked(4096);
+  for (Attributes& attributes : asked) {
+    attributes.job = JobId("job" + std::to_string(rng.below(classes)));
+  }
+  std::size_t at = 0;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(tbf->totals(asked[at++ % asked.size()], Head::kRegular));
+  }
+}
+BENCHMARK(BM_Tbf_find)->Arg(1000)->Arg(100'000);
+
+void BM_Tbf_find_cached(benchmark::State& state) {
+  const auto tbf = known_jobs(1000, 1000);
+  Request request;
+  ClassHint hint;
+  request.hint = &hint;
+  tbf->admit(named(request, 1), Head::kRegular, instant_at(0));
+  tbf->remove(request, Head::kRegular, instant_at(0));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(hint);
+    benchmark::DoNotOptimize(tbf->is_current(hint, Head::kRegular));
+  }
+}
+BENCHMARK(BM_Tbf_find_cached);
+
+// The first request of each of many new classes. Every one is timed in several runs and counts with
+// its fastest: what the code does is the same each time, what the machine does is not.
+void BM_Tbf_new_class(benchmark::State& state) {
+  constexpr std::uint64_t kKnown = 100'000;
+  constexpr std::uint64_t kNew = 20'000;
+  constexpr int kRuns = 5;
+  using Clock = std::chrono::steady_clock;
+  std::vector<std::int64_t> fastest(kNew, INT64_MAX);
+  for (auto _ : state) {
+    for (int run = 0; run < kRuns; ++run) {
+      const auto tbf = known_jobs(kKnown, kKnown + kNew);
+      std::deque<Request> requests(kNew);
+      for (std::uint64_t i = 0; i < kNew; ++i) {
+        Request& request = named(requests[i], kKnown + i);
+        const auto start = Clock::now();
+        tbf->admit(request, Head::kRegular, instant_at(0));
+        const std::int64_t took = (Clock::now() - start).count();
+        fastest[i] = std::min(fastest[i], took);
+      }
+      for (Request& request : requests) tbf->remove(request, Head::kRegular, instant_at(0));
+    }
+  }
+  std::sort(fastest.begin(), fastest.end());
+  state.counters["p99_ns"] = static_cast<double>(fastest[kNew * 99 / 100]);
+  state.counters["worst_ns"] = static_cast<double>(fastest.back());
+}
+BENCHMARK(BM_Tbf_new_class)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+double per_class(std::uint64_t bytes, std::uint64_t classes) {
+  return static_cast<double>(bytes) / static_cast<double>(classes);
+}
+
+void BM_Tbf_memory(benchmark::State& state) {
+  const auto classes = static_cast<std::uint64_t>(state.range(0));
+  for (auto _ : state) {
+    std::deque<Request> requests(classes);
+    const std::uint64_t empty = resident_bytes();
+    const auto tbf = known_jobs(classes, classes);
+    const std::uint64_t idle = resident_bytes();
+    for (std::uint64_t i = 0; i < classes; ++i) {
+      tbf->admit(named(requests[i], i), Head::kRegular, instant_at(0));
+    }
+    const std::uint64_t backlogged = resident_bytes();
+    state.counters["idle_bytes"] = per_class(idle - empty, classes);
+    state.counters["backlogged_bytes"] = per_class(backlogged - empty, classes);
+    for (Request& request : requests) tbf->remove(request, Head::kRegular, instant_at(0));
+  }
+}
+BENCHMARK(BM_Tbf_memory)->Arg(100'000)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace weir

@@ -127,6 +127,10 @@ struct Tbf::Queue {
     kSpare,   // has neither share nor limit: runs when nothing else does
   };
 
+  void prefetch() const {
+    const auto* const bytes = reinterpret_cast<const std::byte*>(this);
+    for (std::size_t line = 0; line < sizeof(Queue); line += 64) __builtin_prefetch(bytes + line);
+  }
   bool has_requests() const { return !requests.empty(); }
   std::uint64_t turn() const { return requests.front().seat_turn; }
   std::uint64_t* key() { return reinterpret_cast<std::uint64_t*>(this + 1); }
@@ -199,11 +203,11 @@ struct Tbf::Share {
   HeapHook lend_hook;
 };
 
-// Queues in slabs, each with room for its key behind it.
+// Queues side by side, each with room for its key behind it. As many as are expected are made at
+// the start, so that the first request of a class waits for no memory; further ones in slabs.
 class Tbf::QueueSlab {
  public:
-  explicit QueueSlab(std::size_t key_words)
-      : stride_(sizeof(Queue) + key_words * sizeof(std::uint64_t)) {}
+  QueueSlab(std::size_t key_words, std::size_t expected);
   ~QueueSlab();
   QueueSlab(const QueueSlab&) = delete;
   QueueSlab& operator=(const QueueSlab&) = delete;
@@ -212,18 +216,27 @@ class Tbf::QueueSlab {
   std::uint32_t take();
   void give_back(std::uint32_t index) { free_.push_back(index); }
   Queue& at(std::uint32_t index) const {
-    return *std::launder(
-        reinterpret_cast<Queue*>(slabs_[index / kSlab].get() + (index % kSlab) * stride_));
+    std::byte* place = first_.get() + index * stride_;
+    if (index >= expected_) [[unlikely]] {
+      const std::size_t later = index - expected_;
+      place = slabs_[later / kSlab].get() + (later % kSlab) * stride_;
+    }
+    return *std::launder(reinterpret_cast<Queue*>(place));
   }
-  // How many there are, used or not.
-  std::uint32_t size() const { return made_; }
+  // How many have been taken at one time or another.
+  std::uint32_t size() const { return taken_; }
 
  private:
-  static constexpr std::uint32_t kSlab = 64;
+  using Memory = std::unique_ptr<std::byte[]>;
+  static constexpr std::size_t kSlab = 64;
+
+  Memory make(std::size_t count) const;
 
   std::size_t stride_;
-  std::uint32_t made_ = 0;
-  std::vector<std::unique_ptr<std::byte[]>> slabs_;
+  std::size_t expected_;
+  Memory first_;
+  std::vector<Memory> slabs_;
+  std::uint32_t taken_ = 0;
   std::vector<std::uint32_t> free_;
 };
 
@@ -232,7 +245,12 @@ struct Tbf::Heaps {
   using List = boost::intrusive::list<
       T, boost::intrusive::member_hook<T, boost::intrusive::list_member_hook<>, kHook>>;
 
-  Heap<Queue, std::uint64_t, &Queue::hook>& ready_of(Head head) { return ready[index(head)]; }
+  // The request that will probably run next.
+  void prefetch_next(Head head) const {
+    if (const Queue* const queue = ready[index(head)].peek()) {
+      __builtin_prefetch(&queue->requests.front());
+    }
+  }
 
   std::array<Heap<Queue, std::uint64_t, &Queue::hook>, 2> ready;  // by tag
   std::array<Heap<Queue, std::uint64_t, &Queue::hook>, 2> spare;  // by arrival
