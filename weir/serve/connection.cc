@@ -80,6 +80,7 @@ void Connection::close() {
   });
   drain(parked_, [this](Exchange& exchange) { release(exchange); });
   drain(replies_, [this](Exchange& exchange) { release(exchange); });
+  if (!send_.is_pending) drain(sending_, [this](Exchange& exchange) { release(exchange); });
   if (writing_ != nullptr && !receive_.is_pending) release(*std::exchange(writing_, nullptr));
   settle();
 }
@@ -475,8 +476,8 @@ void Connection::sent(host::Operation& io, const host::Completion& completion) {
   if (self.state_ == State::kClosed || completion.result < 0) {
     const bool again = completion.result == -EINTR || completion.result == -EAGAIN;
     if (self.state_ != State::kClosed && again) return self.mark_dirty();
-    self.close();
     drain(self.sending_, [&](Exchange& exchange) { self.release(exchange); });
+    self.close();
     return self.settle();
   }
   self.drop_sent(static_cast<std::size_t>(completion.result));

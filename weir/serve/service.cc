@@ -60,12 +60,14 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
   Gate& gate = service->target.gate();
   if (auto started = write_nrs_policies(gate, options.policy); !started) {
     Error error = started.error();
+    error.code = std::errc::invalid_argument;  // whoever wrote the options has made a mistake
     error.where = "policy " + quote(options.policy);
     return tl::unexpected(error);
   }
   for (const std::string& rule : options.rules) {
     if (auto applied = write_nrs_tbf_rule(gate, rule, now); !applied) {
       Error error = applied.error();
+      error.code = std::errc::invalid_argument;
       error.where =
           fmt::format("rule {}{}{}", quote(rule), error.where.empty() ? "" : ", ", error.where);
       return tl::unexpected(error);

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fairness and fidelity, counted by the clients.
+
+The release build is measured, over a few seconds. A machine that is busy with something else can
+make a client slow, never the limiter fast: upper bounds are exact, and where a lower bound fails the
+measurement is repeated before the test does.
+"""
+import json
+import pathlib
+import subprocess
+import unittest
+
+import server as s
+from server import STUCK, Server
+
+BINARY = s.RELEASE if pathlib.Path(s.RELEASE).exists() else s.WEIR
+ATTEMPTS = 3
+
+
+def fio(jobs, seconds, *common):
+    """Operations each job had answered a second. jobs: (name, uri, options...)."""
+    command = ["fio", "--ioengine=nbd", "--thread", "--rw=randread", "--bs=4k", "--size=32M",
+               "--norandommap", "--time_based", f"--runtime={seconds}", "--output-format=json",
+               *common]
+    for name, uri, *options in jobs:
+        command += [f"--name={name}", f"--uri={uri}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=STUCK, check=True)
+    result = json.loads(done.stdout[done.stdout.index("{"):])
+    return {job["jobname"]: job["read"]["total_ios"] / (job["read"]["runtime"] / 1000)
+            for job in result["jobs"]}
+
+
+class MeasuredTest(unittest.TestCase):
+    def try_again(self, attempt):
+        """What attempt() returns is to be empty: what was wrong."""
+        for _ in range(ATTEMPTS):
+            wrong = attempt()
+            if not wrong:
+                return
+        self.fail(wrong)
+
+
+class Fairness(MeasuredTest):
+    DEPTHS = (1, 4, 16, 64)
+
+    def shares(self, *arguments, ramp=1):
+        with Server("--export", "a=memory:64MiB", "--capacity", "4000", *arguments,
+                    binary=BINARY) as server:
+            jobs = [(f"d{depth}", server.uri(f"a,job=d{depth}"), f"--iodepth={depth}")
+                    for depth in self.DEPTHS]
+            return fio(jobs, 4, f"--ramp_time={ramp}")
+
+    def unfair(self, rates):
+        return {name: rate for name, rate in rates.items() if not 970 <= rate <= 1030}
+
+    def test_queue_depth_buys_no_share(self):
+        self.try_again(lambda: self.unfair(self.shares()))
+
+    def test_without_shares_it_does(self):
+        self.assertTrue(self.unfair(self.shares("--adaptive", "off")))
+
+
+class Fidelity(MeasuredTest):
+    def test_a_rate_is_kept(self):
+        def attempt():
+            with Server("--export", "a=memory:64MiB", "--adaptive", "off",
+                        "--rule", "start r jobid={x} rate=1000", binary=BINARY) as server:
+                rate = fio([("x", server.uri("a,job=x"), "--iodepth=32")], 5)["x"]
+            return None if 995 <= rate <= 1005 else rate
+        self.try_again(attempt)
+
+    def test_a_shaped_store_does_what_it_is_told(self):
+        def attempt():
+            with Server("--export", "a=shaped:iops=2000:memory:64MiB", binary=BINARY) as server:
+                rate = fio([("x", server.uri("a"), "--iodepth=32")], 3)["x"]
+            return None if 1980 <= rate <= 2020 else rate
+        self.try_again(attempt)
+
+
+if __name__ == "__main__":
+    unittest.main()
