@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fairness and fidelity, counted by the clients.
 
-The release build is measured, over a few seconds. A machine that is busy with something else can
-make a client slow, never the limiter fast: upper bounds are exact, and where a lower bound fails the
-measurement is repeated before the test does.
+The release build is measured, over a few seconds. A machine that is busy with something else makes
+clients miss their turns, so a measurement that fails is repeated before the test does.
 """
 import json
 import pathlib

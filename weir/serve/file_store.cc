@@ -31,8 +31,8 @@ constexpr std::uint32_t kDirectBlock = 4096;  // where the file does not say
 
 // A page of zeroes over and over.
 std::span<const std::byte> zeroes(std::size_t bytes) {
-  static const std::vector<std::byte> kZeroes(kZeroesAtOnce);
-  return {kZeroes.data(), bytes};
+  static const std::vector<std::byte> nothing(kZeroesAtOnce);
+  return {nothing.data(), bytes};
 }
 
 StoreOperation& operation_of(host::Operation& io) {
