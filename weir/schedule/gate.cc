@@ -323,7 +323,7 @@ Result<void> Gate::apply_rule(std::string_view text, Instant now) {
     }
     type = engine->type();
   }
-  auto command = parse_command(text, type);
+  auto command = parse_command(text, type, options_.nodemaps);
   if (!command) return tl::unexpected(command.error());
   forward(now);
   Tbf* const regular = tbf(Head::kRegular);
