@@ -33,7 +33,7 @@ struct ControllerOptions {
   bool lending = true;
   std::optional<Nanoseconds> half_life = std::chrono::seconds{60};  // of records; none: for ever
   bool floor = true;  // who repays keeps half of what it was first given
-  // Of share buckets. None: kShareDepthPeriods of the job's allocation, and kShareDepthMin at least.
+  // Of share buckets. None: kShareDepthPeriods of the job's allocation, kShareDepthMin at least.
   // While a device is slower than usual for a moment nobody can use its tokens; if large jobs kept
   // fewer periods of them than small ones, the small would win by it.
   std::optional<Tokens> depth = std::nullopt;
