@@ -22,7 +22,7 @@ Figures = collections.namedtuple("Figures", "all adaptbf static alone none share
 SERVICES = {
     # all: of what none serves; adaptbf, static: of their waits; alone, none: of their latencies
     "as-given": Figures(all=0.999, adaptbf=0.4, static=0.8, alone=2, none=0.5, share=0.01),
-    "exponential": Figures(all=0.99, adaptbf=0.5, static=0.8, alone=2, none=0.55, share=0.025),
+    "exponential": Figures(all=0.99, adaptbf=0.5, static=0.8, alone=2, none=0.55, share=0.01),
 }
 SEEDS = range(1, 6)
 BURSTY = ("job1", "job2", "job3")

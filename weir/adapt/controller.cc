@@ -55,6 +55,12 @@ void add(JobSample& sum, const JobSample& sample) {
   if (!sample.limit) sum.limit.reset();
 }
 
+// Of a job that is allotted so much a period.
+Tokens share_depth(Tokens allotted) {
+  return std::max(ControllerOptions::kShareDepthMin,
+                  Tokens{allotted.count() * ControllerOptions::kShareDepthPeriods});
+}
+
 }  // namespace
 
 Controller::Controller(const ControllerOptions& options, Enforcer& enforcer)
@@ -204,7 +210,7 @@ void Controller::list_active() {
 Share Controller::share_for(const JobPeriod& job) const {
   if (!capacity_) return {.rate = std::nullopt, .depth = {}, .nodes = job.nodes};
   const Tokens tokens = std::max(Tokens{1}, job.final);
-  const Tokens depth = std::max(ControllerOptions::kShareDepthMin, job.final);
+  const Tokens depth = share_depth(job.final);
   return {.rate = Rate(tokens, options_.period),
           .depth = options_.depth.value_or(depth),
           .nodes = job.nodes};
@@ -311,8 +317,7 @@ void Controller::first_request(const JobId& job, Instant now) {
   const std::uint64_t nodes = nodes_of(job);
   Share share{.rate = newcomer_rate(nodes), .depth = {}, .nodes = nodes};
   if (share.rate) {
-    const Tokens depth =
-        std::max(ControllerOptions::kShareDepthMin, tokens_in(*share.rate, options_.period));
+    const Tokens depth = share_depth(tokens_in(*share.rate, options_.period));
     share.depth = options_.depth.value_or(depth);
   }
   write(job, holder_of(job, share), now);

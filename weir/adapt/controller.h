@@ -10,7 +10,7 @@
 //
 // Which jobs hold a share:
 //   - every job that was active in the period, at aRC tokens a period, one at least, so that nobody
-//     starves; the bucket is max(8, aRC) deep unless the options say otherwise;
+//     starves; the bucket is max(8, 4 aRC) deep unless the options say otherwise;
 //   - with lending, a newcomer from its first request: T * n / (nodes of all who hold one + n).
 //   Until
 //     the period's end; it is neither a loan nor remembered as allotted;

@@ -26,14 +26,16 @@ struct ControllerOptions {
   static constexpr Nanoseconds kPeriodMin = std::chrono::milliseconds{1};
   static constexpr Nanoseconds kPeriodMax = std::chrono::seconds{10};
   static constexpr Tokens kShareDepthMin{8};
+  static constexpr std::uint64_t kShareDepthPeriods = 4;
 
   Demand demand = Demand::kBacklog;
   Nanoseconds period = std::chrono::milliseconds{20};
   bool lending = true;
   std::optional<Nanoseconds> half_life = std::chrono::seconds{60};  // of records; none: for ever
   bool floor = true;  // who repays keeps half of what it was first given
-  // Of share buckets. None: as deep as the job's allocation of a period, and kShareDepthMin at
-  // least, since a bucket too shallow for late wake-ups loses tokens.
+  // Of share buckets. None: kShareDepthPeriods of the job's allocation, kShareDepthMin at least.
+  // While a device is slower than usual for a moment nobody can use its tokens; if large jobs kept
+  // fewer periods of them than small ones, the small would win by it.
   std::optional<Tokens> depth = std::nullopt;
   // Jobs whose records are remembered, and jobs that hold a share.
   std::size_t jobs_max = 8192;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // For micro benchmarks: how often the program has allocated since it started, to show that a path
-// does not, and how much memory it uses. bench/allocations.cc, which every benchmark is linked with,
-// replaces operator new to count. Not part of the library.
+// does not, and how much memory it uses. bench/allocations.cc, which every benchmark is linked
+// with, replaces operator new to count. Not part of the library.
 //
 //   const std::uint64_t before = allocations();
 //   for (auto _ : state) ...

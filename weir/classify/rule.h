@@ -49,9 +49,7 @@ class Rule {
   // Counts a user, as a RuleRef does, for holders who have no room for one. Each retain is followed
   // by one release, which may end the rule.
   void retain() const { ++refs_; }
-  void release() const {
-    if (--refs_ == 0 && !listed_) delete this;
-  }
+  void release() const;
 
   // Its conditions alone: `default` matches nothing, RuleList::match falls back on it.
   bool matches(const Attributes& attributes) const { return conditions_.matches(attributes); }

@@ -73,7 +73,7 @@ class Gate {
     std::uint32_t slots = 16;
     std::uint32_t hp_slots = 0;  // less than slots
     Tbf::Options tbf = {};
-    NodemapLookup nodemaps = default_nodemap_only;  // what rules may name
+    NodemapLookup nodemaps = default_nodemap_only;  // whose names rules may use
   };
 
   explicit Gate(const Options& options);

@@ -348,5 +348,21 @@ TEST(Crrn, ForgetsIdleClientsAtItsBound) {
   EXPECT_EQ(crrn.clients(), Crrn::kClientsMax);
 }
 
+TEST(Gate, RulesMayNameTheNodemapsItIsToldOf) {
+  Gate plain({});
+  ASSERT_TRUE(plain.start_policy("tbf", "nodemap", Heads::kBoth));
+  EXPECT_FALSE(plain.apply_rule("start r nodemap={lab} rate=5", instant_at(0)));
+  Gate::Options options;
+  options.nodemaps = [](std::string_view name) {
+    return name == "lab" ? std::optional<std::uint32_t>(7) : std::nullopt;
+  };
+  Gate told(options);
+  ASSERT_TRUE(told.start_policy("tbf", "nodemap", Heads::kBoth));
+  ASSERT_TRUE(told.apply_rule("start r nodemap={lab} rate=5", instant_at(0)));
+  Attributes attributes;
+  attributes.nodemap = 7;
+  EXPECT_EQ(told.tbf(Head::kRegular)->rules(Head::kRegular).match(attributes, 0)->name(), "r");
+}
+
 }  // namespace
 }  // namespace weir

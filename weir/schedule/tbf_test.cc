@@ -334,5 +334,79 @@ TEST(Tbf, AFailedCommandChangesNothing) {
   EXPECT_EQ(bench.tbf.rules(Head::kHigh).find("a"), nullptr);
 }
 
+// ---- hints ----
+
+class Hinted : public testing::Test {
+ protected:
+  // Sends a request of the job with the connection's hint and serves it.
+  bool pass(const std::string& job, Head head = Head::kRegular) {
+    Request request;
+    request.attributes.job = JobId(job);
+    request.hint = &hint;
+    tbf.admit(request, head, kStart);
+    const bool known = tbf.is_current(hint, head);
+    tbf.remove(request, head, kStart);
+    return known;
+  }
+  void command(const std::string& text) {
+    ASSERT_TRUE(tbf.apply(*parse_command(text, tbf.type()), kStart)) << text;
+  }
+
+  static Tbf::Options few_classes() {
+    Tbf::Options options;
+    options.classes_max = 4;
+    return options;
+  }
+
+  ClassHint hint;
+  Tbf tbf{FieldSet{Field::kJobid}, few_classes(), 1};
+};
+
+TEST_F(Hinted, AHintIsGoodUntilItsQueueOrItsClassesChange) {
+  EXPECT_FALSE(tbf.is_current(hint, Head::kRegular));
+  EXPECT_TRUE(pass("a"));
+  EXPECT_TRUE(tbf.is_current(hint, Head::kRegular));
+  EXPECT_FALSE(tbf.is_current(hint, Head::kHigh));
+  command("start r jobid={a} rate=5");
+  EXPECT_FALSE(tbf.is_current(hint, Head::kRegular));
+  EXPECT_TRUE(pass("a"));
+  command("change r rate=6");  // the same class
+  EXPECT_TRUE(tbf.is_current(hint, Head::kRegular));
+  command("start by jobid={zzz} by=jobid+uid");  // queues are told apart by other fields
+  EXPECT_FALSE(tbf.is_current(hint, Head::kRegular));
+  EXPECT_TRUE(pass("a"));
+}
+
+TEST_F(Hinted, AHintToAQueueThatWasForgottenIsNotGood) {
+  EXPECT_TRUE(pass("a"));
+  const ClassHint of_a = hint;
+  for (int i = 0; i < 100; ++i) {
+    hint = {};
+    pass("other" + std::to_string(i));
+  }
+  EXPECT_FALSE(tbf.is_current(of_a, Head::kRegular));
+}
+
+TEST_F(Hinted, AHintOfAnotherEngineIsNotGood) {
+  EXPECT_TRUE(pass("a"));
+  const Tbf another(FieldSet{Field::kJobid}, few_classes(), 2);
+  EXPECT_FALSE(another.is_current(hint, Head::kRegular));
+}
+
+TEST(TbfTotals, AClassCountsWhatItWasServed) {
+  Bench bench;
+  bench.admit("a", kStart, Bytes{100});
+  bench.admit("a", kStart, Bytes{200});
+  bench.run_at(kStart);
+  Attributes attributes;
+  attributes.job = JobId("a");
+  const auto totals = bench.tbf.totals(attributes, Head::kRegular);
+  ASSERT_TRUE(totals.has_value());
+  EXPECT_EQ(totals->served, 2U);
+  EXPECT_EQ(totals->bytes, 300U);
+  attributes.job = JobId("b");
+  EXPECT_FALSE(bench.tbf.totals(attributes, Head::kRegular).has_value());
+}
+
 }  // namespace
 }  // namespace weir

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <absl/container/flat_hash_map.h>
-
 #include "weir/base/assert.h"
 
 namespace weir {
@@ -15,6 +13,8 @@ constexpr Nanoseconds kRootDepthTime = std::chrono::milliseconds{100};
 // Periods that passed while nobody asked are made up for, but not more than these.
 constexpr Nanoseconds kMadeUpMax = std::chrono::minutes{1};
 constexpr std::uint32_t kOstWrite = 4;
+// Clients of one job that are told apart, where they stand for its nodes.
+constexpr std::size_t kClientsMax = 65'536;
 
 JobStats::Entry& entry_of(const Request& request) {
   return *static_cast<JobStats::Entry*>(request.account);
@@ -81,6 +81,7 @@ void Target::admit(Request& request, Head head, Instant now) {
   advance(now);
   JobStats::Entry& entry = stats_.hold(request.attributes.job, now);
   request.account = &entry;
+  if (options_.nodes_by_clients && controller_ != nullptr) count_client(request);
   if (controller_ != nullptr && entry.mark != period_) note_active(entry, now);
   entry.arrive(cost_of(request), now);
   gate_.admit(request, head, now);
@@ -140,7 +141,23 @@ void Target::watch_slots(Instant now) {
 Result<void> Target::set_nodes(const JobId& job, std::uint64_t nodes, Instant now) {
   advance(now);
   if (controller_ == nullptr) return {};
-  return controller_->set_nodes(job, nodes);
+  auto set = controller_->set_nodes(job, nodes);
+  if (set) {
+    named_.insert(job);
+    clients_.erase(job);
+  }
+  return set;
+}
+
+// Jobs beyond the bound, and clients of a job beyond it, count no further.
+void Target::count_client(const Request& request) {
+  const JobId& job = request.attributes.job;
+  if (named_.contains(job)) return;
+  if (clients_.size() >= options_.jobs_max && !clients_.contains(job)) return;
+  Clients& clients = clients_[job];
+  if (clients.size() >= kClientsMax || !clients.insert(request.attributes.nid).second) return;
+  const auto set = controller_->set_nodes(job, clients.size());
+  WEIR_ASSERT(set.has_value());
 }
 
 std::optional<Rate> Target::capacity() const {

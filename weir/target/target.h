@@ -31,6 +31,9 @@
 #include <string>
 #include <vector>
 
+#include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
+
 #include "weir/account/job_stats.h"
 #include "weir/adapt/capacity.h"
 #include "weir/adapt/controller.h"
@@ -39,6 +42,7 @@
 #include "weir/base/job_id.h"
 #include "weir/base/rate.h"
 #include "weir/classify/limits.h"
+#include "weir/classify/nid.h"
 #include "weir/schedule/gate.h"
 
 namespace weir {
@@ -54,6 +58,8 @@ class Target {
     std::optional<Rate> capacity = std::nullopt;
     bool estimate_capacity = false;
     Cost cost = {};  // what a request takes of the capacity
+    // A job whose nodes nobody named counts as the number of its clients, by NID; off: as one.
+    bool nodes_by_clients = false;
     std::size_t jobs_max = JobStats::kJobsMaxDefault;
   };
   using PeriodListener = std::function<void(const PeriodReport&)>;
@@ -75,7 +81,7 @@ class Target {
   void promote(Request& request, Instant now) { gate_.promote(request, now); }
   void shutdown(Instant now) { gate_.shutdown(now); }
 
-  // How many nodes a job runs on; 1 for one that was never named. EINVAL for 0 and absurd numbers.
+  // How many nodes a job runs on. EINVAL for 0 and absurd numbers.
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes, Instant now);
   // As Options::capacity, from now on.
   void set_capacity(std::optional<Rate> capacity, Instant now);
@@ -107,6 +113,7 @@ class Target {
   void end_period(Instant now);
   void observe(Instant now);
   void begin_period();
+  void count_client(const Request& request);
   void set_root(Instant now);
   void watch_slots(Instant now);
   Tokens cost_of(const Request& request) const { return options_.cost.of(request.bytes); }
@@ -120,6 +127,12 @@ class Target {
   Instant watched_to_;  // the slots, for the estimate
   PeriodListener listener_;
   std::vector<Active> active_;
+  absl::flat_hash_set<JobId, std::hash<JobId>> named_;  // whose nodes were set
+  struct NidHash {
+    std::size_t operator()(const Nid& nid) const { return nid.hash(); }
+  };
+  using Clients = absl::flat_hash_set<Nid, NidHash>;
+  absl::flat_hash_map<JobId, Clients, std::hash<JobId>> clients_;  // of jobs that nobody named
   std::uint64_t period_ = 1;  // entries of active_ are marked with it
   Instant period_end_ = kNever;
   std::uint64_t switches_ = 0;

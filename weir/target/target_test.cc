@@ -31,10 +31,12 @@ class World {
     }
   }
 
-  void send(const std::string& job, int count) {
+  void send(const std::string& job, int count, std::uint64_t clients = 1) {
     for (int i = 0; i < count; ++i) {
       auto& request = *requests_.emplace_back(std::make_unique<Request>());
       request.attributes.job = JobId(job);
+      request.attributes.nid.net = NetType::kTcp;
+      request.attributes.nid.low = static_cast<std::uint64_t>(i) % clients;
       request.bytes = Bytes{4096};
       target.admit(request, Head::kRegular, now_);
     }
@@ -105,6 +107,19 @@ TEST(Target, SharesTheDeviceOutByNodes) {
   EXPECT_NEAR(share_of(world, "a", all), 0.1, 0.002);
   EXPECT_NEAR(share_of(world, "b", all), 0.3, 0.004);
   EXPECT_NEAR(share_of(world, "c", all), 0.6, 0.006);
+}
+
+TEST(Target, ClientsMayStandForNodesThatNobodyNamed) {
+  Target::Options options = shared_out(1000);
+  options.nodes_by_clients = true;
+  World world(options);
+  ASSERT_TRUE(world.target.set_nodes(JobId("named"), 1, world.now()));
+  world.send("named", 100, 50);
+  world.send("three", 100, 3);
+  world.run_until(instant_at(0) + seconds{1});
+  world.forget_served();
+  world.run_until(instant_at(0) + seconds{6});
+  EXPECT_NEAR(share_of(world, "three", world.served("named") + world.served("three")), 0.75, 0.01);
 }
 
 TEST(Target, ALoneJobMayUseAllOfIt) {
