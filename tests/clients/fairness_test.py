@@ -59,6 +59,41 @@ class Fairness(MeasuredTest):
         self.assertTrue(self.unfair(self.shares("--adaptive", "off")))
 
 
+    def test_size_of_requests_buys_no_share(self):
+        def attempt():
+            with Server("--export", "a=memory:64MiB", "--capacity", "100MB/s",
+                        binary=BINARY) as server:
+                rates = fio([("small", server.uri("a,job=small"), "--bs=4k"),
+                             ("large", server.uri("a,job=large"), "--bs=64k")], 3,
+                            "--iodepth=32", "--ramp_time=1")
+            megabytes = {"small": rates["small"] * 4096 / 1e6, "large": rates["large"] * 65536 / 1e6}
+            return {name: rate for name, rate in megabytes.items() if not 48.5 <= rate <= 51.5}
+        self.try_again(attempt)
+
+    def test_what_one_leaves_the_others_take(self):
+        def attempt():
+            with Server("--export", "a=memory:64MiB", "--capacity", "4000",
+                        binary=BINARY) as server:
+                client = server.connect()
+                s.enter(client, b"a,job=idle")
+                client.sendall(s.request(s.READ, 1, 0, 4096))
+                s.simple_reply(client, 4096)
+                rates = fio([(f"j{i}", server.uri(f"a,job=j{i}")) for i in range(3)], 3,
+                            "--iodepth=16", "--ramp_time=1")
+                client.close()
+            return None if sum(rates.values()) >= 0.99 * 4000 else rates
+        self.try_again(attempt)
+
+    def test_a_device_of_unknown_speed_is_shared_too(self):
+        def attempt():
+            with Server("--export", "a=shaped:iops=2000:memory:64MiB", binary=BINARY) as server:
+                rates = fio([("d16", server.uri("a,job=d16"), "--iodepth=16"),
+                             ("d64", server.uri("a,job=d64"), "--iodepth=64")], 4,
+                            "--ramp_time=3")
+            return None if all(900 <= rate <= 1100 for rate in rates.values()) else rates
+        self.try_again(attempt)
+
+
 class Fidelity(MeasuredTest):
     def test_a_rate_is_kept(self):
         def attempt():

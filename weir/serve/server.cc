@@ -45,6 +45,16 @@ void tune(int socket, bool is_tcp) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 120'000);
 }
 
+// What the options can say and this server cannot do: better told than left out.
+Result<void> check_supported(const ServeOptions& options) {
+  const char* const what = options.tls.mode != TlsOptions::Mode::kOff ? "tls"
+                           : !options.control_socket.empty()          ? "control socket"
+                           : !options.trace_file.empty()              ? "trace"
+                                                                      : nullptr;
+  if (what == nullptr) return {};
+  return fail(std::errc::invalid_argument, what, "is not built yet", "leave it out");
+}
+
 }  // namespace
 
 Server::Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals)
@@ -67,6 +77,7 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
     options.services.emplace_back();
   }
   if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
+  if (auto checked = check_supported(options); !checked) return tl::unexpected(checked.error());
   if (auto checked = check_memory(options.limits.memory); !checked) {
     return tl::unexpected(checked.error());
   }
