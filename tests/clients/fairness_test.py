@@ -66,8 +66,8 @@ class Fairness(MeasuredTest):
                 rates = fio([("small", server.uri("a,job=small"), "--bs=4k"),
                              ("large", server.uri("a,job=large"), "--bs=64k")], 3,
                             "--iodepth=32", "--ramp_time=1")
-            megabytes = {"small": rates["small"] * 4096 / 1e6, "large": rates["large"] * 65536 / 1e6}
-            return {name: rate for name, rate in megabytes.items() if not 48.5 <= rate <= 51.5}
+            each = {"small": rates["small"] * 4096, "large": rates["large"] * 65536}
+            return {name: rate for name, rate in each.items() if not 48.5e6 <= rate <= 51.5e6}
         self.try_again(attempt)
 
     def test_what_one_leaves_the_others_take(self):
