@@ -18,6 +18,10 @@ namespace {
 // A rest of payload that is worth a receive of its own, straight to its place.
 constexpr std::uint32_t kDirectMin = 16384;
 
+// Replies beyond this wait for the client, so their data is not read before some were taken: it
+// would have left the cache when its turn comes.
+constexpr std::uint64_t kUnsentMax = 1U << 21;
+
 template <class List, class Function>
 void drain(List& list, Function function) {
   while (!list.empty()) {
@@ -316,6 +320,7 @@ void Connection::resume() {
   is_hungry_ = false;
   while (state_ != State::kClosed && !parked_.empty()) {
     Exchange& exchange = parked_.front();
+    if (unsent_ >= kUnsentMax) return mark_hungry();
     exchange.buffer = plane_.pool.take(memory_, exchange.asked.length);
     if (!exchange.buffer) return mark_hungry();
     parked_.erase(exchange);
@@ -335,7 +340,9 @@ void Connection::run(Exchange& exchange) {
   if (exchange.asked.command == nbd::Command::kBlockStatus) return answer_status(exchange);
   const bool needs_buffer =
       exchange.asked.command == nbd::Command::kRead && served_->store->copies_reads();
-  if (needs_buffer) exchange.buffer = plane_.pool.take(memory_, exchange.asked.length);
+  if (needs_buffer && unsent_ < kUnsentMax) {
+    exchange.buffer = plane_.pool.take(memory_, exchange.asked.length);
+  }
   if (needs_buffer && !exchange.buffer) {
     served_->service->target.complete(exchange, plane_.now);
     parked_.push_back(exchange);
@@ -410,6 +417,7 @@ void Connection::answer_status(Exchange& exchange) {
 }
 
 void Connection::reply(Exchange& exchange) {
+  unsent_ += exchange.payload.size();
   replies_.push_back(exchange);
   mark_dirty();
 }
@@ -503,6 +511,7 @@ void Connection::drop_sent(std::size_t bytes) {
     const std::size_t size = first.head_size + first.payload.size();
     if (bytes < size) break;
     bytes -= size;
+    unsent_ -= first.payload.size();
     sending_.erase(first);
     release(first);
   }

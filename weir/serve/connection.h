@@ -127,6 +127,7 @@ class Connection {
   bool is_direct_ = false;     // the pending receive goes to a request's own buffer
   bool lacks_memory_ = false;  // for the payload of writing_
   std::uint32_t unanswered_ = 0;
+  std::uint64_t unsent_ = 0;  // payload of replies that are ready
   Instant handshake_ends_;
   Io receive_;
   Io send_;

@@ -8,7 +8,7 @@
 // store's operation and the reply in one object, which never moves:
 //
 //   queued (Gate) --> working (store) --> replies (to be sent) --> sending --> free again
-//              \---> parked: may run, but there is no memory for its payload yet
+//              \---> parked: may run, but there is no memory for its payload yet, or no use
 //
 // A parked one has left its slot of the Gate, so it holds up nobody but its own connection.
 #pragma once
@@ -81,7 +81,7 @@ struct Counters {
   std::uint64_t requests = 0;
   std::uint64_t requests_refused = 0;
   std::uint64_t store_errors = 0;
-  std::uint64_t memory_waits = 0;  // requests that waited for memory
+  std::uint64_t memory_waits = 0;  // times a connection waited for memory or room
 };
 
 struct Plane {
