@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kFooter = R"(
 Examples:
+  weir serve --export scratch=file:scratch.img,size=4GiB
   weir limit --bps 50MiB -- backup.tar | ssh archive 'cat > backup.tar'
   weir rules --type jobid site.rules
   weir alloc --rate 20k --period 20ms --explain periods.jsonl
@@ -48,6 +49,7 @@ int run(int argc, char** argv) {
   add_alloc(weir, status);
   add_limit(weir, status);
   add_rules(weir, status);
+  add_serve(weir, status);
   add_sim(weir, status);
   const auto named = [&](const CLI::App* sub) { return sub->check_name(argv[1]); };
   if (argc > 1 && argv[1][0] != '-' && weir.get_subcommands(named).empty()) {

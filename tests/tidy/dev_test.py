@@ -195,10 +195,18 @@ class Program(unittest.TestCase):
         self.assertRegex(done.stdout, r"^weir \d+\.\d+\.\d+\n$")
         self.assertEqual(run(ROOT / "dev", "weir", "limit", "--bps").returncode, 64)
 
-    def test_run_tells_what_is_there(self):
-        done = run(ROOT / "dev", "run")
-        self.assertEqual((done.returncode, done.stdout), (0, ""))
-        self.assertIn("./dev weir limit --bps", done.stderr)
+    def test_run_starts_the_server_and_tells_how_to_connect(self):
+        run(ROOT / "dev", "build", "release")
+        with subprocess.Popen([ROOT / "dev", "run"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as child:
+            ready = child.stdout.readline()
+            child.send_signal(signal.SIGTERM)
+            _, said = child.communicate(timeout=60)
+            if "another server" in said:
+                self.skipTest("somebody runs it already")
+            self.assertEqual((ready, child.returncode), ("ready 127.0.0.1:10809\n", 0))
+        for client in ("nbdinfo nbd://", "qemu-io ", "fio --name"):
+            self.assertIn(client, said)
 
 
 class Setup(unittest.TestCase):

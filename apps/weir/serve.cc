@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// weir serve: an NBD server with the scheduler inside.
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "apps/weir/command.h"
+#include "weir/base/quote.h"
+#include "weir/base/units.h"
+#include "weir/serve/options.h"
+#include "weir/serve/server.h"
+
+namespace weir::app {
+namespace {
+
+constexpr const char* kFooter = R"(
+Stores:
+  file:PATH[,size=SIZE][,direct]     created, sparse, if it is missing and has a size
+  device:PATH[,direct]               a block device
+  memory:SIZE                        gone with the server
+  shaped:KEY=VALUE,...:STORE         slow on purpose: iops=2000, bps=100MB, latency=1ms
+
+Examples:
+  weir serve --export scratch=file:scratch.img,size=4GiB
+  weir serve --listen unix:/run/weir.sock --export ram=memory:1GiB --capacity 4000
+  weir serve --export a=file:a.img,size=1GiB --rule 'start r1 jobid={ior.*} rate=1000'
+  nbdinfo nbd://localhost/scratch          qemu-img info nbd://localhost/scratch/job=ior.n1
+
+Prints 'ready ADDRESS...' when clients can come. SIGTERM answers what was accepted and ends; SIGHUP
+reads the file of jobs again.)";
+
+struct ServeArguments {
+  std::vector<std::string> listen;
+  std::vector<std::string> exports;
+  std::string policy;
+  std::vector<std::string> rules;
+  std::string adaptive = "on";
+  std::string capacity = "auto";
+  std::string claims = "local";
+  std::vector<std::string> nodemaps;
+  std::string memory;
+  std::string handshake_timeout;
+  std::string drain_timeout;
+  serve::ServeOptions options;
+  serve::ServiceOptions service;
+};
+
+serve::ClaimsOptions read_claims(const std::string& text) {
+  serve::ClaimsOptions claims;
+  if (text == "local") return claims;
+  claims.local = false;
+  if (text == "none") return claims;
+  claims.nids = value_or_fail(NidList::parse(text), Exit::kUsage, "--claims");
+  claims.local = true;
+  return claims;
+}
+
+serve::NodemapOptions read_nodemap(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw Failure{Exit::kUsage,
+                  fmt::format("--nodemap: {} has no name; expected NAME=NIDS", quote(text))};
+  }
+  return {text.substr(0, equals),
+          value_or_fail(NidList::parse(text.substr(equals + 1)), Exit::kUsage, "--nodemap")};
+}
+
+serve::ServeOptions options_of(const ServeArguments& arguments) {
+  serve::ServeOptions options = arguments.options;
+  for (const std::string& text : arguments.listen) {
+    options.listen.push_back(value_or_fail(serve::parse_listen(text), Exit::kUsage, "--listen"));
+  }
+  if (options.listen.empty()) options.listen.emplace_back().host = "127.0.0.1";
+  for (const std::string& text : arguments.exports) {
+    options.exports.push_back(value_or_fail(serve::parse_export(text), Exit::kUsage, "--export"));
+  }
+  serve::ServiceOptions service = arguments.service;
+  if (!arguments.policy.empty()) service.policy = arguments.policy;
+  service.rules = arguments.rules;
+  service.adaptive =
+      value_or_fail(serve::parse_adaptive(arguments.adaptive), Exit::kUsage, "--adaptive");
+  service.capacity =
+      value_or_fail(serve::parse_capacity(arguments.capacity), Exit::kUsage, "--capacity");
+  options.services.push_back(service);
+  options.claims = read_claims(arguments.claims);
+  for (const std::string& text : arguments.nodemaps) {
+    options.nodemaps.push_back(read_nodemap(text));
+  }
+  if (!arguments.memory.empty()) {
+    options.limits.memory = value_or_fail(parse_size(arguments.memory), Exit::kUsage, "--memory");
+  }
+  const auto read_time = [](const std::string& text, Nanoseconds& to, std::string_view option) {
+    if (!text.empty()) to = value_or_fail(parse_duration(text), Exit::kUsage, option);
+  };
+  read_time(arguments.handshake_timeout, options.limits.handshake_timeout, "--handshake-timeout");
+  read_time(arguments.drain_timeout, options.limits.drain_timeout, "--drain-timeout");
+  check(serve::check(options), Exit::kUsage, "");
+  return options;
+}
+
+// What the world is to blame for, and what the command line is.
+Exit status_of(const Error& error) {
+  return error.code == std::errc::invalid_argument ? Exit::kUsage : Exit::kCantCreate;
+}
+
+int run_server(const ServeArguments& arguments) {
+  auto server = serve::Server::create(options_of(arguments));
+  if (!server) throw Failure{status_of(server.error()), server.error().message()};
+  (*server)->run([&] {
+    std::string line = "ready";
+    for (const serve::ListenAddress& address : (*server)->listening()) {
+      line += " " + serve::print_listen(address);
+    }
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  });
+  return static_cast<int>(Exit::kOk);
+}
+
+void add_limits(CLI::App& command, ServeArguments& arguments) {
+  serve::ServeLimits& limits = arguments.options.limits;
+  command
+      .add_option("--connections", limits.connections,
+                  "Connections at a time; more are refused (default 4096)")
+      ->type_name("N");
+  command
+      .add_option("--memory", arguments.memory,
+                  "Payload in the whole server at a time (default 512MiB)")
+      ->type_name("SIZE");
+  command
+      .add_option("--handshake-timeout", arguments.handshake_timeout,
+                  "A client that takes longer to begin is sent away (default 10s)")
+      ->type_name("TIME");
+  command
+      .add_option("--drain-timeout", arguments.drain_timeout,
+                  "From SIGTERM to the end at the latest (default 30s)")
+      ->type_name("TIME");
+  command
+      .add_option("--user", arguments.options.user,
+                  "Become this user when everything is opened; for root")
+      ->type_name("NAME");
+}
+
+}  // namespace
+
+void add_serve(CLI::App& weir, int& status) {
+  auto arguments = std::make_shared<ServeArguments>();
+  CLI::App* command =
+      weir.add_subcommand("serve", "Serve files, devices or memory over NBD, scheduled");
+  const auto repeatable = [&](const char* name, std::vector<std::string>& to, const char* help,
+                              const char* type) {
+    command->add_option(name, to, help)->type_name(type)->allow_extra_args(false);
+  };
+  repeatable("--listen", arguments->listen,
+             "ADDRESS:PORT or unix:PATH (default 127.0.0.1:10809); may be given more than once",
+             "ADDRESS");
+  repeatable("--export", arguments->exports,
+             "NAME=STORE[,readonly][,description=TEXT]; may be given more than once", "EXPORT");
+  command
+      ->add_option("--policy", arguments->policy,
+                   "fifo, crrn or tbf [TYPE], as written to nrs_policies (default tbf jobid)")
+      ->type_name("POLICY");
+  repeatable("--rule", arguments->rules,
+             "A rule command, see weir-rules(7); may be given more than once", "RULE");
+  command
+      ->add_option("--adaptive", arguments->adaptive,
+                   "Share the capacity out among jobs: on, off or paper (default on)")
+      ->type_name("WAY");
+  command
+      ->add_option("--capacity", arguments->capacity,
+                   "What the device does: auto, operations a second or SIZE/s (default auto)")
+      ->type_name("RATE");
+  command
+      ->add_option("--slots", arguments->service.slots,
+                   "Requests that stores work on at a time (default 16)")
+      ->type_name("N");
+  command
+      ->add_option("--jobs", arguments->options.jobs_file,
+                   "Lines 'JOB NODES': how many nodes jobs run on; read again on SIGHUP")
+      ->type_name("FILE");
+  command
+      ->add_option("--claims", arguments->claims,
+                   "Who may name its job: local, none, or local and these NIDs (default local)")
+      ->type_name("WHO");
+  repeatable("--nodemap", arguments->nodemaps,
+             "NAME=NIDS: clients by address, for rules; may be given more than once", "NODEMAP");
+  add_limits(*command, *arguments);
+  command->footer(kFooter);
+  command->callback([arguments, &status] { status = run_server(*arguments); });
+}
+
+}  // namespace weir::app

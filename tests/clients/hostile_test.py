@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that break the protocol, vanish, dawdle or flood: they harm nobody but themselves."""
+import os
+import pathlib
+import random
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+import server as s
+from server import STUCK, Server
+
+MIB = 1 << 20
+
+
+class HostileTest(unittest.TestCase):
+    ARGUMENTS = ()
+
+    def setUp(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.server = self.enterContext(Server(
+            "--export", "a=memory:64MiB", "--export", f"f=file:{folder}/f,size=64MiB",
+            *self.ARGUMENTS))
+
+    def connect(self):
+        client = self.server.connect()
+        self.addCleanup(client.close)
+        return client
+
+    def enter(self, name=b"a"):
+        client = self.connect()
+        s.enter(client, name)
+        return client
+
+    def is_well(self):
+        """A good client is served at once."""
+        client = self.enter()
+        client.sendall(s.request(s.WRITE, 7, 4096, 4, payload=b"well") +
+                       s.request(s.READ, 8, 4096, 4))
+        self.assertEqual(s.simple_reply(client), (0, 7, b""))
+        self.assertEqual(s.simple_reply(client, 4), (0, 8, b"well"))
+        client.sendall(s.request(s.DISC))
+        self.assertTrue(s.is_closed(client))
+
+    def until(self, condition):
+        end = time.monotonic() + STUCK
+        while not condition():
+            self.assertLess(time.monotonic(), end, "it does not happen")
+            time.sleep(0.01)
+
+
+class Breaks(HostileTest):
+    def test_the_handshake(self):
+        name = b"a"
+        for text in (struct.pack(">I", 0xffffffff), b"\xff" * 64,
+                     struct.pack(">I", 3) + b"GARBAGE!" * 4,
+                     struct.pack(">I", 3) + s.option(s.OPT_EXPORT_NAME, b"nosuch"),
+                     struct.pack(">I", 3) + s.option(99) * 300,
+                     struct.pack(">I", 3) + s.option(s.OPT_LIST)[:-4] +
+                     struct.pack(">I", 0xfffffff0),
+                     struct.pack(">I", 0) + s.go(name)):
+            with self.subTest(text[:40]):
+                client = self.connect()
+                client.sendall(text)
+                self.assertTrue(s.is_closed(client))
+        self.is_well()
+
+    def test_an_option_that_is_too_long_is_refused_and_the_handshake_goes_on(self):
+        client = self.connect()
+        s.greet(client)
+        client.sendall(s.option(s.OPT_LIST, bytes(20000)) + s.go(b"a"))
+        self.assertEqual(s.option_reply(client)[1], 0x80000009)
+        self.assertEqual(s.option_reply(client)[1], 3)
+
+    def test_requests(self):
+        for text in (b"\0" * 28, s.request(s.READ)[:-28] + b"x" * 28,
+                     s.request(s.WRITE, 1, 0, 0xffffffff)):
+            with self.subTest(text[:28]):
+                client = self.enter()
+                client.sendall(text)
+                self.assertTrue(s.is_closed(client))
+        self.is_well()
+        self.assertIn("a request without its magic number", self.server.log)
+
+    def test_refused_requests_are_answered(self):
+        client = self.enter()
+        client.sendall(s.request(77, 1) + s.request(s.READ, 2, 1 << 60, 4096) +
+                       s.request(s.WRITE, 3, 64 * MIB, 8, payload=b"too far.") +
+                       s.request(s.READ, 4, 0, 16, flags=0x8000) + s.request(s.READ, 5, 0, 4))
+        for cookie, error in ((1, 22), (2, 22), (3, 28), (4, 22)):
+            self.assertEqual(s.simple_reply(client), (error, cookie, b""))
+        self.assertEqual(s.simple_reply(client, 4), (0, 5, bytes(4)))
+
+
+class Vanishes(HostileTest):
+    def test_in_the_middle_of_anything(self):
+        chance = random.Random(1)
+        text = struct.pack(">I", 3) + s.go(b"f") + b"".join(
+            s.request(s.WRITE, i, i * 4096, 40960, payload=bytes(40960)) +
+            s.request(s.READ, 100 + i, i * 8192, 65536) + s.request(s.FLUSH, 200 + i)
+            for i in range(20))
+        for _ in range(100):
+            client = self.connect()
+            client.sendall(text[:chance.randrange(len(text))])
+            if chance.randrange(2):
+                client.recv(chance.randrange(1, 100000))
+            client.close()
+        self.is_well()
+
+    def test_while_its_requests_are_throttled(self):
+        with Server("--export", "a=memory:1MiB", "--adaptive", "off",
+                    "--rule", "start slow jobid={slow} rate=1") as server:
+            client = server.connect()
+            s.enter(client, b"a,job=slow")
+            client.sendall(b"".join(s.request(s.READ, i, 0, 4096) for i in range(100)))
+            receive_one = s.simple_reply(client, 4096)
+            self.assertEqual(receive_one[0], 0)
+            client.close()
+            # Another job is not held up, and the server ends at once: nothing is left to drain.
+            client = server.connect()
+            s.enter(client, b"a,job=fast")
+            client.sendall(s.request(s.READ, 1, 0, 4096))
+            self.assertEqual(s.simple_reply(client, 4096)[0], 0)
+            client.close()
+
+
+class Dawdles(HostileTest):
+    ARGUMENTS = ("--handshake-timeout", "1s", "--memory", "64MiB")
+
+    def test_a_handshake_that_never_ends(self):
+        silent = self.connect()
+        slow = self.connect()
+        s.greet(slow)
+        slow.sendall(s.go(b"a")[:-1])
+        started = time.monotonic()
+        self.assertTrue(s.is_closed(silent))
+        self.assertTrue(s.is_closed(slow))
+        self.assertLess(time.monotonic() - started, STUCK / 2)
+        self.assertIn("its handshake took too long", self.server.log)
+        self.is_well()
+
+    def test_readers_that_never_read_take_bounded_memory_and_stop_nobody(self):
+        before = self.server.memory()
+        asked = b"".join(s.request(s.READ, i, 0, MIB) for i in range(64))
+        slow = [self.enter(b"f") for _ in range(20)]
+        for client in slow:
+            client.sendall(asked)  # 64 MiB each, and nobody takes them
+        self.is_well()
+        client = self.enter(b"f")
+        client.sendall(s.request(s.READ, 1, 0, 4096))
+        self.assertEqual(s.simple_reply(client, 4096)[0], 0)
+        self.assertLess(self.server.memory() - before, 400 * MIB)  # of 1,280 that were asked for
+        # Who begins to read gets everything.
+        for i in range(64):
+            self.assertEqual(s.simple_reply(slow[0], MIB)[:2], (0, i))
+
+    def test_half_a_write(self):
+        stuck = self.enter(b"f")
+        stuck.sendall(s.request(s.WRITE, 1, 0, MIB, payload=bytes(1000)))
+        self.is_well()
+        stuck.sendall(bytes(MIB - 1000))
+        self.assertEqual(s.simple_reply(stuck), (0, 1, b""))
+
+
+class Floods(HostileTest):
+    ARGUMENTS = ("--connections", "20")
+
+    def test_connections_above_the_limit_are_refused(self):
+        held = [self.enter() for _ in range(20)]
+        more = self.connect()
+        self.assertTrue(s.is_closed(more))
+        self.assertIn("refused a connection of 0@lo: 20 are open", self.server.log)
+        held.pop().close()
+        self.until(self.lets_in)
+
+    def lets_in(self):
+        client = self.connect()
+        try:
+            s.enter(client)
+            return True
+        except ConnectionError:
+            return False
+
+    def test_requests_without_end_are_read_as_they_are_answered(self):
+        before = self.server.memory()
+        client = self.enter(b"f")
+        client.setblocking(False)
+        flood = b"".join(s.request(s.READ, i, 0, 65536) for i in range(1000))
+        sent = 0
+        try:
+            while sent < 100 * len(flood):
+                sent += client.send(flood)
+        except BlockingIOError:
+            pass
+        self.assertLess(sent, 100 * len(flood))  # it stops reading
+        self.is_well()
+        self.assertLess(self.server.memory() - before, 300 * MIB)
+
+
+class Idle(unittest.TestCase):
+    def test_a_thousand_connections_take_little(self):
+        release = pathlib.Path(s.RELEASE)
+        binary = release if release.exists() else s.WEIR
+        with Server("--export", "a=memory:1MiB", binary=binary) as server:
+            first = server.connect()
+            s.enter(first)
+            before = server.memory()
+            clients = []
+            for _ in range(1000):
+                client = server.connect()
+                s.enter(client)
+                clients.append(client)
+            each = (server.memory() - before) / len(clients)
+            self.assertLess(each, 64 * 1024)
+            for client in clients:
+                client.close()
+            first.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

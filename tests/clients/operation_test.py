@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""weir serve as its operator meets it: options, signals, the service manager, limits."""
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+import server as s
+from server import STUCK, WEIR, Server
+
+
+def serve(*arguments):
+    done = subprocess.run([WEIR, "serve", *arguments], capture_output=True, text=True,
+                          timeout=STUCK, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Usage(unittest.TestCase):
+    EXPORT = ("--export", "a=memory:1MiB")
+
+    def test_mistakes_end_with_64_and_one_line(self):
+        for arguments in (
+                (), ("--export", "a"), ("--export", "a=disk:/x"), ("--export", "a=memory:x"),
+                ("--export", "a/b=memory:1MiB"), (*self.EXPORT, *self.EXPORT),
+                (*self.EXPORT, "--listen", "nowhere"), (*self.EXPORT, "--listen", "1.2.3.4:99999"),
+                (*self.EXPORT, "--policy", "nonsense"), (*self.EXPORT, "--rule", "start"),
+                (*self.EXPORT, "--rule", "start a jobid={x} rate=0"),
+                (*self.EXPORT, "--adaptive", "perhaps"), (*self.EXPORT, "--capacity", "fast"),
+                (*self.EXPORT, "--slots", "0"), (*self.EXPORT, "--slots", "x"),
+                (*self.EXPORT, "--claims", "me"), (*self.EXPORT, "--nodemap", "x"),
+                (*self.EXPORT, "--connections", "0"), (*self.EXPORT, "--memory", "1KiB"),
+                (*self.EXPORT, "--handshake-timeout", "soon"),
+                (*self.EXPORT, "--user", "nobody-of-this-name"), (*self.EXPORT, "--nonsense")):
+            with self.subTest(arguments):
+                status, out, err = serve("--listen", "127.0.0.1:0", *arguments)
+                self.assertEqual((status, out), (64, ""), err)
+                self.assertEqual(err.count("\n"), 1, err)
+
+    def test_what_the_world_refuses_ends_with_73(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for arguments in (("--export", f"a=file:{folder}/missing"),
+                              ("--export", "a=file:/nonexistent/x,size=1MiB"),
+                              (*self.EXPORT, "--listen", "unix:/nonexistent/s"),
+                              (*self.EXPORT, "--jobs", "/nonexistent/jobs")):
+                with self.subTest(arguments):
+                    status, out, err = serve("--listen", "127.0.0.1:0", *arguments)
+                    self.assertEqual((status, out), (73, ""), err)
+                    self.assertEqual(err.count("\n"), 1, err)
+
+    def test_a_file_has_one_server(self):
+        with tempfile.TemporaryDirectory() as folder:
+            export = ("--export", f"a=file:{folder}/f,size=1MiB")
+            with Server(*export):
+                status, _, err = serve("--listen", "127.0.0.1:0", *export)
+            self.assertEqual(status, 73)
+            self.assertIn("another server has it", err)
+
+    def test_sockets(self):
+        with Server(*self.EXPORT) as server:
+            for address in (f"unix:{server.socket}", f"127.0.0.1:{server.port}"):
+                status, _, err = serve("--listen", address, *self.EXPORT)
+                self.assertEqual(status, 73)
+                self.assertIn("another server listens there", err)
+        with tempfile.TemporaryDirectory() as folder:
+            left = pathlib.Path(folder) / "left"
+            with socket.socket(socket.AF_UNIX) as dead:
+                dead.bind(str(left))  # and nobody listens any more
+            with Server(*self.EXPORT, "--listen", f"unix:{left}"):
+                pass
+            self.assertFalse(left.exists())
+
+
+class Signals(unittest.TestCase):
+    def test_everything_accepted_is_answered_before_the_end(self):
+        with Server("--export", "a=memory:1MiB", "--adaptive", "off",
+                    "--rule", "start slow jobid={slow} rate=5") as server:
+            client = server.connect()
+            s.enter(client, b"a,job=slow")
+            client.sendall(b"".join(s.request(s.READ, i, 0, 512) for i in range(100)))
+            self.assertEqual(s.simple_reply(client, 512), (0, 0, bytes(512)))
+            # The first reply came in the same turn as the others were admitted, or later ones show
+            # it: 100 requests at 5 a second would take 20 s.
+            started = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            for i in range(1, 100):
+                self.assertEqual(s.simple_reply(client, 512), (0, i, bytes(512)))
+            self.assertTrue(s.is_closed(client))
+            self.assertEqual(server.process.wait(STUCK), 0)
+            self.assertLess(time.monotonic() - started, 10)
+            client.close()
+
+    def test_a_client_that_reads_nothing_holds_up_the_end_for_a_bounded_time(self):
+        with Server("--export", "a=memory:64MiB", "--drain-timeout", "500ms") as server:
+            client = server.connect()
+            s.enter(client)
+            client.sendall(b"".join(s.request(s.READ, i, 0, 16 << 20) for i in range(4)))
+            s.receive(client, 16)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(STUCK), 0)
+            client.close()
+
+    def test_jobs_are_read_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            jobs = pathlib.Path(folder) / "jobs"
+            jobs.write_text("# nodes\nior.n1 4\n")
+            with Server("--export", "a=memory:1MiB", "--jobs", str(jobs)) as server:
+                jobs.write_text("ior.n1 four\n")
+                server.process.send_signal(signal.SIGHUP)
+                end = time.monotonic() + STUCK
+                while "the jobs stay as they were" not in server.log:
+                    self.assertLess(time.monotonic(), end)
+                    time.sleep(0.01)
+                self.assertIn("line 1", server.log)
+                jobs.write_text("ior.n1 8\n")
+                server.process.send_signal(signal.SIGHUP)
+
+    def test_the_service_manager_hears_of_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/notify"
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+                manager.bind(path)
+                manager.settimeout(STUCK)
+                with Server("--export", "a=memory:1MiB", env={"NOTIFY_SOCKET": path}):
+                    self.assertEqual(manager.recv(100), b"READY=1")
+                self.assertEqual(manager.recv(100), b"STOPPING=1")
+
+
+class Claims(unittest.TestCase):
+    def asks(self, server, name):
+        client = server.connect()
+        s.greet(client)
+        client.sendall(s.go(name))
+        _, kind, text = s.option_reply(client)
+        client.close()
+        return kind, text
+
+    def test_are_refused_where_they_do_not_count(self):
+        with Server("--export", "a=memory:1MiB", "--claims", "none") as server:
+            kind, text = self.asks(server, b"a,job=root")
+            self.assertEqual(kind, 0x80000002)
+            self.assertIn(b"0@lo may not say for whom it works", text)
+            self.assertEqual(self.asks(server, b"a")[0], 3)
+        with Server("--export", "a=memory:1MiB") as server:
+            self.assertEqual(self.asks(server, b"a,job=root")[0], 3)
+            self.assertEqual(self.asks(server, b"nosuch")[0], 0x80000006)
+
+    def test_without_a_claim_a_user_is_a_job(self):
+        with Server("--export", "a=memory:1MiB", "--adaptive", "off",
+                    "--rule", f"start me jobid={{uid.{os.getuid()}}} rate=1") as server:
+            client = server.connect()
+            s.enter(client)
+            started = time.monotonic()
+            client.sendall(b"".join(s.request(s.READ, i, 0, 512) for i in range(5)))
+            for i in range(5):
+                self.assertEqual(s.simple_reply(client, 512)[0], 0)
+            self.assertGreater(time.monotonic() - started, 1.5)  # 3 at once, then one a second
+            client.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

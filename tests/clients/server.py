@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A weir server for a test: started, ready, and ended properly.
+
+    with Server("--export", "a=memory:64MiB") as server:
+        subprocess.run(["nbdinfo", server.uri("a")])
+
+It listens on a Unix socket and on a free port of 127.0.0.1. Leaving the block stops it with SIGTERM
+and fails if it does not end with status 0, or if a sanitizer had something to say.
+"""
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+
+ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR",
+                                   pathlib.Path(__file__).resolve().parents[2]))
+WEIR = os.environ.get("WEIR_BIN", ROOT / "build/dev/apps/weir/weir")
+RELEASE = os.environ.get("WEIR_RELEASE_BIN", ROOT / "build/release/apps/weir/weir")
+STUCK = 60  # seconds until something that should have happened counts as stuck
+
+
+class Server:
+    def __init__(self, *arguments, binary=None, env=None):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name)
+        self.socket = self.path / "s"
+        self.arguments = arguments
+        self.binary = binary or WEIR
+        self.env = env
+        self.log = ""
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            [self.binary, "serve", "--listen", f"unix:{self.socket}", "--listen", "127.0.0.1:0",
+             *self.arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **(self.env or {})})
+        self.reader = threading.Thread(target=self._read_log)
+        self.reader.start()
+        ready = self.process.stdout.readline().split()
+        if not ready or ready[0] != "ready":
+            self.process.kill()
+            self.reader.join()
+            self.folder.cleanup()
+            raise AssertionError(f"not ready: {self.log}")
+        self.port = int(ready[2].rpartition(":")[2])
+        return self
+
+    def _read_log(self):
+        for line in self.process.stderr:
+            self.log += line
+
+    def __exit__(self, kind, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(STUCK)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = "stuck"
+        self.reader.join()
+        self.process.stdout.close()
+        self.process.stderr.close()
+        self.folder.cleanup()
+        if kind is None and (status != 0 or "Sanitizer" in self.log or "runtime error" in self.log):
+            raise AssertionError(f"the server ended with {status}: {self.log}")
+
+    def uri(self, name, tcp=False):
+        if tcp:
+            return f"nbd://127.0.0.1:{self.port}/{name}"
+        return f"nbd+unix:///{name}?socket={self.socket}"
+
+    def connect(self):
+        """A plain socket."""
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(STUCK)
+        client.connect(str(self.socket))
+        return client
+
+    def memory(self):
+        """Bytes of memory the server has in use."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) * 1024
+
+
+# ---- a client that can be wrong in every way ----
+
+OPT_EXPORT_NAME, OPT_ABORT, OPT_LIST, OPT_GO = 1, 2, 3, 7
+READ, WRITE, DISC, FLUSH = 0, 1, 2, 3
+
+
+def receive(client, count):
+    data = b""
+    while len(data) < count:
+        piece = client.recv(count - len(data))
+        if not piece:
+            raise ConnectionError("the server has closed the connection")
+        data += piece
+    return data
+
+
+def greet(client, flags=3):
+    magic, options, server_flags = struct.unpack(">QQH", receive(client, 18))
+    assert (magic, options) == (0x4e42444d41474943, 0x49484156454f5054)
+    assert server_flags == 3
+    client.sendall(struct.pack(">I", flags))
+
+
+def option(number, body=b""):
+    return struct.pack(">QII", 0x49484156454f5054, number, len(body)) + body
+
+
+def go(name):
+    return option(OPT_GO, struct.pack(">I", len(name)) + name + struct.pack(">H", 0))
+
+
+def option_reply(client):
+    magic, number, kind, length = struct.unpack(">QIII", receive(client, 20))
+    assert magic == 0x3e889045565a9
+    return number, kind, receive(client, length)
+
+
+def enter(client, name=b"a"):
+    """Through the handshake into the transmission phase, with simple replies."""
+    greet(client)
+    client.sendall(go(name))
+    while True:
+        _, kind, body = option_reply(client)
+        if kind == 1:
+            return
+        assert kind == 3, (hex(kind), body)
+
+
+def request(command, cookie=0, offset=0, length=0, flags=0, payload=b""):
+    return struct.pack(">IHHQQI", 0x25609513, flags, command, cookie, offset, length) + payload
+
+
+def simple_reply(client, length=0):
+    magic, error, cookie = struct.unpack(">IIQ", receive(client, 16))
+    assert magic == 0x67446698
+    return error, cookie, receive(client, length) if length and not error else b""
+
+
+def is_closed(client):
+    """Whether the server ends the connection, within the timeout of the socket."""
+    try:
+        while client.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    return True

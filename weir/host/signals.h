@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Signals as something an event loop can wait for, and the words a service manager wants to hear.
+//
+//   auto signals = SignalFd::create({SIGTERM, SIGHUP});    from now on they end nothing by
+//   themselves
+//   ... signals->fd() is readable ...
+//   while (auto signal = signals->next()) ...
+//
+//   notify_manager("READY=1");       systemd's protocol: a datagram to $NOTIFY_SOCKET, if it is set
+//
+// create() blocks the signals in the calling thread, so it belongs before threads are started.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+
+#include "weir/base/result.h"
+#include "weir/host/fd.h"
+
+namespace weir::host {
+
+class SignalFd {
+ public:
+  static Result<SignalFd> create(std::initializer_list<int> signals);
+
+  int fd() const { return fd_.get(); }
+  // One that has come, if any.
+  std::optional<int> next();
+
+ private:
+  explicit SignalFd(Fd fd) : fd_(std::move(fd)) {}
+  Fd fd_;
+};
+
+// Does nothing without a manager; one that does not listen is its own affair.
+void notify_manager(std::string_view state);
+
+}  // namespace weir::host

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/serve/buffer_pool.h"
+
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace weir::serve {
+namespace {
+
+constexpr std::size_t kKiB = 1024;
+
+TEST(BufferPool, GivesAlignedPowersOfTwo) {
+  BufferPool pool(Bytes{1024 * kKiB}, Bytes{1024 * kKiB});
+  MemoryAccount account;
+  Buffer small = pool.take(account, 1);
+  EXPECT_EQ(small.size(), 4 * kKiB);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(small.data()) % 4096, 0U);
+  Buffer larger = pool.take(account, 4 * kKiB + 1);
+  EXPECT_EQ(larger.size(), 8 * kKiB);
+  EXPECT_EQ(account.held, 12 * kKiB);
+  std::byte* const place = small.data();
+  pool.give_back(account, std::move(small));
+  small = pool.take(account, 4 * kKiB);
+  EXPECT_EQ(small.data(), place);  // used again
+  pool.give_back(account, std::move(small));
+  pool.give_back(account, std::move(larger));
+  EXPECT_EQ(pool.used(), 0U);
+}
+
+TEST(BufferPool, AConnectionIsBoundedByItsOwnLimit) {
+  BufferPool pool(Bytes{1024 * kKiB}, Bytes{16 * kKiB});
+  MemoryAccount account;
+  std::vector<Buffer> held;
+  while (Buffer buffer = pool.take(account, 4 * kKiB)) held.push_back(std::move(buffer));
+  EXPECT_EQ(account.held, 16 * kKiB);
+  EXPECT_EQ(pool.refused(), 1U);
+  for (Buffer& buffer : held) pool.give_back(account, std::move(buffer));
+}
+
+TEST(BufferPool, TheFirstBufferNeedsOnlyRoom) {
+  BufferPool pool(Bytes{1024 * kKiB}, Bytes{1024 * kKiB});
+  MemoryAccount account;
+  Buffer whole = pool.take(account, 1024 * kKiB);
+  EXPECT_TRUE(whole);
+  MemoryAccount other;
+  EXPECT_FALSE(pool.take(other, 1));
+  Buffer small = pool.take_small(other);  // whatever the bounds say
+  EXPECT_TRUE(small);
+  pool.give_back(other, std::move(small));
+  pool.give_back(account, std::move(whole));
+}
+
+// However many connections keep what they were given, one that comes later finds room.
+TEST(BufferPool, HoardersNeverTakeEverything) {
+  BufferPool pool(Bytes{16384 * kKiB}, Bytes{16384 * kKiB});
+  std::vector<MemoryAccount> hoarders(100);
+  std::vector<std::vector<Buffer>> held(hoarders.size());
+  for (std::size_t i = 0; i < hoarders.size(); ++i) {
+    while (Buffer buffer = pool.take(hoarders[i], 4 * kKiB)) held[i].push_back(std::move(buffer));
+    EXPECT_FALSE(held[i].empty()) << i;
+  }
+  MemoryAccount late;
+  Buffer buffer = pool.take(late, 64 * kKiB);
+  EXPECT_TRUE(buffer);
+  pool.give_back(late, std::move(buffer));
+  for (std::size_t i = 0; i < hoarders.size(); ++i) {
+    for (Buffer& one : held[i]) pool.give_back(hoarders[i], std::move(one));
+  }
+}
+
+}  // namespace
+}  // namespace weir::serve

@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/serve/connection.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weir/base/assert.h"
+#include "weir/base/quote.h"
+
+namespace weir::serve {
+namespace {
+
+// A rest of payload that is worth a receive of its own, straight to its place.
+constexpr std::uint32_t kDirectMin = 16384;
+
+template <class List, class Function>
+void drain(List& list, Function function) {
+  while (!list.empty()) {
+    auto& one = list.front();
+    list.erase(one);
+    function(one);
+  }
+}
+
+}  // namespace
+
+Connection::Connection(Plane& plane, host::Fd socket, const Peer& peer)
+    : plane_(plane),
+      socket_(std::move(socket)),
+      peer_(peer),
+      handshake_ends_(plane.now + plane.options.limits.handshake_timeout),
+      greeting_(std::make_unique<Greeting>(nbd::Tls::kOff)) {
+  receive_.connection = this;
+  receive_.done = received;
+  send_.connection = this;
+  send_.done = sent;
+  greeting_->handshake.greet(greeting_->out);
+  mark_dirty();
+}
+
+Connection::~Connection() { WEIR_ASSERT(is_over()); }
+
+bool Connection::is_over() const {
+  return state_ == State::kClosed && !receive_.is_pending && !send_.is_pending && working_.empty();
+}
+
+void Connection::expire() {
+  ++plane_.counters.handshake_expired;
+  plane_.log.note(EventLog::Kind::kTimeout, print_nid(peer_.nid) + ": its handshake took too long",
+                  plane_.now);
+  close();
+}
+
+void Connection::end() {
+  if (state_ == State::kClosed) return;
+  if (state_ == State::kHandshake) return close();
+  state_ = State::kEnding;
+  rest_.clear();
+  if (receive_.is_pending) {
+    plane_.uring->cancel(receive_);
+  } else if (writing_ != nullptr) {
+    release(*std::exchange(writing_, nullptr));
+  }
+  settle();
+}
+
+void Connection::close() {
+  if (state_ == State::kClosed) return;
+  state_ = State::kClosed;
+  shutdown(socket_.get(), SHUT_RDWR);  // ends what the kernel waits for
+  rest_.clear();
+  drain(queued_, [this](Exchange& exchange) {
+    served_->service->target.withdraw(exchange, plane_.now);
+    release(exchange);
+  });
+  drain(parked_, [this](Exchange& exchange) { release(exchange); });
+  drain(replies_, [this](Exchange& exchange) { release(exchange); });
+  if (!send_.is_pending) drain(sending_, [this](Exchange& exchange) { release(exchange); });
+  if (writing_ != nullptr && !receive_.is_pending) release(*std::exchange(writing_, nullptr));
+  settle();
+}
+
+void Connection::settle() {
+  if (state_ == State::kEnding && unanswered_ == 0 && !send_.is_pending && greeting_ == nullptr) {
+    close();
+    return;
+  }
+  if (!is_over() || is_told_over_) return;
+  is_told_over_ = true;
+  plane_.over.push_back(this);
+}
+
+Exchange& Connection::new_exchange(const nbd::Request& asked) {
+  Exchange& exchange = plane_.exchanges.take();
+  exchange.connection = this;
+  exchange.asked = asked;
+  exchange.head_size = 0;
+  exchange.payload = {};
+  ++unanswered_;
+  return exchange;
+}
+
+void Connection::release(Exchange& exchange) {
+  plane_.pool.give_back(memory_, std::move(exchange.buffer));
+  plane_.exchanges.give_back(exchange);
+  --unanswered_;
+  plane_.freed = true;
+}
+
+void Connection::mark_dirty() {
+  if (is_dirty_) return;
+  is_dirty_ = true;
+  plane_.dirty.push_back(this);
+}
+
+void Connection::mark_hungry() {
+  if (is_hungry_) return;
+  is_hungry_ = true;
+  ++plane_.counters.memory_waits;
+  plane_.hungry.push_back(this);
+}
+
+// ---- bytes in ----
+
+void Connection::receive() {
+  if (receive_.is_pending || !rest_.empty() || lacks_memory_) return;
+  if (state_ != State::kOpen && state_ != State::kHandshake) return;
+  // A client that does not take its answers gets no further ones.
+  if (state_ == State::kHandshake && !(greeting_->out.empty() && greeting_->sending.empty()))
+    return;
+  if (unanswered_ >= plane_.options.limits.connection_requests) return mark_hungry();
+  receive_.is_pending = true;
+  const std::uint32_t left = writing_ != nullptr ? reader_->payload_left() : 0;
+  is_direct_ = left >= kDirectMin;
+  if (is_direct_) {
+    const std::uint32_t have = writing_->asked.length - left;
+    plane_.uring->receive_into(socket_.get(), {writing_->buffer.data() + have, left}, receive_);
+  } else {
+    plane_.uring->receive(socket_.get(), receive_);
+  }
+}
+
+void Connection::received(host::Operation& io, const host::Completion& completion) {
+  auto& mine = static_cast<Io&>(io);
+  Connection& self = *mine.connection;
+  mine.is_pending = false;
+  const bool reads = self.state_ == State::kOpen || self.state_ == State::kHandshake;
+  if (!reads) {  // it has ended meanwhile
+    self.plane_.uring->give_back(completion);
+    if (self.writing_ != nullptr) self.release(*std::exchange(self.writing_, nullptr));
+    self.settle();
+    return;
+  }
+  if (completion.result == -ENOBUFS || completion.result == -EINTR) return self.receive();
+  if (completion.result <= 0) return self.close();
+  if (self.is_direct_) {
+    self.reader_->payload_received(static_cast<std::uint32_t>(completion.result));
+    if (self.reader_->payload_left() == 0) self.admit(*std::exchange(self.writing_, nullptr));
+    self.receive();
+    return;
+  }
+  self.feed(self.plane_.uring->received(completion));
+  self.plane_.uring->give_back(completion);
+  self.receive();
+}
+
+void Connection::feed(Input in) {
+  if (state_ == State::kHandshake) shake(in);
+  if (state_ == State::kOpen) read_requests(in);
+  if (state_ == State::kOpen && !in.empty()) rest_.assign(in.begin(), in.end());
+}
+
+void Connection::shake(Input& in) {
+  while (state_ == State::kHandshake) {
+    const nbd::Handshake::Event event = greeting_->handshake.next(in, greeting_->out);
+    if (std::holds_alternative<nbd::NeedBytes>(event)) break;
+    if (const auto* want = std::get_if<nbd::WantExport>(&event)) {
+      answer(*want);
+    } else if (std::holds_alternative<nbd::WantList>(event)) {
+      answer_list();
+    } else if (std::holds_alternative<nbd::WantTls>(event)) {
+      greeting_->handshake.refuse(nbd::OptionReply::kErrUnsup, "", greeting_->out);
+    } else if (const auto* end = std::get_if<nbd::Break>(&event)) {
+      broken(end->reason);
+    } else {
+      state_ = State::kEnding;  // NBD_OPT_ABORT: its answer is sent first
+    }
+  }
+  if (greeting_ != nullptr && !greeting_->out.empty()) mark_dirty();
+}
+
+void Connection::answer(const nbd::WantExport& want) {
+  nbd::Handshake& handshake = greeting_->handshake;
+  const auto refuse = [&](nbd::OptionReply error, std::string_view text) {
+    if (handshake.refuse(error, text, greeting_->out) == nbd::Next::kClose) {
+      broken(nbd::BreakReason::kExportName);
+    }
+  };
+  const auto asked = parse_asked_name(want.name);
+  if (!asked) return refuse(nbd::OptionReply::kErrInvalid, asked.error().message());
+  ServedExport* const served = plane_.find_export(asked->name);
+  if (served == nullptr) {
+    return refuse(nbd::OptionReply::kErrUnknown,
+                  fmt::format("there is no export {}", quote(asked->name)));
+  }
+  const auto attributes =
+      attributes_of(peer_, asked->claims, plane_.options.claims, plane_.options.nodemaps);
+  if (!attributes) {
+    ++plane_.counters.claims_refused;
+    plane_.log.note(EventLog::Kind::kClaim, attributes.error().message(), plane_.now);
+    return refuse(nbd::OptionReply::kErrPolicy, attributes.error().message());
+  }
+  if (handshake.accept(served->offer, greeting_->out) != nbd::Next::kTransmission) return;
+  served_ = served;
+  attributes_ = *attributes;
+  reader_.emplace(handshake.session());
+  state_ = State::kOpen;
+}
+
+void Connection::answer_list() {
+  for (const auto& served : plane_.exports) {
+    greeting_->handshake.list(served->options.name, served->options.description, greeting_->out);
+  }
+  greeting_->handshake.end_list(greeting_->out);
+}
+
+void Connection::broken(nbd::BreakReason reason) {
+  ++plane_.counters.broken;
+  plane_.log.note(EventLog::Kind::kBreak,
+                  fmt::format("{}: {}", print_nid(peer_.nid), nbd::describe(reason)), plane_.now);
+  close();
+}
+
+// Uses what it can; what is left of `in` has to wait.
+void Connection::read_requests(Input& in) {
+  while (state_ == State::kOpen) {
+    if (lacks_memory_ && !give_payload_memory()) return;
+    if (unanswered_ >= plane_.options.limits.connection_requests && writing_ == nullptr) {
+      if (!in.empty()) mark_hungry();
+      return;
+    }
+    if (!take_event(reader_->next(in))) return;
+  }
+}
+
+// False when there is nothing more to take from what has come.
+bool Connection::take_event(const nbd::RequestEvent& event) {
+  using Kind = nbd::RequestEvent::Kind;
+  switch (event.kind) {
+    case Kind::kNeedBytes:
+      return false;
+    case Kind::kRequest:
+      return begin_request(event.request);
+    case Kind::kPayload:
+      take_payload(event.payload);
+      return true;
+    case Kind::kRefused:
+      refuse(event);
+      return true;
+    case Kind::kDisconnect:
+      end();
+      return false;
+    case Kind::kBreak:
+      broken(event.reason);
+      return false;
+  }
+  return false;
+}
+
+bool Connection::begin_request(const nbd::Request& asked) {
+  ++plane_.counters.requests;
+  Exchange& exchange = new_exchange(asked);
+  if (asked.command != nbd::Command::kWrite) {
+    admit(exchange);
+    return true;
+  }
+  writing_ = &exchange;
+  return give_payload_memory();
+}
+
+bool Connection::give_payload_memory() {
+  writing_->buffer = plane_.pool.take(memory_, writing_->asked.length);
+  lacks_memory_ = !writing_->buffer;
+  if (lacks_memory_) mark_hungry();
+  return !lacks_memory_;
+}
+
+void Connection::take_payload(Input payload) {
+  const std::uint32_t left = reader_->payload_left();
+  const std::size_t at = writing_->asked.length - left - payload.size();
+  std::memcpy(writing_->buffer.data() + at, payload.data(), payload.size());
+  if (left == 0) admit(*std::exchange(writing_, nullptr));
+}
+
+void Connection::refuse(const nbd::RequestEvent& event) {
+  ++plane_.counters.requests_refused;
+  Exchange& exchange = new_exchange(event.request);
+  reply_error(exchange, event.refusal.error, event.refusal.why);
+}
+
+void Connection::admit(Exchange& exchange) {
+  exchange.attributes = attributes_;
+  exchange.attributes.opcode = opcode_of(exchange.asked.command);
+  exchange.hint = &hints_[static_cast<std::size_t>(exchange.asked.command)];
+  exchange.bytes = bytes_of(exchange.asked);
+  queued_.push_back(exchange);
+  served_->service->target.admit(exchange, Head::kRegular, plane_.now);
+}
+
+void Connection::resume() {
+  is_hungry_ = false;
+  while (state_ != State::kClosed && !parked_.empty()) {
+    Exchange& exchange = parked_.front();
+    exchange.buffer = plane_.pool.take(memory_, exchange.asked.length);
+    if (!exchange.buffer) return mark_hungry();
+    parked_.erase(exchange);
+    start(exchange);
+  }
+  if (state_ != State::kOpen) return;
+  std::vector<std::byte> had = std::move(rest_);
+  rest_.clear();
+  feed(had);
+  receive();
+}
+
+// ---- through the store ----
+
+void Connection::run(Exchange& exchange) {
+  queued_.erase(exchange);
+  if (exchange.asked.command == nbd::Command::kBlockStatus) return answer_status(exchange);
+  const bool needs_buffer =
+      exchange.asked.command == nbd::Command::kRead && served_->store->copies_reads();
+  if (needs_buffer) exchange.buffer = plane_.pool.take(memory_, exchange.asked.length);
+  if (needs_buffer && !exchange.buffer) {
+    served_->service->target.complete(exchange, plane_.now);
+    parked_.push_back(exchange);
+    return mark_hungry();
+  }
+  start(exchange);
+}
+
+void Connection::start(Exchange& exchange) {
+  StoreOperation& operation = exchange.operation;
+  operation.command = exchange.asked.command;
+  operation.flags = exchange.asked.flags;
+  operation.length = exchange.asked.length;
+  operation.offset = exchange.asked.offset;
+  operation.buffer =
+      exchange.buffer ? exchange.buffer.first(exchange.asked.length) : std::span<std::byte>{};
+  operation.finished = finished;
+  operation.owner = &exchange;
+  working_.push_back(exchange);
+  if (served_->store->start(operation, plane_.now)) finish(exchange);
+}
+
+void Connection::finished(StoreOperation& operation) {
+  auto& exchange = *static_cast<Exchange*>(operation.owner);
+  exchange.connection->finish(exchange);
+}
+
+void Connection::finish(Exchange& exchange) {
+  working_.erase(exchange);
+  if (exchange.place() == Request::Place::kRunning) {
+    served_->service->target.complete(exchange, plane_.now);
+  }
+  if (state_ == State::kClosed) {
+    release(exchange);
+    return settle();
+  }
+  if (exchange.operation.error != 0) {
+    ++plane_.counters.store_errors;
+    const std::string text = std::generic_category().message(exchange.operation.error);
+    plane_.log.note(EventLog::Kind::kStore,
+                    fmt::format("export {}: {}", quote(served_->options.name), text), plane_.now);
+    return reply_error(exchange, error_of(exchange), text);
+  }
+  std::span<const std::byte> head;
+  if (exchange.asked.command == nbd::Command::kRead) {
+    head = nbd::read_reply(exchange.head, reader_->session(), exchange.asked);
+    exchange.payload = exchange.operation.data;
+  } else {
+    head = nbd::done_reply(exchange.head, exchange.asked.cookie);
+    plane_.pool.give_back(memory_, std::move(exchange.buffer));
+    plane_.freed = true;
+  }
+  exchange.head_size = static_cast<std::uint32_t>(head.size());
+  reply(exchange);
+}
+
+nbd::ErrorCode Connection::error_of(const Exchange& exchange) const {
+  const int error = exchange.operation.error;
+  if (error == EOPNOTSUPP && exchange.asked.has(nbd::kFastZero)) return nbd::ErrorCode::kNotSup;
+  return nbd::error_code(static_cast<std::errc>(error));
+}
+
+void Connection::answer_status(Exchange& exchange) {
+  exchange.buffer = plane_.pool.take_small(memory_);
+  nbd::BlockStatusReply status(exchange.buffer.first(exchange.buffer.size()), exchange.asked);
+  served_->store->extents(exchange.asked.offset, [&](std::uint64_t length, std::uint32_t state) {
+    return status.add(length, state);
+  });
+  exchange.payload = status.finish();
+  served_->service->target.complete(exchange, plane_.now);
+  reply(exchange);
+}
+
+void Connection::reply(Exchange& exchange) {
+  replies_.push_back(exchange);
+  mark_dirty();
+}
+
+void Connection::reply_error(Exchange& exchange, nbd::ErrorCode error, std::string_view text) {
+  plane_.pool.give_back(memory_, std::move(exchange.buffer));
+  exchange.buffer = plane_.pool.take_small(memory_);
+  const std::span<std::byte, nbd::kErrorReplyMax> to(exchange.buffer.data(), nbd::kErrorReplyMax);
+  exchange.head_size = 0;
+  exchange.payload = nbd::error_reply(to, reader_->session(), exchange.asked.cookie, error, text);
+  reply(exchange);
+}
+
+// ---- bytes out ----
+
+void Connection::flush() {
+  is_dirty_ = false;
+  if (state_ == State::kClosed || send_.is_pending) return;
+  if (greeting_ != nullptr) return send_greeting();
+  if (sending_.empty()) std::swap(sending_, replies_);
+  if (!sending_.empty()) send_replies();
+}
+
+void Connection::send_greeting() {
+  if (greeting_->sending.empty()) std::swap(greeting_->sending, greeting_->out);
+  if (greeting_->sending.empty()) return;
+  Outgoing& outgoing = plane_.next_outgoing();
+  outgoing.parts[0] = {greeting_->sending.data() + sent_of_first_,
+                       greeting_->sending.size() - sent_of_first_};
+  outgoing.message = {};
+  outgoing.message.msg_iov = outgoing.parts.data();
+  outgoing.message.msg_iovlen = 1;
+  send_.is_pending = true;
+  plane_.uring->send(socket_.get(), outgoing.message, send_);
+}
+
+void Connection::send_replies() {
+  Outgoing& outgoing = plane_.next_outgoing();
+  std::size_t parts = 0;
+  std::size_t skip = sent_of_first_;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    const std::size_t skipped = std::min(skip, bytes.size());
+    skip -= skipped;
+    bytes = bytes.subspan(skipped);
+    if (bytes.empty()) return;
+    outgoing.parts[parts++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+  };
+  for (const Exchange* one = &sending_.front(); one != nullptr && parts + 2 <= Outgoing::kPartsMax;
+       one = sending_.behind(*one)) {
+    add({one->head.data(), one->head_size});
+    add(one->payload);
+  }
+  outgoing.message = {};
+  outgoing.message.msg_iov = outgoing.parts.data();
+  outgoing.message.msg_iovlen = parts;
+  send_.is_pending = true;
+  plane_.uring->send(socket_.get(), outgoing.message, send_);
+}
+
+void Connection::sent(host::Operation& io, const host::Completion& completion) {
+  auto& mine = static_cast<Io&>(io);
+  Connection& self = *mine.connection;
+  mine.is_pending = false;
+  if (self.state_ == State::kClosed || completion.result < 0) {
+    const bool again = completion.result == -EINTR || completion.result == -EAGAIN;
+    if (self.state_ != State::kClosed && again) return self.mark_dirty();
+    drain(self.sending_, [&](Exchange& exchange) { self.release(exchange); });
+    self.close();
+    return self.settle();
+  }
+  self.drop_sent(static_cast<std::size_t>(completion.result));
+  self.mark_dirty();  // what came while it was under way
+  self.receive();
+  self.settle();
+}
+
+void Connection::drop_sent(std::size_t bytes) {
+  bytes += sent_of_first_;
+  sent_of_first_ = 0;
+  if (greeting_ != nullptr) {
+    if (bytes < greeting_->sending.size()) {
+      sent_of_first_ = static_cast<std::uint32_t>(bytes);
+      return;
+    }
+    greeting_->sending.clear();
+    if (state_ != State::kHandshake && greeting_->out.empty()) greeting_.reset();
+    return;
+  }
+  while (!sending_.empty()) {
+    Exchange& first = sending_.front();
+    const std::size_t size = first.head_size + first.payload.size();
+    if (bytes < size) break;
+    bytes -= size;
+    sending_.erase(first);
+    release(first);
+  }
+  sent_of_first_ = static_cast<std::uint32_t>(bytes);
+}
+
+}  // namespace weir::serve

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One client: its handshake, its requests on their way through the Gate and the store, and its
+// replies. Everything it does is a callback of the ring or a call of the Server in one thread.
+//
+//   kHandshake --GO--> kOpen --DISC, SIGTERM--> kEnding --all is answered--> kClosed
+//        \________________\___the client has gone, or breaks the protocol______/
+//
+// Memory. Bytes come in a buffer of a common pool and are used up at once; a head becomes an
+// Exchange, a write's payload goes to the Exchange's own buffer, and a large rest of it is received
+// straight there. So an idle connection is this object and nothing else. When there is no memory
+// for a payload, or too many requests are unanswered, the rest of the bytes is kept and nothing
+// more is read from this socket until there is room: others do not notice.
+//
+// Closing. What is queued is withdrawn from the Gate, uncharged; what a store or the kernel works
+// on is waited for, because it uses our buffers. Then the connection is_over() and may be deleted.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weir/base/ring.h"
+#include "weir/classify/attributes.h"
+#include "weir/host/fd.h"
+#include "weir/host/uring.h"
+#include "weir/serve/peer.h"
+#include "weir/serve/plane.h"
+#include "weir/wire/nbd_handshake.h"
+#include "weir/wire/nbd_requests.h"
+
+namespace weir::serve {
+
+class Connection {
+ public:
+  // Greets. The plane must outlive it.
+  Connection(Plane& plane, host::Fd socket, const Peer& peer);
+  // REQUIRES: is_over().
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  bool is_shaking_hands() const { return state_ == State::kHandshake; }
+  Instant handshake_ends() const { return handshake_ends_; }
+  // Took too long.
+  void expire();
+  // Nothing more is read; what was accepted is answered, then it closes.
+  void end();
+  void close();
+  bool is_over() const;
+
+  // The Gate lets one of its requests run.
+  void run(Exchange& exchange);
+  // Sends the replies there are.
+  void flush();
+  // There may be memory or room again.
+  void resume();
+
+  RingLink<Connection> all_link;        // the Server's
+  RingLink<Connection> handshake_link;  // the Server's
+
+ private:
+  enum class State : std::uint8_t { kHandshake, kOpen, kEnding, kClosed };
+  using Input = std::span<const std::byte>;
+  struct Io : host::Operation {
+    Connection* connection = nullptr;
+    bool is_pending = false;
+  };
+  // What only the handshake needs.
+  struct Greeting {
+    explicit Greeting(nbd::Tls tls) : handshake(tls) {}
+    nbd::Handshake handshake;
+    std::vector<std::byte> out;      // to be sent
+    std::vector<std::byte> sending;  // being sent
+  };
+
+  // ---- bytes in ----
+  void receive();
+  static void received(host::Operation& io, const host::Completion& completion);
+  void feed(Input in);
+  void shake(Input& in);
+  void answer(const nbd::WantExport& want);
+  void answer_list();
+  void read_requests(Input& in);
+  bool take_event(const nbd::RequestEvent& event);
+  bool begin_request(const nbd::Request& asked);
+  bool give_payload_memory();
+  void take_payload(Input payload);
+  void refuse(const nbd::RequestEvent& event);
+  void admit(Exchange& exchange);
+  void broken(nbd::BreakReason reason);
+
+  // ---- through the store ----
+  void start(Exchange& exchange);
+  static void finished(StoreOperation& operation);
+  void finish(Exchange& exchange);
+  void answer_status(Exchange& exchange);
+  void reply(Exchange& exchange);
+  void reply_error(Exchange& exchange, nbd::ErrorCode error, std::string_view text);
+
+  // ---- bytes out ----
+  void send_greeting();
+  void send_replies();
+  static void sent(host::Operation& io, const host::Completion& completion);
+  void drop_sent(std::size_t bytes);
+
+  Exchange& new_exchange(const nbd::Request& asked);
+  void release(Exchange& exchange);
+  void mark_dirty();
+  void mark_hungry();
+  // Closes when ending and done, and tells the plane when it is over.
+  void settle();
+  nbd::ErrorCode error_of(const Exchange& exchange) const;
+
+  Plane& plane_;
+  host::Fd socket_;
+  Peer peer_;
+  State state_ = State::kHandshake;
+  bool is_dirty_ = false;
+  bool is_hungry_ = false;
+  bool is_told_over_ = false;
+  bool is_direct_ = false;     // the pending receive goes to a request's own buffer
+  bool lacks_memory_ = false;  // for the payload of writing_
+  std::uint32_t unanswered_ = 0;
+  Instant handshake_ends_;
+  Io receive_;
+  Io send_;
+  std::unique_ptr<Greeting> greeting_;
+  std::optional<nbd::RequestReader> reader_;
+  ServedExport* served_ = nullptr;
+  Attributes attributes_;
+  std::array<ClassHint, 8> hints_;  // by command
+  MemoryAccount memory_;
+  std::vector<std::byte> rest_;  // that was received and could not be used yet
+  Exchange* writing_ = nullptr;  // its payload is coming
+  std::uint32_t sent_of_first_ = 0;
+  ExchangeList queued_;
+  ExchangeList parked_;
+  ExchangeList working_;
+  ExchangeList replies_;
+  ExchangeList sending_;
+};
+
+}  // namespace weir::serve

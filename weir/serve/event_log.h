@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What happens to connections, on standard error, for the operator. A flood must not become a flood
+// of lines: of each kind of event one line a second is written, and the next one says how many were
+// left out.
+//
+//   log.note(EventLog::Kind::kBreak, "10.1.2.3@tcp: a request without its magic number", now);
+//     weir serve: 10.1.2.3@tcp: a request without its magic number (and 41 more like it)
+//
+// Texts of clients must have been quoted. One owner, no locks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "weir/base/time.h"
+
+namespace weir::serve {
+
+class EventLog {
+ public:
+  enum class Kind : std::uint8_t { kRefusal, kBreak, kClaim, kTimeout, kStore, kAccept };
+  static constexpr std::size_t kKinds = 6;
+
+  // The line to be written now, or empty.
+  std::string line(Kind kind, std::string_view text, Instant now);
+  // Writes it.
+  void note(Kind kind, std::string_view text, Instant now);
+  // Always written: what an operator has asked for, or has to know.
+  static void say(std::string_view text);
+
+ private:
+  struct State {
+    Instant silent_until = Instant::min();
+    std::uint64_t left_out = 0;
+  };
+  std::array<State, kKinds> states_;
+};
+
+}  // namespace weir::serve

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/serve/listen.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <grp.h>
+#include <netinet/in.h>
+#include <pwd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "weir/base/quote.h"
+#include "weir/base/units.h"
+
+namespace weir::serve {
+namespace {
+
+constexpr int kBacklog = 512;
+constexpr int kSocketKind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+
+bool somebody_answers(const sockaddr_un& address) {
+  const host::Fd probe(socket(AF_UNIX, kSocketKind, 0));
+  return probe.is_open() &&
+         connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+Result<host::Fd> listen_unix(const ListenAddress& address) {
+  const std::string where = print_listen(address);
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path, address.path.data(), address.path.size());
+  host::Fd fd(socket(AF_UNIX, kSocketKind, 0));
+  if (!fd.is_open()) return fail_errno(errno, where);
+  const auto bind_it = [&] {
+    return bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name);
+  };
+  int failed = bind_it();
+  if (failed != 0 && errno == EADDRINUSE && !somebody_answers(name)) {
+    unlink(name.sun_path);
+    failed = bind_it();
+  }
+  if (failed != 0) {
+    return fail_errno(errno, where, errno == EADDRINUSE ? "another server listens there" : "");
+  }
+  if (::listen(fd.get(), kBacklog) != 0) return fail_errno(errno, where);
+  return fd;
+}
+
+// An empty host is every address, of IPv6 and IPv4.
+socklen_t fill(const ListenAddress& address, sockaddr_storage& to) {
+  if (address.host.find(':') != std::string::npos || address.host.empty()) {
+    auto& six = reinterpret_cast<sockaddr_in6&>(to);
+    six.sin6_family = AF_INET6;
+    six.sin6_port = htons(address.port);
+    if (!address.host.empty()) inet_pton(AF_INET6, address.host.c_str(), &six.sin6_addr);
+    return sizeof six;
+  }
+  auto& four = reinterpret_cast<sockaddr_in&>(to);
+  four.sin_family = AF_INET;
+  four.sin_port = htons(address.port);
+  inet_pton(AF_INET, address.host.c_str(), &four.sin_addr);
+  return sizeof four;
+}
+
+Result<host::Fd> listen_tcp(ListenAddress& address) {
+  const std::string where = print_listen(address);
+  sockaddr_storage name{};
+  socklen_t size = fill(address, name);
+  host::Fd fd(socket(name.ss_family, kSocketKind, 0));
+  if (!fd.is_open()) return fail_errno(errno, where);
+  const int on = 1;
+  const int off = 0;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.host.empty()) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), size) != 0) {
+    return fail_errno(errno, where,
+                      errno == EADDRINUSE ? "another server listens there: give another port" : "");
+  }
+  if (::listen(fd.get(), kBacklog) != 0) return fail_errno(errno, where);
+  size = sizeof name;
+  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&name), &size);
+  address.port = ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(name).sin6_port
+                                                  : reinterpret_cast<sockaddr_in&>(name).sin_port);
+  return fd;
+}
+
+}  // namespace
+
+Result<host::Fd> listen_on(ListenAddress& address) {
+  return address.kind == ListenAddress::Kind::kUnix ? listen_unix(address) : listen_tcp(address);
+}
+
+Result<std::uint32_t> room_for_connections(std::uint32_t wanted, std::uint32_t others) {
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  const rlim_t needed = rlim_t{wanted} + others;
+  if (files.rlim_cur < needed) {
+    files.rlim_cur = std::min(needed, files.rlim_max);
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  if (files.rlim_cur >= needed) return wanted;
+  if (files.rlim_cur <= others) {
+    return fail(std::errc::too_many_files_open, "limit of open files",
+                fmt::format("{} leave no room for a connection", files.rlim_cur),
+                "raise it (ulimit -n)");
+  }
+  return static_cast<std::uint32_t>(files.rlim_cur - others);
+}
+
+Result<void> check_memory(Bytes payload) {
+  const auto pages = static_cast<std::uint64_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L));
+  const std::uint64_t memory =
+      pages * static_cast<std::uint64_t>(std::max(sysconf(_SC_PAGESIZE), 0L));
+  if (memory == 0 || payload.count() <= memory / 2) return {};
+  return fail(std::errc::not_enough_memory, "limit of memory",
+              fmt::format("{} of payload is more than half of this machine's {}",
+                          print_size(payload), about_size(Bytes{memory})),
+              "lower it");
+}
+
+Result<void> become_user(const std::string& user) {
+  const std::string where = "user " + quote(user);
+  const passwd* const entry = getpwnam(user.c_str());
+  if (entry == nullptr) {
+    return fail(std::errc::invalid_argument, where, "is not known here", "name one of this system");
+  }
+  if (entry->pw_uid == geteuid()) return {};
+  if (geteuid() != 0) {
+    return fail(std::errc::operation_not_permitted, where, "only root can become somebody else",
+                "start as root, or leave the user out");
+  }
+  if (initgroups(user.c_str(), entry->pw_gid) != 0 || setgid(entry->pw_gid) != 0 ||
+      setuid(entry->pw_uid) != 0) {
+    return fail_errno(errno, where);
+  }
+  return {};
+}
+
+}  // namespace weir::serve

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a server asks of the system once, at its start: sockets to listen on, room for its
+// descriptors and memory, and to be nobody special afterwards. Each error says what to do.
+//
+// A socket's file that nobody listens on any more, left by a server that was killed, is replaced;
+// one that answers is not.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "weir/base/result.h"
+#include "weir/host/fd.h"
+#include "weir/serve/options.h"
+
+namespace weir::serve {
+
+// Non-blocking, close-on-exec. `address` gets the port the kernel chose.
+Result<host::Fd> listen_on(ListenAddress& address);
+
+// How many connections the limit of open files leaves room for, up to `wanted`; raises the soft
+// limit for it. EMFILE when there is room for none.
+Result<std::uint32_t> room_for_connections(std::uint32_t wanted, std::uint32_t others);
+// ENOMEM when payload could take more than half of the machine's memory.
+Result<void> check_memory(Bytes payload);
+
+// Gives root up for good. EPERM when not started as root.
+Result<void> become_user(const std::string& user);
+
+}  // namespace weir::serve

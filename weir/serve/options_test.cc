@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/serve/options.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace weir::serve {
+namespace {
+
+TEST(ServeOptions, ListenAddressesAreReadAndPrinted) {
+  for (const char* text : {"127.0.0.1:10809", "[::1]:80", ":10809", "0.0.0.0:0", "unix:/a b"}) {
+    const auto address = parse_listen(text);
+    ASSERT_TRUE(address) << text;
+    EXPECT_EQ(print_listen(*address), text);
+  }
+  EXPECT_EQ(parse_listen("127.0.0.1")->port, kDefaultPort);
+  EXPECT_EQ(parse_listen("[::1]")->port, kDefaultPort);
+}
+
+TEST(ServeOptions, WhatIsNoAddressIsRefused) {
+  for (const char* text : {"", ":", "localhost:1", "1.2.3.4:65536", "1.2.3.4:x", "::1:80", "[::1",
+                           "[1.2.3.4]:1", "unix:", "10809", "1.2.3.4:-1", "1.2.3.4:80 "}) {
+    EXPECT_FALSE(parse_listen(text)) << text;
+  }
+  EXPECT_FALSE(parse_listen("unix:" + std::string(108, 'x')));
+  EXPECT_TRUE(parse_listen("unix:" + std::string(107, 'x')));
+}
+
+TEST(ServeOptions, StoresAreRead) {
+  const auto file = parse_store("file:/a/b.img,size=4GiB,direct");
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->path, "/a/b.img");
+  EXPECT_EQ(file->size, Bytes{std::uint64_t{4} << 30});
+  EXPECT_TRUE(file->direct);
+  EXPECT_FALSE(file->shape);
+  EXPECT_EQ(parse_store("device:/dev/sdb")->kind, StoreOptions::Kind::kDevice);
+  EXPECT_EQ(parse_store("memory:1MiB")->size, Bytes{1U << 20});
+
+  const auto slow = parse_store("shaped:iops=2000,bps=100MB,latency=1ms:memory:1GiB");
+  ASSERT_TRUE(slow);
+  EXPECT_EQ(slow->kind, StoreOptions::Kind::kMemory);
+  EXPECT_EQ(slow->shape, (Shape{Rate::per_second(2000), Rate::per_second(100'000'000),
+                                std::chrono::milliseconds{1}}));
+}
+
+TEST(ServeOptions, WhatIsNoStoreIsRefused) {
+  for (const char* text :
+       {"", "file:", "disk:/a", "memory:", "memory:x", "memory:1GiB,direct", "memory:1GiB,size=1",
+        "device:/dev/sdb,size=1GiB", "file:/a,size=", "file:/a,foo", "shaped:memory:1GiB",
+        "shaped:iops=0:memory:1GiB", "shaped:speed=1:memory:1GiB", "shaped:iops=1",
+        "shaped:iops=1:shaped:iops=2:memory:1GiB", "file:/a,readonly"}) {
+    EXPECT_FALSE(parse_store(text)) << text;
+  }
+}
+
+TEST(ServeOptions, ExportsAreRead) {
+  const auto one = parse_export("scratch=file:/a,readonly,size=1GiB,service=s2,description=a, b=c");
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->name, "scratch");
+  EXPECT_TRUE(one->read_only);
+  EXPECT_EQ(one->service, "s2");
+  EXPECT_EQ(one->description, "a, b=c");
+  EXPECT_EQ(one->store.size, Bytes{1U << 30});
+  EXPECT_EQ(parse_export("=memory:1MiB")->name, "");
+  EXPECT_FALSE(parse_export("memory:1MiB"));
+  EXPECT_FALSE(parse_export("a=memory:1MiB,service="));
+}
+
+TEST(ServeOptions, CapacitiesAreOperationsOrBytes) {
+  EXPECT_EQ(parse_capacity("auto")->kind, Capacity::Kind::kAuto);
+  EXPECT_EQ(*parse_capacity("4000"), (Capacity{Capacity::Kind::kOps, Rate::per_second(4000)}));
+  EXPECT_EQ(*parse_capacity("20k/s"), (Capacity{Capacity::Kind::kOps, Rate::per_second(20'000)}));
+  EXPECT_EQ(*parse_capacity("100MB/s"),
+            (Capacity{Capacity::Kind::kBytes, Rate::per_second(100'000'000)}));
+  for (const char* text : {"", "0", "fast", "-1", "100mb/s"}) {
+    EXPECT_FALSE(parse_capacity(text)) << text;
+  }
+}
+
+class CheckedOptions : public testing::Test {
+ protected:
+  CheckedOptions() {
+    options.listen.push_back(*parse_listen("127.0.0.1:1"));
+    options.exports.push_back(*parse_export("a=memory:1MiB"));
+  }
+  ServeOptions options;
+};
+
+TEST_F(CheckedOptions, TheSimplestIsRight) { EXPECT_TRUE(check(options)); }
+
+TEST_F(CheckedOptions, SomethingToServeAndSomewhereToListen) {
+  options.listen.clear();
+  EXPECT_FALSE(check(options));
+  options.listen.push_back(*parse_listen("127.0.0.1:1"));
+  options.exports.clear();
+  EXPECT_FALSE(check(options));
+}
+
+TEST_F(CheckedOptions, NamesAreGivenOnceAndHaveNoSeparators) {
+  options.exports.push_back(*parse_export("a=memory:2MiB"));
+  EXPECT_FALSE(check(options));
+  for (const char* name : {"a,b", "a/b", "a=b"}) {
+    options.exports.back().name = name;
+    EXPECT_FALSE(check(options)) << name;
+  }
+  options.exports.back().name = "b";
+  EXPECT_TRUE(check(options));
+}
+
+TEST_F(CheckedOptions, ServicesAreThereOnceAndHaveSlots) {
+  options.exports.back().service = "s2";
+  EXPECT_FALSE(check(options));
+  options.services.emplace_back().name = "s2";
+  EXPECT_TRUE(check(options));
+  options.services.back().slots = 0;
+  EXPECT_FALSE(check(options));
+  options.services.back().slots = 1;
+  options.services.emplace_back().name = "s2";
+  EXPECT_FALSE(check(options));
+}
+
+TEST_F(CheckedOptions, LimitsLeaveRoomForTheLargestPayload) {
+  options.limits.connection_memory = Bytes{options.exports.back().blocks.maximum - 1};
+  EXPECT_FALSE(check(options));
+  options.limits.connection_memory = Bytes{options.exports.back().blocks.maximum};
+  EXPECT_TRUE(check(options));
+  options.limits.connections = 0;
+  EXPECT_FALSE(check(options));
+}
+
+}  // namespace
+}  // namespace weir::serve

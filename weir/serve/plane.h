@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the connections of one loop share: the ring to the kernel, memory, exports and services, the
+// time of this turn, and the lists of who has something to do at its end. A Server owns it; a
+// Connection is given it.
+//
+// An Exchange is a request of a client on its way to its reply. It is the scheduler's Request, the
+// store's operation and the reply in one object, which never moves:
+//
+//   queued (Gate) --> working (store) --> replies (to be sent) --> sending --> free again
+//              \---> parked: may run, but there is no memory for its payload yet
+//
+// A parked one has left its slot of the Gate, so it holds up nobody but its own connection.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "weir/base/ring.h"
+#include "weir/base/time.h"
+#include "weir/host/uring.h"
+#include "weir/schedule/request.h"
+#include "weir/serve/buffer_pool.h"
+#include "weir/serve/event_log.h"
+#include "weir/serve/options.h"
+#include "weir/serve/service.h"
+#include "weir/serve/store.h"
+#include "weir/wire/nbd_requests.h"
+
+namespace weir::serve {
+
+class Connection;
+
+struct Exchange : Request {
+  Connection* connection = nullptr;
+  nbd::Request asked;
+  StoreOperation operation;
+  Buffer buffer;
+  RingLink<Exchange> link;  // in one list of its connection at a time
+
+  // The reply: a head, and payload in the buffer or in the store.
+  std::uint32_t head_size = 0;
+  std::array<std::byte, nbd::kReplyHeadMax> head{};
+  std::span<const std::byte> payload;
+};
+using ExchangeList = Ring<Exchange, &Exchange::link>;
+
+// Exchanges that are used again and again.
+class ExchangeSlab {
+ public:
+  Exchange& take();
+  void give_back(Exchange& exchange) { free_.push_back(&exchange); }
+
+ private:
+  static constexpr std::size_t kChunk = 64;
+  std::vector<std::unique_ptr<std::array<Exchange, kChunk>>> chunks_;
+  std::vector<Exchange*> free_;
+};
+
+// A message and its parts, for the kernel to read when a turn ends.
+struct Outgoing {
+  static constexpr std::size_t kPartsMax = 512;
+  msghdr message{};
+  std::array<iovec, kPartsMax> parts;
+};
+
+struct Counters {
+  std::uint64_t accepted = 0;           // connections
+  std::uint64_t refused = 0;            // connections above the limit
+  std::uint64_t broken = 0;             // connections that broke the protocol
+  std::uint64_t handshake_expired = 0;  // connections that took too long to begin
+  std::uint64_t claims_refused = 0;
+  std::uint64_t requests = 0;
+  std::uint64_t requests_refused = 0;
+  std::uint64_t store_errors = 0;
+  std::uint64_t memory_waits = 0;  // requests that waited for memory
+};
+
+struct Plane {
+  Plane(const ServeOptions& serve_options, std::unique_ptr<host::Uring> ring)
+      : options(serve_options),
+        uring(std::move(ring)),
+        pool(options.limits.memory, options.limits.connection_memory) {}
+
+  const ServeOptions& options;
+  std::unique_ptr<host::Uring> uring;
+  BufferPool pool;
+  ExchangeSlab exchanges;
+  std::vector<std::unique_ptr<Service>> services;
+  std::vector<std::unique_ptr<ServedExport>> exports;
+  Counters counters;
+  EventLog log;
+
+  Instant now;                      // of this turn
+  bool freed = false;               // memory or room for requests, in this turn
+  std::vector<Connection*> dirty;   // have replies to send
+  std::vector<Connection*> hungry;  // wait for memory or for room
+  std::vector<Connection*> over;    // are done with
+  std::vector<std::unique_ptr<Outgoing>> outgoing;
+  std::size_t outgoing_used = 0;  // of this turn
+
+  // The one of the name, the first for no name; nullptr if there is none.
+  ServedExport* find_export(std::string_view name) const;
+  Outgoing& next_outgoing();
+};
+
+}  // namespace weir::serve

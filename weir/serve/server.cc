@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/serve/server.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "weir/base/assert.h"
+#include "weir/base/quote.h"
+#include "weir/host/clock.h"
+#include "weir/serve/listen.h"
+
+namespace weir::serve {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Descriptors that are no connection: standard streams, the ring, signals, and some to spare.
+constexpr std::uint32_t kOwnFiles = 16;
+constexpr Nanoseconds kAcceptPause = milliseconds{100};  // when there are no descriptors left
+constexpr int kSendBuffer = 1 << 20;                     // a batch of replies in one go
+
+void set_option(int socket, int level, int name, int value) {
+  setsockopt(socket, level, name, &value, sizeof value);
+}
+
+// A peer whose machine is gone is noticed within two minutes.
+void tune(int socket, bool is_tcp) {
+  set_option(socket, SOL_SOCKET, SO_SNDBUF, kSendBuffer);
+  if (!is_tcp) return;
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 60);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 15);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 120'000);
+}
+
+// What the options can say and this server cannot do: better told than left out.
+Result<void> check_supported(const ServeOptions& options) {
+  const char* const what = options.tls.mode != TlsOptions::Mode::kOff ? "tls"
+                           : !options.control_socket.empty()          ? "control socket"
+                           : !options.trace_file.empty()              ? "trace"
+                                                                      : nullptr;
+  if (what == nullptr) return {};
+  return fail(std::errc::invalid_argument, what, "is not built yet", "leave it out");
+}
+
+}  // namespace
+
+Server::Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals)
+    : options_(std::move(options)),
+      plane_(options_, std::move(uring)),
+      signals_(std::move(signals)) {
+  plane_.now = host::now();
+}
+
+Server::~Server() {
+  for (const auto& listener : listeners_) {
+    if (!listener->path.empty()) unlink(listener->path.c_str());
+  }
+  WEIR_ASSERT(connections_.empty());
+}
+
+Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
+  const auto named = [](const ServiceOptions& one) { return one.name == kDefaultService; };
+  if (std::none_of(options.services.begin(), options.services.end(), named)) {
+    options.services.emplace_back();
+  }
+  if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
+  if (auto checked = check_supported(options); !checked) return tl::unexpected(checked.error());
+  if (auto checked = check_memory(options.limits.memory); !checked) {
+    return tl::unexpected(checked.error());
+  }
+  auto signals = host::SignalFd::create({SIGTERM, SIGINT, SIGHUP});
+  if (!signals) return tl::unexpected(signals.error());
+  auto uring = host::Uring::create({});
+  if (!uring) return tl::unexpected(uring.error());
+  std::unique_ptr<Server> server(
+      new Server(std::move(options), std::move(*uring), std::move(*signals)));
+  if (auto opened = server->open(); !opened) return tl::unexpected(opened.error());
+  return server;
+}
+
+Result<void> Server::open() {
+  // A timer that is armed for a token should fire then, not up to 50 us later.
+  prctl(PR_SET_TIMERSLACK, 1);
+  const auto others =
+      static_cast<std::uint32_t>(kOwnFiles + options_.exports.size() + options_.listen.size());
+  const auto room = room_for_connections(options_.limits.connections, others);
+  if (!room) return tl::unexpected(room.error());
+  connections_max_ = *room;
+  if (*room < options_.limits.connections) {
+    EventLog::say(
+        fmt::format("the limit of open files leaves room for {} connections; raise it "
+                    "(ulimit -n) for {}",
+                    *room, options_.limits.connections));
+  }
+  if (auto opened = open_services(); !opened) return opened;
+  if (auto listening = listen(); !listening) return listening;
+  if (!options_.user.empty()) return become_user(options_.user);
+  return {};
+}
+
+Result<void> Server::open_services() {
+  for (const ServiceOptions& one : options_.services) {
+    auto service = open_service(one, options_.nodemaps, plane_.now);
+    if (!service) return tl::unexpected(service.error());
+    plane_.services.push_back(std::move(*service));
+  }
+  for (const ExportOptions& one : options_.exports) {
+    const auto service =
+        std::find_if(plane_.services.begin(), plane_.services.end(),
+                     [&](const auto& candidate) { return candidate->name == one.service; });
+    WEIR_ASSERT(service != plane_.services.end());
+    auto served = open_export(one, **service, *plane_.uring);
+    if (!served) return tl::unexpected(served.error());
+    plane_.exports.push_back(std::move(*served));
+  }
+  if (options_.jobs_file.empty()) return {};
+  auto jobs = read_jobs(options_.jobs_file);
+  if (!jobs) return tl::unexpected(jobs.error());
+  for (const auto& service : plane_.services) {
+    if (auto set = set_nodes(service->target, jobs_, *jobs, plane_.now); !set) return set;
+  }
+  jobs_ = std::move(*jobs);
+  return {};
+}
+
+Result<void> Server::listen() {
+  for (ListenAddress address : options_.listen) {
+    auto socket = listen_on(address);
+    if (!socket) return tl::unexpected(socket.error());
+    auto listener = std::make_unique<Listener>();
+    listener->server = this;
+    listener->done = accepted;
+    listener->socket = std::move(*socket);
+    listener->path = address.path;
+    listener->is_tcp = address.kind == ListenAddress::Kind::kTcp;
+    listeners_.push_back(std::move(listener));
+    listening_.push_back(address);
+  }
+  return {};
+}
+
+Result<void> Server::reshape(std::string_view export_name, const Shape& shape) {
+  ServedExport* const served = plane_.find_export(export_name);
+  if (served == nullptr || served->options.name != export_name) {
+    return fail(std::errc::no_such_file_or_directory, "export " + quote(export_name),
+                "is not there");
+  }
+  return served->store->reshape(shape, plane_.now);
+}
+
+// ---- coming and going ----
+
+void Server::accept_all() {
+  accepts_again_ = kNever;
+  for (const auto& listener : listeners_) {
+    if (listener->is_pending) continue;
+    listener->is_pending = true;
+    plane_.uring->accept(listener->socket.get(), *listener);
+  }
+}
+
+void Server::accepted(host::Operation& io, const host::Completion& completion) {
+  auto& listener = static_cast<Listener&>(io);
+  Server& self = *listener.server;
+  if (!host::Uring::goes_on(completion)) listener.is_pending = false;
+  if (completion.result >= 0) {
+    self.add_connection(host::Fd(completion.result), listener.is_tcp);
+  } else if (completion.result == -EMFILE || completion.result == -ENFILE ||
+             completion.result == -ENOMEM || completion.result == -ENOBUFS) {
+    self.plane_.log.note(EventLog::Kind::kAccept,
+                         "cannot accept a connection: out of descriptors or memory",
+                         self.plane_.now);
+    self.accepts_again_ = self.plane_.now + kAcceptPause;
+    return;
+  }
+  if (listener.is_pending) return;
+  if (self.is_stopping_) {
+    listener.socket = host::Fd();  // whoever comes now is told so by the kernel
+  } else {
+    self.accept_all();
+  }
+}
+
+void Server::add_connection(host::Fd socket, bool is_tcp) {
+  if (is_stopping_) return;
+  const auto peer = peer_of(socket.get());
+  if (!peer) return;  // it has gone already
+  if (connection_count_ >= connections_max_) {
+    ++plane_.counters.refused;
+    plane_.log.note(EventLog::Kind::kRefusal,
+                    fmt::format("refused a connection of {}: {} are open", print_nid(peer->nid),
+                                connection_count_),
+                    plane_.now);
+    return;
+  }
+  tune(socket.get(), is_tcp);
+  ++plane_.counters.accepted;
+  ++connection_count_;
+  auto* const connection = new Connection(plane_, std::move(socket), *peer);
+  connections_.push_back(*connection);
+  handshakes_.push_back(*connection);
+}
+
+void Server::signalled(host::Operation& io, const host::Completion& /*completion*/) {
+  Server& self = *static_cast<Waker&>(io).server;
+  while (const auto signal = self.signals_.next()) {
+    if (*signal == SIGHUP) {
+      self.read_jobs_again();
+      if (self.reload_) self.reload_(self);
+    } else {
+      self.stop();
+    }
+  }
+  self.plane_.uring->poll(self.signals_.fd(), self.signal_waker_);
+}
+
+void Server::read_jobs_again() {
+  if (options_.jobs_file.empty()) return;
+  auto jobs = read_jobs(options_.jobs_file);
+  if (!jobs) return EventLog::say(jobs.error().message() + "; the jobs stay as they were");
+  for (const auto& service : plane_.services) {
+    if (auto set = set_nodes(service->target, jobs_, *jobs, plane_.now); !set) {
+      EventLog::say(set.error().message());
+    }
+  }
+  jobs_ = std::move(*jobs);
+}
+
+void Server::stop() {
+  if (is_stopping_) return;
+  is_stopping_ = true;
+  host::notify_manager("STOPPING=1");
+  stop_at_ = plane_.now + options_.limits.drain_timeout;
+  for (const auto& listener : listeners_) {
+    if (listener->is_pending) plane_.uring->cancel(*listener);
+  }
+  for (const auto& service : plane_.services) service->target.shutdown(plane_.now);
+  Connection* next = nullptr;
+  for (Connection* one = connections_.empty() ? nullptr : &connections_.front(); one != nullptr;
+       one = next) {
+    next = connections_.behind(*one);
+    one->end();
+  }
+}
+
+bool Server::is_done() const {
+  const auto pending = [](const auto& listener) { return listener->is_pending; };
+  return is_stopping_ && connections_.empty() &&
+         std::none_of(listeners_.begin(), listeners_.end(), pending);
+}
+
+// ---- the loop ----
+
+void Server::run(const std::function<void()>& ready) {
+  signal_waker_.server = this;
+  signal_waker_.done = signalled;
+  plane_.uring->poll(signals_.fd(), signal_waker_);
+  accept_all();
+  ready();
+  host::notify_manager("READY=1");
+  while (!is_done()) turn();
+}
+
+void Server::turn() {
+  plane_.uring->wait(wakes_at(), plane_.now);
+  plane_.outgoing_used = 0;
+  plane_.now = host::now();
+  plane_.uring->reap();
+  expire_handshakes();
+  wake_stores();
+  feed_hungry();
+  dispatch();
+  flush();
+  bury();
+  if (plane_.now >= accepts_again_ && !is_stopping_) accept_all();
+  if (plane_.now >= stop_at_) {
+    stop_at_ = kNever;
+    Connection* next = nullptr;
+    for (Connection* one = connections_.empty() ? nullptr : &connections_.front(); one != nullptr;
+         one = next) {
+      next = connections_.behind(*one);
+      one->close();
+    }
+    bury();
+  }
+}
+
+void Server::expire_handshakes() {
+  while (!handshakes_.empty()) {
+    Connection& oldest = handshakes_.front();
+    if (oldest.is_shaking_hands() && oldest.handshake_ends() > plane_.now) return;
+    handshakes_.erase(oldest);
+    if (oldest.is_shaking_hands()) oldest.expire();
+  }
+}
+
+void Server::wake_stores() {
+  for (const auto& served : plane_.exports) {
+    if (served->store->wakes_at() <= plane_.now) served->store->wake(plane_.now);
+  }
+}
+
+void Server::feed_hungry() {
+  if (!plane_.freed || plane_.hungry.empty()) return;
+  plane_.freed = false;
+  const std::vector<Connection*> hungry = std::exchange(plane_.hungry, {});
+  for (Connection* const connection : hungry) connection->resume();
+}
+
+void Server::dispatch() {
+  for (const auto& service : plane_.services) {
+    for (;;) {
+      const Decision decision = service->target.next(plane_.now);
+      if (decision.kind() != Decision::Kind::kRun) {
+        service->wakes_at = decision.until();
+        break;
+      }
+      auto& exchange = static_cast<Exchange&>(decision.request());
+      exchange.connection->run(exchange);
+    }
+  }
+}
+
+void Server::flush() {
+  for (std::size_t i = 0; i < plane_.dirty.size(); ++i) plane_.dirty[i]->flush();
+  plane_.dirty.clear();
+}
+
+void Server::bury() {
+  for (Connection* const connection : std::exchange(plane_.over, {})) {
+    connections_.erase(*connection);
+    if (connection->handshake_link.is_linked()) handshakes_.erase(*connection);
+    std::erase(plane_.hungry, connection);
+    std::erase(plane_.dirty, connection);
+    --connection_count_;
+    delete connection;
+  }
+}
+
+Instant Server::wakes_at() const {
+  Instant at = std::min(accepts_again_, stop_at_);
+  for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
+  for (const auto& served : plane_.exports) at = std::min(at, served->store->wakes_at());
+  if (!handshakes_.empty()) at = std::min(at, handshakes_.front().handshake_ends());
+  return at;
+}
+
+}  // namespace weir::serve

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/serve/service.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "weir/adapt/options.h"
+#include "weir/base/assert.h"
+#include "weir/base/quote.h"
+#include "weir/classify/number.h"
+#include "weir/schedule/nrs_text.h"
+
+namespace weir::serve {
+namespace {
+
+// In the order of nbd::Command.
+constexpr std::array<std::uint32_t, 8> kOpcodes = {
+    3,   // read: ost_read
+    4,   // write: ost_write
+    9,   // disc: ost_disconnect
+    16,  // flush: ost_sync
+    10,  // trim: ost_punch
+    21,  // cache: ost_ladvise
+    22,  // write zeroes: ost_fallocate
+    23,  // block status: ost_seek
+};
+
+Target::Options target_options(const ServiceOptions& options,
+                               const std::vector<NodemapOptions>& nodemaps) {
+  Target::Options target;
+  target.gate.slots = options.slots;
+  std::vector<std::string> names;
+  names.reserve(nodemaps.size());
+  for (const NodemapOptions& nodemap : nodemaps) names.push_back(nodemap.name);
+  target.gate.nodemaps = [names](std::string_view name) -> std::optional<std::uint32_t> {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) return default_nodemap_only(name);
+    return static_cast<std::uint32_t>(found - names.begin() + 1);
+  };
+  if (options.adaptive == Adaptive::kOn) target.controller = ControllerOptions{};
+  if (options.adaptive == Adaptive::kPaper) target.controller = ControllerOptions::paper();
+  target.capacity = options.capacity.rate;
+  target.estimate_capacity =
+      target.controller.has_value() && options.capacity.kind == Capacity::Kind::kAuto;
+  if (options.capacity.kind == Capacity::Kind::kBytes) target.cost = Cost::bytes();
+  return target;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
+                                              const std::vector<NodemapOptions>& nodemaps,
+                                              Instant now) {
+  auto service = std::make_unique<Service>(options.name, target_options(options, nodemaps), now);
+  Gate& gate = service->target.gate();
+  if (auto started = write_nrs_policies(gate, options.policy); !started) {
+    Error error = started.error();
+    error.code = std::errc::invalid_argument;  // whoever wrote the options has made a mistake
+    error.where = "policy " + quote(options.policy);
+    return tl::unexpected(error);
+  }
+  for (const std::string& rule : options.rules) {
+    if (auto applied = write_nrs_tbf_rule(gate, rule, now); !applied) {
+      Error error = applied.error();
+      error.code = std::errc::invalid_argument;
+      error.where =
+          fmt::format("rule {}{}{}", quote(rule), error.where.empty() ? "" : ", ", error.where);
+      return tl::unexpected(error);
+    }
+  }
+  return service;
+}
+
+Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
+                                                  host::Uring& uring) {
+  auto served = std::make_unique<ServedExport>();
+  served->options = options;
+  served->service = &service;
+  auto store = open_store(options.store, options.read_only, uring);
+  if (!store) return tl::unexpected(store.error());
+  served->store = std::move(*store);
+
+  nbd::Export& offer = served->offer;
+  offer.size = served->store->size();
+  offer.flags = served->store->flags();
+  if (options.read_only) {
+    constexpr std::uint16_t kWriting =
+        nbd::kSendTrim | nbd::kSendWriteZeroes | nbd::kSendFastZero | nbd::kSendFua;
+    offer.flags = static_cast<std::uint16_t>((offer.flags & ~kWriting) | nbd::kReadOnly);
+  }
+  offer.blocks = options.blocks;
+  offer.blocks.minimum = std::max(offer.blocks.minimum, served->store->block_min());
+  offer.blocks.preferred = std::max(offer.blocks.preferred, offer.blocks.minimum);
+  offer.reports_allocation = true;
+  offer.name = served->options.name;
+  offer.description = served->options.description;
+  if (!nbd::are_valid(offer.blocks, offer.size)) {
+    return fail(std::errc::invalid_argument, "export " + quote(options.name),
+                fmt::format("of {} bytes cannot have blocks of {}, {} and {}", offer.size,
+                            offer.blocks.minimum, offer.blocks.preferred, offer.blocks.maximum),
+                "minimum and preferred are powers of 2, the size a multiple of the minimum");
+  }
+  return served;
+}
+
+std::uint32_t opcode_of(nbd::Command command) {
+  const auto index = static_cast<std::size_t>(command);
+  WEIR_ASSERT(index < kOpcodes.size(), index);
+  return kOpcodes[index];
+}
+
+Bytes bytes_of(const nbd::Request& request) {
+  const bool moves = request.command == nbd::Command::kRead ||
+                     request.command == nbd::Command::kWrite ||
+                     request.command == nbd::Command::kCache;
+  return Bytes{moves ? request.length : 0U};
+}
+
+Result<JobNodes> parse_jobs(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  JobNodes jobs;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    line = line.substr(0, line.find('#'));
+    line.remove_prefix(std::min(line.find_first_not_of(kBlank), line.size()));
+    if (line.empty()) continue;
+    line = line.substr(0, line.find_last_not_of(kBlank) + 1);
+    const std::size_t gap = std::min(line.find_first_of(kBlank), line.size());
+    const std::string_view job = line.substr(0, gap);
+    line.remove_prefix(gap);
+    line.remove_prefix(std::min(line.find_first_not_of(kBlank), line.size()));
+    const auto nodes = read_decimal(line);
+    if (!nodes || *nodes == 0 || job.size() > JobId::kSizeMax) {
+      return fail(std::errc::invalid_argument, fmt::format("line {}", number),
+                  "does not say how many nodes a job has",
+                  "expected JOB NODES: an id of up to 31 bytes and a number above 0");
+    }
+    jobs[std::string(job)] = *nodes;
+  }
+  return jobs;
+}
+
+Result<JobNodes> read_jobs(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return fail_errno(errno, quote(path));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad()) return fail_errno(EIO, quote(path));
+  auto jobs = parse_jobs(text);
+  if (!jobs) jobs.error().where = fmt::format("{}: {}", quote(path), jobs.error().where);
+  return jobs;
+}
+
+Result<void> set_nodes(Target& target, const JobNodes& before, const JobNodes& jobs, Instant now) {
+  Result<void> first;
+  const auto set = [&](const std::string& job, std::uint64_t nodes) {
+    auto done = target.set_nodes(JobId(job), nodes, now);
+    if (!done && first) first = done;
+  };
+  for (const auto& [job, nodes] : before) {
+    if (!jobs.contains(job)) set(job, 1);
+  }
+  for (const auto& [job, nodes] : jobs) set(job, nodes);
+  return first;
+}
+
+}  // namespace weir::serve

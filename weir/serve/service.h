@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the options become when they are opened: a Service is one Target with its policy and rules,
+// a ServedExport is a name over a store, whose requests pass a service. Several exports may share a
+// service; then its limits, shares and capacity hold for all of them together.
+//
+// The opcodes a request is classified by are those of the Lustre RPC that comes nearest:
+//
+//   read ost_read      write ost_write     flush ost_sync            trim ost_punch
+//   cache ost_ladvise  block status ost_seek                         write zeroes ost_fallocate
+//
+// What moves no data (flush, trim, zeroes, block status) counts no bytes: a trim of 4 GiB is one
+// operation, not 4 GiB of a bandwidth.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weir/base/job_id.h"
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/host/uring.h"
+#include "weir/serve/options.h"
+#include "weir/serve/store.h"
+#include "weir/target/target.h"
+#include "weir/wire/nbd.h"
+#include "weir/wire/nbd_requests.h"
+
+namespace weir::serve {
+
+struct Service {
+  std::string name;
+  Target target;
+  Instant wakes_at = kNever;
+
+  Service(std::string_view service_name, const Target::Options& options, Instant now)
+      : name(service_name), target(options, now) {}
+};
+
+struct ServedExport {
+  ExportOptions options;
+  std::unique_ptr<Store> store;
+  Service* service = nullptr;
+  nbd::Export offer;  // its texts are those of `options`
+};
+
+// With its policy started and its rules applied. The error names the rule.
+Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
+                                              const std::vector<NodemapOptions>& nodemaps,
+                                              Instant now);
+Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
+                                                  host::Uring& uring);
+
+// Of the RPC that stands for a command. REQUIRES: not kDisc.
+std::uint32_t opcode_of(nbd::Command command);
+// What counts against limits and capacities of bytes.
+Bytes bytes_of(const nbd::Request& request);
+
+// How many nodes each job runs on: a line "JOB NODES" each, '#' begins a comment. The error names
+// the line.
+using JobNodes = std::map<std::string, std::uint64_t>;
+Result<JobNodes> parse_jobs(std::string_view text);
+Result<JobNodes> read_jobs(const std::string& path);
+// Jobs of `before` that are gone are back to one node. The error is that of the first job whose
+// number was refused; the others are set all the same.
+Result<void> set_nodes(Target& target, const JobNodes& before, const JobNodes& jobs, Instant now);
+
+}  // namespace weir::serve

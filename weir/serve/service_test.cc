@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/serve/service.h"
+
+#include <gtest/gtest.h>
+
+#include "weir/classify/opcode.h"
+
+namespace weir::serve {
+namespace {
+
+TEST(Jobs, AreLinesOfAJobAndItsNodes) {
+  const auto jobs = parse_jobs("# site\nior.n1 4\n\n  dd.0\t16  # large\r\nior.n1 5");
+  ASSERT_TRUE(jobs);
+  EXPECT_EQ(*jobs, (JobNodes{{"dd.0", 16}, {"ior.n1", 5}}));
+  EXPECT_TRUE(parse_jobs("")->empty());
+}
+
+TEST(Jobs, TheLineThatIsWrongIsNamed) {
+  for (const char* text : {"a", "a 0", "a -1", "a x", "a 1 2", "a 1.5"}) {
+    const auto jobs = parse_jobs("ok 1\n" + std::string(text));
+    ASSERT_FALSE(jobs) << text;
+    EXPECT_EQ(jobs.error().where, "line 2") << text;
+  }
+}
+
+TEST(Service, OpcodesAreThoseOfTheNearestRpc) {
+  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kRead)), "ost_read");
+  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kWrite)), "ost_write");
+  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kFlush)), "ost_sync");
+  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kTrim)), "ost_punch");
+  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kCache)), "ost_ladvise");
+  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kWriteZeroes)), "ost_fallocate");
+  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kBlockStatus)), "ost_seek");
+}
+
+TEST(Service, WhatMovesNoDataCountsNoBytes) {
+  nbd::Request request;
+  request.length = 4096;
+  EXPECT_EQ(bytes_of(request), Bytes{4096});
+  request.command = nbd::Command::kTrim;
+  EXPECT_EQ(bytes_of(request), Bytes{0});
+}
+
+TEST(Service, RulesMayNameNodemaps) {
+  ServiceOptions options;
+  options.policy = "tbf nodemap";
+  options.rules = {"start a nodemap={site} rate=5"};
+  std::vector<NodemapOptions> nodemaps;
+  EXPECT_FALSE(open_service(options, nodemaps, instant_at(0)));
+  nodemaps.push_back({"site", *NidList::parse("10.*.*.*@tcp")});
+  EXPECT_TRUE(open_service(options, nodemaps, instant_at(0)));
+}
+
+TEST(Service, AMistakeNamesThePolicyOrTheRule) {
+  ServiceOptions options;
+  options.policy = "nonsense";
+  EXPECT_EQ(open_service(options, {}, instant_at(0)).error().where, "policy 'nonsense'");
+  options.policy = "tbf jobid";
+  options.rules = {"start a jobid={x} rate=0"};
+  const auto refused = open_service(options, {}, instant_at(0));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().where.rfind("rule 'start a jobid={x} rate=0'", 0), 0U)
+      << refused.error().where;
+}
+
+}  // namespace
+}  // namespace weir::serve
