@@ -48,5 +48,6 @@ T value_or_fail(Result<T> result, Exit status, std::string_view with) {
 
 void add_limit(CLI::App& weir, int& status);
 void add_rules(CLI::App& weir, int& status);
+void add_sim(CLI::App& weir, int& status);
 
 }  // namespace weir::app

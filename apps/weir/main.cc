@@ -15,6 +15,7 @@ constexpr const char* kFooter = R"(
 Examples:
   weir limit --bps 50MiB -- backup.tar | ssh archive 'cat > backup.tar'
   weir rules --type jobid site.rules
+  weir sim redistribution --out report
   weir limit --help
 
 Manual: weir(1). Exit statuses follow sysexits(3).)";
@@ -45,6 +46,7 @@ int run(int argc, char** argv) {
   int status = 0;
   add_limit(weir, status);
   add_rules(weir, status);
+  add_sim(weir, status);
   const auto named = [&](const CLI::App* sub) { return sub->check_name(argv[1]); };
   if (argc > 1 && argv[1][0] != '-' && weir.get_subcommands(named).empty()) {
     fmt::print(stderr, "weir: unknown subcommand {}; try 'weir --help'\n", quote(argv[1]));

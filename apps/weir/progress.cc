@@ -26,8 +26,8 @@ std::uint64_t in_seconds(Nanoseconds time) {
 }
 
 // part / whole of `of`, in 128 bits.
-std::uint64_t share(Bytes part, Bytes whole, std::uint64_t of) {
-  return static_cast<std::uint64_t>(Wide{part.count()} * of / whole.count());
+std::uint64_t share(std::uint64_t part, std::uint64_t whole, std::uint64_t of) {
+  return static_cast<std::uint64_t>(Wide{part} * of / whole);
 }
 
 }  // namespace
@@ -44,6 +44,14 @@ Progress::Progress(std::optional<Bytes> total, Show show)
 
 Progress::~Progress() { erase(); }
 
+std::string Progress::bar(std::uint64_t done, std::uint64_t total) {
+  const std::uint64_t filled = share(done, total, kBarWidth);
+  std::string bar(kBarWidth, ' ');
+  std::fill_n(bar.begin(), filled, '=');
+  if (filled < kBarWidth) bar[filled] = '>';
+  return fmt::format("[{}] {:>3}%", bar, share(done, total, 100));
+}
+
 std::string Progress::line(Bytes done, std::optional<Bytes> total, Nanoseconds elapsed) {
   std::string figures =
       fmt::format("{:>8}  {:>10}  {}", about_size(done), about_bandwidth(done, elapsed),
@@ -51,17 +59,13 @@ std::string Progress::line(Bytes done, std::optional<Bytes> total, Nanoseconds e
   if (!total || *total == Bytes{0}) return figures;
   // A file may grow while it is read.
   const Bytes end = std::max(*total, done);
-  const std::uint64_t filled = share(done, end, kBarWidth);
-  std::string bar(kBarWidth, ' ');
-  std::fill_n(bar.begin(), filled, '=');
-  if (filled < kBarWidth) bar[filled] = '>';
   std::string left;
   if (done > Bytes{0}) {
     const Wide ns = Wide{(end - done).count()} * static_cast<std::uint64_t>(elapsed.count());
     const Wide seconds = ns / done.count() / 1'000'000'000;
     left = "  left " + clock_text(static_cast<std::uint64_t>(std::min(seconds, kSecondsMax)));
   }
-  return fmt::format("[{}] {:>3}%  {}{}", bar, share(done, end, 100), figures, left);
+  return fmt::format("{}  {}{}", bar(done.count(), end.count()), figures, left);
 }
 
 void Progress::draw(Bytes done, Nanoseconds elapsed) {

@@ -31,6 +31,8 @@ class Progress {
   // Wipes the line, so that a message can take its place.
   void erase();
 
+  // "[=====>     ]  50%". REQUIRES: done <= total > 0.
+  static std::string bar(std::uint64_t done, std::uint64_t total);
   // The line itself, without the control characters around it.
   static std::string line(Bytes done, std::optional<Bytes> total, Nanoseconds elapsed);
 

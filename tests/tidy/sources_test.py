@@ -109,6 +109,18 @@ def floating_point(tree):
             yield from matches(number, file, tree.code(file))
 
 
+def own_scheduling(tree):
+    """The simulator drives a Target and computes no token or tag itself. Its model of a Lustre
+    server, which is what Weir is compared with, is the one exception."""
+    names = (r'#include "weir/pace/|'
+             r"\b(TokenBucket|BucketShape|BucketSet|AtomicBucket|RateLimiter)\b|"
+             r"\b\w*(virtual_(time|ns)|finish_tag|start_tag|balance)\w*")
+    for file in tree.cxx():
+        if file.parts[:2] == ("weir", "sim") and file.name.split(".")[0] != "lustre_model":
+            code = tree.code(file) + "".join(re.findall(r"#include .*\n", tree.text(file)))
+            yield from matches(names, file, code)
+
+
 def empty_words(tree):
     """Names that say nothing. The epoch handler has its name from the design it comes from."""
     word = re.compile(r"(manager|helper|util|utility|impl|handler|data|info)s?$", re.IGNORECASE)
@@ -218,6 +230,9 @@ class Rules(unittest.TestCase):
     def test_pure_modules_decide_in_integers(self):
         self.keeps(floating_point)
 
+    def test_the_simulator_only_drives(self):
+        self.keeps(own_scheduling)
+
     def test_names_say_something(self):
         self.keeps(empty_words)
 
@@ -290,6 +305,13 @@ class Bites(unittest.TestCase):
             "weir/sim/CMakeLists.txt": "weir_module(sim LAYER 3 PURE)\n", "weir/sim/a.h": text,
             "weir/host/CMakeLists.txt": "weir_module(host LAYER 3)\n", "weir/host/a.h": text},
             "weir/pace/a.h:4: 1.5", "weir/pace/a.h:5: double", "weir/pace/a.h:6: 1e9")
+
+    def test_own_scheduling(self):
+        text = '// TokenBucket\n#include "weir/pace/token_bucket.h"\nTokenBucket b;\n'
+        self.finds(own_scheduling, {
+            "weir/sim/a.cc": text, "weir/sim/lustre_model.cc": text, "weir/schedule/a.cc": text,
+            "weir/sim/b.h": "int Tokens;\nlong virtual_time_ns;\n"},
+            "weir/sim/a.cc:3: TokenBucket", "weir/sim/a.cc:4: #include", "weir/sim/b.h:2")
 
     def test_empty_words(self):
         self.finds(empty_words, {"rate_util.cc": "", "epoch_handler.h": "class EpochHandler;\n",

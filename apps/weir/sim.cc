@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// weir sim: scenarios under one policy and another, in virtual time.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "apps/weir/command.h"
+#include "apps/weir/progress.h"
+#include "weir/adapt/options.h"
+#include "weir/base/quote.h"
+#include "weir/base/units.h"
+#include "weir/control/files.h"
+#include "weir/control/nearest.h"
+#include "weir/control/scenario_file.h"
+#include "weir/control/study.h"
+#include "weir/host/clock.h"
+#include "weir/sim/world.h"
+
+namespace weir::app {
+namespace {
+
+constexpr const char* kFooter = R"(
+Policies:
+  none      first come, first served
+  static    a fixed rate for each job by its nodes
+  adaptbf   the AdapTBF controller as published: served counts, 100 ms, no lending in between
+  weir      Weir's own: backlog, 20 ms, instant loans that are paid back
+  wfq       fair queueing by nodes without tokens: the upper bound
+
+Examples:
+  weir sim --list
+  weir sim redistribution --policy none,static,adaptbf,weir --out /tmp/redistribution
+  weir sim period-sweep --policy adaptbf,weir --service exponential
+  weir sim my-cluster.toml --seed 7 --only big,small
+
+The report is DIR/report.html; result.json, periods.csv and throughput.csv hold its numbers.)";
+
+struct SimArguments {
+  std::string scenario;
+  std::string policies = "none,static,adaptbf,weir,wfq";
+  std::string service = "as-given";
+  std::optional<std::string> period;
+  std::optional<std::string> length;
+  std::optional<std::string> only;
+  std::optional<std::string> out;
+  std::uint64_t seed = 1;
+  bool list = false;
+  bool unchecked = false;
+  bool quiet = false;
+};
+
+// ---- options ----
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> parts;
+  std::size_t at = 0;
+  for (;;) {
+    const std::size_t comma = list.find(',', at);
+    parts.push_back(list.substr(at, comma - at));
+    if (comma == std::string::npos) return parts;
+    at = comma + 1;
+  }
+}
+
+std::vector<sim::Contender> policies_of(const std::string& list) {
+  std::vector<sim::Contender> chosen;
+  std::vector<std::string_view> names;
+  for (const sim::Contender contender : sim::kContenders) {
+    names.push_back(sim::contender_name(contender));
+  }
+  for (const std::string& name : split(list)) {
+    const auto contender = sim::contender_by(name);
+    if (!contender) {
+      const auto meant = control::nearest(name, names);
+      throw Failure{Exit::kUsage,
+                    fmt::format("--policy: no policy {}; {}", quote(name),
+                                meant ? fmt::format("did you mean {}?", *meant)
+                                      : fmt::format("there are: {}", fmt::join(names, ", ")))};
+    }
+    if (std::find(chosen.begin(), chosen.end(), *contender) == chosen.end()) {
+      chosen.push_back(*contender);
+    }
+  }
+  return chosen;
+}
+
+std::optional<Nanoseconds> period_of(const std::optional<std::string>& text) {
+  if (!text) return std::nullopt;
+  const Nanoseconds period = value_or_fail(parse_duration(*text), Exit::kUsage, "--period");
+  if (period < ControllerOptions::kPeriodMin || period > ControllerOptions::kPeriodMax) {
+    throw Failure{Exit::kUsage,
+                  fmt::format("--period: {} is no period; expected 1ms to 10s", quote(*text))};
+  }
+  return period;
+}
+
+// Leaves the jobs or groups that were named, for what one does alone.
+void keep_only(const std::string& list, sim::Scenario& scenario) {
+  if (!scenario.trace.empty()) {
+    throw Failure{Exit::kUsage, "--only: a trace cannot be cut into jobs; make one without them"};
+  }
+  std::set<std::string> wanted;
+  for (const std::string& name : split(list)) wanted.insert(name);
+  std::set<std::string> found;
+  std::vector<sim::JobSpec> kept;
+  for (sim::JobSpec& job : scenario.jobs) {
+    if (!wanted.contains(job.name) && !wanted.contains(job.group)) continue;
+    found.insert(wanted.contains(job.name) ? job.name : job.group);
+    kept.push_back(std::move(job));
+  }
+  for (const std::string& name : wanted) {
+    if (!found.contains(name)) {
+      throw Failure{Exit::kUsage, fmt::format("--only: no job {} in the scenario", quote(name))};
+    }
+  }
+  scenario.jobs = std::move(kept);
+}
+
+sim::Scenario scenario_of(const SimArguments& arguments) {
+  auto loaded = control::load_scenario(arguments.scenario);
+  if (!loaded) {
+    const bool is_wrong = loaded.error().code == std::errc::invalid_argument;
+    throw Failure{is_wrong ? Exit::kDataErr : Exit::kNoInput, loaded.error().message()};
+  }
+  sim::Scenario scenario = std::move(*loaded);
+  if (arguments.only) keep_only(*arguments.only, scenario);
+  if (arguments.length) {
+    scenario.length = value_or_fail(parse_duration(*arguments.length), Exit::kUsage, "--length");
+  }
+  if (arguments.service == "exponential") {
+    for (sim::TargetSpec& target : scenario.targets) {
+      target.store.service.kind = sim::ServiceTime::Kind::kExponential;
+    }
+  } else if (arguments.service != "as-given") {
+    throw Failure{Exit::kUsage,
+                  fmt::format("--service: {} is none; expected exponential or as-given",
+                              quote(arguments.service))};
+  }
+  check(sim::check(scenario), Exit::kUsage, "");
+  return scenario;
+}
+
+// ---- the table ----
+
+std::string milliseconds(std::uint64_t ns) {
+  const double ms = static_cast<double>(ns) / 1e6;
+  return ms < 10 ? fmt::format("{:.2f}", ms) : fmt::format("{:.1f}", ms);
+}
+
+std::string percent(const std::optional<double>& part) {
+  return part ? fmt::format("{:.1f} %", *part * 100) : "-";
+}
+
+void show_job(const sim::JobOutcome& job, std::size_t name_width) {
+  fmt::print("  {:<{}}{:>7}{:>11.1f}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}\n", job.name,
+             name_width, job.nodes, job.throughput, percent(job.share), percent(job.entitlement),
+             milliseconds(job.wait.quantile(50, 100)), milliseconds(job.wait.quantile(99, 100)),
+             milliseconds(job.latency.quantile(50, 100)),
+             milliseconds(job.latency.quantile(99, 100)), job.record);
+}
+
+std::string heading(const sim::Outcome& outcome) {
+  std::string name(sim::contender_name(outcome.contender));
+  if (outcome.period) name += " " + print_duration(*outcome.period);
+  return name;
+}
+
+void show_outcome(const sim::Outcome& outcome) {
+  fmt::print("\n{:<16}utilisation {:.2f} %   served {}   {:.1f} s   Jain {}\n", heading(outcome),
+             outcome.utilisation * 100, outcome.served,
+             static_cast<double>(outcome.duration.count()) / 1e9,
+             outcome.fairness ? fmt::format("{:.4f}", *outcome.fairness) : "-");
+  const std::vector<sim::JobOutcome> groups = grouped(outcome);
+  std::size_t width = 4;
+  for (const sim::JobOutcome& job : groups) width = std::max(width, job.name.size());
+  fmt::print("  {:<{}}{:>7}{:>11}{:>9}{:>10}{:>20}{:>20}{:>9}\n", "", width, "", "", "", "",
+             "wait ms", "latency ms", "");
+  fmt::print("  {:<{}}{:>7}{:>11}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}\n", "job", width, "nodes",
+             "requests/s", "share", "entitled", "p50", "p99", "p50", "p99", "record");
+  for (const sim::JobOutcome& job : groups) show_job(job, width);
+  if (outcome.targets.size() == 1) return;
+  for (const sim::TargetOutcome& target : outcome.targets) {
+    fmt::print("  target {}: utilisation {:.2f} %, served {}\n", target.name,
+               target.utilisation * 100, target.served);
+  }
+}
+
+void show_sweep(const std::vector<sim::Outcome>& sweep) {
+  fmt::print("\n{:<16}{:>13}{:>10}   requests/s of each job\n", "period", "utilisation", "served");
+  for (const sim::Outcome& outcome : sweep) {
+    std::string jobs;
+    for (const sim::JobOutcome& job : grouped(outcome)) {
+      jobs += fmt::format("{:>9.1f}", job.throughput);
+    }
+    fmt::print("{:<16}{:>11.2f} %{:>10}{}\n", heading(outcome), outcome.utilisation * 100,
+               outcome.served, jobs);
+  }
+}
+
+// ---- the command ----
+
+// How far all runs together have come, on a terminal.
+class Bar {
+ public:
+  Bar(std::size_t runs, bool quiet)
+      : runs_(runs), shown_(!quiet && isatty(STDERR_FILENO) == 1), started_(host::now()) {}
+  ~Bar() { erase(); }
+  Bar(const Bar&) = delete;
+  Bar& operator=(const Bar&) = delete;
+
+  void run_done() { ++done_; }
+  void draw(const sim::Scenario& scenario, Nanoseconds reached) {
+    if (!shown_ || host::now() - started_ < std::chrono::milliseconds{500}) return;
+    constexpr std::uint64_t kUnits = 1000;
+    std::uint64_t part = 0;
+    if (scenario.length) {
+      part = static_cast<std::uint64_t>(reached.count()) * kUnits /
+             static_cast<std::uint64_t>(scenario.length->count());
+    }
+    const std::uint64_t reached_units = done_ * kUnits + std::min(part, kUnits);
+    fmt::print(stderr, "\r\x1b[K{}", Progress::bar(reached_units, runs_ * kUnits));
+    std::fflush(stderr);
+    drawn_ = true;
+  }
+  void erase() {
+    if (drawn_) fmt::print(stderr, "\r\x1b[K");
+    drawn_ = false;
+  }
+
+ private:
+  std::size_t runs_;
+  bool shown_;
+  Instant started_;
+  std::size_t done_ = 0;
+  bool drawn_ = false;
+};
+
+struct Runner {
+  const SimArguments& arguments;
+  const sim::Scenario& scenario;
+  Bar& bar;
+  bool keep_periods = false;
+
+  sim::Outcome operator()(sim::Contender contender, std::optional<Nanoseconds> period) const {
+    sim::RunOptions options;
+    options.seed = arguments.seed;
+    options.period = period;
+    options.checkers = !arguments.unchecked;
+    options.keep_periods = keep_periods;
+    options.progress = [this](Nanoseconds reached) { bar.draw(scenario, reached); };
+    sim::Outcome outcome =
+        value_or_fail(sim::run(scenario, contender, options), Exit::kDataErr, "");
+    bar.run_done();
+    return outcome;
+  }
+};
+
+std::uint64_t tell_findings(const std::vector<sim::Outcome>& outcomes) {
+  std::uint64_t all = 0;
+  for (const sim::Outcome& outcome : outcomes) {
+    all += outcome.findings;
+    for (const std::string& finding : outcome.first_findings) {
+      fmt::print(stderr, "weir sim: {}: {}\n", heading(outcome), finding);
+    }
+  }
+  return all;
+}
+
+int list_scenarios() {
+  for (const control::NamedScenario& named : control::named_scenarios()) {
+    fmt::print("{:<18}{}\n", named.name, named.title);
+  }
+  return 0;
+}
+
+int simulate(const SimArguments& arguments) {
+  if (arguments.list) return list_scenarios();
+  if (arguments.scenario.empty()) {
+    throw Failure{Exit::kUsage, "a scenario is required; weir sim --list names those there are"};
+  }
+  const std::vector<sim::Contender> contenders = policies_of(arguments.policies);
+  const std::optional<Nanoseconds> period = period_of(arguments.period);
+  control::Study study;
+  study.scenario = scenario_of(arguments);
+  study.seed = arguments.seed;
+  study.exponential = arguments.service == "exponential";
+  // A folder that cannot be written is told before a long run, not after.
+  if (arguments.out) check(control::make_folder(*arguments.out), Exit::kCantCreate, "--out");
+
+  std::size_t runs = contenders.size();
+  for (const sim::Contender contender : contenders) {
+    if (sim::has_periods(contender)) runs += study.scenario.periods.size();
+  }
+  Bar bar(runs, arguments.quiet);
+  const Runner run{arguments, study.scenario, bar, arguments.out.has_value()};
+  const Runner sweep{arguments, study.scenario, bar};
+  for (const sim::Contender contender : contenders) {
+    study.outcomes.push_back(run(contender, period));
+    if (!sim::has_periods(contender)) continue;
+    for (const Nanoseconds each : study.scenario.periods) {
+      study.sweep.push_back(sweep(contender, each));
+    }
+  }
+  bar.erase();
+
+  if (!arguments.quiet) {
+    fmt::print("{}{}{}, seed {}\n", study.scenario.name, study.scenario.title.empty() ? "" : ": ",
+               study.scenario.title, study.seed);
+    for (const sim::Outcome& outcome : study.outcomes) show_outcome(outcome);
+    if (!study.sweep.empty()) show_sweep(study.sweep);
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    check(fail_errno(errno, "standard output"), Exit::kIoErr, "");
+  }
+  if (arguments.out) check(control::write_study(study, *arguments.out), Exit::kCantCreate, "--out");
+  const std::uint64_t findings = tell_findings(study.outcomes) + tell_findings(study.sweep);
+  if (findings > 0) {
+    throw Failure{Exit::kSoftware,
+                  fmt::format("{} times what must hold did not; the first are above", findings)};
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_sim(CLI::App& weir, int& status) {
+  auto arguments = std::make_shared<SimArguments>();
+  CLI::App* command =
+      weir.add_subcommand("sim", "Run a scenario under several policies, in virtual time");
+  command->add_option("SCENARIO", arguments->scenario,
+                      "A name (see --list), or a TOML file: with a / or ending in .toml");
+  command->add_option("--policy", arguments->policies, "Joined with ',' (default all five)")
+      ->type_name("LIST");
+  command->add_option("--seed", arguments->seed, "Of all chance (default 1)")->type_name("N");
+  command->add_option("--out", arguments->out, "Write report.html and the numbers here")
+      ->type_name("DIR");
+  command
+      ->add_option("--service", arguments->service,
+                   "Service times: as-given (default), or exponential with the same mean")
+      ->type_name("KIND");
+  command->add_option("--period", arguments->period, "Of the controllers, instead of their own")
+      ->type_name("TIME");
+  command->add_option("--length", arguments->length, "Of the run, instead of the scenario's")
+      ->type_name("TIME");
+  command->add_option("--only", arguments->only, "Leave out all jobs but these")->type_name("JOBS");
+  command->add_flag("--list", arguments->list, "Name the scenarios there are, and exit");
+  command->add_flag("--unchecked", arguments->unchecked, "Run without the checkers: faster");
+  command->add_flag("-q,--quiet", arguments->quiet, "No table and no progress");
+  command->footer(kFooter);
+  command->callback([arguments, &status] { status = simulate(*arguments); });
+}
+
+}  // namespace weir::app

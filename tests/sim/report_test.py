@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of weir sim in a browser: what its script makes of the numbers."""
+import collections
+import html.parser
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
+WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/dev/apps/weir/weir"))
+BROWSER = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+           "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+
+
+class Page(html.parser.HTMLParser):
+    """Which figures there are, and how many lines, bars and points each has."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.figures = collections.OrderedDict()
+        self.figure = None
+        self.ready = False
+        self.rows = 0
+        self.title = ""
+        self.inside = None
+        self.urls = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.inside = (tag, attributes.get("id"))
+        self.urls += [attributes[key] for key in ("src", "href") if key in attributes]
+        if tag == "body":
+            self.ready = attributes.get("data-ready") == "yes"
+        elif tag == "figure":
+            self.figure = self.figures.setdefault(attributes["id"], collections.Counter())
+        elif self.figure is not None and attributes.get("class") in ("series", "bar"):
+            self.figure[attributes["class"]] += 1
+            if attributes.get("d", "x") == "" or "NaN" in str(attributes):
+                self.figure["broken"] += 1
+        elif tag == "tr":
+            self.rows += 1
+
+    def handle_endtag(self, tag):
+        if tag == "figure":
+            self.figure = None
+
+    def handle_data(self, data):
+        if self.inside == ("h1", "title"):
+            self.title += data
+
+
+class Report(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def page(self, *arguments, theme="light"):
+        subprocess.run([WEIR, "sim", *arguments, "-q", "--out", str(self.folder / "out")],
+                       check=True, timeout=100)
+        url = (self.folder / "out/report.html").as_uri() + "#" + theme
+        done = subprocess.run([*BROWSER, f"--user-data-dir={self.folder}/profile", "--dump-dom",
+                               url], capture_output=True, text=True, timeout=100, check=True)
+        return Page(done.stdout)
+
+    def check(self, page):
+        self.assertTrue(page.ready, "the script of the page did not come to its end")
+        self.assertEqual(page.urls, [])
+        for name, figure in page.figures.items():
+            self.assertEqual(figure["broken"], 0, name)
+
+    def test_has_the_figures_of_the_paper(self):
+        page = self.page("redistribution", "--policy", "none,static", "--length", "20s")
+        self.check(page)
+        self.assertEqual(page.title, "Redistribution of what bursty jobs leave (IV-E)")
+        for policy in ("none", "static"):
+            self.assertEqual(page.figures[f"throughput-{policy}"]["series"], 4)
+        self.assertEqual(page.figures["throughput-all"]["series"], 2)
+        self.assertEqual(page.figures["bars-throughput"]["bar"], 8)
+        self.assertEqual(page.figures["bars-gain"]["bar"], 4)
+        self.assertEqual(page.rows, 1 + 8)
+
+    def test_has_the_sweep(self):
+        page = self.page("period-sweep", "--policy", "adaptbf,weir", "--length", "85s")
+        self.check(page)
+        self.assertEqual(page.figures["sweep-throughput"]["series"], 2)
+        self.assertEqual(page.figures["sweep-throughput-weir"]["series"], 4)
+
+    def test_takes_users_as_one_and_is_dark_when_asked(self):
+        page = self.page("noisy-neighbour", "--policy", "none", "--length", "5s", theme="dark")
+        self.check(page)
+        self.assertEqual(page.figures["throughput-none"]["series"], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Recorded arrivals as CSV, one request a line below the line of names:
+//
+//   time_s,job,op,bytes
+//   0.000250,lammps.17,read,1048576
+//
+// Times are seconds since the start with up to nine digits behind the point, in rising order; op is
+// read or write. Jobs that the scenario does not name are added with one node. A mistake is told
+// with its line.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "weir/base/result.h"
+#include "weir/sim/scenario.h"
+
+namespace weir::control {
+
+// Adds the trace to the scenario. `where` is how messages call the file.
+Result<void> add_trace(std::string_view text, const std::string& where, sim::Scenario& scenario);
+
+}  // namespace weir::control

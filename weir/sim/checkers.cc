@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/sim/checkers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace weir::sim {
+
+void Findings::add(Instant at, std::string text) {
+  ++count_;
+  if (kept_.size() < kKept) {
+    kept_.push_back(fmt::format("{:.6f} s: {}", static_cast<double>(ns_of(at)) / 1e9, text));
+  }
+}
+
+// ---- windows ----
+
+WindowCheck::Wide WindowCheck::excess_at(Instant now) const {
+  const Wide time = ns_of(std::max(now, last_));
+  return served_ * static_cast<Wide>(limit_.rate.time_ns()) -
+         static_cast<Wide>(limit_.rate.tokens()) * time;
+}
+
+WindowCheck::Wide WindowCheck::allowance(Tokens cost) const {
+  return static_cast<Wide>(std::max(limit_.depth, cost).count()) *
+         static_cast<Wide>(limit_.rate.time_ns());
+}
+
+bool WindowCheck::serve(Tokens cost, Instant now) {
+  const Wide before = excess_at(now);
+  least_ = started_ ? std::min(least_, before) : before;
+  started_ = true;
+  last_ = std::max(now, last_);
+  served_ += static_cast<Wide>(cost.count());
+  return excess_at(now) - least_ <= allowance(cost);
+}
+
+bool WindowCheck::has_room(Tokens cost, Instant now) const {
+  const Wide before = excess_at(now);
+  const Wide least = started_ ? std::min(least_, before) : before;
+  const Wide after =
+      before + static_cast<Wide>(cost.count()) * static_cast<Wide>(limit_.rate.time_ns());
+  return after - least <= allowance(cost);
+}
+
+// ---- records ----
+
+std::int64_t RecordCheck::add(const PeriodReport& report) {
+  for (const JobPeriod& job : report.jobs) {
+    const auto known = std::find_if(records_.begin(), records_.end(),
+                                    [&](const Entry& entry) { return entry.job == job.job; });
+    if (known == records_.end()) {
+      records_.push_back({job.job, job.record});
+    } else {
+      known->record = job.record;
+    }
+  }
+  std::int64_t sum = 0;
+  for (const Entry& entry : records_) sum += entry.record;
+  return sum;
+}
+
+// ---- order ----
+
+OrderCheck::Fault OrderCheck::dispatch(std::size_t lane, std::uint64_t number) {
+  Lane& in = lanes_[lane];
+  if (number < in.dispatched) return Fault::kTwice;
+  const Fault fault = number == in.dispatched ? Fault::kNone : Fault::kOrder;
+  ++in.dispatched;
+  return fault;
+}
+
+std::uint64_t OrderCheck::waiting() const {
+  std::uint64_t sum = 0;
+  for (const Lane& lane : lanes_) sum += lane.arrived - lane.dispatched;
+  return sum;
+}
+
+// ---- all of a target ----
+
+Checkers::Checkers(std::string_view target, const Bounds& bounds, std::uint32_t slots,
+                   std::size_t lanes, Tokens largest, Findings& findings)
+    : target_(target),
+      idling_(bounds.idling),
+      slots_(slots),
+      largest_(largest),
+      order_(lanes),
+      findings_(findings) {
+  jobs_.reserve(bounds.jobs.size());
+  for (const auto& limit : bounds.jobs) {
+    jobs_.push_back(limit ? std::optional<WindowCheck>(*limit) : std::nullopt);
+  }
+  if (bounds.whole) whole_.emplace(*bounds.whole);
+}
+
+void Checkers::found(Instant at, std::string_view what) {
+  findings_.add(at, fmt::format("{}: {}", target_, what));
+}
+
+void Checkers::dispatch(std::size_t job, std::size_t lane, std::uint64_t number, Tokens cost,
+                        Instant now) {
+  if (queued_ == 0) found(now, "dispatched more than arrived");
+  queued_ -= queued_ > 0 ? 1 : 0;
+  if (++running_ > slots_) found(now, fmt::format("{} in service on {} slots", running_, slots_));
+  const OrderCheck::Fault fault = order_.dispatch(lane, number);
+  if (fault == OrderCheck::Fault::kTwice) found(now, "a request was dispatched twice");
+  if (fault == OrderCheck::Fault::kOrder) found(now, "a request overtook one of its process");
+  if (jobs_[job] && !jobs_[job]->serve(cost, now)) {
+    found(now, fmt::format("job {} is above its limit", job + 1));
+  }
+  if (whole_ && !whole_->serve(cost, now)) found(now, "is above its capacity");
+}
+
+void Checkers::complete(Instant now) {
+  if (running_ == 0) {
+    found(now, "completed more than was dispatched");
+    return;
+  }
+  --running_;
+}
+
+void Checkers::rest(bool ran_after_all, Instant now) {
+  if (ran_after_all) found(now, "had nothing to run, and then had");
+  if (idling_ == Idling::kAllowed || queued_ == 0 || running_ >= slots_) return;
+  if (idling_ == Idling::kAtCapacity && whole_ && !whole_->has_room(largest_, now)) return;
+  found(now, fmt::format("a slot is free while {} wait", queued_));
+}
+
+void Checkers::period(const PeriodReport& report) {
+  const std::int64_t sum = records_.add(report);
+  if (sum != 0) found(report.at, fmt::format("records sum to {}", sum));
+}
+
+void Checkers::end(std::uint64_t drained, Instant now) {
+  if (drained != queued_ || order_.waiting() != queued_) {
+    found(now, fmt::format("{} requests waited at the end and {} came out", queued_, drained));
+  }
+}
+
+}  // namespace weir::sim

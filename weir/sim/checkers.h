@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What must hold in every run, whoever schedules. The world tells a Checkers all that happens at a
+// target, and it says what was broken:
+//
+//   lost, twice      every request that arrived is dispatched once and completed once, or still
+//                    there at the end
+//   order            requests of one process leave in the order they came
+//   slots            never more in service than there are slots
+//   asleep           a target that said "nothing to run" says so again at once; one that may not
+//                    idle has no free slot while requests wait
+//   limits           of each job and of the whole target: no window of time holds more than rate x
+//                    its length + depth
+//   records          of all jobs sum to 0 at the end of every period
+//
+// Each is a class of its own that can be shown to bite; Checkers holds one of each for a target.
+// Findings are counted, and the first few are kept in words. No clock but the given one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/adapt/period.h"
+#include "weir/base/job_id.h"
+#include "weir/base/quantity.h"
+#include "weir/base/time.h"
+#include "weir/sim/contender.h"
+
+namespace weir::sim {
+
+// What was found, of all checkers of a run.
+class Findings {
+ public:
+  static constexpr std::size_t kKept = 10;
+
+  void add(Instant at, std::string text);
+  std::uint64_t count() const { return count_; }
+  const std::vector<std::string>& kept() const { return kept_; }
+
+ private:
+  std::uint64_t count_ = 0;
+  std::vector<std::string> kept_;
+};
+
+// What was served so far, against a limit. With X(t) = served until t - rate x t, the window from s
+// to t holds too much if X(t) - X(s) > depth; the smallest X so far stands for the worst s.
+class WindowCheck {
+ public:
+  explicit WindowCheck(const Limit& limit) : limit_(limit) {}
+
+  // Whether the limit still holds in every window that ends now. A single request that costs more
+  // than the depth is let pass, as it is by whoever keeps the limit. Time that goes back stands
+  // still.
+  bool serve(Tokens cost, Instant now);
+  // Whether so much more would break no window that ends now.
+  bool has_room(Tokens cost, Instant now) const;
+
+ private:
+  using Wide = __int128;
+  Wide excess_at(Instant now) const;  // X, in tokens x the time of the rate
+  Wide allowance(Tokens cost) const;
+
+  Limit limit_;
+  Wide served_ = 0;
+  Wide least_ = 0;
+  Instant last_{};
+  bool started_ = false;
+};
+
+// Records of all jobs ever named sum to 0.
+class RecordCheck {
+ public:
+  // The sum after this period.
+  std::int64_t add(const PeriodReport& report);
+
+ private:
+  struct Entry {
+    JobId job;
+    std::int64_t record;
+  };
+  std::vector<Entry> records_;
+};
+
+// Order inside each lane (the requests of one process to one target) and each request once.
+class OrderCheck {
+ public:
+  enum class Fault : std::uint8_t { kNone, kTwice, kOrder };
+
+  explicit OrderCheck(std::size_t lanes) : lanes_(lanes) {}
+  // The number of the request in its lane: 0, 1, 2 ...
+  std::uint64_t arrive(std::size_t lane) { return lanes_[lane].arrived++; }
+  Fault dispatch(std::size_t lane, std::uint64_t number);
+  // How many arrived and were not dispatched.
+  std::uint64_t waiting() const;
+
+ private:
+  struct Lane {
+    std::uint64_t arrived = 0;
+    std::uint64_t dispatched = 0;
+  };
+  std::vector<Lane> lanes_;
+};
+
+// The checkers of one target.
+class Checkers {
+ public:
+  Checkers(std::string_view target, const Bounds& bounds, std::uint32_t slots, std::size_t lanes,
+           Tokens largest, Findings& findings);
+
+  // Gives the number that dispatch() is told again.
+  std::uint64_t arrive(std::size_t lane) {
+    ++queued_;
+    return order_.arrive(lane);
+  }
+  void dispatch(std::size_t job, std::size_t lane, std::uint64_t number, Tokens cost, Instant now);
+  void complete(Instant now);
+  // The target said it has nothing to run; ran_after_all: it ran something when asked again.
+  void rest(bool ran_after_all, Instant now);
+  void period(const PeriodReport& report);
+  // At the end: what the target still gave out, and what the world knows to have arrived.
+  void end(std::uint64_t drained, Instant now);
+
+ private:
+  void found(Instant at, std::string_view what);
+
+  std::string target_;
+  Idling idling_;
+  std::uint32_t slots_;
+  Tokens largest_;
+  std::vector<std::optional<WindowCheck>> jobs_;
+  std::optional<WindowCheck> whole_;
+  OrderCheck order_;
+  RecordCheck records_;
+  std::uint64_t queued_ = 0;
+  std::uint64_t running_ = 0;
+  Findings& findings_;
+};
+
+}  // namespace weir::sim

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/sim/contender.h"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "weir/adapt/options.h"
+#include "weir/base/assert.h"
+#include "weir/base/units.h"
+
+namespace weir::sim {
+namespace {
+
+constexpr std::array<std::string_view, kContenders.size()> kNames = {"none", "static", "adaptbf",
+                                                                     "weir", "wfq"};
+// Of the fixed rates, in requests.
+constexpr std::uint64_t kStaticDepth = 3;
+// Of the whole target: the larger of its slots and a time of its capacity
+// (docs/design/adaptive.md).
+constexpr Nanoseconds kRootTime = std::chrono::milliseconds{100};
+
+// The job's part of the capacity, to the nearest whole number a second, but never none.
+std::uint64_t fixed_rate(const TargetSpec& spec, std::uint64_t nodes, std::uint64_t all_nodes) {
+  using Wide = unsigned __int128;
+  const Wide scale = Wide{spec.capacity.time_ns()} * all_nodes;
+  const Wide tokens = Wide{spec.capacity.tokens()} * 1'000'000'000 * nodes;
+  return std::max<std::uint64_t>(static_cast<std::uint64_t>((tokens + scale / 2) / scale), 1);
+}
+
+Result<void> fix_rates(const Scenario& scenario, const TargetSpec& spec, Stage& stage,
+                       Instant now) {
+  const bool in_bytes = spec.cost.kind() == Cost::Kind::kBytes;
+  const std::uint64_t depth =
+      in_bytes ? kStaticDepth * largest_request(scenario).count() : kStaticDepth;
+  for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
+    const JobSpec& job = scenario.jobs[i];
+    const std::uint64_t rate = fixed_rate(spec, job.nodes, scenario.nodes());
+    if (!in_bytes && rate > kRateMax) {
+      return fail(std::errc::invalid_argument, "target '" + spec.name + "'",
+                  fmt::format("policy static would need a rate above {}", kRateMax),
+                  "give a smaller capacity, or leave that policy out");
+    }
+    const std::string limit =
+        in_bytes ? fmt::format("bps={}B/s burst={}B", rate, depth)
+                 : fmt::format("rate={} burst={} cost={}", rate, depth, spec.cost.print());
+    const std::string command = fmt::format("start s{} jobid={{{}}} {}", i, job.name, limit);
+    if (auto done = stage.target->gate().apply_rule(command, now); !done) return done;
+    stage.bounds.jobs[i] = Limit{Rate::per_second(rate), Tokens{depth}};
+  }
+  return {};
+}
+
+Tokens root_depth(const TargetSpec& spec) {
+  return std::max(Tokens{spec.store.slots}, tokens_in(spec.capacity, kRootTime));
+}
+
+}  // namespace
+
+std::string_view contender_name(Contender contender) {
+  return kNames[static_cast<std::size_t>(contender)];
+}
+
+std::optional<Contender> contender_by(std::string_view name) {
+  for (const Contender contender : kContenders) {
+    if (contender_name(contender) == name) return contender;
+  }
+  return std::nullopt;
+}
+
+Nanoseconds own_period(Contender contender) {
+  return contender == Contender::kAdaptbf ? ControllerOptions::paper().period
+                                          : ControllerOptions{}.period;
+}
+
+Result<Stage> make_stage(Contender contender, const Scenario& scenario, const TargetSpec& spec,
+                         std::optional<Nanoseconds> period, Instant now) {
+  Target::Options options;
+  options.gate.slots = spec.store.slots;
+  options.gate.tbf.classes_max = kJobsMax + 1;
+  options.cost = spec.cost;
+  Bounds bounds;
+  bounds.jobs.resize(scenario.jobs.size());
+  if (contender == Contender::kAdaptbf) {
+    options.controller = ControllerOptions::paper();
+    options.capacity = spec.capacity;
+  } else if (contender == Contender::kWeir) {
+    options.controller = ControllerOptions{};
+    bounds.idling = Idling::kForbidden;
+    options.estimate_capacity = spec.estimate;
+    if (!spec.estimate) {
+      options.capacity = spec.capacity;
+      bounds.whole = Limit{spec.capacity, root_depth(spec)};
+      bounds.idling = Idling::kAtCapacity;
+    }
+  } else if (contender == Contender::kWfq) {
+    options.controller = ControllerOptions{};
+    bounds.idling = Idling::kForbidden;
+  } else if (contender == Contender::kNone) {
+    bounds.idling = Idling::kForbidden;
+  }
+  if (options.controller && period) options.controller->period = *period;
+
+  Stage stage{std::make_unique<Target>(options, now), std::move(bounds)};
+  if (contender == Contender::kNone) return stage;
+  if (auto started = stage.target->gate().start_policy("tbf", "jobid", Heads::kBoth); !started) {
+    return tl::unexpected(started.error());
+  }
+  for (const JobSpec& job : scenario.jobs) {
+    stage.target->set_nodes(JobId(job.name), job.nodes, now);
+  }
+  if (contender == Contender::kStatic) {
+    if (auto fixed = fix_rates(scenario, spec, stage, now); !fixed) {
+      return tl::unexpected(fixed.error());
+    }
+  }
+  return stage;
+}
+
+}  // namespace weir::sim

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The policies a scenario is run under, to be compared with each other. Each is a way to set up the
+// same Target; nothing is scheduled here.
+//
+//   none      first come, first served
+//   static    a fixed rate for every job by its nodes, whether it has work or not; depth 3
+//   adaptbf   the controller as it was published
+//   weir      the controller as Weir runs it
+//   wfq       fair queueing by nodes, without tokens: the upper bound to be measured against
+//
+// make_target() gives a Target that knows every job's nodes and has its rules. What a checker needs
+// to know of a policy - who is limited to how much, and whether a slot may idle - stands beside it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/quantity.h"
+#include "weir/base/rate.h"
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/sim/scenario.h"
+#include "weir/target/target.h"
+
+namespace weir::sim {
+
+enum class Contender : std::uint8_t { kNone, kStatic, kAdaptbf, kWeir, kWfq };
+inline constexpr std::array kContenders = {Contender::kNone, Contender::kStatic,
+                                           Contender::kAdaptbf, Contender::kWeir, Contender::kWfq};
+
+std::string_view contender_name(Contender contender);
+std::optional<Contender> contender_by(std::string_view name);
+
+// Whether its result depends on the period.
+constexpr bool has_periods(Contender contender) {
+  return contender == Contender::kAdaptbf || contender == Contender::kWeir;
+}
+// The period it runs at unless told otherwise.
+Nanoseconds own_period(Contender contender);
+
+// A limit that must hold over every window: rate x its length + depth.
+struct Limit {
+  Rate rate;
+  Tokens depth;
+};
+
+// When a target may leave a slot free though requests wait.
+enum class Idling : std::uint8_t {
+  kForbidden,
+  kAtCapacity,  // while the limit of the whole target is reached
+  kAllowed,     // its rules may ask for it
+};
+
+struct Bounds {
+  std::vector<std::optional<Limit>> jobs;  // by the order of the scenario
+  std::optional<Limit> whole;              // of all jobs together
+  Idling idling = Idling::kAllowed;
+};
+
+struct Stage {
+  std::unique_ptr<Target> target;
+  Bounds bounds;
+};
+
+// EINVAL where the policy cannot express what the scenario asks for.
+Result<Stage> make_stage(Contender contender, const Scenario& scenario, const TargetSpec& spec,
+                         std::optional<Nanoseconds> period, Instant now);
+
+}  // namespace weir::sim

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What came of a run, in numbers: of every job, of every target, and over time. Values only, made
+// by World; tables, files and pictures are made of it in control/ and apps/.
+//
+//   throughput    requests served a second, over the run; for a job that had a fixed amount of
+//                 work and finished it, until it was done
+//   wait          from arrival to dispatch            latency   from arrival to completion
+//   share         of all cost served, and entitlement, of all nodes: both over the time in which
+//                 every continuous job has work (`contended`); without such a time there is none
+//   utilisation   cost served / (capacity x duration)
+//   fairness      Jain's index of share / entitlement over the jobs that had work in that time: 1
+//                 where all got in proportion, 1/n where one got everything
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weir/adapt/period.h"
+#include "weir/base/time.h"
+#include "weir/sim/contender.h"
+#include "weir/sim/quantiles.h"
+
+namespace weir::sim {
+
+// Served in each stretch of the run, `Outcome::bin` long.
+struct Bin {
+  std::uint64_t served = 0;
+  std::uint64_t cost = 0;
+};
+
+struct JobOutcome {
+  std::string name;
+  std::string group;
+  std::uint64_t nodes = 1;
+  std::uint64_t arrived = 0;
+  std::uint64_t served = 0;
+  std::uint64_t cost = 0;
+  double throughput = 0;
+  std::optional<double> share;
+  std::optional<double> entitlement;
+  Quantiles wait;
+  Quantiles latency;
+  std::int64_t record = 0;  // at the last period in which the job was active; of all targets
+  std::vector<Bin> bins;
+};
+
+struct TargetOutcome {
+  std::string name;
+  std::uint64_t served = 0;
+  std::uint64_t cost = 0;
+  double utilisation = 0;
+};
+
+// A period's report, and whose it is.
+struct PeriodRow {
+  std::size_t target = 0;
+  PeriodReport report;
+};
+
+struct Outcome {
+  Contender contender = Contender::kNone;
+  std::optional<Nanoseconds> period;  // of the controller, if there is one
+  Nanoseconds duration{0};            // until the last completion, or the scenario's length
+  Nanoseconds bin{0};
+  std::optional<Nanoseconds> contended_from;
+  std::optional<Nanoseconds> contended_until;
+  std::uint64_t served = 0;
+  double utilisation = 0;
+  std::optional<double> fairness;
+  std::vector<JobOutcome> jobs;
+  std::vector<TargetOutcome> targets;
+  std::vector<PeriodRow> periods;
+  std::uint64_t events = 0;  // that were taken from the heap
+  std::uint64_t findings = 0;
+  std::vector<std::string> first_findings;
+};
+
+// Jobs that were written down as one, as one: sums, and quantiles of all.
+std::vector<JobOutcome> grouped(const Outcome& outcome);
+
+// Jain's index; none for no values or only zeros.
+std::optional<double> jain_index(const std::vector<double>& values);
+
+}  // namespace weir::sim

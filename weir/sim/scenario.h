@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is to be simulated, as values: the targets and their stores, the jobs and what their
+// processes do, and what goes wrong meanwhile. Files are read into it by control/; a test writes it
+// down directly.
+//
+//   Scenario
+//    +- TargetSpec   capacity T, slots, service times, slow-downs and stalls
+//    +- JobSpec      a name, its nodes
+//    |   +- ProcessSpec  so many of them: continuous, bursts, or think and ask again
+//    +- TraceEntry   or arrivals as they were recorded, whatever comes back
+//    +- FaultSpec    late timers, lost wake-ups, steps of the clock
+//
+// A process has at most `window` requests outstanding; what it wants beyond that waits inside it
+// and has not arrived yet. check() refuses what cannot be run, and World assumes it was asked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weir/base/quantity.h"
+#include "weir/base/rate.h"
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/classify/limits.h"
+#include "weir/sim/store.h"
+
+namespace weir::sim {
+
+inline constexpr std::size_t kJobsMax = 1000;
+inline constexpr std::size_t kProcessesMax = 100'000;
+inline constexpr std::size_t kTargetsMax = 64;
+inline constexpr std::uint64_t kNodesMax = 1'000'000;
+inline constexpr std::uint32_t kWindowMax = 65'536;
+inline constexpr Nanoseconds kLengthMax = std::chrono::hours{24 * 30};
+
+struct TargetSpec {
+  std::string name = "target";
+  Rate capacity = Rate::per_second(1000);  // T, in units of cost
+  bool estimate = false;  // policies that can find the capacity by themselves are not told it
+  Cost cost;
+  StoreSpec store;
+};
+
+// One size of request and how often it is drawn, relative to the others.
+struct SizeSpec {
+  Bytes size{4096};
+  std::uint32_t weight = 1;
+};
+
+struct ProcessSpec {
+  enum class Kind : std::uint8_t {
+    kContinuous,  // always `window` outstanding, `requests` in all or without end
+    kBurst,       // wants `requests` more every `every`
+    kThink,       // thinks, wants requests_min ... requests, waits for all of them, thinks again
+  };
+  static constexpr std::uint64_t kEndless = UINT64_MAX;
+
+  Kind kind = Kind::kContinuous;
+  std::uint32_t count = 1;  // of processes like this
+  std::uint32_t window = 8;
+  Nanoseconds start{0};
+  std::uint64_t requests = kEndless;
+  std::uint64_t requests_min = 1;
+  Nanoseconds every{0};
+  Nanoseconds think{0};
+  std::vector<SizeSpec> sizes = {SizeSpec{}};
+  std::uint32_t reads_percent = 100;
+  std::optional<std::size_t> target = 0;  // none: the targets in turn, one request each
+};
+
+struct JobSpec {
+  std::string name;
+  std::string group;  // the jobs written down as one share it; else the name
+  std::uint64_t nodes = 1;
+  std::vector<ProcessSpec> processes;
+};
+
+// A request of a recorded trace; it arrives at its time, whatever is outstanding.
+struct TraceEntry {
+  Nanoseconds at{0};
+  std::uint32_t job = 0;
+  bool is_read = true;
+  Bytes size{4096};
+};
+
+struct ClockStep {
+  Nanoseconds at{0};
+  Nanoseconds by{0};  // below 0: back
+};
+
+struct FaultSpec {
+  // So many of 1000 timers fire late, each by up to late_by.
+  std::uint32_t late_permille = 0;
+  Nanoseconds late_by{0};
+  // So many of 1000 times the target is not asked though something happened; it is after
+  // `recover`, if nothing happens before.
+  std::uint32_t lost_permille = 0;
+  Nanoseconds recover = std::chrono::milliseconds{10};
+  std::vector<ClockStep> steps;
+};
+
+struct Scenario {
+  std::string name;
+  std::string title;
+  std::optional<Nanoseconds> length;  // none: until all processes are done
+  std::vector<Nanoseconds> periods;   // a sweep runs controllers at each of them
+  std::vector<TargetSpec> targets = {TargetSpec{}};
+  std::vector<JobSpec> jobs;
+  std::vector<TraceEntry> trace;  // in order of time
+  FaultSpec faults;
+
+  std::uint64_t nodes() const;  // of all jobs
+};
+
+// EINVAL for what cannot be run; the error names the part and the cure.
+Result<void> check(const Scenario& scenario);
+
+// The largest request any process may send, or the trace holds.
+Bytes largest_request(const Scenario& scenario);
+
+}  // namespace weir::sim

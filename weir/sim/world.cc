@@ -1,0 +1,680 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/sim/world.h"
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "weir/base/assert.h"
+#include "weir/base/heap.h"
+#include "weir/base/rng.h"
+#include "weir/classify/opcode.h"
+#include "weir/sim/checkers.h"
+#include "weir/sim/store.h"
+
+namespace weir::sim {
+namespace {
+
+// Nothing was served for so long though requests wait: nothing ever will be.
+constexpr Nanoseconds kStuckAfter = std::chrono::hours{1};
+constexpr std::uint64_t kProgressEvery = 1 << 16;
+constexpr Nanoseconds kBin = std::chrono::seconds{1};
+constexpr Nanoseconds kShortBin = std::chrono::milliseconds{100};
+constexpr Nanoseconds kShortRun = std::chrono::seconds{20};
+
+// Whatever can happen stands in the heap of events by when it does.
+struct Source {
+  enum class Kind : std::uint8_t { kRequest, kProcess, kTimer, kTrace, kStep, kMark };
+
+  explicit Source(Kind of) : kind(of) {}
+
+  Kind kind;
+  HeapHook hook;
+};
+
+struct Process;
+
+// A request and what the world knows of it; stands in the heap while it is in service.
+struct Flight final : Request, Source {
+  Flight() : Source(Kind::kRequest) {}
+
+  Process* process = nullptr;
+  std::uint32_t job = 0;
+  std::uint32_t target = 0;
+  std::uint32_t lane = 0;
+  std::uint64_t number = 0;  // in its lane
+  std::uint64_t cost = 0;
+  Instant arrived;
+};
+
+struct Process final : Source {
+  Process(const ProcessSpec& of, std::uint32_t its_job, std::uint32_t its_lane, Rng chance)
+      : Source(Kind::kProcess), spec(&of), job(its_job), first_lane(its_lane), rng(chance) {}
+
+  const ProcessSpec* spec;
+  std::uint32_t job;
+  std::uint32_t first_lane;  // then one for each further target
+  std::uint32_t outstanding = 0;
+  std::uint32_t turn = 0;     // which target is next, if they take turns
+  std::uint64_t backlog = 0;  // wanted, and beyond the window
+  std::vector<Flight*> free;
+  Rng rng;
+};
+
+struct Timer final : Source {
+  explicit Timer(std::uint32_t of) : Source(Kind::kTimer), target(of) {}
+  std::uint32_t target;
+};
+
+// Cost served by each job at one moment.
+using Snapshot = std::vector<std::uint64_t>;
+
+struct JobState {
+  JobId id;
+  std::uint64_t queued = 0;
+  std::uint64_t unissued = 0;  // of continuous processes that end, or kEndless
+  bool is_continuous = false;
+  bool is_finite = true;
+  bool is_exhausted = false;
+  Instant last_completion;
+};
+
+struct Device {
+  Device(Stage&& staged, const TargetSpec& spec, Rng rng, std::uint32_t index)
+      : target(std::move(staged.target)),
+        bounds(std::move(staged.bounds)),
+        store(spec.store, rng),
+        cost(spec.cost),
+        timer(index),
+        retry(index) {}
+
+  std::unique_ptr<Target> target;
+  Bounds bounds;
+  Store store;
+  Cost cost;
+  Timer timer;
+  Timer retry;
+  Instant counted;         // the latest time it was told
+  Instant armed = kNever;  // what the timer was asked for, before it is late
+  bool touched = false;
+  std::unique_ptr<Checkers> checkers;
+};
+
+class World {
+ public:
+  World(const Scenario& scenario, Contender contender, const RunOptions& options)
+      : scenario_(scenario),
+        options_(options),
+        rng_(options.seed),
+        fault_rng_(rng_.split("faults")),
+        has_faults_(scenario.faults.late_permille > 0 || scenario.faults.lost_permille > 0) {
+    outcome_.contender = contender;
+    if (has_periods(contender)) outcome_.period = options.period.value_or(own_period(contender));
+    outcome_.bin = bin_of(scenario);
+  }
+
+  Result<void> prepare() {
+    for (std::size_t i = 0; i < scenario_.targets.size(); ++i) {
+      const TargetSpec& spec = scenario_.targets[i];
+      auto stage = make_stage(outcome_.contender, scenario_, spec, options_.period, now_);
+      if (!stage) return tl::unexpected(stage.error());
+      const Rng rng = rng_.split("store").split(spec.name);
+      devices_.emplace_back(std::move(*stage), spec, rng, static_cast<std::uint32_t>(i));
+      outcome_.targets.push_back({spec.name, 0, 0, 0});
+    }
+    for (const JobSpec& job : scenario_.jobs) add_job(job);
+    if (!scenario_.trace.empty()) {
+      trace_lanes_ = lanes_;
+      lanes_ += scenario_.jobs.size();
+      events_.push(trace_, Instant{scenario_.trace.front().at});
+    }
+    for (std::size_t i = 0; i < devices_.size(); ++i) add_checkers(i);
+    if (!scenario_.faults.steps.empty()) {
+      events_.push(step_, Instant{scenario_.faults.steps.front().at});
+    }
+    mark_contention();
+    return {};
+  }
+
+  Outcome run() {
+    const Instant end = scenario_.length ? Instant{*scenario_.length} : kNever;
+    while (!events_.empty() && events_.top_key() <= end && !is_stuck()) turn();
+    now_ = scenario_.length ? end : last_completion_;
+    finish();
+    return std::move(outcome_);
+  }
+
+ private:
+  using Kind = ProcessSpec::Kind;
+
+  // ---- before ----
+
+  void add_job(const JobSpec& spec) {
+    const auto job = static_cast<std::uint32_t>(jobs_.size());
+    JobState& state = jobs_.emplace_back();
+    state.id = JobId(spec.name);
+    JobOutcome& outcome = outcome_.jobs.emplace_back();
+    outcome.name = spec.name;
+    outcome.group = spec.group.empty() ? spec.name : spec.group;
+    outcome.nodes = spec.nodes;
+    const Rng rng = rng_.split("workload").split(spec.name);
+    std::uint32_t number = 0;
+    for (const ProcessSpec& process : spec.processes) {
+      for (std::uint32_t i = 0; i < process.count; ++i) {
+        Process& added = processes_.emplace_back(process, job, static_cast<std::uint32_t>(lanes_),
+                                                 rng.split(std::to_string(number++)));
+        lanes_ += devices_.size();
+        add_work(state, process);
+        // People do not start to think all at the same moment.
+        const Nanoseconds phase{
+            process.kind == Kind::kThink ? added.rng.between(0, process.think.count()) : 0};
+        events_.push(added, Instant{process.start + phase});
+      }
+    }
+  }
+
+  static void add_work(JobState& state, const ProcessSpec& process) {
+    const bool ends =
+        process.kind == Kind::kContinuous && process.requests != ProcessSpec::kEndless;
+    state.is_finite = state.is_finite && ends;
+    if (process.kind != Kind::kContinuous) return;
+    state.is_continuous = true;
+    state.unissued = ends && state.unissued != ProcessSpec::kEndless
+                         ? state.unissued + process.requests
+                         : ProcessSpec::kEndless;
+  }
+
+  void add_checkers(std::size_t i) {
+    Device& device = devices_[i];
+    if (options_.checkers) {
+      const TargetSpec& spec = scenario_.targets[i];
+      device.checkers =
+          std::make_unique<Checkers>(spec.name, device.bounds, spec.store.slots, lanes_,
+                                     spec.cost.of(largest_request(scenario_)), findings_);
+    }
+    device.target->on_period([this, i](const PeriodReport& report) { note_period(i, report); });
+  }
+
+  // The contended time begins when the last continuous job has started.
+  void mark_contention() {
+    Instant from{};
+    for (const JobSpec& job : scenario_.jobs) {
+      Instant first = kNever;
+      for (const ProcessSpec& process : job.processes) {
+        if (process.kind == Kind::kContinuous) first = std::min(first, Instant{process.start});
+      }
+      if (first != kNever) from = std::max(from, first);
+    }
+    events_.push(mark_, from);
+  }
+
+  // ---- one turn ----
+
+  void turn() {
+    now_ = events_.top_key();
+    do {
+      take_event();
+    } while (!events_.empty() && events_.top_key() == now_);
+    for (Device& device : devices_) {
+      if (device.touched) ask(device);
+    }
+  }
+
+  void take_event() {
+    if (++outcome_.events % kProgressEvery == 0 && options_.progress) {
+      options_.progress(now_.time_since_epoch());
+    }
+    Source& source = events_.pop();
+    switch (source.kind) {
+      case Source::Kind::kRequest:
+        complete(static_cast<Flight&>(source));
+        break;
+      case Source::Kind::kProcess:
+        wake(static_cast<Process&>(source));
+        break;
+      case Source::Kind::kTimer:
+        fire(static_cast<Timer&>(source));
+        break;
+      case Source::Kind::kTrace:
+        replay();
+        break;
+      case Source::Kind::kStep:
+        step_clock();
+        break;
+      case Source::Kind::kMark:
+        begin_contention();
+        break;
+    }
+  }
+
+  // What a target is told the time is. It counts a step back as standing still.
+  Instant tell(Device& device) const {
+    const Instant told = now_ + offset_;
+    device.counted = std::max(device.counted, told);
+    return told;
+  }
+
+  void touch(Device& device) {
+    if (has_faults_ && is_lost()) {
+      if (!device.retry.hook.is_linked()) {
+        events_.push(device.retry, now_ + scenario_.faults.recover);
+      }
+      return;
+    }
+    device.touched = true;
+  }
+
+  bool is_lost() { return fault_rng_.chance(scenario_.faults.lost_permille, 1000); }
+
+  void fire(Timer& timer) {
+    Device& device = devices_[timer.target];
+    if (&timer == &device.timer) device.armed = kNever;
+    // The tick that makes lost wake-ups good does not get lost.
+    if (&timer == &device.retry) {
+      device.touched = true;
+    } else {
+      touch(device);
+    }
+  }
+
+  void step_clock() {
+    offset_ += scenario_.faults.steps[steps_done_++].by;
+    // Timers were set by the old time.
+    for (Device& device : devices_) device.touched = true;
+    if (steps_done_ < scenario_.faults.steps.size()) {
+      events_.push(step_, std::max(now_, Instant{scenario_.faults.steps[steps_done_].at}));
+    }
+  }
+
+  void ask(Device& device) {
+    device.touched = false;
+    const Instant told = tell(device);
+    for (;;) {
+      const Decision decision = device.target->next(told);
+      if (decision.kind() == Decision::Kind::kRun) {
+        dispatch(device, static_cast<Flight&>(decision.request()));
+        continue;
+      }
+      Instant until = decision.kind() == Decision::Kind::kWait ? decision.until() : kNever;
+      if (device.checkers) {
+        const Decision again = device.target->next(told);
+        const bool ran = again.kind() == Decision::Kind::kRun;
+        device.checkers->rest(ran, device.counted);
+        if (ran) {
+          dispatch(device, static_cast<Flight&>(again.request()));
+          continue;
+        }
+      }
+      if (until != kNever) until -= offset_;
+      arm(device, until);
+      return;
+    }
+  }
+
+  void arm(Device& device, Instant until) {
+    if (until == device.armed) return;
+    device.armed = until;
+    if (until == kNever) {
+      events_.erase(device.timer);
+      return;
+    }
+    Instant at = std::max(until, now_);
+    const FaultSpec& faults = scenario_.faults;
+    if (faults.late_permille > 0 && fault_rng_.chance(faults.late_permille, 1000)) {
+      at += Nanoseconds{fault_rng_.between(0, faults.late_by.count())};
+    }
+    if (device.timer.hook.is_linked()) {
+      events_.update(device.timer, at);
+    } else {
+      events_.push(device.timer, at);
+    }
+  }
+
+  // ---- the way of a request ----
+
+  void wake(Process& process) {
+    const ProcessSpec& spec = *process.spec;
+    switch (spec.kind) {
+      case Kind::kContinuous:
+        process.backlog = spec.requests;
+        break;
+      case Kind::kBurst:
+        process.backlog += spec.requests;
+        events_.push(process, now_ + spec.every);
+        break;
+      case Kind::kThink:
+        process.backlog = static_cast<std::uint64_t>(
+            process.rng.between(static_cast<std::int64_t>(spec.requests_min),
+                                static_cast<std::int64_t>(spec.requests)));
+        break;
+    }
+    issue(process);
+  }
+
+  void issue(Process& process) {
+    JobState& job = jobs_[process.job];
+    while (process.backlog > 0 && process.outstanding < process.spec->window) {
+      if (process.backlog != ProcessSpec::kEndless) {
+        --process.backlog;
+        if (process.spec->kind == Kind::kContinuous && job.unissued != ProcessSpec::kEndless) {
+          --job.unissued;
+        }
+      }
+      ++process.outstanding;
+      Flight& flight = take_flight(process.free);
+      flight.process = &process;
+      flight.target = target_of(process);
+      flight.lane = process.first_lane + flight.target;
+      flight.bytes = draw_size(process);
+      flight.attributes.opcode = draw_read(process) ? read_opcode_ : write_opcode_;
+      admit(flight, process.job);
+    }
+  }
+
+  std::uint32_t target_of(Process& process) const {
+    if (process.spec->target) return static_cast<std::uint32_t>(*process.spec->target);
+    const std::uint32_t target = process.turn;
+    process.turn = (process.turn + 1) % static_cast<std::uint32_t>(devices_.size());
+    return target;
+  }
+
+  static Bytes draw_size(Process& process) {
+    const std::vector<SizeSpec>& sizes = process.spec->sizes;
+    if (sizes.size() == 1) return sizes.front().size;
+    std::uint64_t weights = 0;
+    for (const SizeSpec& size : sizes) weights += size.weight;
+    std::uint64_t drawn = process.rng.below(weights);
+    std::size_t i = 0;
+    while (drawn >= sizes[i].weight) drawn -= sizes[i++].weight;
+    return sizes[i].size;
+  }
+
+  static bool draw_read(Process& process) {
+    const std::uint32_t percent = process.spec->reads_percent;
+    if (percent == 0 || percent == 100) return percent == 100;
+    return process.rng.chance(percent, 100);
+  }
+
+  void replay() {
+    const std::vector<TraceEntry>& trace = scenario_.trace;
+    while (replayed_ < trace.size() && Instant{trace[replayed_].at} <= now_) {
+      const TraceEntry& entry = trace[replayed_++];
+      Flight& flight = take_flight(trace_free_);
+      flight.process = nullptr;
+      flight.target = 0;
+      flight.lane = static_cast<std::uint32_t>(trace_lanes_ + entry.job);
+      flight.bytes = entry.size;
+      flight.attributes.opcode = entry.is_read ? read_opcode_ : write_opcode_;
+      admit(flight, entry.job);
+    }
+    if (replayed_ < trace.size()) events_.push(trace_, Instant{trace[replayed_].at});
+  }
+
+  Flight& take_flight(std::vector<Flight*>& free) {
+    if (free.empty()) return flights_.emplace_back();
+    Flight& flight = *free.back();
+    free.pop_back();
+    return flight;
+  }
+
+  void admit(Flight& flight, std::uint32_t job) {
+    Device& device = devices_[flight.target];
+    flight.job = job;
+    if (!(flight.attributes.job == jobs_[job].id)) flight.attributes.job = jobs_[job].id;
+    flight.cost = device.cost.of(flight.bytes).count();
+    flight.arrived = now_;
+    if (device.checkers) flight.number = device.checkers->arrive(flight.lane);
+    ++jobs_[job].queued;
+    ++outcome_.jobs[job].arrived;
+    ++queued_;
+    device.target->admit(flight, Head::kRegular, tell(device));
+    touch(device);
+  }
+
+  void dispatch(Device& device, Flight& flight) {
+    JobState& job = jobs_[flight.job];
+    --job.queued;
+    --queued_;
+    outcome_.jobs[flight.job].wait.record(elapsed(flight.arrived));
+    if (device.checkers) {
+      device.checkers->dispatch(flight.job, flight.lane, flight.number, Tokens{flight.cost},
+                                device.counted);
+    }
+    events_.push(flight, device.store.finish(now_, flight.bytes));
+    if (job.queued == 0 && job.unissued == 0 && job.is_continuous && !job.is_exhausted) {
+      job.is_exhausted = true;
+      end_contention();
+    }
+  }
+
+  void complete(Flight& flight) {
+    Device& device = devices_[flight.target];
+    device.target->complete(flight, tell(device));
+    if (device.checkers) device.checkers->complete(device.counted);
+    JobOutcome& job = outcome_.jobs[flight.job];
+    ++job.served;
+    job.cost += flight.cost;
+    job.latency.record(elapsed(flight.arrived));
+    count_in_bin(job, flight.cost);
+    outcome_.targets[flight.target].served += 1;
+    outcome_.targets[flight.target].cost += flight.cost;
+    jobs_[flight.job].last_completion = now_;
+    last_completion_ = now_;
+    touch(device);
+    Process* const process = flight.process;
+    if (process == nullptr) {
+      trace_free_.push_back(&flight);
+      return;
+    }
+    process->free.push_back(&flight);
+    --process->outstanding;
+    if (process->backlog > 0) {
+      issue(*process);
+    } else if (process->outstanding == 0 && process->spec->kind == Kind::kThink) {
+      events_.push(*process, now_ + process->spec->think);
+    }
+  }
+
+  std::uint64_t elapsed(Instant since) const {
+    return static_cast<std::uint64_t>((now_ - since).count());
+  }
+
+  void count_in_bin(JobOutcome& job, std::uint64_t cost) {
+    while (now_ >= bin_end_) {
+      bin_end_ += outcome_.bin;
+      ++bin_;
+    }
+    if (job.bins.size() <= bin_) job.bins.resize(bin_ + 1);
+    ++job.bins[bin_].served;
+    job.bins[bin_].cost += cost;
+  }
+
+  // ---- what is watched ----
+
+  Snapshot snapshot() const {
+    Snapshot taken;
+    taken.reserve(outcome_.jobs.size());
+    for (const JobOutcome& job : outcome_.jobs) taken.push_back(job.cost);
+    return taken;
+  }
+
+  void begin_contention() {
+    for (const JobState& job : jobs_) {
+      if (job.is_exhausted) return;
+    }
+    contended_from_ = snapshot();
+    outcome_.contended_from = now_.time_since_epoch();
+  }
+
+  void end_contention() {
+    if (!contended_from_ || contended_until_) return;
+    contended_until_ = snapshot();
+    outcome_.contended_until = now_.time_since_epoch();
+  }
+
+  void note_period(std::size_t target, const PeriodReport& report) {
+    Device& device = devices_[target];
+    if (device.checkers) device.checkers->period(report);
+    if (options_.keep_periods) outcome_.periods.push_back({target, report});
+    records_.resize(devices_.size());
+    for (const JobPeriod& job : report.jobs) set_record(records_[target], job);
+  }
+
+  struct Record {
+    JobId job;
+    std::int64_t value;
+  };
+
+  static void set_record(std::vector<Record>& records, const JobPeriod& job) {
+    for (Record& record : records) {
+      if (record.job == job.job) {
+        record.value = job.record;
+        return;
+      }
+    }
+    records.push_back({job.job, job.record});
+  }
+
+  bool is_stuck() {
+    if (queued_ == 0 || events_.top_key() - last_completion_ < kStuckAfter) return false;
+    if (scenario_.length && queued_ == 0) return false;
+    findings_.add(now_, fmt::format("nothing was served for an hour while {} wait", queued_));
+    return true;
+  }
+
+  // ---- after ----
+
+  void finish() {
+    if (contended_from_ && !contended_until_) end_contention();
+    for (Device& device : devices_) drain(device);
+    events_.clear();
+    outcome_.duration = now_.time_since_epoch();
+    sum_up();
+    outcome_.findings = findings_.count();
+    outcome_.first_findings = findings_.kept();
+  }
+
+  // What is in service or waits when the scenario ends is let go, uncounted.
+  void drain(Device& device) {
+    Target& target = *device.target;
+    const Instant told = tell(device);
+    for (Flight& flight : flights_) {
+      if (&devices_[flight.target] == &device && flight.place() == Request::Place::kRunning) {
+        target.complete(flight, told);
+      }
+    }
+    target.gate().shutdown(told);
+    std::uint64_t drained = 0;
+    for (Decision decision = target.next(told); decision.kind() == Decision::Kind::kRun;
+         decision = target.next(told)) {
+      target.complete(decision.request(), told);
+      ++drained;
+    }
+    if (device.checkers) device.checkers->end(drained, device.counted);
+  }
+
+  void sum_up() {
+    const double seconds = std::max(static_cast<double>(outcome_.duration.count()) / 1e9, 1e-9);
+    double possible = 0;
+    double done = 0;
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      const Rate rate = scenario_.targets[i].capacity;
+      const double capacity =
+          static_cast<double>(rate.tokens()) / static_cast<double>(rate.time_ns()) * 1e9 * seconds;
+      TargetOutcome& target = outcome_.targets[i];
+      target.utilisation = static_cast<double>(target.cost) / capacity;
+      outcome_.served += target.served;
+      possible += capacity;
+      done += static_cast<double>(target.cost);
+    }
+    outcome_.utilisation = done / possible;
+    for (std::size_t i = 0; i < jobs_.size(); ++i) sum_up(i, seconds);
+    sum_up_shares();
+  }
+
+  void sum_up(std::size_t i, double seconds) {
+    const JobState& state = jobs_[i];
+    JobOutcome& job = outcome_.jobs[i];
+    const bool is_done = state.is_finite && state.is_continuous && state.unissued == 0 &&
+                         job.served == job.arrived && scenario_.trace.empty();
+    if (is_done) seconds = static_cast<double>(ns_of(state.last_completion)) / 1e9;
+    job.throughput = static_cast<double>(job.served) / std::max(seconds, 1e-9);
+    for (const std::vector<Record>& records : records_) {
+      for (const Record& record : records) {
+        if (record.job == state.id) job.record += record.value;
+      }
+    }
+  }
+
+  void sum_up_shares() {
+    if (!contended_until_) return;
+    double all = 0;
+    for (std::size_t i = 0; i < jobs_.size(); ++i) all += contended_cost(i);
+    if (all <= 0) return;
+    const auto nodes = static_cast<double>(scenario_.nodes());
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      JobOutcome& job = outcome_.jobs[i];
+      job.share = contended_cost(i) / all;
+      job.entitlement = static_cast<double>(job.nodes) / nodes;
+      if (job.arrived > 0) ratios.push_back(*job.share / *job.entitlement);
+    }
+    outcome_.fairness = jain_index(ratios);
+  }
+
+  double contended_cost(std::size_t i) const {
+    return static_cast<double>((*contended_until_)[i] - (*contended_from_)[i]);
+  }
+
+  const Scenario& scenario_;
+  const RunOptions& options_;
+  Rng rng_;
+  Rng fault_rng_;
+  const bool has_faults_;
+  const std::uint32_t read_opcode_ = opcode_number("ost_read").value_or(0);
+  const std::uint32_t write_opcode_ = opcode_number("ost_write").value_or(0);
+
+  Instant now_{};
+  Nanoseconds offset_{0};  // of the clock the targets are told
+  std::deque<Flight> flights_;
+  std::deque<Process> processes_;
+  std::deque<Device> devices_;
+  Source trace_{Source::Kind::kTrace};
+  Source step_{Source::Kind::kStep};
+  Source mark_{Source::Kind::kMark};
+  std::vector<JobState> jobs_;
+  std::vector<Flight*> trace_free_;
+  std::vector<std::vector<Record>> records_;  // by target
+  std::size_t lanes_ = 0;
+  std::size_t trace_lanes_ = 0;
+  std::size_t replayed_ = 0;
+  std::size_t steps_done_ = 0;
+  std::size_t bin_ = 0;
+  Instant bin_end_ = Instant{} + bin_of(scenario_);
+  std::uint64_t queued_ = 0;
+  Instant last_completion_{};
+  std::optional<Snapshot> contended_from_;
+  std::optional<Snapshot> contended_until_;
+  Findings findings_;
+  Outcome outcome_;
+  Heap<Source, Instant, &Source::hook> events_;  // last: it must go before what stands in it
+};
+
+}  // namespace
+
+Nanoseconds bin_of(const Scenario& scenario) {
+  return scenario.length && *scenario.length <= kShortRun ? kShortBin : kBin;
+}
+
+Result<Outcome> run(const Scenario& scenario, Contender contender, const RunOptions& options) {
+  World world(scenario, contender, options);
+  if (auto prepared = world.prepare(); !prepared) return tl::unexpected(prepared.error());
+  return world.run();
+}
+
+}  // namespace weir::sim
