@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All that a server can be told, as plain values: the command line fills it, a configuration file
+// fills it, and the server reads it once at its start. A default here is the default everywhere.
+//
+//   ServeOptions            the whole server
+//     ListenAddress         where clients come in
+//     ServiceOptions        one Target: a policy, its rules, the controller and the capacity
+//     ExportOptions         a name, a store, and the service that its requests pass
+//       StoreOptions        a file, a block device or memory, perhaps made slow by a Shape
+//
+// The parse_x() functions read the short forms of the command line; their errors quote the input
+// and name the cure. What is written in several places (an export that names a service) is checked
+// as a whole by check(). Values only: nothing here opens or binds anything.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/quantity.h"
+#include "weir/base/rate.h"
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/classify/nid.h"
+#include "weir/wire/nbd.h"
+
+namespace weir::serve {
+
+// The service of an export that names none.
+inline constexpr std::string_view kDefaultService = "ost_io";
+inline constexpr std::uint16_t kDefaultPort = 10809;
+
+// 127.0.0.1:10809, [::1]:10809, :10809 (every address), unix:PATH
+struct ListenAddress {
+  enum class Kind : std::uint8_t { kTcp, kUnix };
+  Kind kind = Kind::kTcp;
+  std::string host;  // a numeric address; empty: every address
+  std::uint16_t port = kDefaultPort;
+  std::string path;  // of kUnix
+
+  bool operator==(const ListenAddress&) const = default;
+};
+Result<ListenAddress> parse_listen(std::string_view text);
+std::string print_listen(const ListenAddress& address);
+
+// What a store is slowed down to. Each part may be missing; a Shape without parts changes nothing.
+struct Shape {
+  std::optional<Rate> iops;       // operations a second
+  std::optional<Rate> bandwidth;  // bytes a second
+  Nanoseconds latency{0};         // of each operation, before it begins
+
+  bool operator==(const Shape&) const = default;
+};
+
+//   file:PATH[,size=SIZE][,direct]   created (sparse) when missing; then size= is needed
+//   device:PATH[,direct]
+//   memory:SIZE
+//   shaped:KEY=VALUE[,...]:STORE     iops=2000, bps=100MB, latency=1ms
+struct StoreOptions {
+  enum class Kind : std::uint8_t { kFile, kDevice, kMemory };
+  Kind kind = Kind::kFile;
+  std::string path;           // of kFile and kDevice
+  std::optional<Bytes> size;  // of kMemory; of kFile: to create it, or what it has to have
+  bool direct = false;        // O_DIRECT: past the page cache
+  std::optional<Shape> shape;
+
+  bool operator==(const StoreOptions&) const = default;
+};
+Result<StoreOptions> parse_store(std::string_view text);
+
+// NAME=STORE[,readonly][,service=NAME][,description=TEXT]
+struct ExportOptions {
+  std::string name;  // may be empty: what clients get that ask for none. No ',' '/' or '=' in it
+  StoreOptions store;
+  bool read_only = false;
+  std::string description;
+  std::string service{kDefaultService};
+  nbd::BlockSizes blocks;  // with direct, minimum is raised to what the device asks for
+
+  bool operator==(const ExportOptions&) const = default;
+};
+Result<ExportOptions> parse_export(std::string_view text);
+
+enum class Adaptive : std::uint8_t {
+  kOff,    // limits alone decide
+  kOn,     // ControllerOptions{}
+  kPaper,  // ControllerOptions::paper()
+};
+Result<Adaptive> parse_adaptive(std::string_view text);
+
+// auto | N (operations a second) | SIZE/s (then a request costs its bytes)
+struct Capacity {
+  enum class Kind : std::uint8_t { kAuto, kOps, kBytes };
+  Kind kind = Kind::kAuto;
+  std::optional<Rate> rate;  // of kOps and kBytes
+
+  bool operator==(const Capacity&) const = default;
+};
+Result<Capacity> parse_capacity(std::string_view text);
+
+struct ServiceOptions {
+  std::string name{kDefaultService};
+  std::string policy = "tbf jobid";  // as written to nrs_policies
+  std::vector<std::string> rules;    // as written to nrs_tbf_rule, in this order
+  Adaptive adaptive = Adaptive::kOn;
+  Capacity capacity;
+  std::uint32_t slots = 64;  // requests that the stores work on at a time
+
+  bool operator==(const ServiceOptions&) const = default;
+};
+
+// Clients by address. Its id, which rules ask for, is its place in the list, from 1; 0 is default.
+struct NodemapOptions {
+  std::string name;
+  NidList nids;
+};
+
+// Whose word about job, uid, gid and project counts.
+struct ClaimsOptions {
+  bool local = true;            // of clients on loopback and on Unix sockets
+  std::optional<NidList> nids;  // of these besides
+};
+
+struct TlsOptions {
+  enum class Mode : std::uint8_t { kOff, kOn, kRequire };
+  Mode mode = Mode::kOff;
+  // ca-cert.pem, server-cert.pem, server-key.pem, as nbdkit and QEMU lay them out.
+  std::string directory;
+  bool verify_clients = false;  // they need a certificate of the same authority
+
+  bool operator==(const TlsOptions&) const = default;
+};
+
+struct ServeLimits {
+  std::uint32_t connections = 4096;  // more are refused, counted and logged
+  // Of payload in the whole server, and in one connection; whoever is at it is not read from.
+  // Neither may be less than the largest payload of an export.
+  Bytes memory{std::uint64_t{1} << 29};
+  Bytes connection_memory{std::uint64_t{1} << 25};
+  std::uint32_t connection_requests = 1024;  // of one connection that are not answered
+  Nanoseconds handshake_timeout = std::chrono::seconds{10};
+  Nanoseconds drain_timeout = std::chrono::seconds{30};  // from SIGTERM to the end
+
+  bool operator==(const ServeLimits&) const = default;
+};
+
+struct ServeOptions {
+  std::vector<ListenAddress> listen;
+  std::vector<ExportOptions> exports;
+  std::vector<ServiceOptions> services;  // one of the default name is there even if not listed
+  std::vector<NodemapOptions> nodemaps;
+  ClaimsOptions claims;
+  ServeLimits limits;
+  TlsOptions tls;
+  std::string jobs_file;       // lines "JOB NODES"; empty: none
+  std::string user;            // to become after binding, when started as root; empty: none
+  std::string control_socket;  // empty: none
+  std::string trace_file;      // empty: none
+};
+
+// What holds between the parts: something to listen on and to export, names that are given once,
+// services that exist, bounds that leave room for the largest payload.
+Result<void> check(const ServeOptions& options);
+
+}  // namespace weir::serve
