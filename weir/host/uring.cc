@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/host/uring.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <liburing.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+#include "weir/base/assert.h"
+
+namespace weir::host {
+namespace {
+
+constexpr unsigned kBufferGroup = 1;
+constexpr unsigned kReapMax = 256;
+
+constexpr const char* kKernelCure =
+    "run Linux 6.1 or later with io_uring allowed (sysctl kernel.io_uring_disabled=0; in a "
+    "container its seccomp profile must let io_uring through)";
+
+struct Need {
+  int operation;
+  const char* name;
+};
+constexpr std::array kNeeds = {
+    Need{IORING_OP_ACCEPT, "accept"},     Need{IORING_OP_RECV, "recv"},
+    Need{IORING_OP_SENDMSG, "sendmsg"},   Need{IORING_OP_READ, "read"},
+    Need{IORING_OP_WRITE, "write"},       Need{IORING_OP_FSYNC, "fsync"},
+    Need{IORING_OP_FALLOCATE, "falloc"},  Need{IORING_OP_FADVISE, "fadvise"},
+    Need{IORING_OP_POLL_ADD, "poll_add"}, Need{IORING_OP_ASYNC_CANCEL, "async_cancel"},
+};
+
+}  // namespace
+
+struct Uring::Kernel {
+  io_uring ring{};
+  bool is_open = false;
+  io_uring_buf_ring* buffers = nullptr;
+  std::size_t buffers_bytes = 0;
+  std::byte* memory = nullptr;
+  std::size_t memory_bytes = 0;
+  Options options;
+
+  Kernel() = default;
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+  ~Kernel() {
+    if (is_open) io_uring_queue_exit(&ring);
+    if (buffers != nullptr) munmap(buffers, buffers_bytes);
+    if (memory != nullptr) munmap(memory, memory_bytes);
+  }
+
+  void add_buffer(unsigned id) {
+    io_uring_buf_ring_add(buffers, memory + std::size_t{id} * options.receive_bytes,
+                          options.receive_bytes, static_cast<unsigned short>(id),
+                          io_uring_buf_ring_mask(options.receive_buffers), 0);
+    io_uring_buf_ring_advance(buffers, 1);
+  }
+};
+
+namespace {
+
+void* map_memory(std::size_t bytes) {
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+// An entry of the submission queue; hands over what is queued when there is none left.
+io_uring_sqe& entry(io_uring& ring, Operation& operation, std::uint64_t& enters) {
+  io_uring_sqe* sqe = io_uring_get_sqe(&ring);
+  if (sqe == nullptr) {
+    ++enters;
+    io_uring_submit(&ring);
+    sqe = io_uring_get_sqe(&ring);
+    WEIR_ASSERT(sqe != nullptr);
+  }
+  io_uring_sqe_set_data(sqe, &operation);
+  return *sqe;
+}
+
+}  // namespace
+
+Uring::Uring(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
+Uring::~Uring() = default;
+
+Result<std::unique_ptr<Uring>> Uring::create(const Options& options) {
+  auto kernel = std::make_unique<Kernel>();
+  kernel->options = options;
+  if (auto opened = open(*kernel, options); !opened) return tl::unexpected(opened.error());
+  if (auto opened = open_buffers(*kernel, options); !opened) return tl::unexpected(opened.error());
+  return std::unique_ptr<Uring>(new Uring(std::move(kernel)));
+}
+
+Result<void> Uring::open(Kernel& kernel, const Options& options) {
+  // The kernel's part of the work is done when we ask for completions, by this thread, instead of
+  // interrupting it: a turn then finds all that has come in one batch.
+  io_uring_params parameters{};
+  parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+                     IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP;
+  parameters.cq_entries = options.entries * 4;
+  const int failed = io_uring_queue_init_params(options.entries, &kernel.ring, &parameters);
+  if (failed != 0) return fail_errno(-failed, "io_uring", kKernelCure);
+  kernel.is_open = true;
+  constexpr unsigned kFeatures =
+      IORING_FEAT_NODROP | IORING_FEAT_SUBMIT_STABLE | IORING_FEAT_EXT_ARG;
+  if ((parameters.features & kFeatures) != kFeatures) {
+    return fail(std::errc::function_not_supported, "io_uring", "the kernel is too old",
+                kKernelCure);
+  }
+  io_uring_probe* const probe = io_uring_get_probe_ring(&kernel.ring);
+  if (probe == nullptr) {
+    return fail(std::errc::function_not_supported, "io_uring", "cannot be probed", kKernelCure);
+  }
+  const char* missing = nullptr;
+  for (const Need& need : kNeeds) {
+    if (io_uring_opcode_supported(probe, need.operation) == 0) missing = need.name;
+  }
+  io_uring_free_probe(probe);
+  if (missing == nullptr) return {};
+  return fail(std::errc::function_not_supported, "io_uring",
+              fmt::format("the kernel has no operation '{}'", missing), kKernelCure);
+}
+
+Result<void> Uring::open_buffers(Kernel& kernel, const Options& options) {
+  WEIR_ASSERT(options.receive_buffers > 0 &&
+              (options.receive_buffers & (options.receive_buffers - 1)) == 0);
+  kernel.buffers_bytes = options.receive_buffers * sizeof(io_uring_buf);
+  kernel.buffers = static_cast<io_uring_buf_ring*>(map_memory(kernel.buffers_bytes));
+  kernel.memory_bytes = std::size_t{options.receive_buffers} * options.receive_bytes;
+  kernel.memory = static_cast<std::byte*>(map_memory(kernel.memory_bytes));
+  if (kernel.buffers == nullptr || kernel.memory == nullptr) {
+    return fail_errno(ENOMEM, "receive buffers");
+  }
+  io_uring_buf_reg registration{};
+  registration.ring_addr = reinterpret_cast<std::uintptr_t>(kernel.buffers);
+  registration.ring_entries = options.receive_buffers;
+  registration.bgid = kBufferGroup;
+  const int failed = io_uring_register_buf_ring(&kernel.ring, &registration, 0);
+  if (failed != 0) return fail_errno(-failed, "io_uring: rings of buffers", kKernelCure);
+  io_uring_buf_ring_init(kernel.buffers);
+  for (unsigned id = 0; id < options.receive_buffers; ++id) kernel.add_buffer(id);
+  return {};
+}
+
+void Uring::accept(int listener, Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_prep_multishot_accept(&sqe, listener, nullptr, nullptr, SOCK_CLOEXEC);
+  io_uring_sqe_set_data(&sqe, &operation);
+}
+
+bool Uring::goes_on(const Completion& completion) {
+  return (completion.flags & IORING_CQE_F_MORE) != 0;
+}
+
+void Uring::receive(int socket, Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_prep_recv(&sqe, socket, nullptr, kernel_->options.receive_bytes, 0);
+  io_uring_sqe_set_data(&sqe, &operation);
+  sqe.flags |= IOSQE_BUFFER_SELECT;
+  sqe.buf_group = kBufferGroup;
+}
+
+std::span<const std::byte> Uring::received(const Completion& completion) const {
+  if (completion.result <= 0) return {};
+  WEIR_ASSERT((completion.flags & IORING_CQE_F_BUFFER) != 0);
+  const std::size_t id = completion.flags >> IORING_CQE_BUFFER_SHIFT;
+  return {kernel_->memory + id * kernel_->options.receive_bytes,
+          static_cast<std::size_t>(completion.result)};
+}
+
+void Uring::give_back(const Completion& completion) {
+  if ((completion.flags & IORING_CQE_F_BUFFER) == 0) return;
+  kernel_->add_buffer(completion.flags >> IORING_CQE_BUFFER_SHIFT);
+}
+
+void Uring::receive_into(int socket, std::span<std::byte> buffer, Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_prep_recv(&sqe, socket, buffer.data(), buffer.size(), MSG_WAITALL);
+  io_uring_sqe_set_data(&sqe, &operation);
+}
+
+void Uring::send(int socket, const msghdr& message, Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_prep_sendmsg(&sqe, socket, &message, MSG_NOSIGNAL | MSG_WAITALL);
+  io_uring_sqe_set_data(&sqe, &operation);
+}
+
+void Uring::read(int file, std::span<std::byte> buffer, std::uint64_t offset,
+                 Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_prep_read(&sqe, file, buffer.data(), static_cast<unsigned>(buffer.size()), offset);
+  io_uring_sqe_set_data(&sqe, &operation);
+}
+
+void Uring::write(int file, std::span<const std::byte> buffer, std::uint64_t offset, int flags,
+                  Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_prep_write(&sqe, file, buffer.data(), static_cast<unsigned>(buffer.size()), offset);
+  io_uring_sqe_set_data(&sqe, &operation);
+  sqe.rw_flags = flags;
+}
+
+void Uring::sync_data(int file, Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_prep_fsync(&sqe, file, IORING_FSYNC_DATASYNC);
+  io_uring_sqe_set_data(&sqe, &operation);
+}
+
+void Uring::allocate(int file, int mode, std::uint64_t offset, std::uint64_t length,
+                     Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_prep_fallocate(&sqe, file, mode, static_cast<off_t>(offset),
+                          static_cast<off_t>(length));
+  io_uring_sqe_set_data(&sqe, &operation);
+}
+
+void Uring::fetch(int file, std::uint64_t offset, std::uint32_t length, Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_prep_fadvise(&sqe, file, offset, static_cast<off_t>(length), POSIX_FADV_WILLNEED);
+  io_uring_sqe_set_data(&sqe, &operation);
+}
+
+void Uring::poll(int fd, Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_prep_poll_add(&sqe, fd, POLLIN);
+  io_uring_sqe_set_data(&sqe, &operation);
+}
+
+void Uring::cancel(Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_prep_cancel(&sqe, &operation, 0);
+  io_uring_sqe_set_data(&sqe, nullptr);  // its own completion tells nobody anything
+}
+
+void Uring::wait(Instant until, Instant now) {
+  ++enters_;
+  io_uring_cqe* first = nullptr;
+  int failed = 0;
+  if (until == kNever) {
+    failed = io_uring_submit_and_wait(&kernel_->ring, 1);
+  } else {
+    const std::int64_t ns = std::max<std::int64_t>((until - now).count(), 0);
+    __kernel_timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
+    failed = io_uring_submit_and_wait_timeout(&kernel_->ring, &first, 1, &time, nullptr);
+  }
+  // EBUSY: completions are to be reaped before more can be handed over. EAGAIN: no memory now.
+  WEIR_ASSERT(failed >= 0 || failed == -ETIME || failed == -EINTR || failed == -EBUSY ||
+                  failed == -EAGAIN,
+              failed);
+}
+
+void Uring::reap() {
+  // Only what is here now: an operation that completes at once, again and again, must not keep a
+  // turn from ending.
+  std::array<io_uring_cqe*, kReapMax> batch;
+  unsigned left = io_uring_cq_ready(&kernel_->ring);
+  while (left > 0) {
+    const unsigned count =
+        io_uring_peek_batch_cqe(&kernel_->ring, batch.data(), std::min(left, kReapMax));
+    if (count == 0) break;
+    for (unsigned i = 0; i < count; ++i) {
+      const Completion completion{batch[i]->res, batch[i]->flags};
+      auto* const operation = static_cast<Operation*>(io_uring_cqe_get_data(batch[i]));
+      if (operation != nullptr) operation->done(*operation, completion);
+    }
+    io_uring_cq_advance(&kernel_->ring, count);
+    left -= std::min(left, count);
+  }
+}
+
+}  // namespace weir::host

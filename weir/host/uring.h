@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a server asks of the kernel, gathered and handed over in one system call a turn: an io_uring
+// with the few operations the data plane needs. liburing appears only in uring.cc.
+//
+//   uring.receive(socket, operation);         queued, not yet seen by the kernel
+//   uring.read(file, buffer, offset, other);
+//   uring.wait(until);                        one io_uring_enter: submits all, waits for the first
+//   now = host::now();
+//   uring.reap();                             calls operation.done for whatever has completed
+//
+// An Operation is embedded in the object it belongs to, which must not move or die before its
+// completion; each is under way once at a time (accept goes on until it is told to stop). Whoever
+// waits for sockets that may stay silent asks with receive(): it takes a buffer from a common pool
+// only when there is something to put into it, so a thousand idle sockets hold none.
+//
+// Buffers are not registered with the kernel: it would count them against the limit of locked
+// memory, 8 MiB for an ordinary user, and copies of cached pages gain nothing from it. What the
+// kernel can do is probed in create(); the error says which kernel or setting is needed.
+// One owner, one thread. A message header and its vectors may change after wait().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <sys/socket.h>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+
+namespace weir::host {
+
+// What became of an operation: a count or a descriptor, or the errno below zero.
+struct Completion {
+  std::int32_t result = 0;
+  std::uint32_t flags = 0;
+};
+
+struct Operation {
+  using Done = void (*)(Operation& operation, const Completion& completion);
+  Done done = nullptr;
+};
+
+class Uring {
+ public:
+  struct Options {
+    std::uint32_t entries = 1024;         // operations handed over at once; more take another call
+    std::uint32_t receive_buffers = 32;   // a power of 2
+    std::uint32_t receive_bytes = 65536;  // of each
+  };
+
+  static Result<std::unique_ptr<Uring>> create(const Options& options);
+  ~Uring();
+  Uring(const Uring&) = delete;
+  Uring& operator=(const Uring&) = delete;
+
+  // Completes for each new connection, with its descriptor, until it fails; see goes_on().
+  void accept(int listener, Operation& operation);
+  static bool goes_on(const Completion& completion);
+
+  // Into a buffer of the common pool; received() is valid until give_back(), which must follow.
+  // ENOBUFS when all are in use: ask again in the next turn.
+  void receive(int socket, Operation& operation);
+  std::span<const std::byte> received(const Completion& completion) const;
+  void give_back(const Completion& completion);
+  // Into the caller's buffer; completes with what is there.
+  void receive_into(int socket, std::span<std::byte> buffer, Operation& operation);
+  // All of it unless the connection breaks.
+  void send(int socket, const msghdr& message, Operation& operation);
+
+  void read(int file, std::span<std::byte> buffer, std::uint64_t offset, Operation& operation);
+  // `flags` as in pwritev2(2): RWF_DSYNC.
+  void write(int file, std::span<const std::byte> buffer, std::uint64_t offset, int flags,
+             Operation& operation);
+  void sync_data(int file, Operation& operation);
+  // `mode` as in fallocate(2).
+  void allocate(int file, int mode, std::uint64_t offset, std::uint64_t length,
+                Operation& operation);
+  // posix_fadvise(2): the pages will be needed.
+  void fetch(int file, std::uint64_t offset, std::uint32_t length, Operation& operation);
+  // Once, when the descriptor is readable.
+  void poll(int fd, Operation& operation);
+  // The operation completes with ECANCELED, unless it was done first.
+  void cancel(Operation& operation);
+
+  // Hands everything over and waits until something completes, or until then.
+  void wait(Instant until, Instant now);
+  // Calls done() for what has completed; operations asked for meanwhile wait for the next wait().
+  void reap();
+
+  // System calls made so far.
+  std::uint64_t enters() const { return enters_; }
+
+ private:
+  struct Kernel;
+
+  explicit Uring(std::unique_ptr<Kernel> kernel);
+  static Result<void> open(Kernel& kernel, const Options& options);
+  static Result<void> open_buffers(Kernel& kernel, const Options& options);
+
+  std::unique_ptr<Kernel> kernel_;
+  std::uint64_t enters_ = 0;
+};
+
+}  // namespace weir::host

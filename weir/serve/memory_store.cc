@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/serve/memory_store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include "weir/base/units.h"
+
+namespace weir::serve {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> MemoryStore::create(Bytes size) {
+  const std::string where = "memory:" + print_size(size);
+  if (size.count() == 0) {
+    return fail(std::errc::invalid_argument, where, "is empty", "give it a size, such as 1GiB");
+  }
+  // NORESERVE: a store may be larger than memory, as long as what is written to it is not.
+  void* const memory = mmap(nullptr, size.count(), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return fail_errno(errno, where, "make it smaller");
+  return std::unique_ptr<Store>(
+      new MemoryStore({static_cast<std::byte*>(memory), size.count()}));
+}
+
+MemoryStore::~MemoryStore() { munmap(memory_.data(), memory_.size()); }
+
+std::uint16_t MemoryStore::flags() const {
+  return nbd::kSendFlush | nbd::kSendFua | nbd::kSendTrim | nbd::kSendWriteZeroes |
+         nbd::kSendFastZero | nbd::kSendCache | nbd::kCanMultiConn;
+}
+
+void MemoryStore::zero(std::uint64_t offset, std::uint64_t length) {
+  std::byte* const from = memory_.data() + offset;
+  const std::uint64_t first = (offset + kPage - 1) / kPage * kPage;
+  const std::uint64_t last = (offset + length) / kPage * kPage;
+  if (first >= last) {
+    std::memset(from, 0, length);
+    return;
+  }
+  std::memset(from, 0, first - offset);
+  std::memset(memory_.data() + last, 0, offset + length - last);
+  // Private pages that are given back read as zeroes.
+  madvise(memory_.data() + first, last - first, MADV_DONTNEED);
+  written_.clear(offset, length);
+}
+
+bool MemoryStore::start(StoreOperation& operation, Instant /*now*/) {
+  operation.error = 0;
+  switch (operation.command) {
+    case nbd::Command::kRead:
+      operation.data = memory_.subspan(operation.offset, operation.length);
+      break;
+    case nbd::Command::kWrite:
+      written_.mark(operation.offset, operation.length);
+      std::memcpy(memory_.data() + operation.offset, operation.buffer.data(), operation.length);
+      break;
+    case nbd::Command::kTrim:
+    case nbd::Command::kWriteZeroes:
+      zero(operation.offset, operation.length);
+      if ((operation.flags & nbd::kNoHole) != 0) written_.mark(operation.offset, operation.length);
+      break;
+    default:  // flush and cache: there is nothing behind memory
+      break;
+  }
+  return true;
+}
+
+void MemoryStore::extents(std::uint64_t offset, const ExtentVisitor& visit) const {
+  while (offset < memory_.size()) {
+    const AllocationMap::Run run = written_.run(offset);
+    if (!visit(run.length, run.is_data ? 0 : nbd::kStateHole | nbd::kStateZero)) return;
+    offset += run.length;
+  }
+}
+
+}  // namespace weir::serve

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/serve/options.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <sys/un.h>
+
+#include "weir/base/quote.h"
+#include "weir/base/units.h"
+
+namespace weir::serve {
+namespace {
+
+constexpr const char* kListenHint =
+    "expected ADDRESS:PORT such as 127.0.0.1:10809, [::1]:10809 or :10809, or unix:PATH";
+constexpr const char* kStoreHint =
+    "expected file:PATH[,size=SIZE][,direct], device:PATH[,direct], memory:SIZE or "
+    "shaped:KEY=VALUE,...:STORE";
+constexpr const char* kExportHint =
+    "expected NAME=STORE[,readonly][,service=NAME][,description=TEXT]";
+constexpr const char* kCapacityHint =
+    "expected auto, operations a second such as 4000, or bytes a second such as 100MB/s";
+constexpr std::size_t kExportNameMax = 255;
+
+tl::unexpected<Error> refuse(std::string_view text, std::string_view what, std::string_view hint) {
+  return fail(std::errc::invalid_argument, {}, fmt::format("{} {}", quote(text), what), hint);
+}
+
+// The text up to the separator, which is taken off with it.
+std::string_view take_until(std::string_view& text, char separator) {
+  const std::size_t at = std::min(text.find(separator), text.size());
+  const std::string_view taken = text.substr(0, at);
+  text.remove_prefix(std::min(at + 1, text.size()));
+  return taken;
+}
+
+bool take_prefix(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+bool is_address(int family, const std::string& text) {
+  in6_addr unused;
+  return inet_pton(family, text.c_str(), &unused) == 1;
+}
+
+Result<Shape> parse_shape(std::string_view text) {
+  Shape shape;
+  while (!text.empty()) {
+    std::string_view value = take_until(text, ',');
+    const std::string_view key = take_until(value, '=');
+    if (key == "iops") {
+      const auto rate = parse_rate(value);
+      if (!rate) return tl::unexpected(rate.error());
+      shape.iops = *rate;
+    } else if (key == "bps") {
+      const auto rate = parse_bandwidth(value);
+      if (!rate) return tl::unexpected(rate.error());
+      shape.bandwidth = *rate;
+    } else if (key == "latency") {
+      const auto time = parse_duration(value);
+      if (!time) return tl::unexpected(time.error());
+      shape.latency = *time;
+    } else {
+      return refuse(key, "is nothing that shapes a store",
+                    "expected iops=2000, bps=100MB or latency=1ms");
+    }
+  }
+  return shape;
+}
+
+// A store and, where `of` is given, what belongs to the export: they share one list of keys.
+Result<StoreOptions> parse_keys(std::string_view text, StoreOptions store, ExportOptions* of) {
+  while (!text.empty()) {
+    const std::string_view whole = text;
+    std::string_view value = take_until(text, ',');
+    const std::string_view pair = value;
+    const std::string_view key = take_until(value, '=');
+    if (key == "size" && store.kind == StoreOptions::Kind::kFile) {
+      const auto size = parse_size(value);
+      if (!size) return tl::unexpected(size.error());
+      store.size = *size;
+    } else if (pair == "direct" && store.kind != StoreOptions::Kind::kMemory) {
+      store.direct = true;
+    } else if (of != nullptr && pair == "readonly") {
+      of->read_only = true;
+    } else if (of != nullptr && key == "service" && !value.empty()) {
+      of->service = value;
+    } else if (of != nullptr && key == "description") {
+      // To the end of the text: a description may have commas.
+      of->description = whole.substr(std::string_view("description=").size());
+      return store;
+    } else {
+      return refuse(pair, "is no key of this store", of == nullptr ? kStoreHint : kExportHint);
+    }
+  }
+  return store;
+}
+
+Result<StoreOptions> parse_store_of(std::string_view text, ExportOptions* of) {
+  const std::string_view whole = text;
+  StoreOptions store;
+  if (take_prefix(text, "shaped:")) {
+    const auto shape = parse_shape(take_until(text, ':'));
+    if (!shape) return tl::unexpected(shape.error());
+    auto inner = parse_store_of(text, of);
+    if (inner && inner->shape) return refuse(whole, "is shaped twice", kStoreHint);
+    if (inner) inner->shape = *shape;
+    return inner;
+  }
+  const bool file = take_prefix(text, "file:");
+  if (file || take_prefix(text, "device:")) {
+    store.kind = file ? StoreOptions::Kind::kFile : StoreOptions::Kind::kDevice;
+    store.path = take_until(text, ',');
+    if (store.path.empty()) return refuse(whole, "has no path", kStoreHint);
+    return parse_keys(text, store, of);
+  }
+  if (take_prefix(text, "memory:")) {
+    store.kind = StoreOptions::Kind::kMemory;
+    const auto size = parse_size(take_until(text, ','));
+    if (!size) return tl::unexpected(size.error());
+    store.size = *size;
+    return parse_keys(text, store, of);
+  }
+  return refuse(whole, "is no store", kStoreHint);
+}
+
+}  // namespace
+
+Result<ListenAddress> parse_listen(std::string_view text) {
+  ListenAddress address;
+  std::string_view rest = text;
+  if (take_prefix(rest, "unix:")) {
+    address.kind = ListenAddress::Kind::kUnix;
+    address.path = rest;
+    if (rest.empty()) return refuse(text, "has no path", kListenHint);
+    if (rest.size() >= sizeof(sockaddr_un::sun_path)) {
+      return refuse(text, "has a path that is too long", "a socket's path has at most 107 bytes");
+    }
+    return address;
+  }
+  if (take_prefix(rest, "[")) {
+    address.host = take_until(rest, ']');
+    if (!is_address(AF_INET6, address.host)) {
+      return refuse(text, "holds no IPv6 address", kListenHint);
+    }
+  } else {
+    const std::size_t colon = std::min(rest.find(':'), rest.size());
+    address.host = rest.substr(0, colon);
+    rest.remove_prefix(colon);
+    if (!address.host.empty() && !is_address(AF_INET, address.host)) {
+      return refuse(text, "holds no IPv4 address", kListenHint);
+    }
+  }
+  if (rest.empty() && !address.host.empty()) return address;
+  if (!take_prefix(rest, ":")) return refuse(text, "is no address to listen on", kListenHint);
+  const auto [end, error] =
+      std::from_chars(rest.data(), rest.data() + rest.size(), address.port);
+  if (error != std::errc{} || end != rest.data() + rest.size()) {
+    return refuse(text, "has no port from 0 to 65535", kListenHint);
+  }
+  return address;
+}
+
+std::string print_listen(const ListenAddress& address) {
+  if (address.kind == ListenAddress::Kind::kUnix) return "unix:" + address.path;
+  const bool six = address.host.find(':') != std::string::npos;
+  return fmt::format(six ? "[{}]:{}" : "{}:{}", address.host, address.port);
+}
+
+Result<StoreOptions> parse_store(std::string_view text) { return parse_store_of(text, nullptr); }
+
+Result<ExportOptions> parse_export(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return refuse(text, "is no export", kExportHint);
+  ExportOptions result;
+  result.name = text.substr(0, equals);
+  const auto store = parse_store_of(text.substr(equals + 1), &result);
+  if (!store) return tl::unexpected(store.error());
+  result.store = *store;
+  return result;
+}
+
+Result<Adaptive> parse_adaptive(std::string_view text) {
+  if (text == "on") return Adaptive::kOn;
+  if (text == "off") return Adaptive::kOff;
+  if (text == "paper") return Adaptive::kPaper;
+  return refuse(text, "is no way to adapt", "expected on, off or paper");
+}
+
+Result<Capacity> parse_capacity(std::string_view text) {
+  if (text == "auto") return Capacity{};
+  if (const auto ops = parse_rate(text)) return Capacity{Capacity::Kind::kOps, *ops};
+  const auto bytes = parse_bandwidth(text);
+  if (!bytes) return refuse(text, "is no capacity", kCapacityHint);
+  return Capacity{Capacity::Kind::kBytes, *bytes};
+}
+
+namespace {
+
+Result<void> check_export(const ServeOptions& options, const ExportOptions& one) {
+  const std::string where = "export " + quote(one.name);
+  if (one.name.size() > kExportNameMax || one.name.find_first_of(",/=") != std::string::npos) {
+    return fail(std::errc::invalid_argument, where, "is no name of an export",
+                "a name has at most 255 bytes and no ',', '/' or '='");
+  }
+  const auto same = [&](const ExportOptions& other) { return other.name == one.name; };
+  if (std::count_if(options.exports.begin(), options.exports.end(), same) != 1) {
+    return fail(std::errc::invalid_argument, where, "is given twice", "name each export once");
+  }
+  const auto named = [&](const ServiceOptions& service) { return service.name == one.service; };
+  if (one.service != kDefaultService &&
+      std::none_of(options.services.begin(), options.services.end(), named)) {
+    return fail(std::errc::invalid_argument, where,
+                fmt::format("is of a service {} that is not there", quote(one.service)),
+                "give the service, or leave it out");
+  }
+  const std::uint64_t memory =
+      std::min(options.limits.memory.count(), options.limits.connection_memory.count());
+  if (memory < one.blocks.maximum) {
+    return fail(std::errc::invalid_argument, where,
+                "has a largest payload that is above the memory a connection may use",
+                "raise the limits of memory, or lower the maximum");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> check(const ServeOptions& options) {
+  if (options.exports.empty()) {
+    return fail(std::errc::invalid_argument, "exports", "there is nothing to serve",
+                "give one: --export scratch=file:PATH,size=4GiB");
+  }
+  if (options.listen.empty()) {
+    return fail(std::errc::invalid_argument, "listeners", "there is nowhere to listen",
+                "give one: --listen 127.0.0.1:10809");
+  }
+  for (const ExportOptions& one : options.exports) {
+    if (auto checked = check_export(options, one); !checked) return checked;
+  }
+  for (const ServiceOptions& one : options.services) {
+    const auto same = [&](const ServiceOptions& other) { return other.name == one.name; };
+    if (std::count_if(options.services.begin(), options.services.end(), same) != 1) {
+      return fail(std::errc::invalid_argument, "service " + quote(one.name), "is given twice",
+                  "name each service once");
+    }
+    if (one.slots == 0) {
+      return fail(std::errc::invalid_argument, "service " + quote(one.name),
+                  "has no slots: nothing could ever run", "give it one or more");
+    }
+  }
+  if (options.limits.connections == 0 || options.limits.connection_requests == 0) {
+    return fail(std::errc::invalid_argument, "limits", "0 would let nobody in",
+                "give 1 connection and 1 request or more");
+  }
+  return {};
+}
+
+}  // namespace weir::serve

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/serve/peer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+
+namespace weir::serve {
+namespace {
+
+Nid ipv4_nid(std::uint32_t host_order) {
+  return {.low = host_order, .net = NetType::kTcp, .family = AddressFamily::kIpv4};
+}
+
+const sockaddr_in6& as_six(const sockaddr_storage& address) {
+  return reinterpret_cast<const sockaddr_in6&>(address);
+}
+
+std::uint32_t ipv4_of(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr);
+  }
+  std::uint32_t mapped;
+  std::memcpy(&mapped, as_six(address).sin6_addr.s6_addr + 12, sizeof mapped);
+  return ntohl(mapped);
+}
+
+bool is_ipv4(const sockaddr_storage& address) {
+  return address.ss_family == AF_INET || IN6_IS_ADDR_V4MAPPED(&as_six(address).sin6_addr);
+}
+
+std::uint64_t word(const std::uint8_t* bytes) {
+  std::uint64_t value = 0;
+  for (int i = 0; i < 8; ++i) value = value << 8 | bytes[i];
+  return value;
+}
+
+// An IPv6 address can be longer than an id: its end tells the clients of a site apart.
+JobId job_of(const Nid& nid) {
+  const std::string text = print_nid(nid);
+  if (text.size() <= JobId::kSizeMax) return JobId(text);
+  const std::string_view address = std::string_view(text).substr(0, text.find('@'));
+  return JobId(address.substr(address.size() - std::min(address.size(), JobId::kSizeMax)));
+}
+
+std::uint32_t nodemap_of(const Nid& nid, const std::vector<NodemapOptions>& nodemaps) {
+  for (std::size_t i = 0; i < nodemaps.size(); ++i) {
+    if (nodemaps[i].nids.matches(nid)) return static_cast<std::uint32_t>(i + 1);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Nid nid_of(const sockaddr_storage& address) {
+  if (address.ss_family == AF_UNIX) return unix_nid();
+  if (is_ipv4(address)) return ipv4_nid(ipv4_of(address));
+  const std::uint8_t* const bytes = as_six(address).sin6_addr.s6_addr;
+  return {.high = word(bytes),
+          .low = word(bytes + 8),
+          .net = NetType::kTcp,
+          .family = AddressFamily::kIpv6};
+}
+
+Nid unix_nid() { return {.net = NetType::kLo, .family = AddressFamily::kNumber}; }
+
+bool is_loopback(const sockaddr_storage& address) {
+  if (address.ss_family == AF_UNIX) return true;
+  if (is_ipv4(address)) return ipv4_of(address) >> 24 == 127;
+  return IN6_IS_ADDR_LOOPBACK(&as_six(address).sin6_addr);
+}
+
+Result<Peer> peer_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return fail_errno(errno, "getpeername");
+  }
+  Peer peer;
+  peer.nid = nid_of(address);
+  peer.is_local = is_loopback(address);
+  if (address.ss_family == AF_UNIX) {
+    ucred who{};
+    socklen_t who_size = sizeof who;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &who_size) == 0) {
+      peer.uid = who.uid;
+      peer.gid = who.gid;
+    }
+  }
+  return peer;
+}
+
+Result<Attributes> attributes_of(const Peer& peer, const Claims& claims,
+                                 const ClaimsOptions& policy,
+                                 const std::vector<NodemapOptions>& nodemaps) {
+  const bool counts =
+      (policy.local && peer.is_local) || (policy.nids && policy.nids->matches(peer.nid));
+  if (claims.any() && !counts) {
+    return fail(std::errc::permission_denied, {},
+                fmt::format("{} may not say for whom it works", print_nid(peer.nid)),
+                "ask for the export by its name alone");
+  }
+  Attributes attributes;
+  attributes.nid = peer.nid;
+  attributes.uid = claims.uid.value_or(peer.uid.value_or(kUnknownId));
+  attributes.gid = claims.gid.value_or(peer.gid.value_or(kUnknownId));
+  attributes.projid = claims.project.value_or(kUnknownId);
+  attributes.nodemap = nodemap_of(peer.nid, nodemaps);
+  if (claims.job) {
+    attributes.job = *claims.job;
+  } else if (attributes.uid != kUnknownId) {
+    attributes.job = JobId(fmt::format("uid.{}", attributes.uid));
+  } else {
+    attributes.job = job_of(peer.nid);
+  }
+  return attributes;
+}
+
+}  // namespace weir::serve

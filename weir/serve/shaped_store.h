@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any store, made slow: this is how a disk of 2,000 operations a second is had on a machine whose
+// disks do a hundred thousand. An operation waits until the device that is played would be done with
+// it (shaper.h), then the store behind does it. The pace may change while operations wait.
+//
+// Waits for time only: the owner calls wake() at wakes_at().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "weir/base/heap.h"
+#include "weir/serve/shaper.h"
+#include "weir/serve/store.h"
+
+namespace weir::serve {
+
+class ShapedStore : public Store {
+ public:
+  ShapedStore(std::unique_ptr<Store> behind, const Shape& shape)
+      : behind_(std::move(behind)), shaper_(shape) {}
+
+  std::uint64_t size() const override { return behind_->size(); }
+  std::uint16_t flags() const override { return behind_->flags(); }
+  std::uint32_t block_min() const override { return behind_->block_min(); }
+  bool copies_reads() const override { return behind_->copies_reads(); }
+  bool start(StoreOperation& operation, Instant now) override;
+  void extents(std::uint64_t offset, const ExtentVisitor& visit) const override {
+    behind_->extents(offset, visit);
+  }
+  Instant wakes_at() const override { return waiting_.empty() ? kNever : waiting_.top_key(); }
+  void wake(Instant now) override;
+  Result<void> reshape(const Shape& shape, Instant now) override;
+
+ private:
+  std::unique_ptr<Store> behind_;
+  Shaper shaper_;
+  Heap<StoreOperation, Instant, &StoreOperation::due> waiting_;
+};
+
+}  // namespace weir::serve

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// When a slow device would be done: the times of a store that is slowed down on purpose. Each
+// operation takes its part of the device's time, one after the other; latency comes on top and
+// overlaps:
+//
+//   start = max(now, free);  free = start + 1/iops or bytes/bandwidth, whichever is longer
+//   done  = free + latency
+//
+// With 2000 iops and 1 ms, operations that come at once are done after 1.5, 2.0, 2.5 ... ms. The
+// remainders of a nanosecond are carried, so a million operations take their time to the
+// nanosecond. A change of shape acts on what comes after it. Pure: time is given.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "weir/base/quantity.h"
+#include "weir/base/rate.h"
+#include "weir/base/time.h"
+#include "weir/serve/options.h"
+
+namespace weir::serve {
+
+class Shaper {
+ public:
+  explicit Shaper(const Shape& shape) : shape_(shape) {}
+
+  // When an operation of so many bytes that comes now is done.
+  Instant done_at(Bytes bytes, Instant now);
+  // What was promised stays; who comes next is served at the new pace.
+  void reshape(const Shape& shape, Instant now);
+
+ private:
+  // The time of a part of the device, with its remainder.
+  struct Lane {
+    Instant free = Instant::min();
+    std::uint64_t remainder = 0;
+    void take(std::uint64_t tokens, const Rate& rate, Instant now);
+  };
+
+  Shape shape_;
+  Lane ops_;
+  Lane bytes_;
+};
+
+}  // namespace weir::serve

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the bytes of an export live. A store is given operations that were checked against its
+// size; it finishes each at once, or later by its callback.
+//
+//   operation.finished = ...;
+//   if (store.start(operation, now)) { ...done: operation.error says how... }
+//
+// A store that has its bytes in memory gives a read without copying it: `data` then points into
+// the store, and stays valid as long as the store does. Others read into the caller's buffer.
+// Several operations may overlap in time and in their bytes; as the protocol allows, nothing is
+// promised about the order of those. What was written and finished is what a later read sees, and
+// what a finished kFlush, or a write with FUA, has made durable.
+//
+// memory_store.h, file_store.h (also block devices) and shaped_store.h (slow on purpose, over any).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "weir/base/heap.h"
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/host/uring.h"
+#include "weir/serve/options.h"
+#include "weir/wire/nbd.h"
+
+namespace weir::serve {
+
+struct StoreOperation {
+  using Finished = void (*)(StoreOperation& operation);
+
+  nbd::Command command = nbd::Command::kRead;  // not kBlockStatus, not kDisc
+  std::uint16_t flags = 0;                     // nbd::kFua, kNoHole, kFastZero
+  std::uint32_t length = 0;
+  std::uint64_t offset = 0;
+  std::span<std::byte> buffer;      // of a write: its payload; of a read: where to put it
+  std::span<const std::byte> data;  // of a finished read: where it is
+  int error = 0;                    // of a finished one: an errno value
+  Finished finished = nullptr;
+
+  // The store's own.
+  host::Operation io;
+  void* store = nullptr;
+  std::uint32_t moved = 0;  // bytes read or written so far
+  std::uint8_t step = 0;
+  HeapHook due;
+};
+
+class Store {
+ public:
+  // `state` is of base:allocation; false ends the walk.
+  using ExtentVisitor = std::function<bool(std::uint64_t length, std::uint32_t state)>;
+
+  Store() = default;
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  virtual ~Store() = default;
+
+  virtual std::uint64_t size() const = 0;
+  // nbd::kSendTrim and so on: what it can do.
+  virtual std::uint16_t flags() const = 0;
+  // What every offset and length has to be a multiple of.
+  virtual std::uint32_t block_min() const { return 1; }
+  // Whether a read needs a buffer.
+  virtual bool copies_reads() const = 0;
+
+  // True: it is finished, and the callback will not be called.
+  virtual bool start(StoreOperation& operation, Instant now) = 0;
+  // From `offset` on, until the visitor has enough or the store ends. Lengths above zero.
+  virtual void extents(std::uint64_t offset, const ExtentVisitor& visit) const = 0;
+
+  // When wake() is to be called, for a store that waits for nothing but time.
+  virtual Instant wakes_at() const { return kNever; }
+  virtual void wake(Instant /*now*/) {}
+  // Changes how slow a shaped store is; ENOTSUP for others.
+  virtual Result<void> reshape(const Shape& shape, Instant now);
+};
+
+// Opens, and creates where the options say so. The Uring must outlive the store.
+Result<std::unique_ptr<Store>> open_store(const StoreOptions& options, bool read_only,
+                                          host::Uring& uring);
+
+}  // namespace weir::serve
