@@ -75,7 +75,7 @@ Rate read_capacity(const TomlTable& table, Cost cost) {
   const Rate without = Rate::per_second(1000);
   const TomlValue* node = table.get("capacity");
   if (node == nullptr) {
-    table.refuse("capacity", "is missing", "give what the target serves a second, such as 1000");
+    table.miss("capacity", "give what the target serves a second, such as 1000");
     return without;
   }
   if (node->as<std::int64_t>() != nullptr) {
@@ -191,7 +191,7 @@ void read_process(const TomlTable& table, const sim::Scenario& scenario, sim::Jo
 void read_job(const TomlTable& table, sim::Scenario& scenario) {
   sim::JobSpec job;
   job.name = table.text("name", "");
-  if (job.name.empty()) table.refuse("name", "is missing");
+  if (job.name.empty()) table.miss("name");
   job.group = job.name;
   job.nodes = table.number("nodes", 1, 1, sim::kNodesMax);
   const std::uint32_t reads_percent = permille(table, "reads", 1000) / 10;
@@ -271,7 +271,7 @@ void read_scenario(const TomlTable& table, sim::Scenario& scenario) {
                            "spread", "distribution", "disturbance"}),
                 scenario);
   });
-  if (scenario.targets.empty()) table.refuse("target", "is missing", "add a [target]");
+  if (scenario.targets.empty()) table.miss("target", "add a [target]");
   table.each("job", [&](const TomlValue& one) {
     read_job(TomlTable(one, "job", mistakes, {"name", "count", "nodes", "reads", "process"}),
              scenario);

@@ -86,17 +86,15 @@ bool is_plain_name(std::string_view name) {
          });
 }
 
-// The name of a service or nodemap, or "" after a mistake. The table is called by it from then on.
-std::string plain_name(TomlTable& table, std::string without) {
+// The name of a service or nodemap, or "" after a mistake.
+std::string plain_name(const TomlTable& table, std::string without) {
   const std::string name = table.text("name", std::move(without));
-  if (is_plain_name(name)) {
-    table.rename(fmt::format("{} {}", table.name(), quote(name)));
-    return name;
-  }
-  if (!table.has("name")) {
-    table.refuse("name", "is missing");
-  } else {
-    table.refuse("name", fmt::format("cannot be {}", quote(name)),
+  if (is_plain_name(name)) return name;
+  const TomlValue* given = table.get("name");
+  if (given == nullptr) {
+    table.miss("name");
+  } else if (given->as<std::string>() != nullptr) {
+    table.refuse("name", "is none",
                  fmt::format("expected 1 to {} letters, digits, _ and -", Bounds::kServiceNameMax));
   }
   return {};
@@ -164,7 +162,7 @@ void read_tls(const TomlTable& table, serve::TlsOptions& tls) {
   tls.directory = bounded_text(table, "directory", Bounds::kPathMax);
   tls.verify_clients = table.flag("verify_clients", false);
   if (tls.mode != Mode::kOff && tls.directory.empty()) {
-    table.refuse("directory", "is missing", "name where ca-cert.pem and the others lie");
+    table.miss("directory", "name where ca-cert.pem and the others lie");
   }
 }
 
@@ -230,11 +228,11 @@ void read_jobs(const TomlTable& table, ServeOptions& options) {
 
 // ---- the tables of which there may be many ----
 
-void read_nodemap(TomlTable table, ServeOptions& options) {
+void read_nodemap(const TomlTable& table, ServeOptions& options) {
   if (!has_room(table, options.nodemaps, Bounds::kNodemapsMax)) return;
   const std::string name = plain_name(table, "");
   auto nids = read_nids(table, "nids");
-  if (!table.has("nids")) table.refuse("nids", "is missing", "such as ['10.0.0.[1-9]@tcp']");
+  if (!table.has("nids")) table.miss("nids", "such as ['10.0.0.[1-9]@tcp']");
   if (name == "default") {
     table.refuse("name", "is that of the nodemap of all others", "use another name");
   } else if (is_named_before(options.nodemaps, name)) {
@@ -350,12 +348,12 @@ void read_capacity(const TomlTable& table, serve::ServiceOptions& service) {
   }
 }
 
-void read_service(TomlTable table, ServeOptions& options) {
+void read_service(const TomlTable& table, ServeOptions& options) {
   if (!has_room(table, options.services, Bounds::kServicesMax)) return;
   serve::ServiceOptions service;
   service.name = plain_name(table, service.name);
   if (is_named_before(options.services, service.name)) {
-    table.refuse("name", fmt::format("{} is there twice", quote(service.name)));
+    table.refuse("name", "is there twice");
   }
   read_rules(table, options, service);
   using serve::Adaptive;
@@ -399,7 +397,7 @@ void read_blocks(const TomlTable& table, nbd::BlockSizes& blocks) {
 
 void read_store(const TomlTable& table, serve::StoreOptions& store) {
   if (!table.has("store")) {
-    table.refuse("store", "is missing", "such as 'file:/srv/scratch.img' or 'memory:1GiB'");
+    table.miss("store", "such as 'file:/srv/scratch.img' or 'memory:1GiB'");
     return;
   }
   const auto parsed = serve::parse_store(bounded_text(table, "store", Bounds::kPathMax));
@@ -427,19 +425,18 @@ void read_store(const TomlTable& table, serve::StoreOptions& store) {
   }
 }
 
-void read_export(TomlTable table, ServeOptions& options) {
+void read_export(const TomlTable& table, ServeOptions& options) {
   if (!has_room(table, options.exports, Bounds::kExportsMax)) return;
   serve::ExportOptions exported;
-  if (!table.has("name")) table.refuse("name", "is missing", "'' is for clients that ask for none");
+  if (!table.has("name")) table.miss("name", "'' is for clients that ask for none");
   exported.name = bounded_text(table, "name", Bounds::kNameMax);
   if (exported.name.find_first_of(",/=") != std::string::npos) {
-    table.refuse("name", fmt::format("cannot be {}", quote(exported.name)),
+    table.refuse("name", "is none",
                  "claims follow a name behind , or /, and hold a =, so it has none of them");
   }
   if (is_named_before(options.exports, exported.name)) {
-    table.refuse("name", fmt::format("{} is there twice", quote(exported.name)));
+    table.refuse("name", "is there twice");
   }
-  table.rename(fmt::format("export {}", quote(exported.name)));
   read_store(table, exported.store);
   exported.read_only = table.flag("read_only", false);
   exported.description = bounded_text(table, "description", Bounds::kDescriptionMax);
@@ -464,6 +461,15 @@ void read_export(TomlTable table, ServeOptions& options) {
   options.exports.push_back(std::move(exported));
 }
 
+// "service 'fast'": how messages tell one of many tables from the others.
+std::string called(std::string_view table, const TomlValue& value) {
+  for (const TomlMember& member : *value.as<TomlValue::Table>()) {
+    const auto* name = member.key.name == "name" ? member.value.as<std::string>() : nullptr;
+    if (name != nullptr) return fmt::format("{} {}", table, quote(*name));
+  }
+  return std::string(table);
+}
+
 // What others refer to comes first.
 void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptions& options) {
   Words tables;
@@ -476,7 +482,7 @@ void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptio
   };
   const auto many = [&](std::string_view name, auto read) {
     root.each(name, [&](const TomlValue& value) {
-      read(TomlTable(value, std::string(name), mistakes, keys_of(name)), options);
+      read(TomlTable(value, called(name, value), mistakes, keys_of(name)), options);
     });
   };
   once("server", [&](const TomlTable& table) { read_server(table, options); });

@@ -50,6 +50,7 @@ TomlTable::TomlTable(const TomlValue& value, std::string name, TomlMistakes& mis
   for (const auto& [key, unused] : *members_) {
     if (std::find(keys_.begin(), keys_.end(), key.name) != keys_.end()) continue;
     const auto meant = nearest(key.name, keys_);
+    if (meant) meant_.push_back(*meant);
     mistakes_.add(key.at, fmt::format("{}: no key {}", name_, quote(key.name)),
                   meant ? fmt::format("did you mean {}?", *meant)
                         : fmt::format("there are: {}", fmt::join(keys_, ", ")));
@@ -70,6 +71,12 @@ TomlPlace TomlTable::place_of(std::string_view key) const {
 
 void TomlTable::refuse(std::string_view key, std::string_view what, std::string_view hint) const {
   mistakes_.add(place_of(key), fmt::format("{}: {} {}", name_, key, what), hint);
+}
+
+void TomlTable::miss(std::string_view key, std::string_view hint) const {
+  if (std::find(meant_.begin(), meant_.end(), key) == meant_.end()) {
+    refuse(key, "is missing", hint);
+  }
 }
 
 std::string TomlTable::text(std::string_view key, std::string without) const {

@@ -59,7 +59,6 @@ class TomlTable {
             std::vector<std::string_view> keys);
 
   const std::string& name() const { return name_; }
-  void rename(std::string name) { name_ = std::move(name); }
   TomlMistakes& mistakes() const { return mistakes_; }
   TomlPlace at() const { return at_; }
   bool has(std::string_view key) const { return get(key) != nullptr; }
@@ -68,6 +67,8 @@ class TomlTable {
   TomlPlace place_of(std::string_view key) const;
   // "NAME: KEY WHAT; HINT", at the place of the key's value.
   void refuse(std::string_view key, std::string_view what, std::string_view hint = {}) const;
+  // "NAME: KEY is missing; HINT", unless a key was told of already that may have meant this one.
+  void miss(std::string_view key, std::string_view hint = {}) const;
 
   std::string text(std::string_view key, std::string without) const;
   bool flag(std::string_view key, bool without) const;
@@ -107,6 +108,7 @@ class TomlTable {
   std::string name_;
   TomlMistakes& mistakes_;
   std::vector<std::string_view> keys_;
+  std::vector<std::string_view> meant_;  // by keys that do not exist
 };
 
 }  // namespace weir::control
