@@ -46,6 +46,7 @@ T value_or_fail(Result<T> result, Exit status, std::string_view with) {
   return std::move(*result);
 }
 
+void add_alloc(CLI::App& weir, int& status);
 void add_limit(CLI::App& weir, int& status);
 void add_rules(CLI::App& weir, int& status);
 void add_sim(CLI::App& weir, int& status);

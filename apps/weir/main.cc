@@ -15,6 +15,7 @@ constexpr const char* kFooter = R"(
 Examples:
   weir limit --bps 50MiB -- backup.tar | ssh archive 'cat > backup.tar'
   weir rules --type jobid site.rules
+  weir alloc --rate 20k --period 20ms --explain periods.jsonl
   weir sim redistribution --out report
   weir limit --help
 
@@ -44,6 +45,7 @@ int run(int argc, char** argv) {
   weir.require_subcommand(1);
   weir.footer(kFooter);
   int status = 0;
+  add_alloc(weir, status);
   add_limit(weir, status);
   add_rules(weir, status);
   add_sim(weir, status);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "apps/weir/command.h"
+#include "apps/weir/lines.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/classify/mistake.h"
@@ -328,40 +329,6 @@ class Rules {
 
 // ---- the command ----
 
-// Hands out lines as they arrive, so that it can be talked to over a pipe. A line beyond any
-// command is cut there: it is refused all the same.
-class Lines {
- public:
-  explicit Lines(int fd) : fd_(fd) {}
-
-  Result<bool> next(std::string& line) {
-    line.clear();
-    for (;;) {
-      const std::size_t end = held_.find('\n', at_);
-      const bool found = end != std::string::npos;
-      const std::size_t stop = found ? end : held_.size();
-      const std::size_t room = kLineMax - std::min(kLineMax, line.size());
-      line.append(held_, at_, std::min(stop - at_, room));
-      at_ = found ? end + 1 : held_.size();
-      if (found) return true;
-      held_.resize(65536);
-      const ssize_t count = read(fd_, held_.data(), held_.size());
-      held_.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
-      at_ = 0;
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return fail_errno(errno, "cannot read");
-      if (count == 0) return !line.empty();
-    }
-  }
-
- private:
-  static constexpr std::size_t kLineMax = kCommandMax + 1;
-
-  int fd_;
-  std::string held_;
-  std::size_t at_ = 0;
-};
-
 int rules(const RulesArguments& arguments) {
   const FieldSet type = value_or_fail(FieldSet::parse_type(arguments.type), Exit::kUsage, "--type");
   host::Fd owned;
@@ -372,7 +339,8 @@ int rules(const RulesArguments& arguments) {
     fd = owned.get();
   }
   Rules list(type, arguments);
-  Lines lines(fd);
+  // A line beyond any command is cut there: it is refused all the same.
+  Lines lines(fd, kCommandMax + 1);
   std::string line;
   while (value_or_fail(lines.next(line), Exit::kIoErr, "")) {
     list.run(line);

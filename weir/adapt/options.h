@@ -8,9 +8,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
+#include "weir/base/quantity.h"
 #include "weir/base/time.h"
 
 namespace weir {
@@ -23,19 +25,26 @@ struct ControllerOptions {
 
   static constexpr Nanoseconds kPeriodMin = std::chrono::milliseconds{1};
   static constexpr Nanoseconds kPeriodMax = std::chrono::seconds{10};
+  static constexpr Tokens kShareDepthMin{8};
 
   Demand demand = Demand::kBacklog;
   Nanoseconds period = std::chrono::milliseconds{20};
   bool lending = true;
   std::optional<Nanoseconds> half_life = std::chrono::seconds{60};  // of records; none: for ever
   bool floor = true;  // who repays keeps half of what it was first given
+  // Of share buckets. None: as deep as the job's allocation of a period, and kShareDepthMin at
+  // least, since a bucket too shallow for late wake-ups loses tokens.
+  std::optional<Tokens> depth = std::nullopt;
+  // Jobs whose records are remembered, and jobs that hold a share.
+  std::size_t jobs_max = 8192;
 
   static ControllerOptions paper() {
     return {.demand = Demand::kServed,
             .period = std::chrono::milliseconds{100},
             .lending = false,
             .half_life = std::nullopt,
-            .floor = false};
+            .floor = false,
+            .depth = Tokens{3}};
   }
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a controller saw in a period and what it made of it: the input and the output of one round,
-// for whoever draws, prints or checks it. Jobs are in the order of their ids. Values only; tokens
+// for whoever draws, prints or checks it. Jobs are in the order of their ids; those that were not
+// active are not in it, and what they have lent or borrowed is in the Ledger. Values only; tokens
 // throughout (one an operation, or the cost units of the target).
 #pragma once
 

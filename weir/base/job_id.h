@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -35,7 +36,16 @@ class alignas(8) JobId {
   std::string_view text() const { return {bytes_.data(), size_}; }
   bool empty() const { return size_ == 0; }
 
-  bool operator==(const JobId& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }
+  bool operator==(const JobId& other) const {
+    std::uint64_t differs = 0;
+    for (std::size_t at = 0; at < sizeof *this; at += 8) differs |= word_at(at) ^ other.word_at(at);
+    return differs == 0;
+  }
+  // Byte order, as of their texts: unused bytes are zero, and where all bytes agree the size, which
+  // comes last, tells the shorter one.
+  std::strong_ordering operator<=>(const JobId& other) const {
+    return std::memcmp(this, &other, sizeof *this) <=> 0;
+  }
 
   std::uint64_t hash() const {
     return hash_words(word_at(0), word_at(8)) ^

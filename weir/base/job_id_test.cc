@@ -38,5 +38,12 @@ RC_GTEST_PROP(JobIdProperty, EqualsAndHashesAsItsFirstThirtyOneBytes,
   RC_ASSERT(JobId(a).text() == a.substr(0, 31));
 }
 
+RC_GTEST_PROP(JobIdProperty, SortsAsTheBytesOfItsText,
+              (const std::string& a, const std::string& b)) {
+  RC_ASSERT((JobId(a) <=> JobId(b)) == (JobId(a).text() <=> JobId(b).text()));
+  const std::string zero(1, '\0');
+  RC_ASSERT((JobId(a) <=> JobId(a + zero + b)) == (JobId(a).text() <=> JobId(a + zero + b).text()));
+}
+
 }  // namespace
 }  // namespace weir

@@ -2,7 +2,9 @@
 #include "weir/base/settle.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "weir/base/assert.h"
@@ -15,11 +17,21 @@ using SignedWide = __int128;
 
 constexpr int kFractionBits = 32;
 constexpr std::int64_t kOneToken = std::int64_t{1} << kFractionBits;
+// Below so many shares a heap is quicker than counting digits.
+constexpr std::size_t kSelectMin = 64;
 
 // floor(weight * total * 2^32 / weight_sum). The product of all three may take 159 bits, so the
 // division is done in two steps, each within 128: whole tokens, then the rest's fraction bits.
 SignedWide share_of(std::uint64_t weight, std::uint64_t total, std::uint64_t weight_sum) {
   const Wide product = Wide{weight} * total;
+  constexpr std::uint64_t kHalf = std::uint64_t{1} << kFractionBits;
+  // Numbers as they mostly are need no long division.
+  if (product < kHalf) return (static_cast<std::uint64_t>(product) << kFractionBits) / weight_sum;
+  if (product <= UINT64_MAX && weight_sum < kHalf) {
+    const auto low = static_cast<std::uint64_t>(product);
+    const std::uint64_t rest = (low % weight_sum) << kFractionBits;
+    return (SignedWide{low / weight_sum} << kFractionBits) + rest / weight_sum;
+  }
   const Wide whole = product / weight_sum;
   const Wide rest = product - whole * weight_sum;
   return static_cast<SignedWide>((whole << kFractionBits) + (rest << kFractionBits) / weight_sum);
@@ -35,6 +47,95 @@ std::uint64_t sum_of_weights(std::span<const SettleShare> shares) {
 // Steps 2 and 3 are one, seen from two sides: the share of the highest rank moves one token, and
 // its rank drops by one token. To give (sign +1) the rank is the remainder, to take back (sign -1)
 // it is the negative of the remainder.
+void move_token(SettleShare& share, int sign) {
+  share.got += static_cast<std::uint64_t>(std::int64_t{sign});
+  share.remainder -= sign * kOneToken;
+}
+
+// After step 1 whoever is above the least it can get has a remainder from 0 up to, not including,
+// one token. These go first, in order of remainder, and nobody twice before each of them once; so
+// while `count` is no more than they are, who moves a token is found by selection.
+bool is_first_in_line(const SettleShare& share, int sign) {
+  return sign > 0 ? share.remainder >= 0 : share.got > 0;
+}
+
+// Of a remainder from 0 up to one token, a number that is high for a high rank.
+std::uint32_t key_of(const SettleShare& share, int sign) {
+  const auto fraction = static_cast<std::uint32_t>(share.remainder);
+  return sign > 0 ? fraction : ~fraction;
+}
+
+// Looks for the key of the share that is `count`-th in line, digit by digit, each time counting
+// those that agree with it so far, until few do; then these are sorted.
+class LineSearch {
+ public:
+  LineSearch(std::span<const SettleShare> shares, int sign, std::uint64_t count)
+      : shares_(shares), sign_(sign), count_(count) {
+    while (shift_ > 0 && agreeing_ > few_.size()) find_digit();
+    if (agreeing_ <= few_.size()) sort_few();
+  }
+
+  std::uint32_t key() const { return key_; }
+  // How many move of those with just this key.
+  std::uint64_t ties() const { return count_; }
+
+ private:
+  static constexpr int kDigitBits = 8;
+
+  bool agrees(const SettleShare& share) const {
+    return is_first_in_line(share, sign_) &&
+           std::uint64_t{key_of(share, sign_)} >> shift_ == std::uint64_t{key_} >> shift_;
+  }
+
+  void find_digit() {
+    std::array<std::uint32_t, 1 << kDigitBits> found{};
+    const int next = shift_ - kDigitBits;
+    for (const SettleShare& share : shares_) {
+      if (agrees(share)) ++found[(key_of(share, sign_) >> next) % found.size()];
+    }
+    std::size_t digit = found.size() - 1;
+    for (; found[digit] < count_; --digit) count_ -= found[digit];
+    agreeing_ = found[digit];
+    key_ |= static_cast<std::uint32_t>(digit << next);
+    shift_ = next;
+  }
+
+  void sort_few() {
+    auto end = few_.begin();
+    for (const SettleShare& share : shares_) {
+      if (agrees(share)) *end++ = key_of(share, sign_);
+    }
+    std::sort(few_.begin(), end, std::greater<>());
+    key_ = few_[count_ - 1];
+    count_ -= static_cast<std::uint64_t>(
+        std::lower_bound(few_.begin(), end, key_, std::greater<>()) - few_.begin());
+  }
+
+  std::span<const SettleShare> shares_;
+  int sign_;
+  std::uint64_t count_;
+  std::uint64_t agreeing_ = UINT64_MAX;
+  std::uint32_t key_ = 0;
+  int shift_ = kFractionBits;
+  std::array<std::uint32_t, 64> few_{};
+};
+
+// The shares of the `count` highest keys move one token each, the first ones where keys are equal.
+// REQUIRES: at least `count` are first in line; count > 0.
+void move_one_each(std::span<SettleShare> shares, std::uint64_t count, int sign) {
+  const LineSearch search(shares, sign, count);
+  const std::uint32_t last = search.key();
+  std::uint64_t ties = search.ties();
+  for (SettleShare& share : shares) {
+    const std::uint32_t key = key_of(share, sign);
+    const bool in_line = is_first_in_line(share, sign);
+    const bool is_tied = in_line && key == last && ties > 0;
+    ties -= is_tied ? 1 : 0;
+    // Half of them move, unpredictably: a branch would cost more than moving nothing.
+    move_token(share, (in_line && key > last) || is_tied ? sign : 0);
+  }
+}
+
 struct Candidate {
   std::int64_t rank;
   std::size_t index;
@@ -45,7 +146,8 @@ struct Candidate {
   }
 };
 
-void move_tokens(std::span<SettleShare> shares, std::uint64_t count, int sign) {
+// One after another, whatever the remainders.
+void move_by_rank(std::span<SettleShare> shares, std::uint64_t count, int sign) {
   const auto may_move = [sign](const SettleShare& share) { return sign > 0 || share.got > 0; };
   std::vector<Candidate> heap;
   heap.reserve(shares.size());
@@ -58,14 +160,24 @@ void move_tokens(std::span<SettleShare> shares, std::uint64_t count, int sign) {
     std::pop_heap(heap.begin(), heap.end());
     Candidate& moved = heap.back();
     SettleShare& share = shares[moved.index];
-    share.got += static_cast<std::uint64_t>(std::int64_t{sign});
-    share.remainder -= sign * kOneToken;
+    move_token(share, sign);
     moved.rank -= kOneToken;
     if (may_move(share)) {
       std::push_heap(heap.begin(), heap.end());
     } else {
       heap.pop_back();
     }
+  }
+}
+
+void move_tokens(std::span<SettleShare> shares, std::uint64_t count, int sign) {
+  const auto line = std::count_if(shares.begin(), shares.end(), [sign](const SettleShare& share) {
+    return is_first_in_line(share, sign);
+  });
+  if (shares.size() >= kSelectMin && count <= static_cast<std::uint64_t>(line)) {
+    move_one_each(shares, count, sign);
+  } else {
+    move_by_rank(shares, count, sign);
   }
 }
 

@@ -20,9 +20,10 @@
 //      2       2 2/3 3 2/3 3 2/3  2 3 3  2/3 2/3 2/3   a, b (ties)        3  4  3    -1/3 -1/3  2/3
 //      3       3     3     4      3 3 4   0   0   0    nobody             3  3  4      0    0    0
 //
-// Keeps nothing between calls, knows no ids; threads may settle different shares at once. O(n + m
-// log n) for m tokens moved in steps 2 and 3, at most about n and the tokens in the remainders
-// brought along. Only if m > 0 does it allocate: 16 bytes a share.
+// Keeps nothing between calls, knows no ids; threads may settle different shares at once. O(n)
+// where nobody moves more than one token in steps 2 and 3, which is the rule; else O(n + m log n)
+// for m tokens moved, at most about n and the tokens in the remainders brought along, and then, or
+// for few shares, it allocates 16 bytes a share.
 #pragma once
 
 #include <cstdint>

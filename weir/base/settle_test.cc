@@ -216,6 +216,26 @@ RC_GTEST_PROP(SettleProperty, AnotherOrderOfIdsMattersOnlyWhereTiesDecide, (std:
   for (std::size_t i = 0; i < order.size(); ++i) RC_ASSERT(renamed[i] == shares[order[i]]);
 }
 
+// Many shares, so that selection is used where nobody moves twice, in both directions, with ties.
+TEST(Settle, FollowsThePageWhereManyMoveOneTokenEach) {
+  Rng rng(7);
+  for (int round = 0; round < 100; ++round) {
+    Shares shares(64 + rng.below(100));
+    const std::int64_t grain = round % 3 == 0 ? kOne / 4 : 1;
+    const std::int64_t remainder_max = round % 2 == 0 ? kOne - 1 : 2 * kOne;
+    for (SettleShare& share : shares) {
+      share.weight = rng.below(round % 5 == 0 ? 2 : 1000);
+      share.remainder = rng.between(-remainder_max, remainder_max) / grain * grain;
+    }
+    shares.front().weight = 1;
+    for (int period = 0; period < 3; ++period) {
+      const std::uint64_t total = rng.below(3 * shares.size());
+      ASSERT_EQ(difference_from_the_page(shares, total, kReal), "") << round;
+      settle(shares, Tokens{total});
+    }
+  }
+}
+
 // Up to three shares with weights 0 ... 3, remainders of whole and half tokens, where ties abound.
 TEST(Settle, FollowsThePageInEverySmallCase) {
   const std::vector<std::int64_t> remainders = {0, -kOne, kOne, kOne / 2, -kOne / 2, -3 * kOne};

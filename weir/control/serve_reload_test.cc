@@ -228,7 +228,7 @@ class ServeReloadProperty : public ::testing::Test {
 
 TEST_F(ServeReloadProperty, TheCommandsMakeTheListOfTheNewFile) {
   Rng rng(1);
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < 1000; ++round) {
     const bool plain = round % 2 == 0;
     const Texts before = draw(rng, plain);
     const Texts after = draw(rng, plain);
@@ -251,7 +251,7 @@ TEST_F(ServeReloadProperty, TheComparisonFindsACommandThatIsMissing) {
 
 TEST_F(ServeReloadProperty, RulesOfOthersStay) {
   Rng rng(2);
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < 100; ++round) {
     const Texts before = draw(rng, true);
     const Texts after = draw(rng, true);
     Lists lists = empty_lists();

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 #include <liburing.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 

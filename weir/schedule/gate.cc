@@ -280,6 +280,7 @@ Result<Gate::Pair> Gate::make_policies(std::string_view name, std::string_view a
 Result<void> Gate::start_policy(std::string_view name, std::string_view argument, Heads heads) {
   auto made = make_policies(name, argument);
   if (!made) return tl::unexpected(made.error());
+  ++switches_;
   for (const Head head : kHeads) {
     if (!names(heads, head)) continue;
     if (name == Fifo::kName) {

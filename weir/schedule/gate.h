@@ -107,6 +107,9 @@ class Gate {
   Policy& policy_in_force(Head head);
   const Policy& policy_in_force(Head head) const;
 
+  // Grows with every policy that is started.
+  std::uint64_t switches() const { return switches_; }
+
   // The tbf engine in force on a head, nullptr if another policy is.
   Tbf* tbf(Head head);
   const Tbf* tbf(Head head) const;
@@ -146,6 +149,7 @@ class Gate {
   std::uint32_t high_in_row_ = 0;
   bool shut_down_ = false;
   std::uint64_t engines_made_ = 0;
+  std::uint64_t switches_ = 0;
   Instant now_ = Instant::min();
 };
 

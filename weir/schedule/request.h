@@ -71,6 +71,7 @@ class Request {
  public:
   HeapHook seat_heap;
   void* seat_group = nullptr;  // the client, class or queue it stands with
+  void* account = nullptr;     // where the Target counts it, if one does
   Attributes attributes;
 };
 

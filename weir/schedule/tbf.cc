@@ -443,7 +443,7 @@ void Tbf::enter_within_limits(Queue& queue, Instant now) {
       if (share.bucket.is_occupied() || share_ready_at(queue) > now) {
         return wait_at(share.bucket, queue);
       }
-    } else if (!share.active && !options_.sharing->lending && !has_limits(queue)) {
+    } else if (!share.active && !has_limits(queue)) {
       queue.place = Queue::Place::kSpare;
       heaps_->spare[index(queue.head)].push(queue, queue.turn());
       return;

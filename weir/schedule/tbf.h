@@ -23,8 +23,9 @@
 // go: a small request does not overtake a large one, and nobody is woken in vain.
 //
 // Loans. When nothing is ready and a queue lacks only its share, it may run all the same
-// (Urge::kBorrow): the job that has borrowed least for its weight first. The root bucket, the rate
-// of the whole target, is asked last and pays for loans too.
+// (Urge::kBorrow): the job that has borrowed least for its weight first; after these who has
+// neither share nor limit, first come, first served. The root bucket, the rate of the whole target,
+// is asked last and pays for loans too.
 //
 // A change of rules acts at once on what is queued: balances stay, queues whose classes or limits
 // changed are entered anew, all others keep their place; idle ones are matched when their next
@@ -67,7 +68,7 @@ class Tbf {
   // How a target is shared out among jobs.
   struct Sharing {
     Cost cost;            // what a request takes of a share and of the root
-    bool lending = true;  // off: who has no share runs when nothing else is ready, free of limits
+    bool lending = true;  // who lacks only its share may run when nothing else is ready
   };
   struct Options {
     // Depth of a bucket of operations without burst=: the larger of a number and a time of its
@@ -101,11 +102,10 @@ class Tbf {
   // a rate the job is not paced, and `nodes` orders. REQUIRES: nodes > 0.
   void set_share(const JobId& job, std::optional<Rate> rate, Tokens depth, std::uint64_t nodes,
                  Instant now);
-  // The job has dropped out: it keeps rate and balance, but what it does not use is lent no more.
-  void rest_share(const JobId& job, Instant now);
-  // The job has no share.
+  // The job has no share any more.
   void drop_share(const JobId& job, Instant now);
-  bool has_share(const JobId& job) const;
+  // Whether the job's share has a bucket that is not full: somebody would lose or win by a new one.
+  bool is_share_in_use(const JobId& job, Instant now) const;
   // The rate of the whole target; none: the free slot alone decides.
   void set_root(std::optional<BucketShape> shape, Instant now);
   // What each job with a share did since last asked, in no order.

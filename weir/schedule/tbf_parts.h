@@ -196,7 +196,6 @@ struct Tbf::Share {
   std::uint32_t queues = 0;
   std::uint32_t busy = 0;  // queues with requests
   bool active = false;     // the controller has set it
-  bool lends = true;       // what falls over its rim while it has nothing to do is lent
   HeapHook lend_hook;
 };
 

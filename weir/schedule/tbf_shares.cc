@@ -72,12 +72,14 @@ void Tbf::settle_spill(Share& share, Instant now) {
   if (!share.paces()) return;
   share.bucket.tokens.trim(*share.shape, now, share.spill);
   const Tokens spilled = share.spill.collect();
-  if (share.busy == 0 && share.lends) share.lent += spilled;
+  if (share.busy == 0) share.lent += spilled;
 }
 
-bool Tbf::has_share(const JobId& job) const {
+bool Tbf::is_share_in_use(const JobId& job, Instant now) const {
   const auto found = shares_.find(job);
-  return found != shares_.end() && found->second->active;
+  if (found == shares_.end() || !found->second->paces()) return false;
+  const Share& share = *found->second;
+  return !share.bucket.tokens.can_take(share.shape->depth(), *share.shape, now);
 }
 
 void Tbf::set_share(const JobId& job, std::optional<Rate> rate, Tokens depth, std::uint64_t nodes,
@@ -106,7 +108,6 @@ void Tbf::set_share(const JobId& job, std::optional<Rate> rate, Tokens depth, st
     share.shape = shape;
   }
   share.active = true;
-  share.lends = true;
   if (was_active && was_paced == share.paces()) {
     if (Queue* const first = share.bucket.crowd->first) {
       heaps_->wake.update(*first, wake_time(*first), first->turn());
@@ -114,13 +115,6 @@ void Tbf::set_share(const JobId& job, std::optional<Rate> rate, Tokens depth, st
   } else {
     enter_again(share, now);
   }
-}
-
-void Tbf::rest_share(const JobId& job, Instant now) {
-  const auto found = shares_.find(job);
-  if (found == shares_.end()) return;
-  settle_spill(*found->second, now);
-  found->second->lends = false;
 }
 
 void Tbf::drop_share(const JobId& job, Instant now) {

@@ -169,7 +169,7 @@ Result<ListenAddress> parse_listen(std::string_view text) {
 std::string print_listen(const ListenAddress& address) {
   if (address.kind == ListenAddress::Kind::kUnix) return "unix:" + address.path;
   const bool six = address.host.find(':') != std::string::npos;
-  return fmt::format(six ? "[{}]:{}" : "{}:{}", address.host, address.port);
+  return fmt::format("{}{}{}:{}", six ? "[" : "", address.host, six ? "]" : "", address.port);
 }
 
 Result<StoreOptions> parse_store(std::string_view text) { return parse_store_of(text, nullptr); }

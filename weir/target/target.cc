@@ -1,10 +1,250 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/target/target.h"
 
+#include <algorithm>
+#include <utility>
+
+#include <absl/container/flat_hash_map.h>
+
+#include "weir/base/assert.h"
+
 namespace weir {
+namespace {
 
-Target::Target(const Options& options, Instant /*now*/) : options_(options), gate_(options.gate) {}
+constexpr Nanoseconds kRootDepthTime = std::chrono::milliseconds{100};
+// Periods that passed while nobody asked are made up for, but not more than these.
+constexpr Nanoseconds kMadeUpMax = std::chrono::minutes{1};
+constexpr std::uint32_t kOstWrite = 4;
 
-void Target::set_nodes(const JobId& /*job*/, std::uint64_t /*nodes*/, Instant /*now*/) {}
+JobStats::Entry& entry_of(const Request& request) {
+  return *static_cast<JobStats::Entry*>(request.account);
+}
+
+Gate::Options gate_options(const Target::Options& options) {
+  Gate::Options gate = options.gate;
+  if (options.controller) {
+    gate.tbf.sharing = Tbf::Sharing{.cost = options.cost, .lending = options.controller->lending};
+  }
+  return gate;
+}
+
+}  // namespace
+
+// The Gate as a controller's enforcer.
+class Target::GateShares final : public Enforcer {
+ public:
+  GateShares(Gate& gate, bool lending) : gate_(gate), lending_(lending) {}
+
+  Result<void> set(const JobId& job, const Share& share, Instant now) override {
+    return change(job, share, now);
+  }
+  Result<void> change(const JobId& job, const Share& share, Instant now) override {
+    Tbf* const tbf = gate_.tbf(Head::kRegular);
+    if (tbf == nullptr) {
+      return fail(std::errc::no_such_device, std::string(job.text()), "tbf is not in force");
+    }
+    tbf->set_share(job, share.rate, share.depth, share.nodes, now);
+    return {};
+  }
+  Result<void> drop(const JobId& job, Instant now) override {
+    Tbf* const tbf = gate_.tbf(Head::kRegular);
+    if (tbf == nullptr) return {};
+    if (lending_ && tbf->is_share_in_use(job, now)) {
+      return fail(std::errc::resource_unavailable_try_again, std::string(job.text()),
+                  "its share is not full yet");
+    }
+    tbf->drop_share(job, now);
+    return {};
+  }
+
+ private:
+  Gate& gate_;
+  bool lending_;
+};
+
+Target::Target(const Options& options, Instant now)
+    : options_(options), gate_(gate_options(options)), stats_(options.jobs_max), watched_to_(now) {
+  if (!options_.controller) return;
+  shares_ = std::make_unique<GateShares>(gate_, options_.controller->lending);
+  controller_ = std::make_unique<Controller>(*options_.controller, *shares_);
+  period_end_ = now + options_.controller->period;
+  set_capacity(options_.capacity, now);
+}
+
+Target::~Target() {
+  for (const Active& job : active_) stats_.release(*job.entry);
+}
+
+// ---- requests ----
+
+void Target::admit(Request& request, Head head, Instant now) {
+  advance(now);
+  JobStats::Entry& entry = stats_.hold(request.attributes.job, now);
+  request.account = &entry;
+  if (controller_ != nullptr && entry.mark != period_) note_active(entry, now);
+  entry.arrive(cost_of(request), now);
+  gate_.admit(request, head, now);
+}
+
+Decision Target::next(Instant now) {
+  advance(now);
+  const Decision decision = gate_.next(now);
+  if (decision.kind() == Decision::Kind::kRun) {
+    Request& request = decision.request();
+    entry_of(request).start(cost_of(request), now - request.admitted_at());
+    return decision;
+  }
+  if (active_.empty()) return decision;
+  const Instant until = decision.kind() == Decision::Kind::kWait ? decision.until() : kNever;
+  return Decision::wait_until(std::min(until, period_end_));
+}
+
+void Target::complete(Request& request, Instant now) {
+  advance(now);
+  const bool writes = request.attributes.opcode == kOstWrite;
+  JobStats::Entry& entry = entry_of(request);
+  entry.finish({.cost = cost_of(request),
+                .read = writes ? Bytes{0} : request.bytes,
+                .written = writes ? request.bytes : Bytes{0},
+                .latency = now - request.admitted_at()},
+               now);
+  request.account = nullptr;
+  stats_.release(entry);
+  if (options_.estimate_capacity) estimate_.complete(cost_of(request), now);
+  gate_.complete(request, now);
+}
+
+void Target::withdraw(Request& request, Instant now) {
+  advance(now);
+  gate_.withdraw(request, now);
+  JobStats::Entry& entry = entry_of(request);
+  entry.withdraw(cost_of(request));
+  request.account = nullptr;
+  stats_.release(entry);
+}
+
+// The device is what holds things up while every slot is busy and more waits. What happens at one
+// instant happens together: only what it leaves behind counts.
+void Target::watch_slots(Instant now) {
+  if (now <= watched_to_) return;
+  if (gate_.running() == options_.gate.slots && gate_.queued() > 0) {
+    estimate_.saturate(watched_to_);
+  } else {
+    estimate_.relax(watched_to_);
+  }
+  watched_to_ = now;
+}
+
+// ---- the controller ----
+
+Result<void> Target::set_nodes(const JobId& job, std::uint64_t nodes, Instant now) {
+  advance(now);
+  if (controller_ == nullptr) return {};
+  return controller_->set_nodes(job, nodes);
+}
+
+std::optional<Rate> Target::capacity() const {
+  return controller_ == nullptr ? options_.capacity : controller_->capacity();
+}
+
+void Target::set_capacity(std::optional<Rate> capacity, Instant now) {
+  options_.capacity = capacity;
+  estimate_.set_ceiling(capacity);
+  if (controller_ == nullptr) return;
+  controller_->set_capacity(options_.estimate_capacity ? estimate_.rate(now) : capacity);
+  set_root(now);
+}
+
+// With an estimated capacity the free slot alone decides, and as published there is none.
+void Target::set_root(Instant now) {
+  Tbf* const tbf = gate_.tbf(Head::kRegular);
+  if (tbf == nullptr) return;
+  std::optional<BucketShape> shape;
+  if (options_.capacity && !options_.estimate_capacity && options_.controller->lending) {
+    const Tokens depth =
+        std::max(Tokens{options_.gate.slots}, tokens_in(*options_.capacity, kRootDepthTime));
+    shape.emplace(*options_.capacity, depth);
+  }
+  tbf->set_root(shape, now);
+}
+
+void Target::advance(Instant now) {
+  if (options_.estimate_capacity) watch_slots(now);
+  if (controller_ == nullptr) return;
+  if (gate_.switches() != switches_) follow_policy(now);
+  if (now < period_end_) return;
+  const Nanoseconds period = options_.controller->period;
+  const std::int64_t missed = (now - period_end_) / period;
+  const std::int64_t made_up = std::max<std::int64_t>(kMadeUpMax / period, 1);
+  if (missed > made_up) period_end_ += (missed - made_up) * period;
+  for (; period_end_ <= now; period_end_ += period) end_period(now);
+}
+
+// Another engine knows no shares: jobs that are here get theirs again.
+void Target::follow_policy(Instant now) {
+  switches_ = gate_.switches();
+  const Policy& policy = gate_.policy_in_force(Head::kRegular);
+  controller_->suspend("policy " + std::string(policy.name()) + " is in force; shares need tbf",
+                       now);
+  if (gate_.tbf(Head::kRegular) == nullptr) return;
+  controller_->resume();
+  set_root(now);
+  give_all_shares(now);
+}
+
+void Target::give_all_shares(Instant now) {
+  for (const Active& job : active_) controller_->first_request(job.entry->job, now);
+}
+
+void Target::note_active(JobStats::Entry& entry, Instant now) {
+  entry.mark = period_;
+  stats_.hold(entry.job, now);
+  active_.push_back({&entry, entry.arrived, entry.finished, entry.waiting()});
+  controller_->first_request(entry.job, now);
+}
+
+void Target::end_period(Instant now) {
+  if (options_.estimate_capacity) controller_->set_capacity(estimate_.rate(now));
+  observe(now);
+  const PeriodReport& report = controller_->decide(now);
+  begin_period();
+  if (listener_) listener_(report);
+}
+
+void Target::observe(Instant now) {
+  absl::flat_hash_map<JobId, JobSample, std::hash<JobId>> samples;
+  for (const Active& job : active_) {
+    const JobStats::Entry& entry = *job.entry;
+    samples.emplace(entry.job, JobSample{.job = entry.job,
+                                         .arrived = (entry.arrived - job.arrived).cost,
+                                         .served = (entry.finished - job.finished).cost,
+                                         .waiting = job.waiting.cost});
+  }
+  if (Tbf* const tbf = gate_.tbf(Head::kRegular)) {
+    tbf->report_shares(options_.controller->period, now, [&](const Tbf::ShareReport& share) {
+      JobSample& sample = samples[share.job];
+      sample.job = share.job;
+      sample.limit = share.limit;
+      sample.borrowed = share.borrowed;
+      sample.lent = share.lent;
+    });
+  }
+  for (const auto& [job, sample] : samples) controller_->observe(sample);
+}
+
+// Who has something waiting or running is active from the start.
+void Target::begin_period() {
+  ++period_;
+  std::erase_if(active_, [&](Active& job) {
+    JobStats::Entry& entry = *job.entry;
+    if (entry.waiting().requests == 0 && entry.running().requests == 0) {
+      stats_.release(entry);
+      return true;
+    }
+    entry.mark = period_;
+    job = {&entry, entry.arrived, entry.finished, entry.waiting()};
+    return false;
+  });
+}
 
 }  // namespace weir

@@ -8,14 +8,32 @@
 //   Decision decision = target.next(now);       run this | ask again then | idle
 //   target.complete(request, now);
 //
-// wait_until includes the end of the period while jobs are active, so one timer serves both. Time
-// is given. One owner, no locks.
+// wait_until includes the end of the period while jobs are active, so one timer serves both; while
+// none is, nothing wakes anybody, and periods that passed meanwhile are made up for with the next
+// call, one minute of them at most.
+//
+//   admit ---> JobStats <--- complete           what jobs did, counted per job
+//                 | end of the period
+//   Gate's loans -+--> Controller --> shares of the Gate's tbf, by job id
+//   busy slots ------> CapacityEstimate          if nobody said what the device can do
+//
+// A job's first request in a period gets it a share at once if it has none. The controller needs
+// tbf on the regular head: under other policies it is suspended and says so, and a tbf that is
+// started anew gets all shares again. Administrators' rules are the Gate's alone.
+//
+// Time is given. One owner, no locks.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "weir/account/job_stats.h"
+#include "weir/adapt/capacity.h"
+#include "weir/adapt/controller.h"
 #include "weir/adapt/options.h"
 #include "weir/adapt/period.h"
 #include "weir/base/job_id.h"
@@ -29,32 +47,82 @@ class Target {
  public:
   struct Options {
     Gate::Options gate = {};
-    std::optional<ControllerOptions> controller;  // none: limits alone decide
-    // Tokens a second the device does. None and no estimate: shares order, but do not pace.
-    std::optional<Rate> capacity;
+    // None: limits alone decide.
+    std::optional<ControllerOptions> controller = std::nullopt;
+    // Tokens a second the device does; with estimate_capacity the most it may be taken for. None
+    // and no estimate: shares order, but do not pace.
+    std::optional<Rate> capacity = std::nullopt;
     bool estimate_capacity = false;
-    Cost cost;  // what a request takes of the capacity
+    Cost cost = {};  // what a request takes of the capacity
+    std::size_t jobs_max = JobStats::kJobsMaxDefault;
   };
   using PeriodListener = std::function<void(const PeriodReport&)>;
 
   Target(const Options& options, Instant now);
+  // REQUIRES: as of the Gate's.
+  ~Target();
+  Target(const Target&) = delete;
+  Target& operator=(const Target&) = delete;
 
+  // For policies and rules, and to look at.
   Gate& gate() { return gate_; }
   const Gate& gate() const { return gate_; }
 
-  void admit(Request& request, Head head, Instant now) { gate_.admit(request, head, now); }
-  Decision next(Instant now) { return gate_.next(now); }
-  void complete(Request& request, Instant now) { gate_.complete(request, now); }
+  void admit(Request& request, Head head, Instant now);
+  Decision next(Instant now);
+  void complete(Request& request, Instant now);
+  void withdraw(Request& request, Instant now);
+  void promote(Request& request, Instant now) { gate_.promote(request, now); }
+  void shutdown(Instant now) { gate_.shutdown(now); }
 
-  // How many nodes a job runs on; 1 for one that was never named. REQUIRES: nodes > 0.
-  void set_nodes(const JobId& job, std::uint64_t nodes, Instant now);
+  // How many nodes a job runs on; 1 for one that was never named. EINVAL for 0 and absurd numbers.
+  Result<void> set_nodes(const JobId& job, std::uint64_t nodes, Instant now);
+  // As Options::capacity, from now on.
+  void set_capacity(std::optional<Rate> capacity, Instant now);
+  // What the device is taken to do; none while unknown.
+  std::optional<Rate> capacity() const;
+
   // Told at the end of every period.
   void on_period(PeriodListener listener) { listener_ = std::move(listener); }
 
+  const JobStats& stats() const { return stats_; }
+  // None without a controller.
+  const Controller* controller() const { return controller_.get(); }
+
  private:
+  class GateShares;
+
+  // A job that was seen in this period, and its counters at the start of it.
+  struct Active {
+    JobStats::Entry* entry;
+    JobStats::Count arrived;
+    JobStats::Count finished;
+    JobStats::Count waiting;
+  };
+
+  void advance(Instant now);
+  void follow_policy(Instant now);
+  void give_all_shares(Instant now);
+  void note_active(JobStats::Entry& entry, Instant now);
+  void end_period(Instant now);
+  void observe(Instant now);
+  void begin_period();
+  void set_root(Instant now);
+  void watch_slots(Instant now);
+  Tokens cost_of(const Request& request) const { return options_.cost.of(request.bytes); }
+
   Options options_;
   Gate gate_;
+  JobStats stats_;
+  std::unique_ptr<GateShares> shares_;
+  std::unique_ptr<Controller> controller_;
+  CapacityEstimate estimate_;
+  Instant watched_to_;  // the slots, for the estimate
   PeriodListener listener_;
+  std::vector<Active> active_;
+  std::uint64_t period_ = 1;  // entries of active_ are marked with it
+  Instant period_end_ = kNever;
+  std::uint64_t switches_ = 0;
 };
 
 }  // namespace weir

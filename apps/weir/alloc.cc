@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// weir alloc: the allocation step of AdapTBF as a filter.
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "apps/weir/command.h"
+#include "apps/weir/lines.h"
+#include "weir/adapt/allocator.h"
+#include "weir/base/quote.h"
+#include "weir/base/units.h"
+#include "weir/host/fd.h"
+
+namespace weir::app {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kFooter = R"(
+Input, a line for each period:
+  {"jobs":{"ID":{"nodes":N,"demand":N},...}}
+Output, a line for each period: the jobs that were active in it (demand above 0), sorted by id
+  {"budget":N,"jobs":{"ID":{"initial":N,"redistributed":N,"final":N,"record":N},...}}
+
+Examples:
+  echo '{"jobs":{"a":{"nodes":3,"demand":2},"b":{"nodes":1,"demand":20}}}' |
+    weir alloc --rate 100 --period 100ms
+  weir alloc --rate 20k --period 20ms --half-life 60s --floor --explain periods.jsonl
+
+A line that cannot be read is told on standard error as 'weir alloc: line N: ...', the others are
+processed as if it were not there, and the exit status is 65.)";
+
+// Far beyond a hundred thousand jobs.
+constexpr std::size_t kLineMax = std::size_t{64} << 20;
+// Records are kept for so many jobs; beyond, those of jobs gone longest are written off.
+constexpr std::size_t kJobsMax = std::size_t{1} << 20;
+
+struct AllocArguments {
+  std::string file = "-";
+  std::string rate;
+  std::string period;
+  std::optional<std::string> half_life;
+  bool floor = false;
+  bool explain = false;
+};
+
+// ---- reading a period ----
+
+// Takes the events of one line and leaves the demands, or what is wrong with the line. It stops at
+// the first mistake. Building a tree first would lose keys that are given twice.
+class PeriodReader : public nlohmann::json_sax<Json> {
+ public:
+  std::vector<Allocator::Demand> demands;
+  std::string mistake;
+
+  bool null() override { return value("null"); }
+  bool boolean(bool yes) override { return value(yes ? "true" : "false"); }
+  bool string(string_t& text) override { return value(quote(text)); }
+  bool binary(binary_t&) override { return value("binary"); }
+  bool number_float(number_float_t, const string_t& text) override {
+    return value(text.size() > kQuoteMax ? quote(text) : text);
+  }
+  bool number_integer(number_integer_t number) override {
+    return number < 0 ? value(std::to_string(number)) : whole(static_cast<std::uint64_t>(number));
+  }
+  bool number_unsigned(number_unsigned_t number) override { return whole(number); }
+
+  bool start_object(std::size_t) override {
+    if (field_ != Field::kNone) return value("an object");
+    ++depth_;
+    nodes_.reset();
+    demand_.reset();
+    return true;
+  }
+  bool end_object() override {
+    if (depth_ == kJobDepth && !end_job()) return false;
+    if (depth_ == 1 && !has_jobs_) return refuse(R"(there is no "jobs")", kForm);
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) override { return value("an array"); }
+  bool end_array() override { return true; }
+
+  bool key(string_t& name) override {
+    if (depth_ == 1) return line_key(name);
+    return depth_ == 2 ? job_key(name) : field_key(name);
+  }
+
+  bool parse_error(std::size_t at, const std::string&, const Json::exception& error) override {
+    std::string_view what = error.what();
+    // "[json.exception.parse_error.101] parse error at line 1, column 5: what is wrong"
+    const std::size_t colon = what.find(": ");
+    if (colon != std::string_view::npos) what.remove_prefix(colon + 2);
+    std::string clean(what.substr(0, what.find("; last read")));
+    for (char& c : clean) c = c >= ' ' && c <= '~' ? c : '?';
+    return refuse(fmt::format("column {}: {}", at, clean), kForm);
+  }
+
+ private:
+  enum class Field : std::uint8_t { kNone, kNodes, kDemand };
+  static constexpr int kJobDepth = 3;
+  static constexpr const char* kForm = R"(expected {"jobs":{"ID":{"nodes":N,"demand":N},...}})";
+
+  bool refuse(const std::string& what, const std::string& hint) {
+    if (mistake.empty()) mistake = what + "; " + hint;
+    return false;
+  }
+  std::string field_name() const {
+    return fmt::format("{} of job {}", field_ == Field::kNodes ? "nodes" : "demand", quote(job_));
+  }
+  std::string field_hint() const {
+    return field_ == Field::kNodes
+               ? fmt::format("expected a whole number from 1 to {}", Allocator::kNodesMax)
+               : fmt::format("expected a whole number from 0 to {}", Allocator::kDemandMax.count());
+  }
+
+  // A value that fits nowhere.
+  bool value(const std::string& text) {
+    if (field_ != Field::kNone) return refuse(field_name() + ": " + text, field_hint());
+    if (depth_ == 0) return refuse(text + " is no period", kForm);
+    if (depth_ == 1) return refuse(R"("jobs" is )" + text, kForm);
+    return refuse(fmt::format("job {} is {}", quote(job_), text),
+                  R"(expected {"nodes":N,"demand":N})");
+  }
+
+  bool whole(std::uint64_t number) {
+    if (field_ == Field::kNone) return value(std::to_string(number));
+    const bool nodes = field_ == Field::kNodes;
+    const std::uint64_t most = nodes ? Allocator::kNodesMax : Allocator::kDemandMax.count();
+    if (number > most || (nodes && number == 0)) return value(std::to_string(number));
+    (nodes ? nodes_ : demand_) = number;
+    field_ = Field::kNone;
+    return true;
+  }
+
+  bool line_key(const std::string& name) {
+    if (name != "jobs") return refuse("unknown key " + quote(name), kForm);
+    if (has_jobs_) return refuse(R"("jobs" is given twice)", "give each key once");
+    has_jobs_ = true;
+    return true;
+  }
+
+  bool job_key(const std::string& name) {
+    job_ = name;
+    if (name.size() <= JobId::kSizeMax) return true;
+    return refuse(fmt::format("job id {} has {} bytes", quote(name), name.size()),
+                  fmt::format("at most {} fit", JobId::kSizeMax));
+  }
+
+  bool field_key(const std::string& name) {
+    if (name == "nodes") {
+      field_ = Field::kNodes;
+    } else if (name == "demand") {
+      field_ = Field::kDemand;
+    } else {
+      return refuse(fmt::format("unknown key {} of job {}", quote(name), quote(job_)),
+                    "expected nodes and demand");
+    }
+    const bool twice = field_ == Field::kNodes ? nodes_.has_value() : demand_.has_value();
+    return twice ? refuse(field_name() + " is given twice", "give each key once") : true;
+  }
+
+  bool end_job() {
+    if (!nodes_ || !demand_) {
+      return refuse(fmt::format("job {} has no {}", quote(job_), nodes_ ? "demand" : "nodes"),
+                    R"(expected {"nodes":N,"demand":N})");
+    }
+    demands.push_back({JobId(job_), *nodes_, Tokens{*demand_}});
+    return true;
+  }
+
+  int depth_ = 0;
+  bool has_jobs_ = false;
+  Field field_ = Field::kNone;
+  std::string job_;
+  std::optional<std::uint64_t> nodes_;
+  std::optional<std::uint64_t> demand_;
+};
+
+Result<std::vector<Allocator::Demand>> read_period(const std::string& line) {
+  const auto refuse = [](const std::string& what) {
+    return tl::unexpected(Error{std::errc::invalid_argument, "", what, ""});
+  };
+  if (line.size() > kLineMax) {
+    return refuse(fmt::format("longer than {}", print_size(Bytes{kLineMax})));
+  }
+  PeriodReader reader;
+  if (!Json::sax_parse(line, &reader)) return refuse(reader.mistake);
+  std::sort(reader.demands.begin(), reader.demands.end(),
+            [](const auto& a, const auto& b) { return a.job < b.job; });
+  const auto twice =
+      std::adjacent_find(reader.demands.begin(), reader.demands.end(),
+                         [](const auto& a, const auto& b) { return a.job == b.job; });
+  if (twice != reader.demands.end()) {
+    return refuse(
+        fmt::format("job {} is given twice; give each job once", quote(twice->job.text())));
+  }
+  return std::move(reader.demands);
+}
+
+// ---- writing ----
+
+void print_json(Tokens budget, const std::vector<JobPeriod>& jobs) {
+  std::string text;
+  for (const JobPeriod& job : jobs) {
+    text += fmt::format(R"({}{}:{{"initial":{},"redistributed":{},"final":{},"record":{}}})",
+                        text.empty() ? "" : ",", Json(job.job.text()).dump(), job.initial.count(),
+                        job.redistributed.count(), job.final.count(), job.record);
+  }
+  fmt::print("{{\"budget\":{},\"jobs\":{{{}}}}}\n", budget.count(), text);
+}
+
+// The same in words.
+class Explanation {
+ public:
+  Explanation(const AllocArguments& arguments, Rate rate) : arguments_(arguments), rate_(rate) {}
+
+  void print(Tokens budget, const std::vector<JobPeriod>& jobs) {
+    ++number_;
+    if (jobs.empty()) {
+      fmt::print("period {}: nobody is active, so nothing is handed out\n", number_);
+    } else {
+      print_initial(budget, jobs);
+      for (const JobPeriod& job : jobs) print_lending(job);
+      for (const JobPeriod& job : jobs) print_repayment(job, jobs);
+      print_outcome(jobs);
+    }
+    before_ = jobs;
+  }
+
+ private:
+  static std::string tokens(std::uint64_t count) {
+    return fmt::format("{} token{}", count, count == 1 ? "" : "s");
+  }
+
+  const JobPeriod* before(const JobId& job) const {
+    for (const JobPeriod& known : before_) {
+      if (known.job == job) return &known;
+    }
+    return nullptr;
+  }
+
+  void print_initial(Tokens budget, const std::vector<JobPeriod>& jobs) const {
+    std::uint64_t nodes = 0;
+    for (const JobPeriod& job : jobs) nodes += job.nodes;
+    fmt::print("period {}: {}, which {} makes in {} with the fraction carried, for {} node{}\n",
+               number_, tokens(budget.count()), print_rate(rate_), arguments_.period, nodes,
+               nodes == 1 ? "" : "s");
+    for (const JobPeriod& job : jobs) {
+      fmt::print("  {} has {} of the nodes: {} at first; it wants {}\n", quote(job.job.text()),
+                 job.nodes, tokens(job.initial.count()), job.demand.count());
+    }
+  }
+
+  void print_lending(const JobPeriod& job) const {
+    const std::string name = quote(job.job.text());
+    if (job.redistributed < job.initial) {
+      fmt::print("  {} lends {}, since it wants no more than {}\n", name,
+                 tokens((job.initial - job.redistributed).count()), job.demand.count());
+    } else if (job.redistributed > job.initial) {
+      const JobPeriod* known = before(job.job);
+      const bool had = known != nullptr && known->final > Tokens{0};
+      fmt::print("  {} borrows {} of what is lent: it wants {} where it {} {}\n", name,
+                 tokens((job.redistributed - job.initial).count()), job.demand.count(),
+                 had ? "last had" : "has", had ? known->final.count() : job.initial.count());
+    }
+  }
+
+  void print_repayment(const JobPeriod& job, const std::vector<JobPeriod>& jobs) const {
+    const std::string name = quote(job.job.text());
+    if (job.final < job.redistributed) {
+      std::string lenders;
+      for (const JobPeriod& other : jobs) {
+        if (other.final <= other.redistributed) continue;
+        lenders += (lenders.empty() ? "" : ", ") + quote(other.job.text());
+      }
+      fmt::print("  {} pays {} back to {}, having borrowed before{}\n", name,
+                 tokens((job.redistributed - job.final).count()), lenders,
+                 arguments_.floor ? "; it keeps half of its first share" : "");
+    } else if (job.final > job.redistributed) {
+      fmt::print("  {} is paid {} back, having lent before\n", name,
+                 tokens((job.final - job.redistributed).count()));
+    }
+  }
+
+  void print_outcome(const std::vector<JobPeriod>& jobs) const {
+    for (const JobPeriod& job : jobs) {
+      const std::string debt =
+          job.record == 0
+              ? "is even"
+              : fmt::format(
+                    "has {} {}", job.record > 0 ? "lent" : "borrowed",
+                    tokens(static_cast<std::uint64_t>(job.record > 0 ? job.record : -job.record)));
+      fmt::print("  {} gets {} and {}\n", quote(job.job.text()), tokens(job.final.count()), debt);
+    }
+    if (arguments_.half_life) fmt::print("  records fade by half in {}\n", *arguments_.half_life);
+  }
+
+  const AllocArguments& arguments_;
+  Rate rate_;
+  std::uint64_t number_ = 0;
+  std::vector<JobPeriod> before_;
+};
+
+// ---- the command ----
+
+Nanoseconds positive_duration(const std::string& text, const char* option, const char* example) {
+  const Nanoseconds time = value_or_fail(parse_duration(text), Exit::kUsage, option);
+  if (time > Nanoseconds{0}) return time;
+  throw Failure{Exit::kUsage,
+                fmt::format("{}: {}: must not be zero; try {}", option, quote(text), example)};
+}
+
+Allocator::Options allocator_options(const AllocArguments& arguments) {
+  const Rate rate = value_or_fail(parse_rate(arguments.rate), Exit::kUsage, "--rate");
+  const Nanoseconds period = positive_duration(arguments.period, "--period", "100ms");
+  if (period > Ledger::kPeriodMax) {
+    throw Failure{Exit::kUsage, fmt::format("--period: {}: longer than {}", quote(arguments.period),
+                                            print_duration(Ledger::kPeriodMax))};
+  }
+  Allocator::Options options{.rate = rate, .period = period};
+  if (arguments.half_life) {
+    options.half_life = positive_duration(*arguments.half_life, "--half-life", "60s");
+  }
+  options.floor = arguments.floor;
+  options.jobs_max = kJobsMax;
+  return options;
+}
+
+bool is_blank(const std::string& line) {
+  return line.find_first_not_of(" \t\r") == std::string::npos;
+}
+
+int alloc(const AllocArguments& arguments) {
+  const Allocator::Options options = allocator_options(arguments);
+  host::Fd owned;
+  int fd = STDIN_FILENO;
+  if (arguments.file != "-") {
+    owned = host::Fd(open(arguments.file.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!owned.is_open()) check(fail_errno(errno, quote(arguments.file)), Exit::kNoInput, "");
+    fd = owned.get();
+  }
+  Allocator allocator(options);
+  Explanation explanation(arguments, options.rate);
+  Exit status = Exit::kOk;
+  Lines lines(fd, kLineMax + 1);
+  std::string line;
+  std::vector<JobPeriod> jobs;
+  for (std::uint64_t number = 1; value_or_fail(lines.next(line), Exit::kIoErr, ""); ++number) {
+    if (is_blank(line)) continue;
+    const auto demands = read_period(line);
+    if (!demands) {
+      fmt::print(stderr, "weir alloc: line {}: {}\n", number, demands.error().what);
+      status = Exit::kDataErr;
+      continue;
+    }
+    const Tokens budget = allocator.allocate(*demands, jobs);
+    if (arguments.explain) {
+      explanation.print(budget, jobs);
+    } else {
+      print_json(budget, jobs);
+    }
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      check(fail_errno(errno, "standard output"), Exit::kIoErr, "");
+    }
+  }
+  return static_cast<int>(status);
+}
+
+}  // namespace
+
+void add_alloc(CLI::App& weir, int& status) {
+  auto arguments = std::make_shared<AllocArguments>();
+  CLI::App* command = weir.add_subcommand(
+      "alloc", "Share tokens out among jobs, period by period, as AdapTBF does");
+  command->add_option("FILE", arguments->file, "Periods to read; - is standard input (default)");
+  command->add_option("--rate", arguments->rate, "Tokens of the target, as 1000, 20k or 30/min")
+      ->type_name("RATE")
+      ->required();
+  command->add_option("--period", arguments->period, "Time that a line stands for, as 100ms")
+      ->type_name("DURATION")
+      ->required();
+  command
+      ->add_option("--half-life", arguments->half_life,
+                   "Records of what was lent fade by half in this time (default: never)")
+      ->type_name("DURATION");
+  command->add_flag("--floor", arguments->floor,
+                    "Who pays back keeps half of what it was first given");
+  command->add_flag("--explain", arguments->explain,
+                    "Say in words who lent how much to whom, and why");
+  command->footer(kFooter);
+  command->callback([arguments, &status] { status = alloc(*arguments); });
+}
+
+}  // namespace weir::app

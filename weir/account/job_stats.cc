@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/account/job_stats.h"
+
+#include "weir/base/assert.h"
+
+namespace weir {
+
+JobStats::Count& JobStats::Count::operator+=(const Count& other) {
+  requests += other.requests;
+  cost += other.cost;
+  return *this;
+}
+
+JobStats::JobStats(std::size_t jobs_max) : jobs_max_(jobs_max) {
+  WEIR_ASSERT(jobs_max > 0, jobs_max);
+  index_.reserve(jobs_max);
+}
+
+JobStats::Entry& JobStats::hold(const JobId& job, Instant now) {
+  Entry* entry = nullptr;
+  if (const auto found = index_.find(job); found != index_.end()) {
+    entry = found->second;
+    if (entry->holds_ == 0) unlink(*entry);
+  } else if (entry = place_for_another(); entry != nullptr) {
+    *entry = {};
+    entry->job = job;
+    entry->since = entry->last_seen = now;
+    index_.emplace(job, entry);
+  } else {
+    ++overflowed_;
+    entry = &overflow_;
+  }
+  ++entry->holds_;
+  return *entry;
+}
+
+void JobStats::release(Entry& entry) {
+  WEIR_ASSERT(entry.holds_ > 0);
+  if (--entry.holds_ > 0 || &entry == &overflow_) return;
+  entry.older_ = newest_;
+  entry.newer_ = nullptr;
+  (newest_ == nullptr ? oldest_ : newest_->newer_) = &entry;
+  newest_ = &entry;
+}
+
+// Another entry, or that of the job released longest ago; none if all are held.
+JobStats::Entry* JobStats::place_for_another() {
+  if (index_.size() < jobs_max_) return &entries_.emplace_back();
+  Entry* entry = oldest_;
+  if (entry == nullptr) return nullptr;
+  unlink(*entry);
+  index_.erase(entry->job);
+  gone_.arrived += entry->arrived;
+  gone_.started += entry->started;
+  gone_.withdrawn += entry->withdrawn;
+  gone_.finished += entry->finished;
+  gone_.read += entry->read;
+  gone_.written += entry->written;
+  gone_.wait_sum += entry->wait_sum;
+  gone_.latency_sum += entry->latency_sum;
+  gone_.latency_max = std::max(gone_.latency_max, entry->latency_max);
+  gone_.last_seen = std::max(gone_.last_seen, entry->last_seen);
+  ++forgotten_;
+  return entry;
+}
+
+void JobStats::unlink(Entry& entry) {
+  (entry.older_ == nullptr ? oldest_ : entry.older_->newer_) = entry.newer_;
+  (entry.newer_ == nullptr ? newest_ : entry.newer_->older_) = entry.older_;
+  entry.older_ = entry.newer_ = nullptr;
+}
+
+const JobStats::Entry* JobStats::find(const JobId& job) const {
+  const auto found = index_.find(job);
+  return found == index_.end() ? nullptr : found->second;
+}
+
+std::vector<const JobStats::Entry*> JobStats::sorted() const {
+  std::vector<const Entry*> all;
+  all.reserve(index_.size());
+  for (const auto& [job, entry] : index_) all.push_back(entry);
+  std::sort(all.begin(), all.end(), [](const Entry* a, const Entry* b) { return a->job < b->job; });
+  return all;
+}
+
+}  // namespace weir

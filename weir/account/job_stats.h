@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What jobs did on a target: requests and tokens that arrived, started and finished, bytes, waiting
+// and latency. Counters only grow, so that any number of readers can each take differences; there
+// is no "clear" that others would notice.
+//
+//   JobStats::Entry& entry = stats.hold(job, now);      once, for example by a queue of that job
+//   entry.arrive(cost, now);  entry.start(cost, waited);  entry.finish({...}, now);   per request
+//   stats.release(entry);                                when the queue ends
+//
+//   waiting = arrived - started - withdrawn          running = started - finished
+//
+// At most jobs_max jobs are kept. An entry that is held stays where it is; of the others the one
+// released longest ago makes room, and its counters go into gone(), so that totals never shrink. If
+// all are held, newcomers share overflow(), which is counted: invented job ids take no memory. A
+// job that was forgotten and returns starts from 0 again, with another `since`.
+//
+// O(1); allocates nothing per request, and after the constructor only as entries come into use. No
+// clock; one owner, no locks.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+
+#include "weir/base/job_id.h"
+#include "weir/base/quantity.h"
+#include "weir/base/time.h"
+
+namespace weir {
+
+class JobStats {
+ public:
+  static constexpr std::size_t kJobsMaxDefault = 8192;
+
+  struct Count {
+    std::uint64_t requests = 0;
+    Tokens cost{};
+
+    void add(Tokens more) {
+      ++requests;
+      cost += more;
+    }
+    Count& operator+=(const Count& other);
+    friend Count operator-(const Count& a, const Count& b) {
+      return {a.requests - b.requests, a.cost - b.cost};
+    }
+    bool operator==(const Count&) const = default;
+  };
+  // What a finished request was.
+  struct Finished {
+    Tokens cost{};
+    Bytes read{};
+    Bytes written{};
+    Nanoseconds latency{0};  // since it arrived
+  };
+
+  struct Entry {
+    JobId job{};
+    Instant since{};      // its counters were 0
+    Instant last_seen{};  // a request arrived or finished
+    Count arrived{};
+    Count started{};
+    Count withdrawn{};  // before they started
+    Count finished{};
+    Bytes read{};
+    Bytes written{};
+    Nanoseconds wait_sum{0};
+    Nanoseconds latency_sum{0};
+    Nanoseconds latency_max{0};
+    std::uint64_t mark = 0;  // the owner's, to know whom it has met
+
+    void arrive(Tokens cost, Instant now) {
+      arrived.add(cost);
+      last_seen = now;
+    }
+    void withdraw(Tokens cost) { withdrawn.add(cost); }
+    void start(Tokens cost, Nanoseconds waited) {
+      started.add(cost);
+      wait_sum += waited;
+    }
+    void finish(const Finished& request, Instant now) {
+      finished.add(request.cost);
+      read += request.read;
+      written += request.written;
+      latency_sum += request.latency;
+      latency_max = std::max(latency_max, request.latency);
+      last_seen = now;
+    }
+
+    Count waiting() const { return arrived - started - withdrawn; }
+    Count running() const { return started - finished; }
+
+   private:
+    friend class JobStats;
+    std::uint32_t holds_ = 0;
+    // Neighbours in the list of those not held, longest ago first.
+    Entry* older_ = nullptr;
+    Entry* newer_ = nullptr;
+  };
+
+  explicit JobStats(std::size_t jobs_max = kJobsMaxDefault);
+  JobStats(const JobStats&) = delete;
+  JobStats& operator=(const JobStats&) = delete;
+
+  // The entry of a job, for as long as it is held; each hold needs a release. REQUIRES of release:
+  // what the holder counted is neither waiting nor running any more.
+  Entry& hold(const JobId& job, Instant now);
+  void release(Entry& entry);
+
+  // None if the job is not kept.
+  const Entry* find(const JobId& job) const;
+  // In the order of ids, without overflow().
+  std::vector<const Entry*> sorted() const;
+  std::size_t size() const { return index_.size(); }
+
+  // Shared by those there was no room for, and how often that was so.
+  const Entry& overflow() const { return overflow_; }
+  std::uint64_t overflowed() const { return overflowed_; }
+  // The sum of entries that made room, and how many.
+  const Entry& gone() const { return gone_; }
+  std::uint64_t forgotten() const { return forgotten_; }
+
+ private:
+  Entry* place_for_another();
+  void unlink(Entry& entry);
+
+  std::size_t jobs_max_;
+  std::deque<Entry> entries_;  // never moves what it holds
+  absl::flat_hash_map<JobId, Entry*, std::hash<JobId>> index_;
+  Entry* oldest_ = nullptr;
+  Entry* newest_ = nullptr;
+  Entry overflow_;
+  Entry gone_;
+  std::uint64_t overflowed_ = 0;
+  std::uint64_t forgotten_ = 0;
+};
+
+}  // namespace weir

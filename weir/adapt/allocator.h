@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// AdapTBF's allocation step: shares the tokens of a period out among the jobs that were active in
+// the one before, by their nodes, and keeps record of who lent to whom. Integers only, so that
+// every implementation agrees to the token; docs/design/adaptive.md has the equations and an
+// example.
+//
+//   budget         N = floor(T * period + carry), the fraction carried on
+//   initial        a = settle(nodes, N)
+//   redistribution what a job does not need, s = max(0, a - demand), goes to the others by how much
+//                  more they use than they had, weighted by nodes:  aRD = a - s + settle(DF,
+//                  sum(s))
+//   re-compensation borrowers give back to lenders:                 aRC = aRD - t, aRD + back
+//   records        rise by what was lent and fall by what was borrowed; they sum to 0
+//
+// Two options go beyond the paper (sections III-C and III-D): records fade with a half-life, and
+// with `floor` nobody repays more than what leaves it half of its initial share. An idle period
+// hands out nothing and leaves the carry, but records fade in it too: a half-life is a time.
+//
+// Jobs are given and answered in the byte order of their ids, which also breaks ties. What is
+// remembered of jobs is in the Ledger, which has a bound. O(n), about 70 ns a job; no clock; one
+// owner.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "weir/account/ledger.h"
+#include "weir/adapt/period.h"
+#include "weir/base/job_id.h"
+#include "weir/base/quantity.h"
+#include "weir/base/rate.h"
+#include "weir/base/result.h"
+#include "weir/base/settle.h"
+#include "weir/base/time.h"
+
+namespace weir {
+
+class Allocator {
+ public:
+  struct Options {
+    Rate rate;  // T
+    Nanoseconds period{0};
+    std::optional<Nanoseconds> half_life = {};  // of records; none: for ever
+    bool floor = false;                         // who repays keeps half of what it was first given
+    std::size_t jobs_max = Ledger::kJobsMaxDefault;
+  };
+  struct Demand {
+    JobId job;
+    std::uint64_t nodes = 1;
+    Tokens demand;  // 0: not active
+  };
+  // All that one period leaves to the next.
+  struct State {
+    Ledger::State ledger;
+    std::uint64_t carry = 0;     // of a token, in 1/carry_of
+    std::uint64_t carry_of = 1;  // nanoseconds of the reduced rate
+  };
+
+  // What fits in 64 and 128 bits with room to spare; outside input is checked against these.
+  static constexpr std::uint64_t kNodesMax = std::uint64_t{1} << 40;
+  static constexpr Tokens kDemandMax{INT64_MAX};
+  static constexpr Tokens kBudgetMax{std::uint64_t{1} << 60};
+
+  // REQUIRES: 0 < period <= Ledger::kPeriodMax; rate x period < kBudgetMax; half-life > 0.
+  explicit Allocator(const Options& options);
+
+  // From the next period on. The fraction of a token carried is kept, rounded down to the new
+  // rate's. REQUIRES: as for the constructor.
+  void set_rate(Rate rate);
+  Rate rate() const { return options_.rate; }
+
+  // Instant loans of the period that has just ended; before allocate().
+  // REQUIRES: as Ledger::settle_loans.
+  void settle_loans(std::span<const Ledger::Loan> loans) { ledger_.settle_loans(loans); }
+
+  // One period: fills `jobs` with the active ones, in the order of their ids, and answers the
+  // budget, which is the sum of what they finally got; 0 if none is active.
+  // REQUIRES: demands are in the order of their jobs, each job once; nodes from 1 to kNodesMax.
+  Tokens allocate(std::span<const Demand> demands, std::vector<JobPeriod>& jobs);
+  // A period in which nobody knows how much there is: nothing is handed out, and what was handed
+  // out last is forgotten.
+  void skip();
+
+  const Ledger& ledger() const { return ledger_; }
+
+  State state() const;
+  // On failure nothing has changed.
+  Result<void> restore(State state);
+
+ private:
+  // An active job on its way through the steps. Names in brackets are those of the paper's page.
+  struct Row {
+    std::size_t account = 0;
+    std::uint64_t nodes = 0;
+    std::uint64_t demand = 0;  // d
+    std::uint64_t before = 0;  // prev
+    std::uint64_t initial = 0;
+    std::uint64_t ratio = 0;   // u, 20 fraction bits
+    std::uint64_t factor = 0;  // DF, 20 fraction bits
+    std::uint64_t redistributed = 0;
+    std::uint64_t final = 0;
+    std::int64_t record_before = 0;  // r
+    std::int64_t record = 0;         // rRD, then rRC
+  };
+
+  void gather(std::span<const Demand> demands);
+  bool try_gather(std::span<const Demand> demands);
+  Tokens next_budget();
+  void settle_initial(Tokens budget);
+  void redistribute();
+  void recompensate();
+  std::uint64_t coefficient() const;
+  std::uint64_t repayment(const Row& row, std::uint64_t coefficient) const;
+  void write_back(std::vector<JobPeriod>& jobs);
+
+  Options options_;
+  std::uint64_t carry_ = 0;
+  Ledger ledger_;
+  // Of the period at work; kept for their memory.
+  std::vector<Row> rows_;
+  std::vector<SettleShare> shares_;  // one for each row
+  std::vector<SettleShare> lenders_;
+  std::vector<std::size_t> lender_rows_;
+  std::uint64_t nodes_sum_ = 0;
+  std::uint64_t surplus_sum_ = 0;
+  bool has_borrower_ = false;
+};
+
+}  // namespace weir

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/adapt/capacity.h"
+
+#include <algorithm>
+
+#include "weir/base/assert.h"
+
+namespace weir {
+namespace {
+
+using Wide = unsigned __int128;
+
+// Beyond this a slice stays as it is: 10^12 tokens a second are 10^11 in a slice.
+constexpr std::uint64_t kSliceMax = std::uint64_t{1} << 50;
+constexpr std::uint64_t kUnusual = 16;  // four times the usual deviation, squared
+
+}  // namespace
+
+void CapacityEstimate::saturate(Instant now) {
+  if (!counted_to_) counted_to_ = now;
+}
+
+void CapacityEstimate::relax(Instant now) {
+  advance(now);
+  counted_to_.reset();
+}
+
+void CapacityEstimate::complete(Tokens cost, Instant now) {
+  advance(now);
+  if (!counted_to_) return;
+  open_.tokens = std::min(open_.tokens + std::min(cost.count(), kSliceMax), kSliceMax);
+  ++open_.completions;
+}
+
+std::optional<Rate> CapacityEstimate::rate(Instant now) {
+  advance(now);
+  return measured_ && ceiling_ ? std::min(*measured_, *ceiling_) : measured_;
+}
+
+void CapacityEstimate::advance(Instant now) {
+  if (!counted_to_) return;
+  WEIR_ASSERT(now >= *counted_to_, ns_of(now), ns_of(*counted_to_));
+  // A stall longer than what is remembered leaves nothing but itself.
+  Nanoseconds passed = std::min<Nanoseconds>(now - *counted_to_, kSlice * (kSlices + 1));
+  counted_to_ = now;
+  while (open_time_ + passed >= kSlice) {
+    passed -= kSlice - open_time_;
+    close_slice();
+  }
+  open_time_ += passed;
+}
+
+CapacityEstimate::Slice CapacityEstimate::sum(std::size_t from, std::size_t to) const {
+  Slice all;
+  for (std::size_t i = from; i < to; ++i) {
+    const Slice& slice = slices_[(first_ + i) % kSlices];
+    all.tokens += slice.tokens;
+    all.completions += slice.completions;
+  }
+  return all;
+}
+
+// Whether the recent slices differ from those before by more than chance explains.
+bool CapacityEstimate::has_changed() const {
+  if (count_ <= kRecent) return false;
+  const std::size_t before = count_ - kRecent;
+  const Slice old = sum(0, before);
+  const Slice recent = sum(before, count_);
+  const Wide expected = Wide{old.tokens} * kRecent / before;
+  const Wide off = recent.tokens > expected ? recent.tokens - expected : expected - recent.tokens;
+  const Wide completions =
+      std::max<std::uint64_t>(1, std::min(old.completions, recent.completions));
+  // The ratio in 10 bits, so that its square fits with room for the completions.
+  const Wide ratio = (off << 10) / std::max<Wide>(1, expected);
+  return std::min<Wide>(ratio * ratio, Wide{1} << 60) * completions > (Wide{kUnusual} << 20);
+}
+
+void CapacityEstimate::close_slice() {
+  if (count_ == kSlices) {
+    first_ = (first_ + 1) % kSlices;
+    --count_;
+  }
+  slices_[(first_ + count_++) % kSlices] = open_;
+  open_ = {};
+  open_time_ = Nanoseconds{0};
+  if (has_changed()) {
+    first_ = (first_ + count_ - kRecent) % kSlices;
+    count_ = kRecent;
+  }
+  const std::uint64_t tokens = sum(0, count_).tokens;
+  measured_ =
+      Rate(Tokens{std::max<std::uint64_t>(1, tokens)}, kSlice * static_cast<std::int64_t>(count_));
+}
+
+}  // namespace weir

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How much a device can do, learned from watching it: tokens completed per second while all slots
+// are busy and more is waiting. At other times the device is not what holds things up, and nothing
+// is learned.
+//
+//   busy time    |-- 100 ms --|-- 100 ms --| ... |-- 100 ms --|  open
+//   tokens            203          198               201         87
+//                 \__________ the last 5 s, at most _________/
+//
+// The estimate is the tokens of the last 5 s of busy time over that time, and unknown before the
+// first 100 ms. A device that gets slower or faster is noticed sooner: when the last half second
+// differs from what is before it by more than chance explains, what is before it is forgotten.
+// Chance: n completions vary by about sqrt(n), so a relative difference e with e^2 * n > 4^2, n
+// being the smaller of the two numbers of completions, is four times what is usual.
+//
+// It changes once in 100 ms of busy time, so that rates made of it do not change all the time.
+// Integers only; time is given; one owner, no locks. Does not allocate.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "weir/base/quantity.h"
+#include "weir/base/rate.h"
+#include "weir/base/time.h"
+
+namespace weir {
+
+class CapacityEstimate {
+ public:
+  static constexpr Nanoseconds kSlice = std::chrono::milliseconds{100};
+  static constexpr std::size_t kSlices = 50;  // remembered
+  static constexpr std::size_t kRecent = 5;
+
+  // A ceiling is never exceeded, whatever is measured.
+  explicit CapacityEstimate(std::optional<Rate> ceiling = std::nullopt) : ceiling_(ceiling) {}
+
+  void set_ceiling(std::optional<Rate> ceiling) { ceiling_ = ceiling; }
+
+  // All slots have become busy and requests wait; and: that has ended. Said again, nothing changes.
+  // Calls come in the order of time; what completes at the moment it ends comes before.
+  void saturate(Instant now);
+  void relax(Instant now);
+  // Requests were completed that cost so much.
+  void complete(Tokens cost, Instant now);
+
+  // Tokens a second; none while unknown.
+  std::optional<Rate> rate(Instant now);
+
+ private:
+  struct Slice {
+    std::uint64_t tokens = 0;
+    std::uint64_t completions = 0;
+  };
+
+  void advance(Instant now);
+  void close_slice();
+  Slice sum(std::size_t from, std::size_t to) const;
+  bool has_changed() const;
+
+  std::optional<Rate> ceiling_;
+  std::optional<Instant> counted_to_;  // while saturated
+  std::array<Slice, kSlices> slices_{};
+  std::size_t first_ = 0;  // the oldest of `count_` closed slices, in a ring
+  std::size_t count_ = 0;
+  Slice open_;
+  Nanoseconds open_time_{0};
+  std::optional<Rate> measured_;
+};
+
+}  // namespace weir

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/adapt/controller.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+
+#include "weir/base/assert.h"
+#include "weir/base/quote.h"
+
+namespace weir {
+namespace {
+
+using Wide = unsigned __int128;
+
+// Until the capacity is known nothing is allocated, so any rate will do.
+constexpr Rate kNoRateYet = Rate::per_second(1);
+// For a share that was found and is not ours: it goes unless its job is active.
+constexpr std::uint64_t kIdleForEver = UINT64_MAX / 2;
+
+Allocator::Options allocator_options(const ControllerOptions& options) {
+  WEIR_ASSERT(ControllerOptions::kPeriodMin <= options.period &&
+                  options.period <= ControllerOptions::kPeriodMax,
+              options.period.count());
+  return {.rate = kNoRateYet,
+          .period = options.period,
+          .half_life = options.half_life,
+          .floor = options.floor,
+          .jobs_max = options.jobs_max};
+}
+
+// Idle periods after which a bucket is full from empty.
+std::uint64_t periods_to_fill(const Share& share, Nanoseconds period) {
+  if (!share.rate) return 1;
+  const Wide time = Wide{share.depth.count()} * share.rate->time_ns() / share.rate->tokens();
+  return static_cast<std::uint64_t>(
+      std::min<Wide>(time / static_cast<std::uint64_t>(period.count()) + 1, kIdleForEver));
+}
+
+Tokens demand_of(const JobSample& sample, ControllerOptions::Demand choice) {
+  const Wide tokens = choice == ControllerOptions::Demand::kServed
+                          ? Wide{sample.served.count()}
+                          : Wide{sample.waiting.count()} + sample.arrived.count();
+  const Tokens most = std::min(sample.limit.value_or(Allocator::kDemandMax), Allocator::kDemandMax);
+  return Tokens{static_cast<std::uint64_t>(std::min<Wide>(tokens, most.count()))};
+}
+
+void add(JobSample& sum, const JobSample& sample) {
+  sum.arrived += sample.arrived;
+  sum.served += sample.served;
+  sum.waiting += sample.waiting;
+  sum.borrowed += sample.borrowed;
+  sum.lent += sample.lent;
+  if (sum.limit && sample.limit) sum.limit = *sum.limit + *sample.limit;
+  if (!sample.limit) sum.limit.reset();
+}
+
+}  // namespace
+
+Controller::Controller(const ControllerOptions& options, Enforcer& enforcer)
+    : options_(options), enforcer_(enforcer), allocator_(allocator_options(options)) {}
+
+void Controller::set_capacity(std::optional<Rate> capacity) {
+  if (capacity == capacity_) return;
+  capacity_ = capacity;
+  if (capacity) allocator_.set_rate(*capacity);
+}
+
+Result<void> Controller::set_nodes(const JobId& job, std::uint64_t nodes) {
+  if (nodes == 0 || nodes > Allocator::kNodesMax) {
+    return fail(std::errc::invalid_argument, "nodes of job " + quote(job.text()),
+                std::to_string(nodes) + " is out of range",
+                "give a number from 1 to " + std::to_string(Allocator::kNodesMax));
+  }
+  if (nodes_.size() >= kNodesTableMax && !nodes_.contains(job)) {
+    return fail(std::errc::no_space_on_device, "nodes of job " + quote(job.text()),
+                std::to_string(kNodesTableMax) + " jobs have their nodes set already",
+                "forget those of jobs that have ended");
+  }
+  nodes_[job] = nodes;
+  return {};
+}
+
+std::uint64_t Controller::nodes_of(const JobId& job) const {
+  const auto found = nodes_.find(job);
+  return found == nodes_.end() ? 1 : found->second;
+}
+
+std::optional<Share> Controller::share_of(const JobId& job) const {
+  const auto found = holders_.find(job);
+  return found == holders_.end() ? std::nullopt : found->second.enforced;
+}
+
+// ---- one period ----
+
+void Controller::observe(const JobSample& sample) {
+  if (!suspended_) samples_.push_back(sample);
+}
+
+const PeriodReport& Controller::decide(Instant now) {
+  adopt();
+  gather();
+  report_.at = now;
+  report_.budget = Tokens{0};
+  report_.jobs.clear();
+  if (capacity_ && !suspended_) {
+    allocate();
+  } else {
+    allocator_.skip();
+    list_active();
+  }
+  enforce(now);
+  samples_.clear();
+  ++counters_.periods;
+  return report_;
+}
+
+void Controller::adopt() {
+  if (adopted_) return;
+  const auto held = enforcer_.held();
+  if (!held) return note_failure(held.error());
+  adopted_ = true;
+  for (const JobId& job : *held) {
+    if (holders_.contains(job)) continue;
+    const Share unknown{.rate = std::nullopt, .depth = {}, .nodes = nodes_of(job)};
+    holder_of(job, unknown).idle = kIdleForEver;
+  }
+}
+
+// One sample a job, in order; from them demands and loans.
+void Controller::gather() {
+  const auto by_job = [](const JobSample& a, const JobSample& b) { return a.job < b.job; };
+  if (!std::is_sorted(samples_.begin(), samples_.end(), by_job)) {
+    std::stable_sort(samples_.begin(), samples_.end(), by_job);
+  }
+  std::size_t count = 0;
+  for (const JobSample& sample : samples_) {
+    if (count > 0 && samples_[count - 1].job == sample.job) {
+      add(samples_[count - 1], sample);
+    } else {
+      samples_[count++] = sample;
+    }
+  }
+  samples_.resize(count);
+  demands_.clear();
+  loans_.clear();
+  demands_.reserve(count);
+  loans_.reserve(count);
+  const std::span<const Ledger::Account> accounts = ledger().accounts();
+  std::size_t at = 0;
+  for (JobSample& sample : samples_) {
+    const Tokens demand = demand_of(sample, options_.demand);
+    if (demand > Tokens{0}) demands_.push_back({sample.job, nodes_of(sample.job), demand});
+    if (!options_.lending) continue;
+    while (at < accounts.size() && accounts[at].job < sample.job) ++at;
+    const bool allotted =
+        at < accounts.size() && accounts[at].job == sample.job && accounts[at].allotted > 0;
+    if (!allotted) sample.lent = Tokens{0};
+    if (sample.lent + sample.borrowed > Tokens{0}) {
+      loans_.push_back({sample.job, sample.lent, sample.borrowed});
+    }
+  }
+}
+
+void Controller::allocate() {
+  if (options_.lending) allocator_.settle_loans(loans_);
+  report_.budget = allocator_.allocate(demands_, report_.jobs);
+  if (!options_.lending) return;
+  auto loan = loans_.begin();
+  for (JobPeriod& job : report_.jobs) {
+    while (loan != loans_.end() && loan->job < job.job) ++loan;
+    if (loan == loans_.end() || loan->job != job.job) continue;
+    job.borrowed = loan->borrowed;
+    job.lent = loan->lent;
+  }
+}
+
+// While nobody knows how much there is to share out.
+void Controller::list_active() {
+  for (const Allocator::Demand& demand : demands_) {
+    const Ledger::Account* account = ledger().find(demand.job);
+    report_.jobs.push_back({.job = demand.job,
+                            .nodes = demand.nodes,
+                            .demand = demand.demand,
+                            .initial = {},
+                            .redistributed = {},
+                            .final = {},
+                            .record = account == nullptr ? 0 : account->record,
+                            .borrowed = {},
+                            .lent = {}});
+  }
+}
+
+// ---- shares ----
+
+Share Controller::share_for(const JobPeriod& job) const {
+  if (!capacity_) return {.rate = std::nullopt, .depth = {}, .nodes = job.nodes};
+  const Tokens tokens = std::max(Tokens{1}, job.final);
+  const Tokens depth = std::max(ControllerOptions::kShareDepthMin, job.final);
+  return {.rate = Rate(tokens, options_.period),
+          .depth = options_.depth.value_or(depth),
+          .nodes = job.nodes};
+}
+
+void Controller::enforce(Instant now) {
+  auto active = report_.jobs.begin();
+  auto holder = holders_.begin();
+  // Both in the order of ids, so that calls are too.
+  while (active != report_.jobs.end() || holder != holders_.end()) {
+    const bool is_active =
+        active != report_.jobs.end() && (holder == holders_.end() || active->job <= holder->first);
+    if (!is_active) {
+      let_idle(holder, now);
+      continue;
+    }
+    Holder& owner = holder_of(active->job, share_for(*active));
+    owner.idle = 0;
+    write(active->job, owner, now);
+    holder = std::next(holders_.find(active->job));
+    ++active;
+  }
+}
+
+// Moves on to the next holder.
+void Controller::let_idle(Holders::iterator& holder, Instant now) {
+  Holder& idle = holder->second;
+  if (idle.idle < kIdleForEver) ++idle.idle;
+  const bool keeps =
+      options_.lending && !suspended_ && idle.idle <= periods_to_fill(idle.wanted, options_.period);
+  if (!keeps) {
+    if (drop(holder->first, idle, now)) return erase(holder);
+  } else {
+    write(holder->first, idle, now);
+  }
+  ++holder;
+}
+
+void Controller::write(const JobId& job, Holder& holder, Instant now) {
+  if (holder.enforced == holder.wanted) return;
+  const Result<void> done = holder.enforced ? enforcer_.change(job, holder.wanted, now)
+                                            : enforcer_.set(job, holder.wanted, now);
+  if (done) {
+    holder.enforced = holder.wanted;
+    ++counters_.written;
+  } else {
+    holder.enforced.reset();
+    note_failure(done.error());
+  }
+}
+
+bool Controller::drop(const JobId& job, Holder& holder, Instant now) {
+  const Result<void> done = enforcer_.drop(job, now);
+  if (done) {
+    ++counters_.written;
+    return true;
+  }
+  holder.enforced.reset();
+  note_failure(done.error());
+  return false;
+}
+
+void Controller::note_failure(const Error& error) {
+  ++counters_.failed;
+  last_error_ = error;
+}
+
+Controller::Holder& Controller::holder_of(const JobId& job, const Share& wanted) {
+  const auto [found, is_new] = holders_.try_emplace(job, Holder{.wanted = wanted});
+  Holder& holder = found->second;
+  nodes_held_ += wanted.nodes - (is_new ? 0 : holder.wanted.nodes);
+  holder.wanted = wanted;
+  return holder;
+}
+
+void Controller::erase(Holders::iterator& holder) {
+  nodes_held_ -= holder->second.wanted.nodes;
+  holder = holders_.erase(holder);
+}
+
+// T * n / (nodes of all holders + n), exact unless it does not fit in 64 bits.
+std::optional<Rate> Controller::newcomer_rate(std::uint64_t nodes) const {
+  if (!capacity_) return std::nullopt;
+  Wide tokens = Wide{capacity_->tokens()} * nodes;
+  Wide time = Wide{capacity_->time_ns()} * (nodes_held_ + nodes);
+  while (tokens > INT64_MAX || time > INT64_MAX) {
+    tokens = std::max<Wide>(tokens / 2, 1);
+    time = std::max<Wide>(time / 2, 1);
+  }
+  return Rate(Tokens{static_cast<std::uint64_t>(tokens)},
+              Nanoseconds{static_cast<std::int64_t>(time)});
+}
+
+void Controller::first_request(const JobId& job, Instant now) {
+  if (suspended_ || !options_.lending) return;
+  const auto found = holders_.find(job);
+  if (found != holders_.end() && found->second.enforced) return;
+  if (found == holders_.end() && holders_.size() >= options_.jobs_max) {
+    ++counters_.overflow;
+    return;
+  }
+  auto before = found;
+  if (found != holders_.end()) erase(before);  // found at the start, or failed: as if new
+  const std::uint64_t nodes = nodes_of(job);
+  Share share{.rate = newcomer_rate(nodes), .depth = {}, .nodes = nodes};
+  if (share.rate) {
+    const Tokens depth =
+        std::max(ControllerOptions::kShareDepthMin, tokens_in(*share.rate, options_.period));
+    share.depth = options_.depth.value_or(depth);
+  }
+  write(job, holder_of(job, share), now);
+}
+
+void Controller::suspend(std::string reason, Instant now) {
+  suspended_ = std::move(reason);
+  samples_.clear();
+  for (auto holder = holders_.begin(); holder != holders_.end();) let_idle(holder, now);
+}
+
+// ---- restart ----
+
+Controller::State Controller::state() const {
+  return {.allocator = allocator_.state(), .nodes = {nodes_.begin(), nodes_.end()}};
+}
+
+Result<void> Controller::restore(const State& state) {
+  for (const auto& [job, nodes] : state.nodes) {
+    if (nodes == 0 || nodes > Allocator::kNodesMax) {
+      return fail(std::errc::invalid_argument, "saved nodes of job " + quote(job.text()),
+                  "out of range", "start without the saved state");
+    }
+  }
+  if (auto restored = allocator_.restore(state.allocator); !restored) return restored;
+  nodes_ = {state.nodes.begin(), state.nodes.end()};
+  return {};
+}
+
+}  // namespace weir

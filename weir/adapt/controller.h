@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shares one target out among jobs: observes them, and decides once a period.
+//
+//   for each job:  controller.observe({.job = job, .arrived = ..., .waiting = ...});
+//   at the end of the period:  const PeriodReport& report = controller.decide(now);
+//   when a request comes of a job without a share:  controller.first_request(job, now);
+//
+//   samples -> demand -> loans settled -> allocation, records -> Enforcer: set, change, drop
+//
+// Which jobs hold a share:
+//   - every job that was active in the period, at aRC tokens a period, one at least, so that nobody
+//     starves; the bucket is max(8, aRC) deep unless the options say otherwise;
+//   - with lending, a newcomer from its first request: T * n / (nodes of all who hold one + n).
+//   Until
+//     the period's end; it is neither a loan nor remembered as allotted;
+//   - with lending, one whose job drops out keeps rate and balance and fills on. It is dropped
+//   after
+//     as many idle periods as it takes to fill, since a new one would start full too. What falls
+//     over its rim meanwhile is nobody's: its tokens are in the others' allocation again. So `lent`
+//     of a job that the last period allotted nothing is not counted;
+//   - without lending, a share ends with the first period in which its job is not active.
+// While the capacity is unknown shares have no rate and only order, and nothing is lent. While
+// suspended there are no shares, and records only fade.
+//
+// A share that did not change is not written again. What fails is tried again at the end of the
+// next period; records never depend on it. After a crash: restore() the last state() there is, or
+// begin anew. The first decision asks the enforcer what it holds, writes every share once and drops
+// what is not wanted any more, so wherever the crash was, one period later all is as decided.
+//
+// O(jobs log jobs) a period; no clock; one owner, no locks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/container/btree_map.h>
+
+#include "weir/account/ledger.h"
+#include "weir/adapt/allocator.h"
+#include "weir/adapt/enforcer.h"
+#include "weir/adapt/options.h"
+#include "weir/adapt/period.h"
+#include "weir/base/job_id.h"
+#include "weir/base/rate.h"
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+
+namespace weir {
+
+// What one job did in the period that is ending, in tokens. Two samples of a job add up.
+struct JobSample {
+  JobId job;
+  Tokens arrived{};
+  Tokens served{};
+  Tokens waiting{};  // at the start of the period
+  // The most that an administrator's limits let it use in a period; caps its demand.
+  std::optional<Tokens> limit = {};
+  Tokens borrowed{};  // beyond its share, while nobody else could use them
+  Tokens lent{};      // fell over the rim of its share while it had nothing waiting
+};
+
+class Controller {
+ public:
+  struct State {
+    Allocator::State allocator;
+    std::vector<std::pair<JobId, std::uint64_t>> nodes;
+  };
+  struct Counters {
+    std::uint64_t periods = 0;
+    std::uint64_t written = 0;   // shares set, changed or dropped
+    std::uint64_t failed = 0;    // attempts of these that failed
+    std::uint64_t overflow = 0;  // newcomers without a share, since jobs_max hold one
+  };
+
+  static constexpr std::size_t kNodesTableMax = std::size_t{1} << 20;
+
+  // The enforcer must outlive it. REQUIRES: options are in their ranges.
+  Controller(const ControllerOptions& options, Enforcer& enforcer);
+
+  // Tokens a second the target does; none: unknown. Acts from the next decision on.
+  void set_capacity(std::optional<Rate> capacity);
+  std::optional<Rate> capacity() const { return capacity_; }
+
+  // How many nodes a job runs on; 1 for one that was never named. Acts from the next decision on.
+  Result<void> set_nodes(const JobId& job, std::uint64_t nodes);
+  void forget_nodes(const JobId& job) { nodes_.erase(job); }
+  std::uint64_t nodes_of(const JobId& job) const;
+
+  void observe(const JobSample& sample);
+  // Ends the period. The report is good until the next call.
+  const PeriodReport& decide(Instant now);
+  // Call when a request arrives of a job without a share; one with a share is left as it is.
+  void first_request(const JobId& job, Instant now);
+
+  // Takes all shares away and lets things be, for a reason to be shown. What is observed meanwhile
+  // does not count.
+  void suspend(std::string reason, Instant now);
+  void resume() { suspended_.reset(); }
+  const std::optional<std::string>& suspended() const { return suspended_; }
+
+  const Ledger& ledger() const { return allocator_.ledger(); }
+  const Counters& counters() const { return counters_; }
+  // What the enforcer said last when it failed; none if it never has.
+  const std::optional<Error>& last_error() const { return last_error_; }
+  // The share of a job as it was last enforced; none if it has none, or none that is certain.
+  std::optional<Share> share_of(const JobId& job) const;
+
+  State state() const;
+  // Before the first decision. On failure nothing has changed.
+  Result<void> restore(const State& state);
+
+ private:
+  struct Holder {
+    Share wanted;
+    std::optional<Share> enforced = {};  // none: not known to be there, or how
+    std::uint64_t idle = 0;              // periods since its job was active
+  };
+  using Holders = absl::btree_map<JobId, Holder>;
+
+  void adopt();
+  void gather();
+  void allocate();
+  void list_active();
+  Share share_for(const JobPeriod& job) const;
+  std::optional<Rate> newcomer_rate(std::uint64_t nodes) const;
+  void enforce(Instant now);
+  void let_idle(Holders::iterator& holder, Instant now);
+  void write(const JobId& job, Holder& holder, Instant now);
+  bool drop(const JobId& job, Holder& holder, Instant now);
+  void note_failure(const Error& error);
+  Holder& holder_of(const JobId& job, const Share& wanted);
+  void erase(Holders::iterator& holder);
+
+  ControllerOptions options_;
+  Enforcer& enforcer_;
+  Allocator allocator_;
+  std::optional<Rate> capacity_;
+  absl::btree_map<JobId, std::uint64_t> nodes_;
+  Holders holders_;
+  std::uint64_t nodes_held_ = 0;  // by all holders
+  bool adopted_ = false;          // what the enforcer held at the start
+  std::optional<std::string> suspended_;
+  std::optional<Error> last_error_;
+  Counters counters_;
+  std::vector<JobSample> samples_;
+  std::vector<Allocator::Demand> demands_;
+  std::vector<Ledger::Loan> loans_;
+  PeriodReport report_;
+};
+
+}  // namespace weir

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a controller's decisions go: somebody who can hold a share for a job and pace it. The Gate
+// of this process is one; a driver that writes rules to another server is another. Administrators'
+// own rules are not in this interface at all, so a controller cannot touch them.
+//
+// Shares are addressed by job id, never by matching rules again. Any call may fail, since the world
+// may: the controller remembers what it wanted and asks again at the end of the next period. So
+// that this always ends well, a call that repeats what was done already succeeds and changes
+// nothing: set() of a share that is there changes it, drop() of one that is not is done.
+//
+// Calls come in the order of job ids, and only when something changed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "weir/base/job_id.h"
+#include "weir/base/quantity.h"
+#include "weir/base/rate.h"
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+
+namespace weir {
+
+// A job's part of a target.
+struct Share {
+  std::optional<Rate> rate;  // none: what the target can do is unknown, shares only order
+  Tokens depth;              // of the bucket; it has no meaning without a rate
+  std::uint64_t nodes = 1;   // the job's weight in the fair order
+
+  bool operator==(const Share&) const = default;
+};
+
+class Enforcer {
+ public:
+  virtual ~Enforcer() = default;
+
+  // A new share; its bucket starts full.
+  virtual Result<void> set(const JobId& job, const Share& share, Instant now) = 0;
+  // Another rate, depth or weight for a share that was set; the balance stays.
+  virtual Result<void> change(const JobId& job, const Share& share, Instant now) = 0;
+  // May refuse while the bucket is not full, so that nobody loses a debt by being idle: it is asked
+  // again.
+  virtual Result<void> drop(const JobId& job, Instant now) = 0;
+
+  // The shares that are there, in any order, for a controller that starts. One whose shares end
+  // with the process has none.
+  virtual Result<std::vector<JobId>> held() { return std::vector<JobId>{}; }
+
+ protected:
+  Enforcer() = default;
+  Enforcer(const Enforcer&) = default;
+  Enforcer& operator=(const Enforcer&) = default;
+};
+
+}  // namespace weir

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/target/target.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace weir {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A device of so many slots that needs `service` for each request, and jobs that send the next one
+// when one is done.
+class World {
+ public:
+  explicit World(const Target::Options& options, Nanoseconds service = milliseconds{16})
+      : target(options, instant_at(0)), service_(service) {
+    EXPECT_TRUE(target.gate().start_policy("tbf", "jobid", Heads::kBoth));
+  }
+  ~World() {
+    target.shutdown(now_);
+    while (!running_.empty() || target.gate().queued() > 0) {
+      again_ = false;
+      step();
+    }
+  }
+
+  void send(const std::string& job, int count) {
+    for (int i = 0; i < count; ++i) {
+      auto& request = *requests_.emplace_back(std::make_unique<Request>());
+      request.attributes.job = JobId(job);
+      request.bytes = Bytes{4096};
+      target.admit(request, Head::kRegular, now_);
+    }
+  }
+  void run_until(Instant end) {
+    while (now_ < end) step(end);
+    now_ = end;
+  }
+  Instant now() const { return now_; }
+  std::uint64_t served(const std::string& job) const {
+    const auto found = served_.find(job);
+    return found == served_.end() ? 0 : found->second;
+  }
+  void forget_served() { served_.clear(); }
+  void stop_sending() { again_ = false; }
+
+  Target target;
+
+ private:
+  void step(Instant end = kNever) {
+    Decision decision = target.next(now_);
+    while (decision.kind() == Decision::Kind::kRun) {
+      running_.emplace(now_ + service_, &decision.request());
+      decision = target.next(now_);
+    }
+    Instant until = decision.kind() == Decision::Kind::kWait ? decision.until() : kNever;
+    if (!running_.empty()) until = std::min(until, running_.begin()->first);
+    EXPECT_GE(until, now_);
+    now_ = std::min(until, end);
+    while (!running_.empty() && running_.begin()->first <= now_) {
+      Request& done = *running_.begin()->second;
+      running_.erase(running_.begin());
+      ++served_[std::string(done.attributes.job.text())];
+      target.complete(done, now_);
+      if (again_) target.admit(done, Head::kRegular, now_);
+    }
+  }
+
+  Nanoseconds service_;
+  Instant now_ = instant_at(0);
+  bool again_ = true;
+  std::multimap<Instant, Request*> running_;
+  std::map<std::string, std::uint64_t> served_;
+  std::vector<std::unique_ptr<Request>> requests_;
+};
+
+Target::Options shared_out(std::uint64_t rate) {
+  return {
+      .gate = {.slots = 16}, .controller = ControllerOptions{}, .capacity = Rate::per_second(rate)};
+}
+
+double share_of(const World& world, const std::string& job, std::uint64_t all) {
+  return static_cast<double>(world.served(job)) / static_cast<double>(all);
+}
+
+TEST(Target, SharesTheDeviceOutByNodes) {
+  World world(shared_out(1000));
+  for (const auto& [job, nodes] :
+       std::map<std::string, std::uint64_t>{{"a", 1}, {"b", 3}, {"c", 6}}) {
+    ASSERT_TRUE(world.target.set_nodes(JobId(job), nodes, world.now()));
+    world.send(job, 100);
+  }
+  world.run_until(instant_at(0) + seconds{1});
+  world.forget_served();
+  world.run_until(instant_at(0) + seconds{11});
+  const std::uint64_t all = world.served("a") + world.served("b") + world.served("c");
+  EXPECT_GE(all, 9'990U);
+  EXPECT_NEAR(share_of(world, "a", all), 0.1, 0.002);
+  EXPECT_NEAR(share_of(world, "b", all), 0.3, 0.004);
+  EXPECT_NEAR(share_of(world, "c", all), 0.6, 0.006);
+}
+
+TEST(Target, ALoneJobMayUseAllOfIt) {
+  World world(shared_out(1000));
+  ASSERT_TRUE(world.target.set_nodes(JobId("large"), 9, world.now()));
+  world.send("large", 64);
+  world.run_until(instant_at(0) + seconds{1});
+  world.stop_sending();
+  world.run_until(instant_at(0) + seconds{2});
+  world.forget_served();
+  World lone(shared_out(1000));
+  lone.send("small", 64);
+  lone.run_until(instant_at(0) + seconds{5});
+  EXPECT_GE(lone.served("small"), 4'980U);
+}
+
+TEST(Target, RecordsSumToZeroAndSomebodyBorrows) {
+  World world(shared_out(1000));
+  ASSERT_TRUE(world.target.set_nodes(JobId("calm"), 9, world.now()));
+  std::uint64_t borrowed = 0;
+  world.target.on_period([&](const PeriodReport& report) {
+    for (const JobPeriod& job : report.jobs) borrowed += job.borrowed.count();
+  });
+  world.send("calm", 1);
+  world.send("greedy", 100);
+  for (int second = 1; second <= 5; ++second) {
+    world.run_until(instant_at(0) + seconds{second});
+    std::int64_t sum = 0;
+    for (const auto& account : world.target.controller()->ledger().accounts())
+      sum += account.record;
+    EXPECT_EQ(sum, 0);
+  }
+  EXPECT_GT(borrowed, 0U);
+  EXPECT_GE(world.served("calm") + world.served("greedy"), 4'980U);
+}
+
+// As published: what the share does not allow waits, though slots are free.
+TEST(Target, WithoutLendingSharesAreLimits) {
+  Target::Options options = shared_out(1000);
+  options.controller = ControllerOptions::paper();
+  World world(options);
+  ASSERT_TRUE(world.target.set_nodes(JobId("calm"), 9, world.now()));
+  world.send("calm", 1);
+  world.send("greedy", 100);
+  world.run_until(instant_at(0) + seconds{5});
+  EXPECT_LT(world.served("calm") + world.served("greedy"), 4'900U);
+  EXPECT_GT(world.served("greedy"), 1'000U);
+}
+
+TEST(Target, AnAdministratorsLimitHoldsUnderShares) {
+  World world(shared_out(1000));
+  ASSERT_TRUE(world.target.gate().apply_rule("start slow jobid={slow} rate=50", world.now()));
+  world.send("slow", 50);
+  world.send("other", 50);
+  world.run_until(instant_at(0) + seconds{10});
+  EXPECT_LE(world.served("slow"), 503U);
+  EXPECT_GE(world.served("slow"), 490U);
+  EXPECT_GE(world.served("other"), 9'400U);
+}
+
+TEST(Target, FindsTheCapacityItIsNotTold) {
+  Target::Options options = shared_out(1);
+  options.capacity = std::nullopt;
+  options.estimate_capacity = true;
+  World world(options, milliseconds{8});  // 16 slots: 2,000 a second
+  world.send("a", 40);
+  world.send("b", 40);
+  EXPECT_EQ(world.target.capacity(), std::nullopt);
+  world.run_until(instant_at(0) + seconds{2});
+  ASSERT_TRUE(world.target.capacity().has_value());
+  EXPECT_NEAR(static_cast<double>(tokens_in(*world.target.capacity(), seconds{1}).count()), 2000,
+              100);
+  EXPECT_GE(world.served("a") + world.served("b"), 3'950U);
+}
+
+TEST(Target, UnderOtherPoliciesTheControllerIsSuspendedAndComesBack) {
+  World world(shared_out(1000));
+  ASSERT_TRUE(world.target.set_nodes(JobId("large"), 3, world.now()));
+  world.send("large", 100);
+  world.send("small", 100);
+  world.run_until(instant_at(0) + seconds{1});
+  EXPECT_FALSE(world.target.controller()->suspended());
+  ASSERT_TRUE(world.target.gate().start_policy("fifo", "", Heads::kBoth));
+  world.run_until(instant_at(0) + seconds{2});
+  ASSERT_TRUE(world.target.controller()->suspended());
+  EXPECT_NE(world.target.controller()->suspended()->find("fifo"), std::string::npos);
+  ASSERT_TRUE(world.target.gate().start_policy("tbf", "nid", Heads::kBoth));
+  world.run_until(instant_at(0) + seconds{3});
+  EXPECT_FALSE(world.target.controller()->suspended());
+  world.forget_served();
+  world.run_until(instant_at(0) + seconds{13});
+  EXPECT_NEAR(share_of(world, "large", world.served("large") + world.served("small")), 0.75, 0.01);
+}
+
+TEST(Target, CountsWhatJobsDo) {
+  World world({.gate = {.slots = 4}});
+  world.send("a", 10);
+  world.run_until(instant_at(0) + milliseconds{40});
+  const JobStats::Entry* const entry = world.target.stats().find(JobId("a"));
+  ASSERT_NE(entry, nullptr);
+  EXPECT_EQ(entry->finished.requests, 8U);
+  EXPECT_EQ(entry->running().requests, 4U);
+  EXPECT_EQ(entry->waiting().requests, 6U);
+  EXPECT_EQ(entry->read, Bytes{8 * 4096});
+}
+
+// While nobody is active no timer runs, and what passed is made up for.
+TEST(Target, SleepsWhileNobodyIsActive) {
+  World world(shared_out(1000));
+  int periods = 0;
+  world.target.on_period([&](const PeriodReport&) { ++periods; });
+  world.send("a", 1);
+  world.stop_sending();
+  world.run_until(instant_at(0) + milliseconds{50});
+  EXPECT_EQ(world.target.next(world.now()).kind(), Decision::Kind::kIdle);
+  const int before = periods;
+  EXPECT_EQ(world.target.next(world.now() + seconds{10}).kind(), Decision::Kind::kIdle);
+  EXPECT_EQ(periods, before + 500);
+  world.target.next(world.now() + std::chrono::hours{24});
+  EXPECT_LE(periods, before + 500 + 3001);
+}
+
+}  // namespace
+}  // namespace weir
