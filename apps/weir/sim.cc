@@ -73,6 +73,7 @@ std::vector<std::string> split(const std::string& list) {
 std::vector<sim::Contender> policies_of(const std::string& list) {
   std::vector<sim::Contender> chosen;
   std::vector<std::string_view> names;
+  names.reserve(sim::kContenders.size());
   for (const sim::Contender contender : sim::kContenders) {
     names.push_back(sim::contender_name(contender));
   }

@@ -81,6 +81,14 @@ class Report(unittest.TestCase):
         self.assertEqual(page.figures["bars-gain"]["bar"], 4)
         self.assertEqual(page.rows, 1 + 8)
 
+    def test_has_records_and_demand(self):
+        page = self.page("recompensation", "--policy", "none,adaptbf,weir,wfq", "--length", "85s")
+        self.check(page)
+        for policy in ("adaptbf", "weir"):
+            self.assertEqual(page.figures[f"record-{policy}"]["series"], 4)
+            self.assertEqual(page.figures[f"demand-{policy}"]["series"], 4)
+        self.assertNotIn("record-wfq", page.figures)  # it lends nothing
+
     def test_has_the_sweep(self):
         page = self.page("period-sweep", "--policy", "adaptbf,weir", "--length", "85s")
         self.check(page)

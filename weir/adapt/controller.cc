@@ -109,10 +109,18 @@ const PeriodReport& Controller::decide(Instant now) {
     allocator_.skip();
     list_active();
   }
+  list_records();
   enforce(now);
   samples_.clear();
   ++counters_.periods;
   return report_;
+}
+
+void Controller::list_records() {
+  report_.records.clear();
+  for (const Ledger::Account& account : ledger().accounts()) {
+    if (account.record != 0) report_.records.push_back({account.job, account.record});
+  }
 }
 
 void Controller::adopt() {

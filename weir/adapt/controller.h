@@ -126,6 +126,7 @@ class Controller {
   void gather();
   void allocate();
   void list_active();
+  void list_records();
   Share share_for(const JobPeriod& job) const;
   std::optional<Rate> newcomer_rate(std::uint64_t nodes) const;
   void enforce(Instant now);

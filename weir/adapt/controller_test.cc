@@ -123,6 +123,21 @@ TEST(Controller, DemandIsTheBacklogOrWhatWasServed) {
   EXPECT_EQ(backlog.decide({sample, sample}).jobs[0].demand, Tokens{24}) << "samples add up";
 }
 
+TEST(Controller, AReportHasTheRecordsOfAllJobsAlsoOfThoseNotActive) {
+  World world;
+  world.decide({wants(kA, 2), wants(kB, 30)});
+  const PeriodReport& lent = world.decide({wants(kA, 2), wants(kB, 30)});
+  ASSERT_EQ(lent.records.size(), 2U);
+  EXPECT_GT(lent.records[0].record, 0);
+  EXPECT_EQ(lent.records[0].record, lent.jobs[0].record);
+  EXPECT_EQ(lent.records[0].record + lent.records[1].record, 0);
+  const PeriodReport& alone = world.decide({wants(kB, 30)});
+  ASSERT_EQ(alone.jobs.size(), 1U);
+  ASSERT_EQ(alone.records.size(), 2U);
+  EXPECT_EQ(alone.records[0].job, kA);
+  EXPECT_EQ(alone.records[0].record + alone.records[1].record, 0);
+}
+
 TEST(Controller, TheSmallestRateIsATokenAPeriod) {
   World world;
   ASSERT_TRUE(world.controller.set_nodes(job_a, 1'000'000));

@@ -4,6 +4,9 @@
 // for whoever draws, prints or checks it. Jobs are in the order of their ids; those that were not
 // active are not in it, and what they have lent or borrowed is in the Ledger. Values only; tokens
 // throughout (one an operation, or the cost units of the target).
+//
+// Records outlive the periods in which a job is active, and fade meanwhile: `records` has those of
+// all jobs, so that whoever reads a report need not remember the ones before it.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +31,17 @@ struct JobPeriod {
   Tokens lent;
 };
 
+// What a job has lent (above 0) or borrowed (below), whether it is active or not.
+struct JobRecord {
+  JobId job;
+  std::int64_t record = 0;
+};
+
 struct PeriodReport {
-  Instant at;     // the end of the period
-  Tokens budget;  // what was shared out
-  std::vector<JobPeriod> jobs;
+  Instant at;                      // the end of the period
+  Tokens budget;                   // what was shared out
+  std::vector<JobPeriod> jobs;     // those that were active
+  std::vector<JobRecord> records;  // of all jobs that have one; they sum to 0
 };
 
 }  // namespace weir

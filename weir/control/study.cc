@@ -99,6 +99,22 @@ Json head_json(const Study& study) {
   return json;
 }
 
+// The active jobs of a period, and those that only have a record, in the order of their ids.
+std::vector<JobPeriod> all_jobs(const PeriodReport& report) {
+  std::vector<JobPeriod> jobs = report.jobs;
+  for (const JobRecord& record : report.records) {
+    const auto same = [&](const JobPeriod& job) { return job.job == record.job; };
+    if (record.record == 0 || std::any_of(report.jobs.begin(), report.jobs.end(), same)) continue;
+    JobPeriod idle;
+    idle.job = record.job;
+    idle.record = record.record;
+    jobs.push_back(idle);
+  }
+  std::sort(jobs.begin(), jobs.end(),
+            [](const JobPeriod& a, const JobPeriod& b) { return a.job.text() < b.job.text(); });
+  return jobs;
+}
+
 std::string text_of(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
@@ -118,18 +134,20 @@ std::map<std::string, std::size_t, std::less<>> group_of_job(
 }
 
 // Records and demand in the bins of the outcome: the record as it stood at the end of a bin, the
-// demand a second. Records are kept for each target and job, since a group is several of them.
+// demand a second. A group is several jobs, and a job may be on several targets.
 Json period_series(const sim::Outcome& outcome, const std::vector<sim::JobOutcome>& groups,
                    std::size_t bins, double scale) {
   const auto group_of = group_of_job(outcome, groups);
   std::vector<std::vector<double>> demand(groups.size(), std::vector<double>(bins));
   std::vector<std::vector<std::int64_t>> records(groups.size(), std::vector<std::int64_t>(bins));
-  std::map<std::pair<std::size_t, std::string>, std::int64_t> known;
-  std::vector<std::int64_t> sums(groups.size());
+  std::vector<std::vector<std::int64_t>> last(outcome.targets.size(),
+                                              std::vector<std::int64_t>(groups.size()));
   std::size_t at = 0;
   const auto fill_to = [&](std::size_t bin) {
     for (; at < std::min(bin, bins); ++at) {
-      for (std::size_t g = 0; g < groups.size(); ++g) records[g][at] = sums[g];
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        for (const std::vector<std::int64_t>& of_target : last) records[g][at] += of_target[g];
+      }
     }
   };
   for (const sim::PeriodRow& row : outcome.periods) {
@@ -137,17 +155,16 @@ Json period_series(const sim::Outcome& outcome, const std::vector<sim::JobOutcom
     const Nanoseconds end = row.report.at.time_since_epoch() - Nanoseconds{1};
     const auto bin = static_cast<std::size_t>(std::max(end, Nanoseconds{0}) / outcome.bin);
     fill_to(bin);
+    last[row.target].assign(groups.size(), 0);
+    for (const JobRecord& record : row.report.records) {
+      const auto group = group_of.find(record.job.text());
+      if (group != group_of.end()) last[row.target][group->second] += record.record;
+    }
     for (const JobPeriod& job : row.report.jobs) {
-      const std::string name(job.job.text());
-      const auto group = group_of.find(name);
-      if (group == group_of.end()) continue;
-      std::int64_t& record = known[{row.target, name}];
-      sums[group->second] += job.record - record;
-      record = job.record;
-      if (bin < bins) {
-        demand[group->second][bin] +=
-            static_cast<double>(job.demand.count()) / in_seconds(outcome.bin) / scale;
-      }
+      const auto group = group_of.find(job.job.text());
+      if (group == group_of.end() || bin >= bins) continue;
+      demand[group->second][bin] +=
+          static_cast<double>(job.demand.count()) / in_seconds(outcome.bin) / scale;
     }
   }
   fill_to(bins);
@@ -213,16 +230,19 @@ std::string periods_csv(const Study& study) {
   std::string csv =
       "policy,target,time_s,job,nodes,demand,initial,redistributed,final,rate,record,borrowed,"
       "lent\n";
+  std::map<std::string_view, std::uint64_t> nodes;
+  for (const sim::JobSpec& job : study.scenario.jobs) nodes[job.name] = job.nodes;
   for (const sim::Outcome& outcome : study.outcomes) {
     const double period = in_seconds(outcome.period.value_or(std::chrono::seconds{1}));
     for (const sim::PeriodRow& row : outcome.periods) {
-      for (const JobPeriod& job : row.report.jobs) {
+      for (const JobPeriod& job : all_jobs(row.report)) {
         fmt::format_to(std::back_inserter(csv), "{},{},{:.6f},{},{},{},{},{},{},{:.3f},{},{},{}\n",
                        contender_name(outcome.contender), study.scenario.targets[row.target].name,
-                       in_seconds(row.report.at.time_since_epoch()), job.job.text(), job.nodes,
-                       job.demand.count(), job.initial.count(), job.redistributed.count(),
-                       job.final.count(), static_cast<double>(job.final.count()) / period,
-                       job.record, job.borrowed.count(), job.lent.count());
+                       in_seconds(row.report.at.time_since_epoch()), job.job.text(),
+                       nodes.at(job.job.text()), job.demand.count(), job.initial.count(),
+                       job.redistributed.count(), job.final.count(),
+                       static_cast<double>(job.final.count()) / period, job.record,
+                       job.borrowed.count(), job.lent.count());
       }
     }
   }

@@ -4,7 +4,8 @@
 //
 //   result.json      per policy: utilisation, served, and of each job throughput, share against
 //                    entitlement, quantiles of wait and latency, record
-//   periods.csv      what each controller saw and decided, a line for each active job of a period
+//   periods.csv      what each controller saw and decided: in each period a line for each job that
+//                    is active or has a record
 //   throughput.csv   what each job was served over time
 //   report.html      one page with the figures, which needs nothing beside it
 //

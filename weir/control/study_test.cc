@@ -43,6 +43,7 @@ Study study_of(std::uint64_t seed) {
   for (const std::int64_t ms : {100, 2100}) {
     row.report.at = Instant{std::chrono::milliseconds{ms}};
     row.report.jobs[0].record = -ms;
+    row.report.records = {{JobId("scan"), -ms}, {JobId("user1"), ms}};
     row.report.jobs[0].demand = Tokens{7};
     row.report.jobs[0].final = Tokens{5};
     study.outcomes[1].periods.push_back(row);
@@ -68,12 +69,14 @@ TEST(Study, ResultHoldsWhatWasMeasured) {
   EXPECT_EQ(none["findings"], 0);
 }
 
-TEST(Study, PeriodsHaveALineForEachActiveJob) {
+TEST(Study, PeriodsHaveALineForEachJobThatIsActiveOrHasARecord) {
   EXPECT_EQ(periods_csv(study_of(1)),
             "policy,target,time_s,job,nodes,demand,initial,redistributed,final,rate,record,"
             "borrowed,lent\n"
             "static,target,0.100000,scan,1,7,0,0,5,50.000,-100,0,0\n"
-            "static,target,2.100000,scan,1,7,0,0,5,50.000,-2100,0,0\n");
+            "static,target,0.100000,user1,1,0,0,0,0,0.000,100,0,0\n"
+            "static,target,2.100000,scan,1,7,0,0,5,50.000,-2100,0,0\n"
+            "static,target,2.100000,user1,1,0,0,0,0,0.000,2100,0,0\n");
 }
 
 TEST(Study, ThroughputAddsUpToWhatWasServed) {

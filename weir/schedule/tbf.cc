@@ -171,6 +171,7 @@ void Tbf::bind(Queue& queue, Instant now) {
   if (options_.sharing) {
     queue.extra = std::make_unique<Extra>();
     queue.extra->share = &share_of(attributes.job);
+    ++queue.extra->share->queues;
   }
   for (unsigned layer = 1; layer < kLayers; ++layer) {
     const Rule* const rule = list.has_layer(layer) ? list.match(attributes, layer) : nullptr;

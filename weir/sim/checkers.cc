@@ -47,19 +47,15 @@ bool WindowCheck::has_room(Tokens cost, Instant now) const {
 
 // ---- records ----
 
-std::int64_t RecordCheck::add(const PeriodReport& report) {
+RecordCheck::RecordCheck(const PeriodReport& report) {
+  for (const JobRecord& record : report.records) sum += record.record;
+  // Both are in the order of ids; a job without a record has lent as much as it has borrowed.
+  auto known = report.records.begin();
   for (const JobPeriod& job : report.jobs) {
-    const auto known = std::find_if(records_.begin(), records_.end(),
-                                    [&](const Entry& entry) { return entry.job == job.job; });
-    if (known == records_.end()) {
-      records_.push_back({job.job, job.record});
-    } else {
-      known->record = job.record;
-    }
+    while (known != report.records.end() && known->job.text() < job.job.text()) ++known;
+    const bool is_there = known != report.records.end() && known->job == job.job;
+    agrees = agrees && job.record == (is_there ? known->record : 0);
   }
-  std::int64_t sum = 0;
-  for (const Entry& entry : records_) sum += entry.record;
-  return sum;
 }
 
 // ---- order ----
@@ -129,8 +125,9 @@ void Checkers::rest(bool ran_after_all, Instant now) {
 }
 
 void Checkers::period(const PeriodReport& report) {
-  const std::int64_t sum = records_.add(report);
-  if (sum != 0) found(report.at, fmt::format("records sum to {}", sum));
+  const RecordCheck check(report);
+  if (check.sum != 0) found(report.at, fmt::format("records sum to {}", check.sum));
+  if (!check.agrees) found(report.at, "a job has two records");
 }
 
 void Checkers::end(std::uint64_t drained, Instant now) {

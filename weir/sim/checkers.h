@@ -71,18 +71,12 @@ class WindowCheck {
   bool started_ = false;
 };
 
-// Records of all jobs ever named sum to 0.
-class RecordCheck {
- public:
-  // The sum after this period.
-  std::int64_t add(const PeriodReport& report);
+// What the records of all jobs come to, and whether those of active jobs say the same.
+struct RecordCheck {
+  std::int64_t sum = 0;
+  bool agrees = true;
 
- private:
-  struct Entry {
-    JobId job;
-    std::int64_t record;
-  };
-  std::vector<Entry> records_;
+  explicit RecordCheck(const PeriodReport& report);
 };
 
 // Order inside each lane (the requests of one process to one target) and each request once.
@@ -134,7 +128,6 @@ class Checkers {
   std::vector<std::optional<WindowCheck>> jobs_;
   std::optional<WindowCheck> whole_;
   OrderCheck order_;
-  RecordCheck records_;
   std::uint64_t queued_ = 0;
   std::uint64_t running_ = 0;
   Findings& findings_;

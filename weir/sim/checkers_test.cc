@@ -19,9 +19,9 @@ Instant at_ms(std::int64_t ms) { return Instant{milliseconds{ms}}; }
 // One target with one job, one lane and two slots.
 class Watched {
  public:
-  explicit Watched(Bounds bounds = {.jobs = {std::nullopt},
-                                    .whole = {},
-                                    .idling = Idling::kAllowed})
+  explicit Watched(const Bounds& bounds = {.jobs = {std::nullopt},
+                                           .whole = {},
+                                           .idling = Idling::kAllowed})
       : checkers("ost0", bounds, 2, 1, Tokens{1}, findings) {}
 
   void arrive(int requests) {
@@ -153,17 +153,16 @@ TEST(Checkers, FindRecordsThatDoNotSumToZero) {
   report.jobs.resize(2);
   report.jobs[0].job = JobId("a");
   report.jobs[0].record = 5;
-  report.jobs[1].job = JobId("b");
-  report.jobs[1].record = -5;
+  report.jobs[1].job = JobId("c");
+  report.records = {{JobId("a"), 5}, {JobId("b"), -5}};  // c has none, and b is not active
   run.checkers.period(report);
   EXPECT_EQ(run.findings.count(), 0U);
-  // A job that is not active keeps its record.
-  report.jobs.pop_back();
-  run.checkers.period(report);
-  EXPECT_EQ(run.findings.count(), 0U);
-  report.jobs[0].record = 6;
+  report.records[1].record = -4;
   run.checkers.period(report);
   EXPECT_EQ(run.last(), "0.020000 s: ost0: records sum to 1");
+  report.records = {{JobId("a"), 6}, {JobId("b"), -6}};
+  run.checkers.period(report);
+  EXPECT_EQ(run.last(), "0.020000 s: ost0: a job has two records");
 }
 
 TEST(Findings, KeepTheFirstAndCountTheRest) {

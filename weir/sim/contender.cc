@@ -108,7 +108,9 @@ Result<Stage> make_stage(Contender contender, const Scenario& scenario, const Ta
     return tl::unexpected(started.error());
   }
   for (const JobSpec& job : scenario.jobs) {
-    stage.target->set_nodes(JobId(job.name), job.nodes, now);
+    if (auto set = stage.target->set_nodes(JobId(job.name), job.nodes, now); !set) {
+      return tl::unexpected(set.error());
+    }
   }
   if (contender == Contender::kStatic) {
     if (auto fixed = fix_rates(scenario, spec, stage, now); !fixed) {

@@ -54,7 +54,7 @@ TEST(Contender, StaticIsInBytesWhereCostIs) {
   const auto stage = stage_of(Contender::kStatic, scenario);
   ASSERT_TRUE(stage);
   EXPECT_EQ(stage->bounds.jobs[1]->rate, Rate::per_second(1'000'000));
-  EXPECT_EQ(stage->bounds.jobs[1]->depth, Tokens{3 * 65536});
+  EXPECT_EQ(stage->bounds.jobs[1]->depth, Tokens{std::uint64_t{3} * 65536});
 }
 
 TEST(Contender, StaticRefusesARateThatNoRuleCanExpress) {

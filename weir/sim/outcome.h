@@ -43,7 +43,7 @@ struct JobOutcome {
   std::optional<double> entitlement;
   Quantiles wait;
   Quantiles latency;
-  std::int64_t record = 0;  // at the last period in which the job was active; of all targets
+  std::int64_t record = 0;  // at the end; of all targets
   std::vector<Bin> bins;
 };
 

@@ -41,7 +41,7 @@ Result<void> check_target(const TargetSpec& target) {
   }
   for (const Disturbance& disturbance : target.store.disturbances) {
     if (disturbance.length <= Nanoseconds{0}) return refuse(where, "is disturbed for no time");
-    if (disturbance.percent != Disturbance::kStall && disturbance.percent < 1) {
+    if (disturbance.percent == 0) {
       return refuse(where, "is slowed down to nothing", "give a factor above 0, or a stall");
     }
   }

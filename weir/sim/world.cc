@@ -522,22 +522,7 @@ class World {
     if (device.checkers) device.checkers->period(report);
     if (options_.keep_periods) outcome_.periods.push_back({target, report});
     records_.resize(devices_.size());
-    for (const JobPeriod& job : report.jobs) set_record(records_[target], job);
-  }
-
-  struct Record {
-    JobId job;
-    std::int64_t value;
-  };
-
-  static void set_record(std::vector<Record>& records, const JobPeriod& job) {
-    for (Record& record : records) {
-      if (record.job == job.job) {
-        record.value = job.record;
-        return;
-      }
-    }
-    records.push_back({job.job, job.record});
+    records_[target] = report.records;
   }
 
   bool is_stuck() {
@@ -568,7 +553,7 @@ class World {
         target.complete(flight, told);
       }
     }
-    target.gate().shutdown(told);
+    target.shutdown(told);
     std::uint64_t drained = 0;
     for (Decision decision = target.next(told); decision.kind() == Decision::Kind::kRun;
          decision = target.next(told)) {
@@ -604,9 +589,9 @@ class World {
                          job.served == job.arrived && scenario_.trace.empty();
     if (is_done) seconds = static_cast<double>(ns_of(state.last_completion)) / 1e9;
     job.throughput = static_cast<double>(job.served) / std::max(seconds, 1e-9);
-    for (const std::vector<Record>& records : records_) {
-      for (const Record& record : records) {
-        if (record.job == state.id) job.record += record.value;
+    for (const std::vector<JobRecord>& records : records_) {
+      for (const JobRecord& record : records) {
+        if (record.job == state.id) job.record += record.record;
       }
     }
   }
@@ -649,7 +634,7 @@ class World {
   Source mark_{Source::Kind::kMark};
   std::vector<JobState> jobs_;
   std::vector<Flight*> trace_free_;
-  std::vector<std::vector<Record>> records_;  // by target
+  std::vector<std::vector<JobRecord>> records_;  // by target, of the last period
   std::size_t lanes_ = 0;
   std::size_t trace_lanes_ = 0;
   std::size_t replayed_ = 0;

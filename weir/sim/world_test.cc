@@ -187,7 +187,7 @@ TEST(World, SurvivesLateTimersLostWakeupsAndSteps) {
     add_job(scenario, "big", {{.count = 2, .window = 4}}, 3);
     add_job(scenario, "small",
             {{.kind = Kind::kBurst, .window = 8, .requests = 20, .every = seconds{1}}});
-    for (const Contender contender : {Contender::kNone, Contender::kStatic}) {
+    for (const Contender contender : kContenders) {
       const Outcome outcome = outcome_of(scenario, contender, seed);
       EXPECT_GT(outcome.served, 1000U);
       EXPECT_GT(outcome.jobs[1].served, 200U);
