@@ -34,7 +34,7 @@ struct Part {
 };
 
 const std::array<Part, 7>& parts() {
-  static const std::array<Part, 7> kParts = {{
+  static const std::array<Part, 7> parts = {{
       {"server",
        {"listen", "user", "control_socket", "trace", "connections", "memory", "connection_memory",
         "connection_requests", "handshake_timeout", "drain_timeout"}},
@@ -48,7 +48,7 @@ const std::array<Part, 7>& parts() {
        {"name", "store", "size", "direct", "read_only", "description", "service", "block_min",
         "block_preferred", "block_max"}},
   }};
-  return kParts;
+  return parts;
 }
 
 const Words& keys_of(std::string_view table) {
@@ -88,7 +88,7 @@ bool is_plain_name(std::string_view name) {
 
 // The name of a service or nodemap, or "" after a mistake.
 std::string plain_name(const TomlTable& table, std::string without) {
-  const std::string name = table.text("name", std::move(without));
+  std::string name = table.text("name", std::move(without));
   if (is_plain_name(name)) return name;
   const TomlValue* given = table.get("name");
   if (given == nullptr) {
@@ -199,15 +199,16 @@ void read_job_nodes(const TomlTable& table, std::vector<serve::JobNodes>& jobs) 
     table.refuse("nodes", "must be a table such as { 'ior.n1' = 4 }");
     return;
   }
-  for (const auto& [key, nodes] : *members) {
-    const auto* count = nodes.as<std::int64_t>();
+  for (const TomlMember& member : *members) {
+    const TomlKey& key = member.key;
+    const auto* count = member.value.as<std::int64_t>();
     const auto refuse = [&](std::string_view what, std::string_view hint = {}) {
       table.mistakes().add(
           key.at, fmt::format("{}: nodes of {} {}", table.name(), quote(key.name), what), hint);
     };
     if (key.name.empty() || key.name.size() > JobId::kSizeMax) {
       refuse("have no job", fmt::format("a job id has 1 to {} bytes", JobId::kSizeMax));
-    } else if (nodes.as<TomlValue::Table>() != nullptr) {
+    } else if (member.value.as<TomlValue::Table>() != nullptr) {
       refuse("are a table", "write a job with dots in quotes: 'ior.n1' = 4");
     } else if (count == nullptr || *count < 1 ||
                static_cast<std::uint64_t>(*count) > Bounds::kNodesMax) {

@@ -192,11 +192,12 @@ TEST(ServeConfig, TellsAllMistakesAtOnceInTheOrderOfTheFile) {
       "f:2:15: server: connections must be a whole number from 1 to 1000000",
       "f:3:1: server: no key 'memroy'; did you mean memory?",
       "f:5:8: tls: mode cannot be 'requires'; did you mean 'require'?",
-      "f:7:8: export 'a/b': name is none; claims follow a name behind , or /, and hold a =, so it "
-      "has none of them",
-      "f:8:9: export 'a/b': store: 'tape:/dev/st0' is no store; expected "
-      "file:PATH[,size=SIZE][,direct], device:PATH[,direct], memory:SIZE or "
-      "shaped:KEY=VALUE,...:STORE",
+      std::string(
+          "f:7:8: export 'a/b': name is none; claims follow a name behind , or /, and hold ") +
+          "a =, so it has none of them",
+      std::string("f:8:9: export 'a/b': store: 'tape:/dev/st0' is no store; expected ") +
+          "file:PATH[,size=SIZE][,direct], device:PATH[,direct], memory:SIZE or "
+          "shaped:KEY=VALUE,...:STORE",
   };
   EXPECT_EQ(mistakes_of("[server]\nconnections = 0\nmemroy = 1\n[tls]\nmode = 'requires'\n"
                         "[[export]]\nname = 'a/b'\nstore = 'tape:/dev/st0'\n"),

@@ -215,7 +215,7 @@ class ServeReloadProperty : public ::testing::Test {
       text += " rate=" + std::to_string(1 + rng.below(3));
       const bool one_head = !plain && rng.below(4) == 0;
       if (one_head) {
-        text = (rng.below(2) == 0 ? "reg " : "hp ") + text;
+        text.insert(0, rng.below(2) == 0 ? "reg " : "hp ");
       } else if (!plain && !both.empty() && rng.below(3) == 0) {
         text += std::string(" rank=") + both[rng.below(both.size())];
       }
