@@ -49,6 +49,25 @@ TEST(Toml, SaysWhereItIsNoToml) {
   EXPECT_EQ(parse_toml("a = '\xff'\n", "f").error().code, std::errc::invalid_argument);
 }
 
+TEST(Toml, AHeaderThatIsNoneIsRefused) {
+  for (const char* text : {"[/s]\n", "[[[a]]]\n", "[=", "[[", "[", "[[=", "[ .a]\n"}) {
+    EXPECT_FALSE(parse_toml(text, "f")) << text;
+  }
+  EXPECT_EQ(parse_toml("[/s]\n", "f").error().where, "f:1:2");
+}
+
+TEST(Toml, LettersBeyondAsciiStandInTextsOnly) {
+  for (const char* text : {"\u00e9 = 1\n", "a\u03cc = 1\n", "[\u03cc]\n", "a = 1\u00a0\n",
+                           "a = \"\\\u00e9\"\n", "a = 1 \u0416\n"}) {
+    EXPECT_FALSE(parse_toml(text, "f")) << text;
+  }
+  const auto document =
+      parse_toml("\ufeff# \u00e9\na = '\u00e9'\nb = \"\"\"\\\n  \u00e9\"\"\"\n", "f");
+  ASSERT_TRUE(document) << document.error().message();
+  EXPECT_EQ(*find(*document, "a")->value.as<std::string>(), "\u00e9");
+  EXPECT_EQ(*find(*document, "b")->value.as<std::string>(), "\u00e9");
+}
+
 TEST(Toml, ANestThatIsTooDeepIsRefused) {
   EXPECT_FALSE(parse_toml("a = " + std::string(100'000, '['), "f"));
 }
