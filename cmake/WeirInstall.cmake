@@ -26,3 +26,6 @@ list(JOIN by_layer " " WEIR_PC_LIBS)
 file(RELATIVE_PATH WEIR_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/weir.pc.in weir.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/weir.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# Every key of the configuration file with its default; weir.conf(5) names it.
+install(FILES ${PROJECT_SOURCE_DIR}/docs/weir.conf.example DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -25,6 +25,7 @@ enum class Exit : int {
   kCantCreate = 73,
   kIoErr = 74,
   kTempFail = 75,
+  kConfig = 78,
 };
 
 // Ends the subcommand: its message goes to stderr behind the program's name.

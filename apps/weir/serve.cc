@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // weir serve: an NBD server with the scheduler inside.
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "apps/weir/command.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/control/serve_config.h"
 #include "weir/serve/options.h"
 #include "weir/serve/server.h"
 
@@ -36,19 +39,23 @@ Prints 'ready ADDRESS...' when clients can come. SIGTERM answers what was accept
 reads the file of jobs again.)";
 
 struct ServeArguments {
+  std::string config;
+  bool check_config = false;
   std::vector<std::string> listen;
   std::vector<std::string> exports;
   std::string policy;
   std::vector<std::string> rules;
-  std::string adaptive = "on";
-  std::string capacity = "auto";
-  std::string claims = "local";
+  std::string adaptive;
+  std::string capacity;
+  std::optional<std::uint32_t> slots;
+  std::string claims;
   std::vector<std::string> nodemaps;
   std::string memory;
   std::string handshake_timeout;
   std::string drain_timeout;
-  serve::ServeOptions options;
-  serve::ServiceOptions service;
+  std::optional<std::uint32_t> connections;
+  std::string user;
+  std::string jobs_file;
 };
 
 serve::ClaimsOptions read_claims(const std::string& text) {
@@ -71,8 +78,45 @@ serve::NodemapOptions read_nodemap(const std::string& text) {
           value_or_fail(NidList::parse(text.substr(equals + 1)), Exit::kUsage, "--nodemap")};
 }
 
+// What is said of the service of the default name, which is there if need be.
+void add_service(const ServeArguments& arguments, serve::ServeOptions& options) {
+  auto found = std::find_if(options.services.begin(), options.services.end(),
+                            [](const auto& one) { return one.name == serve::kDefaultService; });
+  if (found == options.services.end()) found = options.services.emplace(found);
+  serve::ServiceOptions& service = *found;
+  if (!arguments.policy.empty()) service.policy = arguments.policy;
+  service.rules.insert(service.rules.end(), arguments.rules.begin(), arguments.rules.end());
+  if (!arguments.adaptive.empty()) {
+    service.adaptive =
+        value_or_fail(serve::parse_adaptive(arguments.adaptive), Exit::kUsage, "--adaptive");
+  }
+  if (!arguments.capacity.empty()) {
+    service.capacity =
+        value_or_fail(serve::parse_capacity(arguments.capacity), Exit::kUsage, "--capacity");
+  }
+  if (arguments.slots) service.slots = *arguments.slots;
+}
+
+void add_limits(const ServeArguments& arguments, serve::ServeLimits& limits) {
+  if (arguments.connections) limits.connections = *arguments.connections;
+  if (!arguments.memory.empty()) {
+    limits.memory = value_or_fail(parse_size(arguments.memory), Exit::kUsage, "--memory");
+  }
+  const auto read_time = [](const std::string& text, Nanoseconds& to, std::string_view option) {
+    if (!text.empty()) to = value_or_fail(parse_duration(text), Exit::kUsage, option);
+  };
+  read_time(arguments.handshake_timeout, limits.handshake_timeout, "--handshake-timeout");
+  read_time(arguments.drain_timeout, limits.drain_timeout, "--drain-timeout");
+}
+
+// The file, and on top of it the command line.
 serve::ServeOptions options_of(const ServeArguments& arguments) {
-  serve::ServeOptions options = arguments.options;
+  serve::ServeOptions options;
+  if (!arguments.config.empty()) {
+    auto loaded = control::load_serve_config(arguments.config);
+    if (!loaded) throw Failure{Exit::kConfig, loaded.error().message()};
+    options = std::move(*loaded);
+  }
   for (const std::string& text : arguments.listen) {
     options.listen.push_back(value_or_fail(serve::parse_listen(text), Exit::kUsage, "--listen"));
   }
@@ -80,26 +124,14 @@ serve::ServeOptions options_of(const ServeArguments& arguments) {
   for (const std::string& text : arguments.exports) {
     options.exports.push_back(value_or_fail(serve::parse_export(text), Exit::kUsage, "--export"));
   }
-  serve::ServiceOptions service = arguments.service;
-  if (!arguments.policy.empty()) service.policy = arguments.policy;
-  service.rules = arguments.rules;
-  service.adaptive =
-      value_or_fail(serve::parse_adaptive(arguments.adaptive), Exit::kUsage, "--adaptive");
-  service.capacity =
-      value_or_fail(serve::parse_capacity(arguments.capacity), Exit::kUsage, "--capacity");
-  options.services.push_back(service);
-  options.claims = read_claims(arguments.claims);
+  add_service(arguments, options);
+  if (!arguments.claims.empty()) options.claims = read_claims(arguments.claims);
   for (const std::string& text : arguments.nodemaps) {
     options.nodemaps.push_back(read_nodemap(text));
   }
-  if (!arguments.memory.empty()) {
-    options.limits.memory = value_or_fail(parse_size(arguments.memory), Exit::kUsage, "--memory");
-  }
-  const auto read_time = [](const std::string& text, Nanoseconds& to, std::string_view option) {
-    if (!text.empty()) to = value_or_fail(parse_duration(text), Exit::kUsage, option);
-  };
-  read_time(arguments.handshake_timeout, options.limits.handshake_timeout, "--handshake-timeout");
-  read_time(arguments.drain_timeout, options.limits.drain_timeout, "--drain-timeout");
+  add_limits(arguments, options.limits);
+  if (!arguments.user.empty()) options.user = arguments.user;
+  if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
   check(serve::check(options), Exit::kUsage, "");
   return options;
 }
@@ -110,7 +142,9 @@ Exit status_of(const Error& error) {
 }
 
 int run_server(const ServeArguments& arguments) {
-  auto server = serve::Server::create(options_of(arguments));
+  const serve::ServeOptions options = options_of(arguments);
+  if (arguments.check_config) return static_cast<int>(Exit::kOk);
+  auto server = serve::Server::create(options);
   if (!server) throw Failure{status_of(server.error()), server.error().message()};
   (*server)->run([&] {
     std::string line = "ready";
@@ -123,10 +157,9 @@ int run_server(const ServeArguments& arguments) {
   return static_cast<int>(Exit::kOk);
 }
 
-void add_limits(CLI::App& command, ServeArguments& arguments) {
-  serve::ServeLimits& limits = arguments.options.limits;
+void add_limit_options(CLI::App& command, ServeArguments& arguments) {
   command
-      .add_option("--connections", limits.connections,
+      .add_option("--connections", arguments.connections,
                   "Connections at a time; more are refused (default 4096)")
       ->type_name("N");
   command
@@ -142,8 +175,7 @@ void add_limits(CLI::App& command, ServeArguments& arguments) {
                   "From SIGTERM to the end at the latest (default 30s)")
       ->type_name("TIME");
   command
-      .add_option("--user", arguments.options.user,
-                  "Become this user when everything is opened; for root")
+      .add_option("--user", arguments.user, "Become this user when everything is opened; for root")
       ->type_name("NAME");
 }
 
@@ -157,6 +189,12 @@ void add_serve(CLI::App& weir, int& status) {
                               const char* type) {
     command->add_option(name, to, help)->type_name(type)->allow_extra_args(false);
   };
+  command
+      ->add_option("--config", arguments->config,
+                   "A configuration file, see weir.conf(5); other options are on top of it")
+      ->type_name("FILE");
+  command->add_flag("--check-config", arguments->check_config,
+                    "Tell what is wrong with options and file, and serve nothing");
   repeatable("--listen", arguments->listen,
              "ADDRESS:PORT or unix:PATH (default 127.0.0.1:10809); may be given more than once",
              "ADDRESS");
@@ -177,11 +215,11 @@ void add_serve(CLI::App& weir, int& status) {
                    "What the device does: auto, operations a second or SIZE/s (default auto)")
       ->type_name("RATE");
   command
-      ->add_option("--slots", arguments->service.slots,
+      ->add_option("--slots", arguments->slots,
                    "Requests that stores work on at a time (default 16)")
       ->type_name("N");
   command
-      ->add_option("--jobs", arguments->options.jobs_file,
+      ->add_option("--jobs", arguments->jobs_file,
                    "Lines 'JOB NODES': how many nodes jobs run on; read again on SIGHUP")
       ->type_name("FILE");
   command
@@ -190,7 +228,7 @@ void add_serve(CLI::App& weir, int& status) {
       ->type_name("WHO");
   repeatable("--nodemap", arguments->nodemaps,
              "NAME=NIDS: clients by address, for rules; may be given more than once", "NODEMAP");
-  add_limits(*command, *arguments);
+  add_limit_options(*command, *arguments);
   command->footer(kFooter);
   command->callback([arguments, &status] { status = run_server(*arguments); });
 }

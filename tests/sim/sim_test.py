@@ -151,19 +151,19 @@ class RefusesBadInput(SimTest):
     def test_scenarios(self):
         for part, by, message in (
                 ("nodes = 3", "nodes = 0",
-                 "s.toml:7: job: nodes must be a whole number from 1 to 1000000"),
+                 "s.toml:7:9: job: nodes must be a whole number from 1 to 1000000"),
                 ("capacity = 1000", "capcity = 1000",
-                 "s.toml:3: target: no key 'capcity'; did you mean capacity?"),
+                 "s.toml:3:1: target: no key 'capcity'; did you mean capacity?"),
                 ("capacity = 1000", "capacity = 0",
-                 "s.toml:3: target: capacity must be a whole number from 1 to 1000000000000"),
+                 "s.toml:3:12: target: capacity must be a whole number from 1 to 1000000000000"),
                 ('length = "4s"\n', "",
                  "s.toml: job 'a': never ends, and neither does the scenario; give the scenario a "
                  "length"),
                 ('length = "4s"\n', 'length = "4s"\nperiods = ["0s"]\n',
                  "s.toml: periods: '0ns' is no period; expected 1ms to 10s"),
                 ('name = "b"', 'name = "a"', "s.toml: job 'a': is there twice"),
-                ("[target]", "[target", "s.toml:2: Error while parsing table header: expected ']',"
-                                        " saw '\\n'")):
+                ("[target]", "[target",
+                 "s.toml:2:8: Error while parsing table header: expected ']', saw '\\n'")):
             with self.subTest(by):
                 self.assertIn(part, SMALL)
                 self.refused(65, message, self.file(SMALL.replace(part, by, 1)))

@@ -240,15 +240,20 @@ class Heap {
     place(i, entry);
   }
 
+  // First to the bottom along the least children, then up again. Who is keyed anew mostly belongs
+  // near the bottom, so this compares less than asking at each level, and a way of fixed length has
+  // no end to guess wrong.
   void sift_down(std::size_t i, const Entry& entry) {
     const std::size_t size = entries_.size();
-    for (;;) {
-      const std::size_t begin = first_child(i);
-      if (begin >= size) break;
+    const std::size_t start = i;
+    for (std::size_t begin = first_child(i); begin < size; begin = first_child(i)) {
       const std::size_t least = least_child(begin, size);
-      if (!is_before(entries_[least], entry)) break;
       place(i, entries_[least]);
       i = least;
+    }
+    while (i > start && is_before(entry, entries_[parent(i)])) {
+      place(i, entries_[parent(i)]);
+      i = parent(i);
     }
     place(i, entry);
   }

@@ -92,6 +92,9 @@ class NidList {
   // How many ranges were written.
   std::size_t size() const { return ranges_.size(); }
 
+  // The same ranges in the same order; two lists may match the same and differ.
+  bool operator==(const NidList&) const = default;
+
  private:
   friend class NidListReader;
 
@@ -107,12 +110,16 @@ class NidList {
     std::uint64_t low;
     std::uint64_t mask_high;
     std::uint64_t mask_low;
+
+    bool operator==(const Range&) const = default;
   };
   // lo, lo + stride ... up to hi.
   struct Step {
     std::uint32_t lo;
     std::uint32_t hi;
     std::uint32_t stride;
+
+    bool operator==(const Step&) const = default;
   };
   using Octets = std::array<std::bitset<256>, 4>;
 

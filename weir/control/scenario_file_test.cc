@@ -121,36 +121,39 @@ TEST(ScenarioFile, ReadsEveryKey) {
 
 TEST(ScenarioFile, NamesAnUnknownKeyAndTheNearestOne) {
   EXPECT_EQ(refused("capacity", "capcity"),
-            "f.toml:4: target: no key 'capcity'; did you mean capacity?");
+            "f.toml:4:1: target: no key 'capcity'; did you mean capacity?");
   EXPECT_EQ(refused("window", "windows"),
-            "f.toml:7: process of 'a': no key 'windows'; did you mean window?");
-  EXPECT_EQ(refused("title", "colour"),
-            "f.toml:1: scenario: no key 'colour'; there are: title, length, periods, target, job, "
-            "faults, trace");
+            "f.toml:7:14: process of 'a': no key 'windows'; did you mean window?");
+  EXPECT_EQ(
+      refused("title", "colour"),
+      "f.toml:1:1: scenario: no key 'colour'; there are: title, length, periods, target, job, "
+      "faults, trace");
 }
 
 TEST(ScenarioFile, SaysInWhichLineAndWhatWasExpected) {
   EXPECT_EQ(refused("\"10s\"", "\"10 parsecs\""),
-            "f.toml:2: scenario: length is no time; expected one such as '16ms' or '5s'");
-  EXPECT_EQ(refused("\"10s\"", "\"0s\""), "f.toml:2: scenario: length must be above 0");
+            "f.toml:2:10: scenario: length is no time; expected one such as '16ms' or '5s'");
+  EXPECT_EQ(refused("\"10s\"", "\"0s\""), "f.toml:2:10: scenario: length must be above 0");
   EXPECT_EQ(refused("1000", "0"),
-            "f.toml:4: target: capacity must be a whole number from 1 to 1000000000000");
-  EXPECT_EQ(refused("1000", "\"0/s\""),
-            "f.toml:4: target: capacity is no rate above 0; expected 1000, or '256MiB/s' with cost "
-            "= 'bytes'");
+            "f.toml:4:12: target: capacity must be a whole number from 1 to 1000000000000");
+  EXPECT_EQ(
+      refused("1000", "\"0/s\""),
+      "f.toml:4:12: target: capacity is no rate above 0; expected 1000, or '256MiB/s' with cost "
+      "= 'bytes'");
   EXPECT_EQ(refused("window = 4", "window = 0"),
-            "f.toml:7: process of 'a': window must be a whole number from 1 to 65536");
+            "f.toml:7:23: process of 'a': window must be a whole number from 1 to 65536");
   EXPECT_EQ(refused("window = 4", "kind = 'bursts'"),
-            "f.toml:7: process of 'a': kind is none; expected continuous, burst or think");
+            "f.toml:7:21: process of 'a': kind is none; expected continuous, burst or think");
   EXPECT_EQ(refused("window = 4", "every = '1s'"),
-            "f.toml:7: process of 'a': every has no meaning in a continuous process");
-  EXPECT_EQ(refused("window = 4", "target = 'b'"),
-            "f.toml:7: process of 'a': target 'b' does not exist; expected the name of a target, "
-            "or all");
+            "f.toml:7:22: process of 'a': every has no meaning in a continuous process");
+  EXPECT_EQ(
+      refused("window = 4", "target = 'b'"),
+      "f.toml:7:23: process of 'a': target 'b' does not exist; expected the name of a target, "
+      "or all");
   EXPECT_EQ(refused("name = \"a\"", "name = \"a\"\nnodes = 0"),
-            "f.toml:7: job: nodes must be a whole number from 1 to 1000000");
+            "f.toml:7:9: job: nodes must be a whole number from 1 to 1000000");
   EXPECT_EQ(refused("[target]", "[[job"),
-            "f.toml:3: Error while parsing table header: expected ']', saw '\\n'");
+            "f.toml:3:6: Error while parsing table header: expected ']', saw '\\n'");
 }
 
 TEST(ScenarioFile, RefusesWhatCannotBeRun) {
@@ -158,7 +161,7 @@ TEST(ScenarioFile, RefusesWhatCannotBeRun) {
             "f.toml: job 'a': never ends, and neither does the scenario; give the scenario a "
             "length");
   EXPECT_EQ(refused("[target]\ncapacity = 1000\n", ""),
-            "f.toml:1: scenario: target is missing; add a [target]");
+            "f.toml:1:1: scenario: target is missing; add a [target]");
   EXPECT_EQ(refused("process = [{ window = 4 }]\n", ""),
             "f.toml: job 'a': has no process and would do nothing");
 }

@@ -245,10 +245,11 @@ struct Tbf::Heaps {
   using List = boost::intrusive::list<
       T, boost::intrusive::member_hook<T, boost::intrusive::list_member_hook<>, kHook>>;
 
-  // The request that will probably run next.
+  // The request that will probably run next, and the limits it is under.
   void prefetch_next(Head head) const {
     if (const Queue* const queue = ready[index(head)].peek()) {
       __builtin_prefetch(&queue->requests.front());
+      __builtin_prefetch(&queue->limits->state->shapes);
     }
   }
 

@@ -26,6 +26,7 @@
 #include "weir/base/rate.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
 #include "weir/wire/nbd.h"
 
@@ -109,7 +110,10 @@ struct ServiceOptions {
   std::vector<std::string> rules;    // as written to nrs_tbf_rule, in this order
   Adaptive adaptive = Adaptive::kOn;
   Capacity capacity;
-  std::uint32_t slots = 16;  // requests that the stores work on at a time
+  std::uint32_t slots = 16;           // requests that the stores work on at a time
+  std::uint32_t hp_slots = 0;         // of them kept from the regular head; less than slots
+  std::optional<Nanoseconds> period;  // of the controller; none: its own
+  std::optional<Cost> cost;  // of a request, against the capacity; none: as the capacity says
 
   bool operator==(const ServiceOptions&) const = default;
 };
@@ -118,12 +122,29 @@ struct ServiceOptions {
 struct NodemapOptions {
   std::string name;
   NidList nids;
+
+  bool operator==(const NodemapOptions&) const = default;
+};
+
+// The nodes of a job are its weight when a target is shared out.
+struct JobNodes {
+  std::string job;
+  std::uint64_t nodes = 1;
+
+  bool operator==(const JobNodes&) const = default;
+};
+// What counts as the nodes of a job that nobody named.
+enum class UnknownJobs : std::uint8_t {
+  kOne,      // one
+  kClients,  // the clients it was seen from
 };
 
 // Whose word about job, uid, gid and project counts.
 struct ClaimsOptions {
   bool local = true;            // of clients on loopback and on Unix sockets
   std::optional<NidList> nids;  // of these besides
+
+  bool operator==(const ClaimsOptions&) const = default;
 };
 
 struct TlsOptions {
@@ -158,9 +179,13 @@ struct ServeOptions {
   ServeLimits limits;
   TlsOptions tls;
   std::string jobs_file;       // lines "JOB NODES"; empty: none
+  std::vector<JobNodes> jobs;  // known without the file, whose lines win
+  UnknownJobs unknown_jobs = UnknownJobs::kOne;
   std::string user;            // to become after binding, when started as root; empty: none
   std::string control_socket;  // empty: none
   std::string trace_file;      // empty: none
+
+  bool operator==(const ServeOptions&) const = default;
 };
 
 // What holds between the parts: something to listen on and to export, names that are given once,

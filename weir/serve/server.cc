@@ -113,7 +113,7 @@ Result<void> Server::open() {
 
 Result<void> Server::open_services() {
   for (const ServiceOptions& one : options_.services) {
-    auto service = open_service(one, options_.nodemaps, plane_.now);
+    auto service = open_service(one, options_.nodemaps, options_.unknown_jobs, plane_.now);
     if (!service) return tl::unexpected(service.error());
     plane_.services.push_back(std::move(*service));
   }
@@ -126,8 +126,7 @@ Result<void> Server::open_services() {
     if (!served) return tl::unexpected(served.error());
     plane_.exports.push_back(std::move(*served));
   }
-  if (options_.jobs_file.empty()) return {};
-  auto jobs = read_jobs(options_.jobs_file);
+  auto jobs = known_jobs();
   if (!jobs) return tl::unexpected(jobs.error());
   for (const auto& service : plane_.services) {
     if (auto set = set_nodes(service->target, jobs_, *jobs, plane_.now); !set) return set;
@@ -227,9 +226,19 @@ void Server::signalled(host::Operation& io, const host::Completion& /*completion
   self.plane_.uring->poll(self.signals_.fd(), self.signal_waker_);
 }
 
+// Those of the options and those of the file, whose word counts for more.
+Result<JobTable> Server::known_jobs() const {
+  JobTable jobs;
+  for (const JobNodes& job : options_.jobs) jobs[job.job] = job.nodes;
+  if (options_.jobs_file.empty()) return jobs;
+  auto listed = read_jobs(options_.jobs_file);
+  if (!listed) return tl::unexpected(listed.error());
+  for (const auto& [job, nodes] : *listed) jobs[job] = nodes;
+  return jobs;
+}
+
 void Server::read_jobs_again() {
-  if (options_.jobs_file.empty()) return;
-  auto jobs = read_jobs(options_.jobs_file);
+  auto jobs = known_jobs();
   if (!jobs) return EventLog::say(jobs.error().message() + "; the jobs stay as they were");
   for (const auto& service : plane_.services) {
     if (auto set = set_nodes(service->target, jobs_, *jobs, plane_.now); !set) {

@@ -73,6 +73,7 @@ class Server {
   void add_connection(host::Fd socket, bool is_tcp);
   void accept_all();
   static void signalled(host::Operation& io, const host::Completion& completion);
+  Result<JobTable> known_jobs() const;
   void read_jobs_again();
   void stop();
   bool is_done() const;
@@ -93,7 +94,7 @@ class Server {
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<ListenAddress> listening_;
   std::function<void(Server&)> reload_;
-  JobNodes jobs_;
+  JobTable jobs_;
   Ring<Connection, &Connection::all_link> connections_;
   Ring<Connection, &Connection::handshake_link> handshakes_;  // the oldest first
   std::uint32_t connection_count_ = 0;

@@ -31,9 +31,12 @@ constexpr std::array<std::uint32_t, 8> kOpcodes = {
 };
 
 Target::Options target_options(const ServiceOptions& options,
-                               const std::vector<NodemapOptions>& nodemaps) {
+                               const std::vector<NodemapOptions>& nodemaps,
+                               UnknownJobs unknown_jobs) {
   Target::Options target;
   target.gate.slots = options.slots;
+  target.gate.hp_slots = options.hp_slots;
+  target.nodes_by_clients = unknown_jobs == UnknownJobs::kClients;
   std::vector<std::string> names;
   names.reserve(nodemaps.size());
   for (const NodemapOptions& nodemap : nodemaps) names.push_back(nodemap.name);
@@ -44,10 +47,12 @@ Target::Options target_options(const ServiceOptions& options,
   };
   if (options.adaptive == Adaptive::kOn) target.controller = ControllerOptions{};
   if (options.adaptive == Adaptive::kPaper) target.controller = ControllerOptions::paper();
+  if (target.controller && options.period) target.controller->period = *options.period;
   target.capacity = options.capacity.rate;
   target.estimate_capacity =
       target.controller.has_value() && options.capacity.kind == Capacity::Kind::kAuto;
   if (options.capacity.kind == Capacity::Kind::kBytes) target.cost = Cost::bytes();
+  if (options.cost) target.cost = *options.cost;
   return target;
 }
 
@@ -55,8 +60,9 @@ Target::Options target_options(const ServiceOptions& options,
 
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
-                                              Instant now) {
-  auto service = std::make_unique<Service>(options.name, target_options(options, nodemaps), now);
+                                              UnknownJobs unknown_jobs, Instant now) {
+  auto service =
+      std::make_unique<Service>(options.name, target_options(options, nodemaps, unknown_jobs), now);
   Gate& gate = service->target.gate();
   if (auto started = write_nrs_policies(gate, options.policy); !started) {
     Error error = started.error();
@@ -121,9 +127,9 @@ Bytes bytes_of(const nbd::Request& request) {
   return Bytes{moves ? request.length : 0U};
 }
 
-Result<JobNodes> parse_jobs(std::string_view text) {
+Result<JobTable> parse_jobs(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r";
-  JobNodes jobs;
+  JobTable jobs;
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
@@ -147,7 +153,7 @@ Result<JobNodes> parse_jobs(std::string_view text) {
   return jobs;
 }
 
-Result<JobNodes> read_jobs(const std::string& path) {
+Result<JobTable> read_jobs(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail_errno(errno, quote(path));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -157,7 +163,7 @@ Result<JobNodes> read_jobs(const std::string& path) {
   return jobs;
 }
 
-Result<void> set_nodes(Target& target, const JobNodes& before, const JobNodes& jobs, Instant now) {
+Result<void> set_nodes(Target& target, const JobTable& before, const JobTable& jobs, Instant now) {
   Result<void> first;
   const auto set = [&](const std::string& job, std::uint64_t nodes) {
     auto done = target.set_nodes(JobId(job), nodes, now);

@@ -50,7 +50,7 @@ struct ServedExport {
 // With its policy started and its rules applied. The error names the rule.
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
-                                              Instant now);
+                                              UnknownJobs unknown_jobs, Instant now);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
                                                   host::Uring& uring);
 
@@ -61,11 +61,11 @@ Bytes bytes_of(const nbd::Request& request);
 
 // How many nodes each job runs on: a line "JOB NODES" each, '#' begins a comment. The error names
 // the line.
-using JobNodes = std::map<std::string, std::uint64_t>;
-Result<JobNodes> parse_jobs(std::string_view text);
-Result<JobNodes> read_jobs(const std::string& path);
+using JobTable = std::map<std::string, std::uint64_t>;
+Result<JobTable> parse_jobs(std::string_view text);
+Result<JobTable> read_jobs(const std::string& path);
 // Jobs of `before` that are gone are back to one node. The error is that of the first job whose
 // number was refused; the others are set all the same.
-Result<void> set_nodes(Target& target, const JobNodes& before, const JobNodes& jobs, Instant now);
+Result<void> set_nodes(Target& target, const JobTable& before, const JobTable& jobs, Instant now);
 
 }  // namespace weir::serve

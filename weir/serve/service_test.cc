@@ -11,7 +11,7 @@ namespace {
 TEST(Jobs, AreLinesOfAJobAndItsNodes) {
   const auto jobs = parse_jobs("# site\nior.n1 4\n\n  dd.0\t16  # large\r\nior.n1 5");
   ASSERT_TRUE(jobs);
-  EXPECT_EQ(*jobs, (JobNodes{{"dd.0", 16}, {"ior.n1", 5}}));
+  EXPECT_EQ(*jobs, (JobTable{{"dd.0", 16}, {"ior.n1", 5}}));
   EXPECT_TRUE(parse_jobs("")->empty());
 }
 
@@ -46,18 +46,19 @@ TEST(Service, RulesMayNameNodemaps) {
   options.policy = "tbf nodemap";
   options.rules = {"start a nodemap={site} rate=5"};
   std::vector<NodemapOptions> nodemaps;
-  EXPECT_FALSE(open_service(options, nodemaps, instant_at(0)));
+  EXPECT_FALSE(open_service(options, nodemaps, UnknownJobs::kOne, instant_at(0)));
   nodemaps.push_back({"site", *NidList::parse("10.*.*.*@tcp")});
-  EXPECT_TRUE(open_service(options, nodemaps, instant_at(0)));
+  EXPECT_TRUE(open_service(options, nodemaps, UnknownJobs::kOne, instant_at(0)));
 }
 
 TEST(Service, AMistakeNamesThePolicyOrTheRule) {
   ServiceOptions options;
   options.policy = "nonsense";
-  EXPECT_EQ(open_service(options, {}, instant_at(0)).error().where, "policy 'nonsense'");
+  EXPECT_EQ(open_service(options, {}, UnknownJobs::kOne, instant_at(0)).error().where,
+            "policy 'nonsense'");
   options.policy = "tbf jobid";
   options.rules = {"start a jobid={x} rate=0"};
-  const auto refused = open_service(options, {}, instant_at(0));
+  const auto refused = open_service(options, {}, UnknownJobs::kOne, instant_at(0));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().where.rfind("rule 'start a jobid={x} rate=0'", 0), 0U)
       << refused.error().where;

@@ -103,6 +103,7 @@ struct Device {
   Instant armed = kNever;  // what the timer was asked for, before it is late
   bool touched = false;
   std::unique_ptr<Checkers> checkers;
+  std::vector<ClassHint> hints;  // by job: requests of one fall under one class
 };
 
 class World {
@@ -426,6 +427,8 @@ class World {
     Device& device = devices_[flight.target];
     flight.job = job;
     if (!(flight.attributes.job == jobs_[job].id)) flight.attributes.job = jobs_[job].id;
+    if (device.hints.size() <= job) device.hints.resize(jobs_.size());
+    flight.hint = &device.hints[job];
     flight.cost = device.cost.of(flight.bytes).count();
     flight.arrived = now_;
     if (device.checkers) flight.number = device.checkers->arrive(flight.lane);

@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/serve_config.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weir/adapt/options.h"
+#include "weir/base/job_id.h"
+#include "weir/base/quote.h"
+#include "weir/base/units.h"
+#include "weir/classify/command.h"
+#include "weir/classify/rule_list.h"
+#include "weir/control/files.h"
+#include "weir/control/nearest.h"
+#include "weir/control/toml_table.h"
+#include "weir/schedule/gate.h"
+#include "weir/schedule/nrs_text.h"
+
+namespace weir::control {
+namespace {
+
+using serve::ServeOptions;
+using Bounds = ServeConfigBounds;
+using Words = std::vector<std::string_view>;
+
+struct Part {
+  std::string_view table;
+  Words keys;
+};
+
+const std::array<Part, 7>& parts() {
+  static const std::array<Part, 7> parts = {{
+      {"server",
+       {"listen", "user", "control_socket", "trace", "connections", "memory", "connection_memory",
+        "connection_requests", "handshake_timeout", "drain_timeout"}},
+      {"tls", {"mode", "directory", "verify_clients"}},
+      {"claims", {"local", "allow"}},
+      {"jobs", {"file", "nodes", "unknown"}},
+      {"nodemap", {"name", "nids"}},
+      {"service",
+       {"name", "policy", "rules", "adaptive", "capacity", "slots", "hp_slots", "period", "cost"}},
+      {"export",
+       {"name", "store", "size", "direct", "read_only", "description", "service", "block_min",
+        "block_preferred", "block_max"}},
+  }};
+  return parts;
+}
+
+const Words& keys_of(std::string_view table) {
+  return std::find_if(parts().begin(), parts().end(),
+                      [&](const Part& part) { return part.table == table; })
+      ->keys;
+}
+
+// A parser's refusal of the value of a key, in its words.
+void refuse_with(const TomlTable& table, TomlPlace at, std::string_view what, const Error& error) {
+  const std::string where = error.where.empty() ? "" : error.where + ": ";
+  table.mistakes().add(at, fmt::format("{}: {}: {}{}", table.name(), what, where, error.what),
+                       error.hint);
+}
+
+// A text of at most so many bytes without a zero byte among them: what the system can be handed.
+std::string bounded_text(const TomlTable& table, std::string_view key, std::size_t most) {
+  std::string text = table.text(key, "");
+  if (text.size() > most) {
+    table.refuse(key, fmt::format("is {} bytes long; at most {} are possible", text.size(), most));
+  } else if (text.find('\0') != std::string::npos) {
+    table.refuse(key, "holds a zero byte");
+  } else {
+    return text;
+  }
+  return {};
+}
+
+// What the parameter tree and rules can spell.
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name.size() <= Bounds::kServiceNameMax &&
+         std::all_of(name.begin(), name.end(), [](char letter) {
+           return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+                  (letter >= '0' && letter <= '9') || letter == '_' || letter == '-';
+         });
+}
+
+// The name of a service or nodemap, or "" after a mistake.
+std::string plain_name(const TomlTable& table, std::string without) {
+  std::string name = table.text("name", std::move(without));
+  if (is_plain_name(name)) return name;
+  const TomlValue* given = table.get("name");
+  if (given == nullptr) {
+    table.miss("name");
+  } else if (given->as<std::string>() != nullptr) {
+    table.refuse("name", "is none",
+                 fmt::format("expected 1 to {} letters, digits, _ and -", Bounds::kServiceNameMax));
+  }
+  return {};
+}
+
+template <class List>
+bool is_named_before(const List& list, std::string_view name) {
+  return std::any_of(list.begin(), list.end(), [&](const auto& each) { return each.name == name; });
+}
+
+// Whether there is room for one more; if not, that is a mistake.
+template <class List>
+bool has_room(const TomlTable& table, const List& list, std::size_t most) {
+  if (list.size() < most) return true;
+  table.mistakes().add(table.at(), fmt::format("{}: at most {} are possible", table.name(), most));
+  return false;
+}
+
+// ---- the tables that are there once ----
+
+void read_listen(const TomlTable& table, ServeOptions& options) {
+  for (const TomlTable::Item& item : table.texts("listen")) {
+    const auto address = serve::parse_listen(item.text);
+    if (!address) {
+      refuse_with(table, item.at, "listen", address.error());
+    } else if (std::find(options.listen.begin(), options.listen.end(), *address) !=
+               options.listen.end()) {
+      table.mistakes().add(
+          item.at, fmt::format("{}: listen holds {} twice", table.name(), quote(item.text)));
+    } else {
+      options.listen.push_back(*address);
+    }
+  }
+  if (options.listen.size() > Bounds::kListenMax) {
+    table.refuse("listen", fmt::format("holds more than {} addresses", Bounds::kListenMax));
+  }
+}
+
+void read_server(const TomlTable& table, ServeOptions& options) {
+  read_listen(table, options);
+  options.user = bounded_text(table, "user", Bounds::kNameMax);
+  options.control_socket = bounded_text(table, "control_socket", Bounds::kSocketPathMax);
+  options.trace_file = bounded_text(table, "trace", Bounds::kPathMax);
+  serve::ServeLimits& limits = options.limits;
+  limits.connections = table.small("connections", limits.connections, 1, Bounds::kConnectionsMax);
+  limits.memory = table.size("memory", limits.memory, Bounds::kMemoryMin, Bounds::kMemoryMax);
+  limits.connection_memory = table.size("connection_memory", limits.connection_memory,
+                                        Bounds::kMemoryMin, Bounds::kMemoryMax);
+  limits.connection_requests = table.small("connection_requests", limits.connection_requests, 1,
+                                           Bounds::kConnectionRequestsMax);
+  limits.handshake_timeout = table.time("handshake_timeout", limits.handshake_timeout,
+                                        Bounds::kHandshakeTimeoutMin, Bounds::kHandshakeTimeoutMax);
+  limits.drain_timeout =
+      table.time("drain_timeout", limits.drain_timeout, Nanoseconds{0}, Bounds::kDrainTimeoutMax);
+  if (limits.connection_memory > limits.memory) {
+    table.refuse("connection_memory",
+                 fmt::format("is more than memory, which is {}", print_size(limits.memory)));
+  }
+}
+
+void read_tls(const TomlTable& table, serve::TlsOptions& tls) {
+  using Mode = serve::TlsOptions::Mode;
+  constexpr std::array<Mode, 3> kModes = {Mode::kOff, Mode::kOn, Mode::kRequire};
+  tls.mode = kModes.at(table.word("mode", 0, {"off", "on", "require"}));
+  tls.directory = bounded_text(table, "directory", Bounds::kPathMax);
+  tls.verify_clients = table.flag("verify_clients", false);
+  if (tls.mode != Mode::kOff && tls.directory.empty()) {
+    table.miss("directory", "name where ca-cert.pem and the others lie");
+  }
+}
+
+// Ranges of several texts, as one list.
+std::optional<NidList> read_nids(const TomlTable& table, std::string_view key) {
+  std::string joined;
+  bool is_right = true;
+  for (const TomlTable::Item& item : table.texts(key)) {
+    if (const auto list = NidList::parse(item.text); !list) {
+      refuse_with(table, item.at, fmt::format("{} {}", key, quote(item.text)), list.error());
+      is_right = false;
+    }
+    joined += joined.empty() ? item.text : " " + item.text;
+  }
+  if (joined.empty() || !is_right) return std::nullopt;
+  auto list = NidList::parse(joined);
+  if (!list) {
+    refuse_with(table, table.place_of(key), key, list.error());
+    return std::nullopt;
+  }
+  return *std::move(list);
+}
+
+void read_claims(const TomlTable& table, serve::ClaimsOptions& claims) {
+  claims.local = table.flag("local", claims.local);
+  claims.nids = read_nids(table, "allow");
+}
+
+void read_job_nodes(const TomlTable& table, std::vector<serve::JobNodes>& jobs) {
+  const TomlValue* value = table.get("nodes");
+  if (value == nullptr) return;
+  const auto* members = value->as<TomlValue::Table>();
+  if (members == nullptr) {
+    table.refuse("nodes", "must be a table such as { 'ior.n1' = 4 }");
+    return;
+  }
+  for (const TomlMember& member : *members) {
+    const TomlKey& key = member.key;
+    const auto* count = member.value.as<std::int64_t>();
+    const auto refuse = [&](std::string_view what, std::string_view hint = {}) {
+      table.mistakes().add(
+          key.at, fmt::format("{}: nodes of {} {}", table.name(), quote(key.name), what), hint);
+    };
+    if (key.name.empty() || key.name.size() > JobId::kSizeMax) {
+      refuse("have no job", fmt::format("a job id has 1 to {} bytes", JobId::kSizeMax));
+    } else if (member.value.as<TomlValue::Table>() != nullptr) {
+      refuse("are a table", "write a job with dots in quotes: 'ior.n1' = 4");
+    } else if (count == nullptr || *count < 1 ||
+               static_cast<std::uint64_t>(*count) > Bounds::kNodesMax) {
+      refuse(fmt::format("must be a whole number from 1 to {}", Bounds::kNodesMax));
+    } else {
+      jobs.push_back({key.name, static_cast<std::uint64_t>(*count)});
+    }
+  }
+}
+
+void read_jobs(const TomlTable& table, ServeOptions& options) {
+  options.jobs_file = bounded_text(table, "file", Bounds::kPathMax);
+  read_job_nodes(table, options.jobs);
+  options.unknown_jobs = table.word("unknown", 0, {"one", "clients"}) == 0
+                             ? serve::UnknownJobs::kOne
+                             : serve::UnknownJobs::kClients;
+}
+
+// ---- the tables of which there may be many ----
+
+void read_nodemap(const TomlTable& table, ServeOptions& options) {
+  if (!has_room(table, options.nodemaps, Bounds::kNodemapsMax)) return;
+  const std::string name = plain_name(table, "");
+  auto nids = read_nids(table, "nids");
+  if (!table.has("nids")) table.miss("nids", "such as ['10.0.0.[1-9]@tcp']");
+  if (name == "default") {
+    table.refuse("name", "is that of the nodemap of all others", "use another name");
+  } else if (is_named_before(options.nodemaps, name)) {
+    table.refuse("name", "is there twice");
+  }
+  // Also after a mistake: rules that ask for it are no mistakes then.
+  options.nodemaps.push_back({name, nids ? *std::move(nids) : NidList{}});
+}
+
+// Tries a service's rules on the lists that its heads would have.
+class RuleTrial {
+ public:
+  RuleTrial(const Gate& gate, const std::vector<serve::NodemapOptions>& nodemaps)
+      : nodemaps_(nodemaps) {
+    for (const Head head : {Head::kRegular, Head::kHigh}) {
+      const Tbf* const tbf = gate.tbf(head);
+      if (tbf == nullptr) continue;
+      type_ = tbf->type();
+      lists_.at(static_cast<std::size_t>(head)).emplace(type_);
+    }
+  }
+
+  bool has_tbf() const { return lists_[0] || lists_[1]; }
+
+  Result<void> apply(std::string_view text) {
+    auto command =
+        parse_command(text, type_, [this](std::string_view name) { return id_of(name); });
+    if (!command) return tl::unexpected(command.error());
+    const bool is_state = command->verb == Verb::kStart ||
+                          (command->verb == Verb::kChange && command->name == "default");
+    if (!is_state) {
+      return fail(std::errc::invalid_argument, {}, "this is no rule to have",
+                  "a file holds start commands, and changes of default");
+    }
+    for (const bool applies : {false, true}) {
+      for (const Head head : {Head::kRegular, Head::kHigh}) {
+        if (command->heads == (head == Head::kRegular ? Heads::kHigh : Heads::kRegular)) continue;
+        auto& list = lists_.at(static_cast<std::size_t>(head));
+        if (!list) {
+          return fail(std::errc::invalid_argument, {},
+                      head == Head::kRegular ? "tbf does not run on the regular head"
+                                             : "tbf does not run on the high-priority head",
+                      "write reg or hp in front of the command");
+        }
+        if (auto done = applies ? list->apply(*command) : list->check(*command); !done) return done;
+      }
+    }
+    return {};
+  }
+
+ private:
+  std::optional<std::uint32_t> id_of(std::string_view name) const {
+    if (name == "default") return 0;
+    for (std::uint32_t i = 0; i < nodemaps_.size(); ++i) {
+      if (nodemaps_[i].name == name) return i + 1;
+    }
+    return std::nullopt;
+  }
+
+  const std::vector<serve::NodemapOptions>& nodemaps_;
+  FieldSet type_;
+  std::array<std::optional<RuleList>, 2> lists_;
+};
+
+void read_rules(const TomlTable& table, const ServeOptions& options,
+                serve::ServiceOptions& service) {
+  Gate gate({});
+  if (table.has("policy")) {
+    service.policy = table.text("policy", service.policy);
+    if (const auto started = write_nrs_policies(gate, service.policy); !started) {
+      refuse_with(table, table.place_of("policy"), "policy", started.error());
+      return;  // rules cannot be judged without it
+    }
+  } else {
+    WEIR_ASSERT(write_nrs_policies(gate, service.policy).has_value());
+  }
+  RuleTrial trial(gate, options.nodemaps);
+  std::size_t number = 0;
+  for (const TomlTable::Item& item : table.texts("rules")) {
+    ++number;
+    if (!trial.has_tbf()) {
+      table.refuse("rules", fmt::format("have no meaning under {}", quote(service.policy)),
+                   "rules are for the policy tbf");
+      return;
+    }
+    if (const auto applied = trial.apply(item.text); !applied) {
+      refuse_with(table, item.at, fmt::format("rule {}", number), applied.error());
+    }
+    service.rules.push_back(item.text);
+  }
+}
+
+void read_capacity(const TomlTable& table, serve::ServiceOptions& service) {
+  if (const TomlValue* value = table.get("capacity")) {
+    const auto* number = value->as<std::int64_t>();
+    const auto capacity = serve::parse_capacity(number != nullptr ? fmt::format("{}", *number)
+                                                                  : table.text("capacity", "auto"));
+    if (capacity) {
+      service.capacity = *capacity;
+    } else {
+      refuse_with(table, value->at, "capacity", capacity.error());
+    }
+  }
+  if (!table.has("cost")) return;
+  service.cost = table.cost("cost", Cost::op());
+  using Kind = serve::Capacity::Kind;
+  const bool is_bytes = service.cost->kind() == Cost::Kind::kBytes;
+  if (service.capacity.kind == Kind::kBytes && !is_bytes) {
+    table.refuse("cost", "must be 'bytes', since the capacity is one of bytes");
+  } else if (service.capacity.kind == Kind::kOps && is_bytes) {
+    table.refuse("cost", "cannot be 'bytes', since the capacity is one of operations",
+                 "give the capacity a unit, such as '100MB/s'");
+  }
+}
+
+void read_service(const TomlTable& table, ServeOptions& options) {
+  if (!has_room(table, options.services, Bounds::kServicesMax)) return;
+  serve::ServiceOptions service;
+  service.name = plain_name(table, service.name);
+  if (is_named_before(options.services, service.name)) {
+    table.refuse("name", "is there twice");
+  }
+  read_rules(table, options, service);
+  using serve::Adaptive;
+  constexpr std::array<Adaptive, 3> kAdaptives = {Adaptive::kOff, Adaptive::kOn, Adaptive::kPaper};
+  service.adaptive = kAdaptives.at(
+      table.word("adaptive", static_cast<std::size_t>(service.adaptive), {"off", "on", "paper"}));
+  read_capacity(table, service);
+  service.slots = table.small("slots", service.slots, 1, Bounds::kSlotsMax);
+  service.hp_slots = table.small("hp_slots", 0, 0, Bounds::kSlotsMax);
+  if (service.hp_slots >= service.slots) {
+    table.refuse("hp_slots", fmt::format("must be less than slots, which is {}", service.slots));
+  }
+  if (table.has("period")) {
+    service.period = table.time("period", ControllerOptions{}.period, ControllerOptions::kPeriodMin,
+                                ControllerOptions::kPeriodMax);
+    if (service.adaptive == Adaptive::kOff) {
+      table.refuse("period", "has no meaning with adaptive = 'off'");
+    }
+  }
+  options.services.push_back(std::move(service));
+}
+
+void read_blocks(const TomlTable& table, nbd::BlockSizes& blocks) {
+  const auto read = [&](std::string_view key, std::uint32_t without) {
+    return static_cast<std::uint32_t>(
+        table.size(key, Bytes{without}, Bytes{1}, Bytes{nbd::kPayloadMax}).count());
+  };
+  blocks.minimum = read("block_min", blocks.minimum);
+  blocks.preferred = read("block_preferred", std::max(blocks.preferred, blocks.minimum));
+  blocks.maximum = read("block_max", blocks.maximum);
+  // The largest size that any minimum divides: that of the store is not known yet.
+  constexpr std::uint64_t kAnySize = std::uint64_t{1} << 62;
+  if (nbd::are_valid(blocks, kAnySize)) return;
+  const std::string_view given = table.has("block_min")         ? "block_min"
+                                 : table.has("block_preferred") ? "block_preferred"
+                                                                : "block_max";
+  table.refuse(given, "does not go together with the other block sizes",
+               "block_min is a power of 2 up to 64KiB, block_preferred one from 512B and block_min "
+               "on, block_max a multiple of block_min up to 64MiB and not below block_preferred");
+}
+
+void read_store(const TomlTable& table, serve::StoreOptions& store) {
+  if (!table.has("store")) {
+    table.miss("store", "such as 'file:/srv/scratch.img' or 'memory:1GiB'");
+    return;
+  }
+  const auto parsed = serve::parse_store(bounded_text(table, "store", Bounds::kPathMax));
+  if (!parsed) {
+    refuse_with(table, table.place_of("store"), "store", parsed.error());
+    return;
+  }
+  store = *parsed;
+  using Kind = serve::StoreOptions::Kind;
+  if (table.has("size")) {
+    if (store.kind != Kind::kFile) {
+      table.refuse(
+          "size",
+          store.kind == Kind::kMemory ? "is said by the store already" : "is that of the device",
+          "leave it out");
+    } else if (store.size) {
+      table.refuse("size", "is said by the store already", "leave one of them out");
+    }
+    constexpr Bytes kMost{std::uint64_t{1} << 62};
+    store.size = table.size("size", Bytes{1}, Bytes{1}, kMost);
+  }
+  if (table.flag("direct", false)) {
+    if (store.kind == Kind::kMemory) table.refuse("direct", "has no meaning for memory");
+    store.direct = true;
+  }
+}
+
+void read_export(const TomlTable& table, ServeOptions& options) {
+  if (!has_room(table, options.exports, Bounds::kExportsMax)) return;
+  serve::ExportOptions exported;
+  if (!table.has("name")) table.miss("name", "'' is for clients that ask for none");
+  exported.name = bounded_text(table, "name", Bounds::kNameMax);
+  if (exported.name.find_first_of(",/=") != std::string::npos) {
+    table.refuse("name", "is none",
+                 "claims follow a name behind , or /, and hold a =, so it has none of them");
+  }
+  if (is_named_before(options.exports, exported.name)) {
+    table.refuse("name", "is there twice");
+  }
+  read_store(table, exported.store);
+  exported.read_only = table.flag("read_only", false);
+  exported.description = bounded_text(table, "description", Bounds::kDescriptionMax);
+  read_blocks(table, exported.blocks);
+  const Bytes payload{exported.blocks.maximum};
+  if (payload > options.limits.connection_memory) {
+    table.refuse("block_max",
+                 fmt::format("is {}, more than connection_memory of the server, which is {}",
+                             print_size(payload), print_size(options.limits.connection_memory)),
+                 "lower the one or raise the other");
+  }
+  exported.service = table.text("service", exported.service);
+  if (exported.service != serve::kDefaultService &&
+      !is_named_before(options.services, exported.service)) {
+    Words names = {serve::kDefaultService};
+    for (const serve::ServiceOptions& service : options.services) names.push_back(service.name);
+    const auto meant = nearest(exported.service, names);
+    table.refuse(
+        "service", fmt::format("{} does not exist", quote(exported.service)),
+        meant ? fmt::format("did you mean {}?", *meant) : "add a [[service]] of that name");
+  }
+  options.exports.push_back(std::move(exported));
+}
+
+// "service 'fast'": how messages tell one of many tables from the others.
+std::string called(std::string_view table, const TomlValue& value) {
+  for (const TomlMember& member : *value.as<TomlValue::Table>()) {
+    const auto* name = member.key.name == "name" ? member.value.as<std::string>() : nullptr;
+    if (name != nullptr) return fmt::format("{} {}", table, quote(*name));
+  }
+  return std::string(table);
+}
+
+// What others refer to comes first.
+void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptions& options) {
+  Words tables;
+  for (const Part& part : parts()) tables.push_back(part.table);
+  const TomlTable root(document, "file", mistakes, tables);
+  const auto once = [&](std::string_view name, auto read) {
+    if (const TomlValue* value = root.get(name)) {
+      read(TomlTable(*value, std::string(name), mistakes, keys_of(name)));
+    }
+  };
+  const auto many = [&](std::string_view name, auto read) {
+    root.each(name, [&](const TomlValue& value) {
+      read(TomlTable(value, called(name, value), mistakes, keys_of(name)), options);
+    });
+  };
+  once("server", [&](const TomlTable& table) { read_server(table, options); });
+  once("tls", [&](const TomlTable& table) { read_tls(table, options.tls); });
+  once("claims", [&](const TomlTable& table) { read_claims(table, options.claims); });
+  once("jobs", [&](const TomlTable& table) { read_jobs(table, options); });
+  many("nodemap", read_nodemap);
+  many("service", read_service);
+  many("export", read_export);
+}
+
+}  // namespace
+
+std::vector<ServeConfigKey> serve_config_keys() {
+  std::vector<ServeConfigKey> keys;
+  for (const Part& part : parts()) {
+    keys.reserve(keys.size() + part.keys.size());
+    for (const std::string_view key : part.keys) keys.push_back({part.table, key});
+  }
+  return keys;
+}
+
+tl::expected<ServeOptions, std::vector<Error>> parse_serve_config(std::string_view text,
+                                                                  const std::string& file) {
+  const auto document = parse_toml(text, file);
+  if (!document) return tl::unexpected(std::vector<Error>{document.error()});
+  TomlMistakes mistakes(file);
+  ServeOptions options;
+  read_document(*document, mistakes, options);
+  if (!mistakes.empty()) return tl::unexpected(mistakes.in_order());
+  return options;
+}
+
+Result<ServeOptions> load_serve_config(const std::string& path) {
+  const auto text = read_file(path);
+  if (!text) return tl::unexpected(text.error());
+  auto options = parse_serve_config(*text, path);
+  if (options) return *std::move(options);
+  Error all = options.error().front();
+  all.what = all.message().substr(all.where.size() + 2);
+  all.hint.clear();
+  for (std::size_t i = 1; i < options.error().size(); ++i) {
+    all.what += "\n" + options.error()[i].message();
+  }
+  return tl::unexpected(all);
+}
+
+}  // namespace weir::control

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The configuration file of a server: TOML in, ServeOptions out. weir.conf(5) explains every key,
+// docs/weir.conf.example holds them all with their defaults, and a test compares the three.
+//
+//   [server]       where to listen, limits, timeouts, the user to become
+//   [tls]          encryption
+//   [claims]       whose word about jobs and users counts
+//   [jobs]         how many nodes jobs have
+//   [[nodemap]]    clients by address, for rules
+//   [[service]]    a policy, its rules, the controller and the capacity
+//   [[export]]     a name, a store, and the service that its requests pass
+//
+// All mistakes of a file are told, each with its line and column; a key that does not exist is
+// named together with the nearest that does. Policies, rules, addresses and stores are read by the
+// parsers that the running server uses, so what is accepted here works there. What only holds for
+// the file and the command line together, such as that something is exported, is left to
+// serve::check().
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tl/expected.hpp>
+
+#include "weir/base/quantity.h"
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/serve/options.h"
+
+namespace weir::control {
+
+// What keys may be, besides what their own parsers ask for.
+struct ServeConfigBounds {
+  static constexpr std::size_t kListenMax = 64;
+  static constexpr std::size_t kExportsMax = 4096;
+  static constexpr std::size_t kServicesMax = 256;
+  static constexpr std::size_t kNodemapsMax = 4096;
+  static constexpr std::size_t kNameMax = 255;         // bytes of an export's name
+  static constexpr std::size_t kDescriptionMax = 255;  // bytes
+  static constexpr std::size_t kServiceNameMax = 31;   // bytes; of nodemaps too
+  static constexpr std::size_t kPathMax = 4095;        // bytes
+  static constexpr std::size_t kSocketPathMax = 107;   // bytes, as sockaddr_un has room for
+  static constexpr std::uint64_t kNodesMax = 1'000'000;
+  static constexpr std::uint32_t kSlotsMax = 4096;
+  static constexpr std::uint32_t kConnectionsMax = 1'000'000;
+  static constexpr std::uint32_t kConnectionRequestsMax = 65'536;
+  static constexpr Bytes kMemoryMin{64 << 10};
+  static constexpr Bytes kMemoryMax{std::uint64_t{1} << 50};
+  static constexpr Nanoseconds kHandshakeTimeoutMin = std::chrono::milliseconds{100};
+  static constexpr Nanoseconds kHandshakeTimeoutMax = std::chrono::hours{1};
+  static constexpr Nanoseconds kDrainTimeoutMax = std::chrono::hours{24};
+};
+
+// Every key there is, in the order of the manual.
+struct ServeConfigKey {
+  std::string_view table;
+  std::string_view name;
+
+  bool operator==(const ServeConfigKey&) const = default;
+};
+std::vector<ServeConfigKey> serve_config_keys();
+
+// `file` is how messages call it. On failure every mistake, in the order of the file.
+tl::expected<serve::ServeOptions, std::vector<Error>> parse_serve_config(std::string_view text,
+                                                                         const std::string& file);
+
+// The same from a file. The message of the error has a line for each mistake; its code is EINVAL,
+// or the errno of reading.
+Result<serve::ServeOptions> load_serve_config(const std::string& path);
+
+}  // namespace weir::control

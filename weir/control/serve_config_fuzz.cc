@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// No text may crash the reader of configuration files. What is refused names its place in the file;
+// what is accepted can be planned against itself, against nothing and back, and never asks for a
+// change when nothing was edited.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "weir/base/assert.h"
+#include "weir/control/serve_config.h"
+#include "weir/control/serve_reload.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  using namespace weir;
+  const std::string_view text(reinterpret_cast<const char*>(bytes), size);
+  const auto options = control::parse_serve_config(text, "f");
+  if (!options) {
+    WEIR_ASSERT(!options.error().empty());
+    for (const Error& error : options.error()) {
+      WEIR_ASSERT(error.where.starts_with("f") && !error.what.empty());
+    }
+    return 0;
+  }
+  [[maybe_unused]] const auto checked = serve::check(*options);
+  WEIR_ASSERT(control::plan_reload(*options, *options) == control::ServeReload{});
+  const bool is_default = *options == serve::ServeOptions{};
+  WEIR_ASSERT(!is_default ||
+              control::plan_reload(*options, serve::ServeOptions{}) == control::ServeReload{});
+  for (const serve::ServiceOptions& service : options->services) {
+    const auto started = control::rule_commands({}, service.rules);
+    WEIR_ASSERT(started && started->size() == service.rules.size());
+  }
+  return 0;
+}

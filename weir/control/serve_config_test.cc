@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/serve_config.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "weir/control/files.h"
+
+namespace weir::control {
+namespace {
+
+using serve::ServeOptions;
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+// Every key, with a value that is not its default.
+constexpr const char* kEveryKey = R"([server]
+listen = ["127.0.0.1:10810", "[::1]:10809", "unix:/run/w.sock"]
+user = "nobody"
+control_socket = "/run/c.sock"
+trace = "/tmp/t"
+connections = 10
+memory = "1GiB"
+connection_memory = "128MiB"
+connection_requests = 5
+handshake_timeout = "500ms"
+drain_timeout = "2min"
+[tls]
+mode = "require"
+directory = "/etc/pki"
+verify_clients = true
+[claims]
+local = false
+allow = ["10.0.0.1@tcp", "10.1.0.0/16@tcp"]
+[jobs]
+file = "/etc/jobs"
+nodes = { "ior.n1" = 4, backup = 2 }
+unknown = "clients"
+[[nodemap]]
+name = "visitors"
+nids = "192.168.[0-3].*@tcp"
+[[service]]
+name = "fast"
+policy = "tbf nid+nodemap"
+rules = ["start a nodemap={visitors} rate=5", "change default rate=100"]
+adaptive = "paper"
+capacity = 4000
+slots = 8
+hp_slots = 2
+period = "50ms"
+cost = "affine:1:2"
+[[export]]
+name = "e"
+store = "shaped:iops=2000:file:/srv/e.img"
+size = "4GiB"
+direct = true
+read_only = true
+description = "an export"
+service = "fast"
+block_min = 512
+block_preferred = "64KiB"
+block_max = "1MiB"
+)";
+
+std::vector<std::string> mistakes_of(const std::string& text) {
+  const auto options = parse_serve_config(text, "f");
+  std::vector<std::string> messages;
+  if (options) return messages;
+  for (const Error& error : options.error()) messages.push_back(error.message());
+  return messages;
+}
+
+// The one message about the file above with a part exchanged.
+std::string refused(const std::string& part, const std::string& by) {
+  std::string text = kEveryKey;
+  EXPECT_NE(text.find(part), std::string::npos) << part;
+  text.replace(text.find(part), part.size(), by);
+  const std::vector<std::string> messages = mistakes_of(text);
+  EXPECT_EQ(messages.size(), 1U) << part << " -> " << by;
+  for (std::size_t i = 1; i < messages.size(); ++i) ADD_FAILURE() << messages[i];
+  return messages.empty() ? "" : messages[0];
+}
+
+ServeOptions parsed(const std::string& text) {
+  auto options = parse_serve_config(text, "f");
+  EXPECT_TRUE(options) << options.error().front().message();
+  return options ? *options : ServeOptions{};
+}
+
+NidList nids(std::string_view text) { return NidList::parse(text).value(); }
+
+TEST(ServeConfig, AnEmptyFileGivesTheDefaults) { EXPECT_EQ(parsed(""), ServeOptions{}); }
+
+TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
+  const ServeOptions options = parsed(kEveryKey);
+  ASSERT_EQ(options.listen.size(), 3U);
+  EXPECT_EQ(serve::print_listen(options.listen[0]), "127.0.0.1:10810");
+  EXPECT_EQ(options.listen[1].host, "::1");
+  EXPECT_EQ(options.listen[2].path, "/run/w.sock");
+  EXPECT_EQ(options.user, "nobody");
+  EXPECT_EQ(options.control_socket, "/run/c.sock");
+  EXPECT_EQ(options.trace_file, "/tmp/t");
+  EXPECT_EQ(options.limits, (serve::ServeLimits{.connections = 10,
+                                                .memory = Bytes{1 << 30},
+                                                .connection_memory = Bytes{128 << 20},
+                                                .connection_requests = 5,
+                                                .handshake_timeout = milliseconds{500},
+                                                .drain_timeout = minutes{2}}));
+  EXPECT_EQ(options.tls, (serve::TlsOptions{serve::TlsOptions::Mode::kRequire, "/etc/pki", true}));
+  EXPECT_EQ(options.claims, (serve::ClaimsOptions{false, nids("10.0.0.1@tcp 10.1.0.0/16@tcp")}));
+  EXPECT_EQ(options.jobs_file, "/etc/jobs");
+  EXPECT_EQ(options.jobs, (std::vector<serve::JobNodes>{{"ior.n1", 4}, {"backup", 2}}));
+  EXPECT_EQ(options.unknown_jobs, serve::UnknownJobs::kClients);
+}
+
+TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
+  const ServeOptions options = parsed(kEveryKey);
+  ASSERT_EQ(options.nodemaps.size(), 1U);
+  EXPECT_EQ(options.nodemaps[0], (serve::NodemapOptions{"visitors", nids("192.168.[0-3].*@tcp")}));
+  const serve::Capacity capacity{serve::Capacity::Kind::kOps, Rate::per_second(4000)};
+  ASSERT_EQ(options.services.size(), 1U);
+  EXPECT_EQ(options.services[0],
+            (serve::ServiceOptions{
+                .name = "fast",
+                .policy = "tbf nid+nodemap",
+                .rules = {"start a nodemap={visitors} rate=5", "change default rate=100"},
+                .adaptive = serve::Adaptive::kPaper,
+                .capacity = capacity,
+                .slots = 8,
+                .hp_slots = 2,
+                .period = milliseconds{50},
+                .cost = Cost::affine(1, 2)}));
+  serve::StoreOptions store;
+  store.path = "/srv/e.img";
+  store.size = Bytes{std::uint64_t{4} << 30};
+  store.direct = true;
+  store.shape.emplace().iops = Rate::per_second(2000);
+  ASSERT_EQ(options.exports.size(), 1U);
+  EXPECT_EQ(options.exports[0], (serve::ExportOptions{.name = "e",
+                                                      .store = store,
+                                                      .read_only = true,
+                                                      .description = "an export",
+                                                      .service = "fast",
+                                                      .blocks = {512, 65536, 1 << 20}}));
+  EXPECT_TRUE(serve::check(options));
+}
+
+// A key that is not read, or read into nothing, would leave the options as they are without it.
+TEST(ServeConfig, EveryKeyHasAnEffect) {
+  const ServeOptions whole = parsed(kEveryKey);
+  std::string table;
+  std::set<std::string> tried;
+  for (std::size_t begin = 0; begin < std::string(kEveryKey).size();) {
+    const std::string text = kEveryKey;
+    const std::size_t end = text.find('\n', begin) + 1;
+    const std::string line = text.substr(begin, end - begin);
+    if (line.starts_with('[')) {
+      table = line.substr(line.find_first_not_of('['));
+      table.erase(table.find(']'));
+    } else {
+      tried.insert(table + "." + line.substr(0, line.find(' ')));
+      const auto without = parse_serve_config(text.substr(0, begin) + text.substr(end), "f");
+      EXPECT_TRUE(!without || *without != whole) << line;
+    }
+    begin = end;
+  }
+  std::set<std::string> keys;
+  for (const ServeConfigKey& key : serve_config_keys()) {
+    keys.insert(std::string(key.table) + "." + std::string(key.name));
+  }
+  EXPECT_EQ(tried, keys);
+}
+
+TEST(ServeConfig, NamesAnUnknownKeyAndTheNearestOne) {
+  EXPECT_EQ(refused("capacity = ", "capcity = "),
+            "f:31:1: service 'fast': no key 'capcity'; did you mean capacity?");
+  EXPECT_EQ(refused("[claims]", "[claim]"), "f:16:2: file: no key 'claim'; did you mean claims?");
+  EXPECT_EQ(refused("verify_clients", "zz"),
+            "f:15:1: tls: no key 'zz'; there are: mode, directory, verify_clients");
+  EXPECT_EQ(refused("[tls]", "[[tls]]"), "f:12:1: tls must be a table");
+  EXPECT_EQ(
+      mistakes_of("service = 5\n"),
+      (std::vector<std::string>{"f:1:11: file: service must be a table, or an array of tables"}));
+}
+
+TEST(ServeConfig, TellsAllMistakesAtOnceInTheOrderOfTheFile) {
+  const std::vector<std::string> expected = {
+      "f:2:15: server: connections must be a whole number from 1 to 1000000",
+      "f:3:1: server: no key 'memroy'; did you mean memory?",
+      "f:5:8: tls: mode cannot be 'requires'; did you mean 'require'?",
+      std::string(
+          "f:7:8: export 'a/b': name is none; claims follow a name behind , or /, and hold ") +
+          "a =, so it has none of them",
+      std::string("f:8:9: export 'a/b': store: 'tape:/dev/st0' is no store; expected ") +
+          "file:PATH[,size=SIZE][,direct], device:PATH[,direct], memory:SIZE or "
+          "shaped:KEY=VALUE,...:STORE",
+  };
+  EXPECT_EQ(mistakes_of("[server]\nconnections = 0\nmemroy = 1\n[tls]\nmode = 'requires'\n"
+                        "[[export]]\nname = 'a/b'\nstore = 'tape:/dev/st0'\n"),
+            expected);
+}
+
+TEST(ServeConfig, SaysWhatAKeyMustBe) {
+  EXPECT_EQ(refused("connections = 10", "connections = 1000001"),
+            "f:6:15: server: connections must be a whole number from 1 to 1000000");
+  EXPECT_EQ(refused("\"1GiB\"", "\"1KiB\"\n#"),
+            "f:7:10: server: memory must be from 64KiB to 1PiB");
+  EXPECT_EQ(refused("\"128MiB\"", "\"2GiB\""),
+            "f:8:21: server: connection_memory is more than memory, which is 1GiB");
+  EXPECT_EQ(refused("connection_requests = 5", "connection_requests = 65537"),
+            "f:9:23: server: connection_requests must be a whole number from 1 to 65536");
+  EXPECT_EQ(refused("\"500ms\"", "\"1ms\""),
+            "f:10:21: server: handshake_timeout must be from 100ms to 1h");
+  EXPECT_EQ(refused("\"2min\"", "\"2d\""), "f:11:17: server: drain_timeout must be from 0ns to 1d");
+  EXPECT_EQ(refused("\"nobody\"", "5"), "f:3:8: server: user must be a text in quotes");
+  EXPECT_EQ(refused("\"/run/c.sock\"", "\"/" + std::string(107, 'x') + "\""),
+            "f:4:18: server: control_socket is 108 bytes long; at most 107 are possible");
+  EXPECT_EQ(refused("\"/tmp/t\"", R"("a\u0000b")"), "f:5:9: server: trace holds a zero byte");
+  EXPECT_EQ(refused("verify_clients = true", "verify_clients = 'yes'"),
+            "f:15:18: tls: verify_clients must be true or false");
+  EXPECT_EQ(refused("directory = \"/etc/pki\"\n", ""),
+            "f:12:1: tls: directory is missing; name where ca-cert.pem and the others lie");
+}
+
+TEST(ServeConfig, RefusesAddressesThatAreNone) {
+  EXPECT_EQ(refused("\"[::1]:10809\"", "\"localhost:10809\""),
+            "f:2:30: server: listen: 'localhost:10809' holds no IPv4 address; expected "
+            "ADDRESS:PORT such as 127.0.0.1:10809, [::1]:10809 or :10809, or unix:PATH");
+  EXPECT_EQ(refused("\"[::1]:10809\"", "\"127.0.0.1:10810\""),
+            "f:2:30: server: listen holds '127.0.0.1:10810' twice");
+  EXPECT_EQ(refused("\"[::1]:10809\"", "5"), "f:2:30: server: listen must hold texts in quotes");
+  std::string many = "':1'";
+  for (int port = 2; port <= 65; ++port) many += ", ':" + std::to_string(port) + "'";
+  EXPECT_EQ(refused("\"[::1]:10809\"", many),
+            "f:2:10: server: listen holds more than 64 addresses");
+  EXPECT_EQ(refused("\"10.1.0.0/16@tcp\"", "\"10.1.0.0/33@tcp\"").substr(0, 42),
+            "f:18:26: claims: allow '10.1.0.0/33@tcp': ");
+  EXPECT_EQ(refused("\"192.168.[0-3].*@tcp\"", "\"somewhere\"").substr(0, 49),
+            "f:25:8: nodemap 'visitors': nids 'somewhere': col");
+}
+
+TEST(ServeConfig, RefusesJobsThatAreNone) {
+  EXPECT_EQ(refused("backup = 2", "backup = 0"),
+            "f:21:25: jobs: nodes of 'backup' must be a whole number from 1 to 1000000");
+  EXPECT_EQ(refused("\"ior.n1\" = 4", "ior.n1 = 4"),
+            "f:21:11: jobs: nodes of 'ior' are a table; write a job with dots in quotes: 'ior.n1' "
+            "= 4");
+  EXPECT_EQ(
+      refused("backup = 2", std::string(32, 'x') + " = 2"),
+      "f:21:25: jobs: nodes of 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' have no job; a job id has 1 "
+      "to 31 bytes");
+  EXPECT_EQ(refused("nodes = { \"ior.n1\" = 4, backup = 2 }", "nodes = 4"),
+            "f:21:9: jobs: nodes must be a table such as { 'ior.n1' = 4 }");
+  EXPECT_EQ(refused("\"clients\"", "\"two\""),
+            "f:22:11: jobs: unknown cannot be 'two'; expected one of 'one', 'clients'");
+}
+
+TEST(ServeConfig, RefusesNodemapsThatAreNone) {
+  EXPECT_EQ(mistakes_of("[[nodemap]]\n"),
+            (std::vector<std::string>{"f:1:1: nodemap: name is missing",
+                                      "f:1:1: nodemap: nids is missing; such as "
+                                      "['10.0.0.[1-9]@tcp']"}));
+  EXPECT_EQ(
+      mistakes_of("[[nodemap]]\nname = 'default'\nnids = '*@tcp'\n"),
+      (std::vector<std::string>{"f:2:8: nodemap 'default': name is that of the nodemap of all "
+                                "others; use another name"}));
+  EXPECT_EQ(mistakes_of("[[nodemap]]\nname = 'a b'\nnids = '*@tcp'\n"),
+            (std::vector<std::string>{"f:2:8: nodemap 'a b': name is none; expected 1 to 31 "
+                                      "letters, digits, _ and -"}));
+  EXPECT_EQ(mistakes_of("[[nodemap]]\nname = 5\nnids = '*@tcp'\n"),
+            (std::vector<std::string>{"f:2:8: nodemap: name must be a text in quotes"}));
+  EXPECT_EQ(mistakes_of("[[nodemap]]\nname = 'a'\nnids = '*@tcp'\n"
+                        "[[nodemap]]\nname = 'a'\nnids = '*@lo'\n"),
+            (std::vector<std::string>{"f:5:8: nodemap 'a': name is there twice"}));
+}
+
+TEST(ServeConfig, PointsAtARuleAndRepeatsItsParser) {
+  EXPECT_EQ(refused("\"start a nodemap={visitors} rate=5\"",
+                    "\n  'start b nid={*@tcp}',\n  'start a jobid={x} rate=5'"),
+            "f:31:3: service 'fast': rule 2: column 9: 'jobid={x}' asks for a field that is not of "
+            "this policy's type; expected one of nid+nodemap");
+  EXPECT_EQ(refused("{visitors}", "{visitor}"),
+            "f:29:10: service 'fast': rule 1: column 18: 'visitor' is no nodemap; make the nodemap "
+            "before its rules");
+  EXPECT_EQ(refused("\"start a nodemap={visitors} rate=5\"",
+                    "'start a nid={*@tcp}', 'start a nid={*@lo}'"),
+            "f:29:33: service 'fast': rule 2: there is a rule 'a' already; change or stop it, or "
+            "use another name");
+  EXPECT_EQ(
+      refused("change default", "change a"),
+      "f:29:47: service 'fast': rule 2: this is no rule to have; a file holds start commands, "
+      "and changes of default");
+  EXPECT_EQ(refused("rules = [", "rules = [5, "),
+            "f:29:10: service 'fast': rules must hold texts in quotes");
+}
+
+TEST(ServeConfig, RefusesPoliciesThatAreNone) {
+  EXPECT_EQ(mistakes_of("[[service]]\npolicy = 'tbf jobidd'\n").size(), 1U);
+  EXPECT_TRUE(mistakes_of("[[service]]\npolicy = 'tbf jobidd'\n")[0].starts_with(
+      "f:2:10: service: policy: "));
+  EXPECT_TRUE(
+      mistakes_of("[[service]]\npolicy = 'lifo'\n")[0].starts_with("f:2:10: service: policy: "));
+  EXPECT_EQ(mistakes_of("[[service]]\npolicy = 'fifo'\nrules = ['start a jobid={a}']\n"),
+            (std::vector<std::string>{"f:3:9: service: rules have no meaning under 'fifo'; "
+                                      "rules are for the policy tbf"}));
+  EXPECT_EQ(mistakes_of("[[service]]\npolicy = 'tbf reg jobid'\nrules = ['start a jobid={a}']\n"),
+            (std::vector<std::string>{"f:3:10: service: rule 1: tbf does not run on the "
+                                      "high-priority head; write reg or hp in front of the "
+                                      "command"}));
+  EXPECT_TRUE(mistakes_of("[[service]]\npolicy = 'tbf reg jobid'\n"
+                          "rules = ['reg start a jobid={a}']\n")
+                  .empty());
+}
+
+TEST(ServeConfig, RefusesServicesThatDoNotGoTogether) {
+  EXPECT_EQ(refused("slots = 8\nhp_slots = 2", "slots = 2\nhp_slots = 2"),
+            "f:33:12: service 'fast': hp_slots must be less than slots, which is 2");
+  EXPECT_EQ(refused("slots = 8", "slots = 0\n#").substr(0, 70),
+            "f:32:9: service 'fast': slots must be a whole number from 1 to 4096");
+  EXPECT_EQ(refused("\"50ms\"", "\"1min\""),
+            "f:34:10: service 'fast': period must be from 1ms to 10s");
+  EXPECT_EQ(refused("\"paper\"", "\"off\""),
+            "f:34:10: service 'fast': period has no meaning with adaptive = 'off'");
+  EXPECT_EQ(refused("\"paper\"", "\"offf\""),
+            "f:30:12: service 'fast': adaptive cannot be 'offf'; did you mean 'off'?");
+  EXPECT_EQ(refused("capacity = 4000", "capacity = 'much'"),
+            "f:31:12: service 'fast': capacity: 'much' is no capacity; expected auto, operations a "
+            "second such as 4000, or bytes a second such as 100MB/s");
+  EXPECT_EQ(refused("capacity = 4000", "capacity = '100MB/s'"),
+            "f:35:8: service 'fast': cost must be 'bytes', since the capacity is one of bytes");
+  EXPECT_EQ(refused("\"affine:1:2\"", "\"bytes\""),
+            "f:35:8: service 'fast': cost cannot be 'bytes', since the capacity is one of "
+            "operations; give the capacity a unit, such as '100MB/s'");
+  EXPECT_EQ(mistakes_of("[[service]]\n[[service]]\nname = 'ost_io'\n"),
+            (std::vector<std::string>{"f:3:8: service 'ost_io': name is there twice"}));
+}
+
+TEST(ServeConfig, RefusesExportsThatDoNotGoTogether) {
+  EXPECT_EQ(mistakes_of("[[export]]\n"),
+            (std::vector<std::string>{
+                "f:1:1: export: name is missing; '' is for clients that ask for none",
+                "f:1:1: export: store is missing; such as 'file:/srv/scratch.img' or "
+                "'memory:1GiB'"}));
+  EXPECT_EQ(refused("service = \"fast\"", "service = \"fats\""),
+            "f:43:11: export 'e': service 'fats' does not exist; did you mean fast?");
+  EXPECT_EQ(
+      refused("service = \"fast\"", "service = \"nothing\""),
+      "f:43:11: export 'e': service 'nothing' does not exist; add a [[service]] of that name");
+  EXPECT_EQ(
+      refused("block_min = 512", "block_min = 513"),
+      "f:44:13: export 'e': block_min does not go together with the other block sizes; "
+      "block_min is a power of 2 up to 64KiB, block_preferred one from 512B and block_min on, "
+      "block_max a multiple of block_min up to 64MiB and not below block_preferred");
+  EXPECT_EQ(refused("block_max = \"1MiB\"", "block_max = \"65MiB\""),
+            "f:46:13: export 'e': block_max must be from 1B to 64MiB");
+  EXPECT_EQ(refused("connection_memory = \"128MiB\"", "connection_memory = \"512KiB\""),
+            "f:46:13: export 'e': block_max is 1MiB, more than connection_memory of the server, "
+            "which is 512KiB; lower the one or raise the other");
+  EXPECT_EQ(refused("e.img\"", "e.img,size=1GiB\""),
+            "f:39:8: export 'e': size is said by the store already; leave one of them out");
+  EXPECT_EQ(refused("file:/srv/e.img", "device:/dev/sda"),
+            "f:39:8: export 'e': size is that of the device; leave it out");
+  EXPECT_EQ(
+      refused("description = \"an export\"", "description = \"" + std::string(256, 'x') + '"'),
+      "f:42:15: export 'e': description is 256 bytes long; at most 255 are possible");
+  EXPECT_EQ(
+      mistakes_of("[[export]]\nname = ''\nstore = 'memory:1MiB'\nsize = '1MiB'\n"
+                  "direct = true\n[[export]]\nname = ''\nstore = 'memory:1MiB'\n"),
+      (std::vector<std::string>{"f:4:8: export '': size is said by the store already; leave it out",
+                                "f:5:10: export '': direct has no meaning for memory",
+                                "f:7:8: export '': name is there twice"}));
+}
+
+TEST(ServeConfig, AnyCutOfASoundFileIsReadOrRefused) {
+  const std::string sound = kEveryKey;
+  for (std::size_t size = 0; size < sound.size(); size += 3) {
+    for (const std::string& message : mistakes_of(sound.substr(0, size))) {
+      EXPECT_TRUE(message.starts_with("f:")) << message;
+    }
+  }
+}
+
+// ---- the file, the manual and the example say the same ----
+
+std::string document(const std::string& name) {
+  const auto text = read_file(WEIR_DOCS "/" + name);
+  EXPECT_TRUE(text) << text.error().message();
+  return text ? *text : "";
+}
+
+// "table.key" of each line "key = ..." below a "[table]"; what is commented out too.
+std::set<std::string> keys_of_example(const std::string& text) {
+  std::set<std::string> keys;
+  std::string table;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.starts_with('#')) line.erase(0, 1);
+    if (line.starts_with('[')) {
+      table = line.substr(line.find_first_not_of('['));
+      table.erase(table.find(']'));
+    } else if (!line.empty() && line[0] != ' ' && line.find(" = ") != std::string::npos) {
+      keys.insert(table + "." + line.substr(0, line.find(' ')));
+    }
+  }
+  return keys;
+}
+
+// "table.key" of each "=item B<key> = ..." below a "=head1 [table]".
+std::set<std::string> keys_of_manual(const std::string& text) {
+  std::set<std::string> keys;
+  std::string table;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.starts_with("=head1")) {
+      const std::size_t name = line.find_first_not_of('[', 7);
+      table = line[7] == '[' ? line.substr(name, line.find(']') - name) : "";
+    } else if (line.starts_with("=item B<") && !table.empty()) {
+      keys.insert(table + "." + line.substr(8, line.find('>') - 8));
+    }
+  }
+  return keys;
+}
+
+std::set<std::string> keys_of_program() {
+  std::set<std::string> keys;
+  for (const ServeConfigKey& key : serve_config_keys()) {
+    keys.insert(std::string(key.table) + "." + std::string(key.name));
+  }
+  return keys;
+}
+
+TEST(ServeConfigDocuments, TheManualAndTheExampleHaveEveryKeyAndNoOther) {
+  EXPECT_EQ(keys_of_manual(document("man/weir.conf.5.pod")), keys_of_program());
+  EXPECT_EQ(keys_of_example(document("weir.conf.example")), keys_of_program());
+}
+
+TEST(ServeConfigDocuments, TheComparisonFindsAKeyThatIsMissing) {
+  std::string manual = document("man/weir.conf.5.pod");
+  manual.replace(manual.find("=item B<drain_timeout>"), 8, "=item X<");
+  EXPECT_NE(keys_of_manual(manual), keys_of_program());
+  std::string example = document("weir.conf.example");
+  example.replace(example.find("#store ="), 8, "# store =");
+  EXPECT_NE(keys_of_example(example), keys_of_program());
+}
+
+TEST(ServeConfigDocuments, TheExampleGivesTheDefaults) {
+  ServeOptions options = parsed(document("weir.conf.example"));
+  EXPECT_EQ(options.services, std::vector<serve::ServiceOptions>{{}});
+  options.services.clear();
+  EXPECT_EQ(options, ServeOptions{});
+}
+
+TEST(ServeConfigDocuments, TheExampleWithAllItsExamplesCanBeServed) {
+  std::string text = document("weir.conf.example");
+  for (std::size_t at = text.find("\n#"); at != std::string::npos; at = text.find("\n#", at + 1)) {
+    if (at + 2 < text.size() && text[at + 2] != ' ' && text[at + 2] != '\n') text.erase(at + 1, 1);
+  }
+  const ServeOptions options = parsed(text);
+  EXPECT_TRUE(serve::check(options));
+  ASSERT_EQ(options.exports.size(), 1U);
+  EXPECT_EQ(options.exports[0].blocks, nbd::BlockSizes{});
+  EXPECT_EQ(options.exports[0].service, serve::kDefaultService);
+  EXPECT_EQ(options.services[0].rules.size(), 2U);
+  EXPECT_EQ(options.jobs.size(), 2U);
+}
+
+// ---- from a file ----
+
+class ServeConfigFile : public ::testing::Test {
+ protected:
+  // Tests may run beside each other.
+  void SetUp() override {
+    path_ = ::testing::TempDir() + "serve_config_test." +
+            ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  }
+  void TearDown() override { std::remove(path_.c_str()); }
+
+  std::string path_;
+};
+
+TEST_F(ServeConfigFile, IsRead) {
+  ASSERT_TRUE(write_file(path_, kEveryKey));
+  const auto options = load_serve_config(path_);
+  ASSERT_TRUE(options) << options.error().message();
+  EXPECT_EQ(*options, parsed(kEveryKey));
+}
+
+TEST_F(ServeConfigFile, TellsAllMistakesALineEach) {
+  ASSERT_TRUE(write_file(path_, "[server]\nconnections = 0\nuser = 5\n"));
+  const auto options = load_serve_config(path_);
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().code, std::errc::invalid_argument);
+  EXPECT_EQ(options.error().message(),
+            path_ + ":2:15: server: connections must be a whole number from 1 to 1000000\n" +
+                path_ + ":3:8: server: user must be a text in quotes");
+}
+
+TEST_F(ServeConfigFile, ThatIsNotThereIsTold) {
+  const auto options = load_serve_config(path_ + ".none");
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().code, std::errc::no_such_file_or_directory);
+}
+
+}  // namespace
+}  // namespace weir::control

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a server does when it is told to read its configuration file again (SIGHUP). The file is
+// compared with itself as it was last read, not with what runs: so only what was edited changes,
+// and what the command line or an administrator set since then stays.
+//
+//   ServeReload plan = plan_reload(last_read, read_now);
+//   plan.services, plan.limits, plan.jobs     to be applied at once
+//   plan.changes                              a line each, for the log
+//   plan.restart                              keys that take effect at the next start only
+//
+// At once: rules, capacities, limits, jobs. Rules become commands that turn the old list into the
+// new one: a rule of which only limits differ is changed, and its classes keep their balances; from
+// the first other difference on rules are stopped and started again, so that the order is that of
+// the file. Rules that the file never had are left alone. Pure: values in, values out.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weir/serve/options.h"
+
+namespace weir::control {
+
+struct ServiceReload {
+  std::string service;
+  std::vector<std::string> commands;  // for nrs_tbf_rule, in this order
+  std::optional<serve::Capacity> capacity;
+
+  bool operator==(const ServiceReload&) const = default;
+};
+
+struct JobsReload {
+  std::string file;  // read again whether or not its name is another
+  std::vector<serve::JobNodes> nodes;
+  serve::UnknownJobs unknown = serve::UnknownJobs::kOne;
+
+  bool operator==(const JobsReload&) const = default;
+};
+
+struct ServeReload {
+  std::vector<ServiceReload> services;       // those that change, in the order of the file
+  std::optional<serve::ServeLimits> limits;  // if any of them changes
+  std::optional<JobsReload> jobs;            // if [jobs] changes
+  std::vector<std::string> changes;          // "server.connections: 4096 -> 100"
+  std::vector<std::string> restart;          // "server.listen"
+
+  bool operator==(const ServeReload&) const = default;
+};
+
+// Both as parse_serve_config() gave them.
+ServeReload plan_reload(const serve::ServeOptions& before, const serve::ServeOptions& after);
+
+// The commands that turn one list of rules into the other; nothing if that takes a restart, since a
+// change of default was taken back. REQUIRES: both are lists for a policy of that type.
+std::optional<std::vector<std::string>> rule_commands(const std::vector<std::string>& before,
+                                                      const std::vector<std::string>& after);
+
+}  // namespace weir::control

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reading a file of settings, with all of its mistakes told and not only the first. A TomlTable is
+// a table whose keys are known: one that is not gets a mistake with the nearest that is, and asking
+// for a key gives its value, or what it is when it is not given or wrong.
+//
+//   TomlMistakes mistakes("weir.conf");
+//   TomlTable server(value, "server", mistakes, {"listen", "user"});
+//   std::string user = server.text("user", "");
+//   mistakes.in_order()      weir.conf:3:1: server: no key 'usr'; did you mean user?
+//
+// A reader goes on after a mistake with the value for "not given", so the next one is found too.
+// Tables belong to the document they were made from, which must live longer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weir/base/quantity.h"
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/classify/limits.h"
+#include "weir/control/toml.h"
+
+namespace weir::control {
+
+class TomlMistakes {
+ public:
+  // A file that is no settings at all should not fill a screen.
+  static constexpr std::size_t kToldMax = 100;
+
+  explicit TomlMistakes(std::string file) : file_(std::move(file)) {}
+
+  const std::string& file() const { return file_; }
+  void add(TomlPlace at, std::string_view what, std::string_view hint = {});
+  bool empty() const { return found_.empty(); }
+  // By place, at most kToldMax of them; then one that says how many more there are.
+  std::vector<Error> in_order() const;
+
+ private:
+  struct Found {
+    TomlPlace at;
+    Error error;
+  };
+  std::string file_;
+  std::vector<Found> found_;
+};
+
+class TomlTable {
+ public:
+  // `name` is how messages call the table. A value that is no table is a mistake and reads as an
+  // empty one.
+  TomlTable(const TomlValue& value, std::string name, TomlMistakes& mistakes,
+            std::vector<std::string_view> keys);
+
+  const std::string& name() const { return name_; }
+  TomlMistakes& mistakes() const { return mistakes_; }
+  TomlPlace at() const { return at_; }
+  bool has(std::string_view key) const { return get(key) != nullptr; }
+  const TomlValue* get(std::string_view key) const;
+  // Of the value of a key; of the table if it is not given.
+  TomlPlace place_of(std::string_view key) const;
+  // "NAME: KEY WHAT; HINT", at the place of the key's value.
+  void refuse(std::string_view key, std::string_view what, std::string_view hint = {}) const;
+  // "NAME: KEY is missing; HINT", unless a key was told of already that may have meant this one.
+  void miss(std::string_view key, std::string_view hint = {}) const;
+
+  std::string text(std::string_view key, std::string without) const;
+  bool flag(std::string_view key, bool without) const;
+  // A whole number from least to most.
+  std::uint64_t number(std::string_view key, std::uint64_t without, std::uint64_t least,
+                       std::uint64_t most) const;
+  std::uint32_t small(std::string_view key, std::uint32_t without, std::uint32_t least,
+                      std::uint32_t most) const;
+  // Texts with a unit: '16ms', '4KiB'; a bare number is a size in bytes.
+  Nanoseconds time(std::string_view key, Nanoseconds without, Nanoseconds least,
+                   Nanoseconds most) const;
+  Bytes size(std::string_view key, Bytes without, Bytes least, Bytes most) const;
+  // 'op', 'bytes' or 'affine:A:B'
+  Cost cost(std::string_view key, Cost without) const;
+  // One of some words, by its place among them.
+  std::size_t word(std::string_view key, std::size_t without,
+                   std::initializer_list<std::string_view> words) const;
+
+  struct Item {
+    std::string text;
+    TomlPlace at;
+  };
+  // An array of texts; a single text counts as an array of one.
+  std::vector<Item> texts(std::string_view key) const;
+
+  // Each table of an array of tables; a single table counts as an array of one.
+  template <class Visit>
+  void each(std::string_view key, Visit visit) const {
+    for (const TomlValue* table : tables(key)) visit(*table);
+  }
+
+ private:
+  std::vector<const TomlValue*> tables(std::string_view key) const;
+
+  const TomlValue::Table* members_;  // nullptr: it was no table
+  TomlPlace at_;
+  std::string name_;
+  TomlMistakes& mistakes_;
+  std::vector<std::string_view> keys_;
+  std::vector<std::string_view> meant_;  // by keys that do not exist
+};
+
+}  // namespace weir::control

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/toml.h"
+
+#include <gtest/gtest.h>
+
+namespace weir::control {
+namespace {
+
+const TomlMember* find(const TomlValue& table, std::string_view key) {
+  for (const TomlMember& member : *table.as<TomlValue::Table>()) {
+    if (member.key.name == key) return &member;
+  }
+  return nullptr;
+}
+
+TEST(Toml, KeepsEveryKindOfValue) {
+  const auto document =
+      parse_toml("a = true\nb = -3\nc = 0.5\nd = 'x'\ne = [1, 2]\nf = 2020-01-01\n[g]\n", "f");
+  ASSERT_TRUE(document) << document.error().message();
+  EXPECT_TRUE(*find(*document, "a")->value.as<bool>());
+  EXPECT_EQ(*find(*document, "b")->value.as<std::int64_t>(), -3);
+  EXPECT_EQ(*find(*document, "c")->value.as<double>(), 0.5);
+  EXPECT_EQ(*find(*document, "d")->value.as<std::string>(), "x");
+  EXPECT_EQ(find(*document, "e")->value.as<TomlValue::Array>()->size(), 2U);
+  EXPECT_NE(find(*document, "f")->value.as<TomlValue::Other>(), nullptr);
+  EXPECT_TRUE(find(*document, "g")->value.as<TomlValue::Table>()->empty());
+}
+
+TEST(Toml, KnowsWhereEverythingStands) {
+  const auto document = parse_toml("# one\n  b = 'x'\na = [1,\n  2]\n", "f");
+  ASSERT_TRUE(document);
+  const TomlMember* b = find(*document, "b");
+  EXPECT_EQ(b->key.at, (TomlPlace{2, 3}));
+  EXPECT_EQ(b->value.at, (TomlPlace{2, 7}));
+  EXPECT_EQ(find(*document, "a")->value.as<TomlValue::Array>()->back().at, (TomlPlace{4, 3}));
+}
+
+TEST(Toml, KeepsTheOrderOfTheFile) {
+  const auto document = parse_toml("z = 1\na = 2\n[m]\nk = 1\n", "f");
+  ASSERT_TRUE(document);
+  std::string order;
+  for (const TomlMember& member : *document->as<TomlValue::Table>()) order += member.key.name;
+  EXPECT_EQ(order, "zam");
+}
+
+TEST(Toml, SaysWhereItIsNoToml) {
+  EXPECT_EQ(parse_toml("a = 1\na = 2\n", "f").error().where, "f:2:5");
+  EXPECT_EQ(parse_toml("a = \n", "f").error().where, "f:1:5");
+  EXPECT_EQ(parse_toml("a = '\xff'\n", "f").error().code, std::errc::invalid_argument);
+}
+
+TEST(Toml, AHeaderThatIsNoneIsRefused) {
+  for (const char* text : {"[/s]\n", "[[[a]]]\n", "[=", "[[", "[", "[[=", "[ .a]\n"}) {
+    EXPECT_FALSE(parse_toml(text, "f")) << text;
+  }
+  EXPECT_EQ(parse_toml("[/s]\n", "f").error().where, "f:1:2");
+}
+
+TEST(Toml, LettersBeyondAsciiStandInTextsOnly) {
+  for (const char* text : {"\u00e9 = 1\n", "a\u03cc = 1\n", "[\u03cc]\n", "a = 1\u00a0\n",
+                           "a = \"\\\u00e9\"\n", "a = 1 \u0416\n"}) {
+    EXPECT_FALSE(parse_toml(text, "f")) << text;
+  }
+  const auto document =
+      parse_toml("\ufeff# \u00e9\na = '\u00e9'\nb = \"\"\"\\\n  \u00e9\"\"\"\n", "f");
+  ASSERT_TRUE(document) << document.error().message();
+  EXPECT_EQ(*find(*document, "a")->value.as<std::string>(), "\u00e9");
+  EXPECT_EQ(*find(*document, "b")->value.as<std::string>(), "\u00e9");
+}
+
+TEST(Toml, ANestThatIsTooDeepIsRefused) {
+  EXPECT_FALSE(parse_toml("a = " + std::string(100'000, '['), "f"));
+}
+
+}  // namespace
+}  // namespace weir::control
