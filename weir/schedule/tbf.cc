@@ -645,12 +645,15 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
   auto& ready = heaps_->ready[index(queue.head)];
   Class& limits = *queue.limits;
   const Shapes& shapes = limits.state->shapes;
-  const bool paid = limits.main.tokens.take(shapes.cost.of(first.bytes), *shapes.ops, now);
+  const BucketShape& shape = *shapes.ops;
+  const Tokens cost = shapes.cost.of(first.bytes);
+  const bool paid = limits.main.tokens.take(cost, shape, now);
   const Request* next = &first;
   if (paid) {
     count(queue, first, now);
     virtual_ns_ = std::max(virtual_ns_, limits.tag);
-    advance(limits.tag, limits.tag_step(first.bytes));
+    advance(limits.tag,
+            static_cast<std::uint64_t>(std::max(shape.time_for(cost), Nanoseconds{1}).count()));
     next = queue.requests.behind(first);
     queue.requests.erase(first);
   }
@@ -659,9 +662,10 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
     queue.place = Queue::Place::kIdle;
     become_idle(queue, now);
   } else {
-    limits.tag = std::max(limits.tag, virtual_ns_ - limits.credit());
+    const auto credit = static_cast<std::uint64_t>(shape.fill_time().count());
+    limits.tag = std::max(limits.tag, virtual_ns_ - credit);
     queue.tag = shapes.realtime ? 0 : limits.tag;
-    const Instant at = limits.main.tokens.ready_at(shapes.cost.of(next->bytes), *shapes.ops);
+    const Instant at = limits.main.tokens.ready_at(shapes.cost.of(next->bytes), shape);
     if (at <= now) {
       ready.replace_top(queue.tag, next->seat_turn);
     } else {

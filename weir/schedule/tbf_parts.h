@@ -39,19 +39,21 @@
 
 namespace weir {
 
-// What the limits of a rule make of buckets; neither: it limits nobody.
+// What the limits of a rule make of buckets; neither: it limits nobody. What the usual decision
+// asks for stands first.
 struct Tbf::Shapes {
-  std::optional<BucketShape> ops;
-  std::optional<BucketShape> bytes;
   Cost cost;
   bool realtime = false;
+  bool is_ops_only = false;  // a bucket of operations and none of bytes
+  std::optional<BucketShape> ops;
+  std::optional<BucketShape> bytes;
 
   bool operator==(const Shapes&) const = default;
 };
 
 // A rule as the engine knows it. One started for both heads has one state, so that its classes have
 // one bucket.
-struct Tbf::RuleState {
+struct alignas(64) Tbf::RuleState {
   Shapes shapes;
   FieldSet by;
   std::optional<Shapes> next;           // a change that is being made
@@ -150,8 +152,7 @@ struct Tbf::Queue {
   }
   // Under one limit of operations that nobody else wants, and no share.
   bool is_simple() const {
-    return extra == nullptr && limits->main.crowd == nullptr && limits->state->shapes.ops &&
-           !limits->state->shapes.bytes;
+    return extra == nullptr && limits->main.crowd == nullptr && limits->state->shapes.is_ops_only;
   }
   Share* share() const { return extra == nullptr ? nullptr : extra->share; }
 

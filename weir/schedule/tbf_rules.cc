@@ -20,7 +20,7 @@ constexpr Nanoseconds kRealtimeCredit = std::chrono::seconds{1};
 
 Tbf::Shapes Tbf::shapes_of(const Rule& rule) const {
   const Limits& limits = rule.limits();
-  Shapes shapes{{}, {}, limits.cost, limits.realtime};
+  Shapes shapes{.cost = limits.cost, .realtime = limits.realtime, .ops = {}, .bytes = {}};
   if (rule.is_default() && !default_limits_) return shapes;
   if (const std::uint32_t rate = limits.rate_in_force(); rate > 0) {
     const Rate per_second = Rate::per_second(rate);
@@ -34,6 +34,7 @@ Tbf::Shapes Tbf::shapes_of(const Rule& rule) const {
     shapes.bytes.emplace(*limits.bps,
                          limits.burst_bytes ? Tokens{limits.burst_bytes->count()} : depth);
   }
+  shapes.is_ops_only = shapes.ops && !shapes.bytes;
   return shapes;
 }
 
