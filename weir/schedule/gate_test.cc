@@ -28,7 +28,7 @@ Nid client(std::uint64_t number) {
 // Requests by number, and a log of what ran.
 class Bench {
  public:
-  explicit Bench(Gate::Options options = {.slots = 1'000'000}) : gate(options) {}
+  explicit Bench(const Gate::Options& options = {.slots = 1'000'000}) : gate(options) {}
   ~Bench() {
     gate.shutdown(kNow);
     do {

@@ -64,9 +64,10 @@ class Load {
     for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[rng.below(i)]);
     for (std::uint64_t i = 0; i < std::min(classes, kRandomRules); ++i) {
       const std::string number = std::to_string(i);
-      static_cast<void>(gate_.apply_rule("start r" + number + " jobid={" + number + ".*} rate=" +
-                                             std::to_string(rng.between(100'000, 900'000)),
-                                         now_));
+      std::string rule = "start r" + number;
+      rule += " jobid={" + number;
+      rule += ".*} rate=" + std::to_string(rng.between(100'000, 900'000));
+      static_cast<void>(gate_.apply_rule(rule, now_));
     }
   }
   void admit(std::uint32_t place, std::uint64_t number) {

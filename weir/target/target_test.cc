@@ -223,7 +223,7 @@ TEST(Target, CountsWhatJobsDo) {
   EXPECT_EQ(entry->finished.requests, 8U);
   EXPECT_EQ(entry->running().requests, 4U);
   EXPECT_EQ(entry->waiting().requests, 6U);
-  EXPECT_EQ(entry->read, Bytes{8 * 4096});
+  EXPECT_EQ(entry->read, Bytes{32'768});
 }
 
 // While nobody is active no timer runs, and what passed is made up for.
