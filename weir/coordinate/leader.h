@@ -69,7 +69,10 @@ class EpochLeader {
 
   // The leader is who it says until then, by its own clock; from then on it is silent. Without this
   // call it is for ever.
-  void confirm(Instant until) { confirmed_until_ = until; }
+  void confirm(Instant until) {
+    confirmed_until_ = until;
+    wake_ = earliest_wake();
+  }
   // A member whose bytes did not decode, or whose connection broke its word.
   void evict(MemberId member, Instant now);
 

@@ -29,10 +29,12 @@ struct Ask {
   std::string name;
   std::int64_t held;
   std::int64_t demand;
+  bool is_leased;  // or what it has when cut off
 };
 struct Claim {
   std::uint64_t table = 0;
   std::uint32_t members = 0;
+  bool is_leased = false;  // what stands in slots
   std::vector<Ask> asks;
   EpochVector held;  // by slot
 };
@@ -47,13 +49,15 @@ std::optional<Claim> read_claim(EpochView bytes) {
   Claim claim;
   claim.table = in.get<std::uint64_t>();
   claim.members = in.get<std::uint32_t>();
+  claim.is_leased = in.get<std::uint8_t>() != 0;
   const auto asks = in.get<std::uint32_t>();
   if (asks > kAsksMax || claim.members > kEpochMembersMax) in.fail();
   for (std::uint32_t i = 0; i < asks && in.room_for(1) > 0; ++i) {
     std::string name = name_from(in.stretch(kSliceNameMax));
     const auto held = in.get<std::int64_t>();
     const auto demand = in.get<std::int64_t>();
-    claim.asks.push_back({std::move(name), held, demand});
+    const bool is_leased = in.get<std::uint8_t>() != 0;
+    claim.asks.push_back({std::move(name), held, demand, is_leased});
   }
   if (claim.asks.size() != asks) in.fail();
   claim.held = unpack_vector(in.stretch(kEpochDataMax));
@@ -113,9 +117,13 @@ bool SliceLeader::ready(MemberId member, EpochView data, EpochView bytes, Instan
     const bool is_meant = is_our_table && slots_[slot].version <= claim->table;
     held.demand = is_meant && slot < demand.size() ? demand[slot] : 0;
     const std::int64_t said = is_meant && slot < claim->held.size() ? claim->held[slot] : 0;
-    // It cannot hold more than it was given, or than it has when cut off.
+    // It cannot hold more than it was given, and once that has run out no more than it has when
+    // cut off, whatever it said when it sent this: others may have it by now.
     const std::int64_t cut_off = cut_off_slice(slots_[slot].limit, holder.told);
-    held.before = std::exchange(held.now, std::min(said, std::max(held.now, cut_off)));
+    const std::int64_t given = now < holder.expires ? held.now : 0;
+    held.before = given;
+    held.now = std::min(said, std::max(given, cut_off));
+    held.unleased = held.now - (claim->is_leased ? std::min(held.now, given) : 0);
   }
   holder.refused.clear();
   for (const Ask& ask : claim->asks) {
@@ -128,10 +136,11 @@ bool SliceLeader::ready(MemberId member, EpochView data, EpochView bytes, Instan
     holder.held.resize(slots_.size());
     Held& held = holder.held[*slot];
     const std::int64_t limit = slots_[*slot].limit;
-    const std::int64_t most =
-        is_quiet_ ? limit : std::max(held.before, cut_off_slice(limit, holder.told));
+    const std::int64_t given = is_quiet_ ? limit : held.before;
+    const std::int64_t cut_off = cut_off_slice(limit, holder.told);
     held.demand = std::max<std::int64_t>(ask.demand, 0);
-    held.now = std::clamp<std::int64_t>(ask.held, 0, most);
+    held.now = std::clamp<std::int64_t>(ask.held, 0, std::max(given, cut_off));
+    held.unleased = held.now - (ask.is_leased ? std::min(held.now, given) : 0);
   }
   return true;
 }
@@ -200,7 +209,9 @@ std::int64_t SliceLeader::usable(std::uint32_t slot, Instant now) const {
   }
   if (is_quiet_) {
     std::int64_t held = 0;
-    for (const Holder* const holder : round_) held += holder->held[slot].now;
+    for (const Holder* const holder : round_) {
+      held += holder->held[slot].now - holder->held[slot].unleased;
+    }
     return std::min(usable, held);
   }
   if (unknown_ > 0) usable -= unknown_ * cut_off_slice(limit, std::max(reported_, 1U));
@@ -224,6 +235,20 @@ std::vector<std::int64_t> SliceLeader::targets(std::uint32_t slot, std::int64_t 
     targets.push_back(floor + static_cast<std::int64_t>(part));
   }
   return targets;
+}
+
+// Who comes back brings what it used while it was cut off. Where others hold all there is, it gets
+// no lease for that.
+void SliceLeader::cut_back_unleased(std::uint32_t slot, std::int64_t excess) {
+  Wide unleased = 0;
+  for (const Holder* const holder : round_) unleased += holder->held[slot].unleased;
+  for (Holder* const holder : round_) {
+    Held& held = holder->held[slot];
+    if (held.unleased == 0) continue;
+    const Wide part = (Wide{excess} * held.unleased + unleased - 1) / unleased;
+    const auto back = static_cast<std::int64_t>(std::min<Wide>(part, held.unleased));
+    held.granted = std::min(held.granted, held.now - back);
+  }
 }
 
 // Nobody gets what somebody else may still be using: those that hold too much are told so now, and
@@ -250,6 +275,10 @@ void SliceLeader::cut(std::uint32_t slot, Instant now) {
       const bool is_gentle = free >= 0 && held.demand >= held.now;
       held.granted = held.now - (is_gentle ? excess / kGentlePart : excess);
     }
+  }
+  if (free < 0) cut_back_unleased(slot, -free);
+  for (Holder* const holder : round_) {
+    Held& held = holder->held[slot];
     held.now = std::max(held.now, held.granted);
   }
 }
@@ -369,11 +398,14 @@ EpochBytes SliceMember::claim(Instant now) {
   ByteWriter out;
   out.put(table_);
   out.put(members_);
+  out.put(static_cast<std::uint8_t>(now < lease_end_));
   out.put(static_cast<std::uint32_t>(asks.size()));
   for (const Class* const one : asks) {
+    const ClassIndex index = by_name_.at(one->name);
     out.stretch(view_of(one->name));
-    out.put(slice(by_name_.at(one->name), now));
+    out.put(slice(index, now));
     out.put(one->demand);
+    out.put(static_cast<std::uint8_t>(is_leased(index, now)));
   }
   out.stretch(pack_vector(held));
   return out.take();

@@ -109,7 +109,8 @@ class SliceLeader final : public LeaderRider {
   struct Held {
     std::int64_t demand = 0;
     std::int64_t now = 0;      // the most it may be using
-    std::int64_t before = 0;   // the same, before its last claim
+    std::int64_t unleased = 0; // of that, what it took to when it was cut off
+    std::int64_t before = 0;   // what was under lease before its last claim
     std::int64_t granted = 0;  // in the round that closed
   };
   struct Holder {
@@ -130,6 +131,7 @@ class SliceLeader final : public LeaderRider {
   Holder& holder_of(MemberId member);
   void end_quiet(Instant now);
   void cut(std::uint32_t slot, Instant now);
+  void cut_back_unleased(std::uint32_t slot, std::int64_t excess);
   std::vector<std::int64_t> targets(std::uint32_t slot, std::int64_t usable) const;
   std::int64_t usable(std::uint32_t slot, Instant now) const;
 

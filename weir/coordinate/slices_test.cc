@@ -187,6 +187,7 @@ TEST(Slices, AFalseClaimIsCutToWhatWasGiven) {
   ByteWriter lie;
   lie.put((std::uint64_t{1} << 32) + 1);  // the table with its one slot
   lie.put(std::uint32_t{2});
+  lie.put(std::uint8_t{1});
   lie.put(std::uint32_t{0});
   lie.stretch(pack_vector(EpochVector{INT64_MAX}));
   const EpochBytes demand = pack_vector(EpochVector{500 * kMilli});

@@ -137,6 +137,7 @@ struct Event {
   std::uint32_t term = 0;
   Instant sent{};  // by the clock of the one who asks etcd
   EpochBytes bytes = {};
+  std::uint64_t order_of_cut = 0;  // which partition heals
 };
 bool is_later(const Event& a, const Event& b) {
   return a.at != b.at ? a.at > b.at : a.order > b.order;
@@ -282,6 +283,7 @@ void World::boot(std::size_t index) {
   Node& node = nodes_[index];
   node.server = std::make_unique<Server>(*this, index, ++node.life);
   node.stopped_until = now_;
+  node.armed = kNever;
   node.busy_until = now_;
   wake(index);
 }
@@ -412,6 +414,7 @@ void World::handle(Event& event) {
     case Event::Kind::kFault:
       return fault(event);
     case Event::Kind::kHeal:
+      if (event.order_of_cut != result_.partitions) return;
       for (Node& each : nodes_) each.is_cut = false;
       return;
     case Event::Kind::kBoot:
@@ -534,7 +537,7 @@ void World::fault(const Event& event) {
   } else if (event.term == 1) {
     ++result_.partitions;
     for (Node& each : nodes_) each.is_cut = rng.chance(1, 3);
-    push({.at = until(50, 1500), .kind = Event::Kind::kHeal});
+    push({.at = until(50, 1500), .kind = Event::Kind::kHeal, .order_of_cut = result_.partitions});
   } else if (event.term == 2) {
     ++result_.stops;
     node.stopped_until = until(10, 600);
