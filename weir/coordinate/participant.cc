@@ -28,6 +28,7 @@ void EpochParticipant::call(Instant now) {
       epoch_, use_.ready(now),
       [this](std::int64_t epoch, EpochView reduced, Instant at) { started(epoch, reduced, at); },
       now);
+  use_.called(now);
 }
 
 void EpochParticipant::started(std::int64_t epoch, EpochView reduced, Instant now) {

@@ -29,6 +29,8 @@ class EpochUse {
 
   // About to say that it is ready: what it hands in.
   virtual EpochBytes ready(Instant now) = 0;
+  // It has been said, and claims have gone out with it.
+  virtual void called(Instant /*now*/) {}
   // The epoch begins with this data of all, and lasts about as long as the answer says.
   virtual Nanoseconds start_epoch(std::int64_t epoch, EpochView reduced, Instant now) = 0;
   // No epoch: a negative errno.

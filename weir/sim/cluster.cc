@@ -591,6 +591,7 @@ ClusterResult World::run() {
   for (Node& node : nodes_) {
     if (node.server != nullptr) leave_seat(*node.server);
   }
+  if (options_.at_end) options_.at_end();
   result_.findings = findings_.count();
   result_.first_findings = findings_.kept();
   return result_;

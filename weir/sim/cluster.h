@@ -84,8 +84,9 @@ struct ClusterOptions {
   ClusterFaults faults = {};
   ClusterFlaw flaw = ClusterFlaw::kNone;
   std::function<std::unique_ptr<ServerLoad>(std::size_t server)> load = {};
-  // Every server has limit / servers for ever, or limit; no epochs.
+  // Every server has this for ever, and there are no epochs; 0: slices.
   std::int64_t fixed_slice = 0;
+  std::function<void()> at_end = {};  // told while the loads are still there
 };
 
 struct ClusterResult {
