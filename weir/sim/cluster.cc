@@ -123,6 +123,7 @@ struct Node {
   Instant slow_until{};
   Instant busy_until{};
   Instant armed = kNever;
+  Instant load_at = kNever;  // by its own clock
   bool is_cut = false;  // on the far side of a partition
 };
 
@@ -306,11 +307,7 @@ void World::wake(std::size_t index) {
   flush(index);
   node.load->set_slice(
       options_.fixed_slice != 0 ? options_.fixed_slice : server.slices.slice(0, local), local);
-  const Instant more = node.clock.real(node.load->run(local));
-  if (more != kNever) {
-    node.armed = std::min(node.armed, std::max(more, now_ + Nanoseconds{1}));
-    push({.at = node.armed, .kind = Event::Kind::kWake, .node = index, .life = node.life});
-  }
+  node.load_at = node.load->run(local);
   arm(index);
   check_slices();
 }
@@ -331,13 +328,16 @@ void World::flush(std::size_t index) {
 void World::arm(std::size_t index) {
   Node& node = nodes_[index];
   const Server& server = *node.server;
-  if (options_.fixed_slice != 0) return;
-  Instant local = std::min({server.participant.next_wake(), server.member.next_wake(),
-                            server.keep_alive_at});
+  Instant local = node.load_at;
+  if (options_.fixed_slice == 0) {
+    local = std::min({local, server.participant.next_wake(), server.member.next_wake(),
+                      server.keep_alive_at});
+  }
   if (server.seat) local = std::min(local, server.seat->leader.next_wake());
   if (server.slices.lease_end() > node.clock.local(now_)) {
     local = std::min(local, server.slices.lease_end());
   }
+  if (local == kNever) return;
   const Instant at = std::max(node.clock.real(local), now_ + Nanoseconds{1000});
   if (at >= node.armed && node.armed > now_) return;
   node.armed = at;

@@ -219,7 +219,9 @@ ClusterLimitOutcome run_cluster_limit(const ClusterSpec& spec, Contender contend
   outcome.utilisation = static_cast<double>(tally.served) / all;
   outcome.findings = result.cluster.findings;
   outcome.first_findings = result.cluster.first_findings;
-  JobOutcome job{.name = "wide", .group = "wide"};
+  JobOutcome job;
+  job.name = "wide";
+  job.group = "wide";
   job.arrived = tally.arrived;
   job.served = tally.served;
   job.cost = tally.served;

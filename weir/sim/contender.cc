@@ -13,8 +13,8 @@
 namespace weir::sim {
 namespace {
 
-constexpr std::array<std::string_view, kContenders.size()> kNames = {"none", "static", "adaptbf",
-                                                                     "weir", "wfq"};
+constexpr std::array<std::string_view, kContenders.size() + kClusterContenders.size()> kNames = {
+    "none", "static", "adaptbf", "weir", "wfq", "slices", "fixed", "each"};
 // Of the fixed rates, in requests.
 constexpr std::uint64_t kStaticDepth = 3;
 // Of the whole target: the larger of its slots and a time of its capacity
@@ -66,6 +66,9 @@ std::optional<Contender> contender_by(std::string_view name) {
   for (const Contender contender : kContenders) {
     if (contender_name(contender) == name) return contender;
   }
+  for (const Contender contender : kClusterContenders) {
+    if (contender_name(contender) == name) return contender;
+  }
   return std::nullopt;
 }
 
@@ -76,6 +79,11 @@ Nanoseconds own_period(Contender contender) {
 
 Result<Stage> make_stage(Contender contender, const Scenario& scenario, const TargetSpec& spec,
                          std::optional<Nanoseconds> period, Instant now) {
+  if (is_cluster_contender(contender)) {
+    return fail(std::errc::invalid_argument,
+                "policy '" + std::string(contender_name(contender)) + "'",
+                "is for one limit on many servers", "use it with the scenario cluster-limit");
+  }
   Target::Options options;
   options.gate.slots = spec.store.slots;
   options.gate.tbf.classes_max = kJobsMax + 1;
