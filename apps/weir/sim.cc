@@ -22,10 +22,13 @@
 #include "weir/control/scenario_file.h"
 #include "weir/control/study.h"
 #include "weir/host/clock.h"
+#include "weir/sim/cluster_limit.h"
 #include "weir/sim/world.h"
 
 namespace weir::app {
 namespace {
+
+constexpr const char* kClusterLimit = "cluster-limit";
 
 constexpr const char* kFooter = R"(
 Policies:
@@ -34,12 +37,14 @@ Policies:
   adaptbf   the AdapTBF controller as published: served counts, 100 ms, no lending in between
   weir      Weir's own: backlog, 20 ms, instant loans that are paid back
   wfq       fair queueing by nodes without tokens: the upper bound
+cluster-limit, one limit on ten servers, runs under slices, fixed and each instead.
 
 Examples:
   weir sim --list
   weir sim redistribution --policy none,static,adaptbf,weir --out /tmp/redistribution
   weir sim period-sweep --policy adaptbf,weir --service exponential
   weir sim my-cluster.toml --seed 7 --only big,small
+  weir sim cluster-limit --out /tmp/cluster-limit
 
 The report is DIR/report.html; result.json, periods.csv and throughput.csv hold its numbers.)";
 
@@ -282,8 +287,72 @@ int list_scenarios() {
   return 0;
 }
 
+// ---- a limit on many servers ----
+
+void show_windows(const sim::ClusterLimitOutcome& result) {
+  const auto parts = [](const sim::WindowFigures& figures) {
+    return fmt::format("{:.2f} ... {:.2f} %", figures.least * 100, figures.most * 100);
+  };
+  fmt::print("  of the limit in any 500 ms: {}   in any 5 s: {}   used: {:.2f} %\n",
+             parts(result.short_windows), parts(result.long_windows), result.utilisation * 100);
+  if (result.cluster.epochs > 0) {
+    fmt::print("  epochs {}   evictions {}   messages {}\n", result.cluster.epochs,
+               result.cluster.evictions, result.cluster.messages);
+  }
+}
+
+std::vector<sim::Contender> cluster_policies_of(const SimArguments& arguments) {
+  if (arguments.policies == SimArguments{}.policies) {
+    return {sim::kClusterContenders.begin(), sim::kClusterContenders.end()};
+  }
+  std::vector<sim::Contender> contenders = policies_of(arguments.policies);
+  for (const sim::Contender contender : contenders) {
+    if (!sim::is_cluster_contender(contender)) {
+      throw Failure{Exit::kUsage, fmt::format("--policy: {} knows no cluster; cluster-limit runs "
+                                              "under slices, fixed and each",
+                                              sim::contender_name(contender))};
+    }
+  }
+  return contenders;
+}
+
+int simulate_cluster_limit(const SimArguments& arguments) {
+  const std::vector<sim::Contender> contenders = cluster_policies_of(arguments);
+  sim::ClusterSpec spec;
+  if (arguments.length) {
+    spec.length = value_or_fail(parse_duration(*arguments.length), Exit::kUsage, "--length");
+    if (spec.length < std::chrono::seconds{7} || spec.length > std::chrono::hours{1}) {
+      throw Failure{Exit::kUsage, "--length: expected 7s to 1h for cluster-limit"};
+    }
+  }
+  if (arguments.out) check(control::make_folder(*arguments.out), Exit::kCantCreate, "--out");
+  control::Study study;
+  study.scenario.name = kClusterLimit;
+  study.scenario.title = "One limit on ten servers, a hot spot that moves every 2 s";
+  study.scenario.length = spec.length;
+  study.scenario.targets.resize(spec.servers);
+  study.seed = arguments.seed;
+  if (!arguments.quiet) {
+    fmt::print("{}: {}, seed {}\n", study.scenario.name, study.scenario.title, study.seed);
+  }
+  for (const sim::Contender contender : contenders) {
+    sim::ClusterLimitOutcome result = sim::run_cluster_limit(spec, contender, arguments.seed);
+    if (!arguments.quiet) {
+      show_outcome(result.outcome);
+      show_windows(result);
+    }
+    study.outcomes.push_back(std::move(result.outcome));
+  }
+  if (arguments.out) check(control::write_study(study, *arguments.out), Exit::kCantCreate, "--out");
+  const std::uint64_t findings = tell_findings(study.outcomes);
+  if (findings == 0) return 0;
+  throw Failure{Exit::kSoftware,
+                fmt::format("{} times what must hold did not; the first are above", findings)};
+}
+
 int simulate(const SimArguments& arguments) {
   if (arguments.list) return list_scenarios();
+  if (arguments.scenario == kClusterLimit) return simulate_cluster_limit(arguments);
   if (arguments.scenario.empty()) {
     throw Failure{Exit::kUsage, "a scenario is required; weir sim --list names those there are"};
   }

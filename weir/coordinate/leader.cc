@@ -59,7 +59,10 @@ void EpochLeader::on_ready(MemberId from, const Ready& ready, Instant now) {
   }
   Member& member = members_[from];
   if (!member.is_ready) ++ready_;
-  member = {.is_ready = true, .timeout = ready.timeout, .epoch = ready.epoch, .data = ready.data,
+  member = {.is_ready = true,
+            .timeout = ready.timeout,
+            .epoch = ready.epoch,
+            .data = ready.data,
             .unconfirmed = std::nullopt};
   if (options_.swab && ready.order != native_order()) options_.swab(member.data);
   round_timeout_ = std::max(round_timeout_, ready.timeout);

@@ -38,19 +38,19 @@ class EpochLeader {
   enum class State : std::uint8_t { kIdle, kWaiting, kClosing };
 
   struct Options {
-    std::uint32_t term = 1;         // 1 ... kTermMax; no two leaders have the same
-    EpochCombine combine;           // none: the data of all must not matter, and is dropped
-    EpochSwab swab = {};            // for opaque data
-    LeaderRider* rider = nullptr;   // outlives the leader
+    std::uint32_t term = 1;        // 1 ... kTermMax; no two leaders have the same
+    EpochCombine combine;          // none: the data of all must not matter, and is dropped
+    EpochSwab swab = {};           // for opaque data
+    LeaderRider* rider = nullptr;  // outlives the leader
     Nanoseconds resend = std::chrono::milliseconds{20};  // of a Start that is not confirmed
   };
   struct Counters {
     std::uint64_t rounds = 0;
     std::uint64_t evictions = 0;
-    std::uint64_t stale = 0;       // refused with -ESTALE
-    std::uint64_t refused = 0;     // for any other reason
-    std::uint64_t garbage = 0;     // evicted for what rode along
-    Nanoseconds last_round{0};     // from the first Ready to the Starts
+    std::uint64_t stale = 0;    // refused with -ESTALE
+    std::uint64_t refused = 0;  // for any other reason
+    std::uint64_t garbage = 0;  // evicted for what rode along
+    Nanoseconds last_round{0};  // from the first Ready to the Starts
   };
   struct Outgoing {
     MemberId to;
@@ -121,12 +121,12 @@ class EpochLeader {
   Options options_;
   State state_ = State::kIdle;
   std::uint32_t count_ = 0;
-  std::map<MemberId, Member> members_;      // in order, so that rounds are the same again
-  std::map<MemberId, Answered> answered_;   // the last call of each that was ever heard of
-  std::size_t ready_ = 0;                   // members that have signalled
+  std::map<MemberId, Member> members_;     // in order, so that rounds are the same again
+  std::map<MemberId, Answered> answered_;  // the last call of each that was ever heard of
+  std::size_t ready_ = 0;                  // members that have signalled
   Instant first_signal_{};
-  Nanoseconds round_timeout_{0};            // the largest of all members
-  Instant wake_ = kNever;                   // nothing is due before
+  Nanoseconds round_timeout_{0};  // the largest of all members
+  Instant wake_ = kNever;         // nothing is due before
   Instant confirmed_until_ = kNever;
   Counters counters_;
   std::vector<Outgoing> out_;

@@ -182,12 +182,9 @@ TEST(EpochLeader, TurnsForeignOpaqueDataRound) {
   Round round({.term = 5, .combine = keep, .swab = swab});
   const ByteOrder foreign =
       native_order() == ByteOrder::kBig ? ByteOrder::kLittle : ByteOrder::kBig;
-  round.leader.receive(1,
-                       Ready{.serial = 1,
-                             .order = foreign,
-                             .data = {std::byte{1}, std::byte{2}},
-                             .claim = {}},
-                       at(0));
+  round.leader.receive(
+      1, Ready{.serial = 1, .order = foreign, .data = {std::byte{1}, std::byte{2}}, .claim = {}},
+      at(0));
   round.collect();
   EXPECT_EQ(std::get<Start>(round.answers.at(1)).data, (EpochBytes{std::byte{2}, std::byte{1}}));
 }

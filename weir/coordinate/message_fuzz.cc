@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   WEIR_ASSERT(std::equal(again.begin(), again.end(), bytes.begin()));
 
   const Instant now = instant_at(1'000'000'000);
-  SliceLeader slices({}, [](std::string_view) { return std::int64_t{1'000'000}; }, now);
+  SliceLeader slices(
+      {}, [](std::string_view) { return std::int64_t{1'000'000}; }, now);
   EpochLeader leader({.term = 1, .combine = add_vectors, .rider = &slices});
   leader.receive(1, *message, now);
   leader.receive(2, Ready{.serial = 1, .timeout = std::chrono::seconds{1}}, now);

@@ -79,8 +79,8 @@ TEST(EpochMessage, NumbersOutOfBoundsAreRefused) {
   EXPECT_FALSE(decode(encode(Start{.epoch = 0, .data = {}, .grant = {}})));
   EXPECT_FALSE(decode(encode(Refuse{1, 1})));
   EXPECT_FALSE(decode(encode(Refuse{-5000, 1})));
-  EXPECT_FALSE(decode(encode(
-      Ready{.timeout = kEpochTimeoutMax + Nanoseconds{1}, .data = {}, .claim = {}})));
+  EXPECT_FALSE(
+      decode(encode(Ready{.timeout = kEpochTimeoutMax + Nanoseconds{1}, .data = {}, .claim = {}})));
 }
 
 TEST(Epoch, TheTermStandsInTheUpperHalf) {

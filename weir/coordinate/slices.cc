@@ -224,8 +224,7 @@ std::vector<std::int64_t> SliceLeader::targets(std::uint32_t slot, std::int64_t 
   const auto count = static_cast<std::int64_t>(round_.size());
   Wide wanted = 0;
   for (const Holder* const holder : round_) wanted += std::min(holder->held[slot].demand, limit);
-  const std::int64_t floor =
-      std::min(cut_off_slice(limit, members()) / kIdlePart, usable / count);
+  const std::int64_t floor = std::min(cut_off_slice(limit, members()) / kIdlePart, usable / count);
   const std::int64_t rest = usable - floor * count;
   std::vector<std::int64_t> targets;
   targets.reserve(round_.size());

@@ -108,10 +108,10 @@ class SliceLeader final : public LeaderRider {
   };
   struct Held {
     std::int64_t demand = 0;
-    std::int64_t now = 0;      // the most it may be using
-    std::int64_t unleased = 0; // of that, what it took to when it was cut off
-    std::int64_t before = 0;   // what was under lease before its last claim
-    std::int64_t granted = 0;  // in the round that closed
+    std::int64_t now = 0;       // the most it may be using
+    std::int64_t unleased = 0;  // of that, what it took to when it was cut off
+    std::int64_t before = 0;    // what was under lease before its last claim
+    std::int64_t granted = 0;   // in the round that closed
   };
   struct Holder {
     bool is_present = false;

@@ -71,9 +71,10 @@ class Clock {
 };
 
 struct Seat {
-  Seat(const SliceLeader::Options& slice_options, std::int64_t limit,
-       EpochLeader::Options options, Instant now)
-      : slices(slice_options, [limit](std::string_view) { return limit; }, now),
+  Seat(const SliceLeader::Options& slice_options, std::int64_t limit, EpochLeader::Options options,
+       Instant now)
+      : slices(
+            slice_options, [limit](std::string_view) { return limit; }, now),
         leader(with_rider(std::move(options), slices)),
         term(slice_options.term) {}
   static EpochLeader::Options with_rider(EpochLeader::Options options, LeaderRider& rider) {
@@ -124,7 +125,7 @@ struct Node {
   Instant busy_until{};
   Instant armed = kNever;
   Instant load_at = kNever;  // by its own clock
-  bool is_cut = false;  // on the far side of a partition
+  bool is_cut = false;       // on the far side of a partition
 };
 
 struct Event {
@@ -258,11 +259,11 @@ World::World(const ClusterOptions& options) : options_(options), rng_(options.se
   nodes_.reserve(options.servers);
   for (std::size_t i = 0; i < options.servers; ++i) {
     const Nanoseconds offset{clocks.between(0, options.faults.clock_offset_max.count())};
-    nodes_.push_back({.clock = Clock(clocks.between(-drift, drift), offset), .load = {}, .server = {}});
-    nodes_[i].load =
-        options.load ? options.load(i)
-                     : std::make_unique<RandomLoad>(
-                           rng_.split("load").split(std::to_string(i)), options.limit);
+    nodes_.push_back(
+        {.clock = Clock(clocks.between(-drift, drift), offset), .load = {}, .server = {}});
+    nodes_[i].load = options.load ? options.load(i)
+                                  : std::make_unique<RandomLoad>(
+                                        rng_.split("load").split(std::to_string(i)), options.limit);
   }
 }
 
@@ -330,8 +331,8 @@ void World::arm(std::size_t index) {
   const Server& server = *node.server;
   Instant local = node.load_at;
   if (options_.fixed_slice == 0) {
-    local = std::min({local, server.participant.next_wake(), server.member.next_wake(),
-                      server.keep_alive_at});
+    local = std::min(
+        {local, server.participant.next_wake(), server.member.next_wake(), server.keep_alive_at});
   }
   if (server.seat) local = std::min(local, server.seat->leader.next_wake());
   if (server.slices.lease_end() > node.clock.local(now_)) {
@@ -377,8 +378,7 @@ void World::deliver(Event& event) {
 
 void World::handle(Event& event) {
   Node& node = nodes_[event.node];
-  const bool is_for_server = event.kind == Event::Kind::kWork ||
-                             event.kind == Event::Kind::kWake ||
+  const bool is_for_server = event.kind == Event::Kind::kWork || event.kind == Event::Kind::kWake ||
                              event.kind == Event::Kind::kEtcdReply;
   if (is_for_server) {
     if (node.server == nullptr || event.life != node.life) return;
@@ -468,7 +468,8 @@ void World::take_seat(Server& server, std::uint32_t term, Instant now) {
     };
   }
   server.seat.emplace(
-      SliceLeader::Options{.terms = options_.terms, .term = term, .is_first = term == 1 || is_hasty},
+      SliceLeader::Options{
+          .terms = options_.terms, .term = term, .is_first = term == 1 || is_hasty},
       options_.limit,
       EpochLeader::Options{.term = counts_anew ? 1 : term,
                            .combine = checkers_.watched(combine, [this] { return now_; })},
@@ -565,9 +566,9 @@ void World::check_slices() {
 
 void World::check_recovery() {
   for (const Node& node : nodes_) {
-    const bool is_well = node.server != nullptr &&
-                         now_ - std::max(node.server->last_epoch_at, instant_at(0)) <
-                             milliseconds{400};
+    const bool is_well =
+        node.server != nullptr &&
+        now_ - std::max(node.server->last_epoch_at, instant_at(0)) < milliseconds{400};
     checkers_.recovered(static_cast<std::uint64_t>(&node - nodes_.data()), is_well, now_);
   }
 }

@@ -34,8 +34,8 @@ struct ClusterFaults {
   std::uint32_t straggle_permille = 0;  // messages that take 20 times as long
   Nanoseconds crash_every{0};
   Nanoseconds partition_every{0};
-  Nanoseconds stop_every{0};  // a server stands still, as by SIGSTOP
-  Nanoseconds slow_every{0};  // what a server sends is late by 20 ... 120 ms for a while
+  Nanoseconds stop_every{0};        // a server stands still, as by SIGSTOP
+  Nanoseconds slow_every{0};        // what a server sends is late by 20 ... 120 ms for a while
   std::uint32_t drift_ppm = 0;      // clocks run fast or slow by up to this
   Nanoseconds clock_offset_max{0};  // and started at different times
 };
@@ -90,8 +90,8 @@ struct ClusterOptions {
 };
 
 struct ClusterResult {
-  std::uint64_t epochs = 0;     // callbacks with a number, of all servers
-  std::uint64_t errors = 0;     // callbacks with an error
+  std::uint64_t epochs = 0;  // callbacks with a number, of all servers
+  std::uint64_t errors = 0;  // callbacks with an error
   std::uint64_t evictions = 0;
   std::uint64_t leaders = 0;
   std::uint64_t messages = 0;

@@ -34,13 +34,16 @@ struct Tally {
 class Traffic final : public ServerLoad {
  public:
   Traffic(const ClusterSpec& spec, std::size_t server, Tally& tally)
-      : spec_(spec), server_(server), tally_(tally), gate_({.slots = kSlots}),
+      : spec_(spec),
+        server_(server),
+        tally_(tally),
+        gate_({.slots = kSlots}),
         gauge_(kRule, instant_at(0)) {
     const bool started =
         gate_.start_policy("tbf", "jobid", Heads::kBoth) &&
-        gate_.apply_rule(fmt::format("start {} jobid={{*}} rate={} by=rule scope=cluster", kRule,
-                                     spec.limit),
-                         instant_at(0));
+        gate_.apply_rule(
+            fmt::format("start {} jobid={{*}} rate={} by=rule scope=cluster", kRule, spec.limit),
+            instant_at(0));
     WEIR_ASSERT(started);
   }
   ~Traffic() override {
@@ -64,7 +67,8 @@ class Traffic final : public ServerLoad {
     last_ = now;
     while (!running_.empty() && running_.top().at <= now) finish_first(kSendMore);
     arrive(now);
-    while (step(now, kSendMore)) {}
+    while (step(now, kSendMore)) {
+    }
     Instant next = wait_until_;
     if (!running_.empty()) next = std::min(next, running_.top().at);
     return std::min({next, trickle_at_, next_turn(now)});

@@ -45,9 +45,7 @@ inline constexpr std::array kContenders = {Contender::kNone, Contender::kStatic,
 // Of a limit on many servers; see cluster_limit.h.
 inline constexpr std::array kClusterContenders = {Contender::kSlices, Contender::kFixed,
                                                   Contender::kEach};
-constexpr bool is_cluster_contender(Contender contender) {
-  return contender >= Contender::kSlices;
-}
+constexpr bool is_cluster_contender(Contender contender) { return contender >= Contender::kSlices; }
 
 std::string_view contender_name(Contender contender);
 std::optional<Contender> contender_by(std::string_view name);

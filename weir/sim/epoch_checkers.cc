@@ -31,16 +31,16 @@ void EpochCheckers::called_back(std::uint64_t server, std::int64_t epoch, EpochV
                                 Instant at) {
   const auto [known, is_new] = data_of_.try_emplace(epoch, hash_of(reduced));
   if (!is_new && known->second != hash_of(reduced)) {
-    findings_.add(at, fmt::format("epoch {}:{} has two different data", term_of(epoch),
-                                  count_of(epoch)));
+    findings_.add(
+        at, fmt::format("epoch {}:{} has two different data", term_of(epoch), count_of(epoch)));
   }
   std::int64_t& last = last_of_[server];
   if (epoch == last) {
     findings_.add(at, fmt::format("server {} is called back twice for {}:{}", server,
                                   term_of(epoch), count_of(epoch)));
   } else if (epoch < last) {
-    findings_.add(at, fmt::format("server {} goes back to {}:{}", server, term_of(epoch),
-                                  count_of(epoch)));
+    findings_.add(
+        at, fmt::format("server {} goes back to {}:{}", server, term_of(epoch), count_of(epoch)));
   }
   last = std::max(last, epoch);
 }
@@ -54,7 +54,7 @@ void EpochCheckers::answered(std::uint64_t server, Nanoseconds took, Nanoseconds
 
 EpochCombine EpochCheckers::watched(EpochCombine combine, std::function<Instant()> now) {
   return [this, combine = std::move(combine), now = std::move(now)](std::span<std::byte> out,
-                                                                   EpochView a, EpochView b) {
+                                                                    EpochView a, EpochView b) {
     combine(out, a, b);
     if (combined(combine, b, a) != EpochBytes(out.begin(), out.end())) {
       findings_.add(now(), "the reduction depends on order");
@@ -78,7 +78,8 @@ void EpochCheckers::slices(std::int64_t leased, std::int64_t cut_off, std::int64
 }
 
 void EpochCheckers::recovered(std::uint64_t server, bool is_well, Instant at) {
-  if (!is_well) findings_.add(at, fmt::format("server {} is in no epoch though all is well", server));
+  if (!is_well)
+    findings_.add(at, fmt::format("server {} is in no epoch though all is well", server));
 }
 
 }  // namespace weir::sim

@@ -40,8 +40,8 @@ class EpochCheckers {
 
  private:
   Findings& findings_;
-  std::map<std::int64_t, std::uint64_t> data_of_;          // hashes
-  std::map<std::uint64_t, std::int64_t> last_of_;          // epochs of servers
+  std::map<std::int64_t, std::uint64_t> data_of_;  // hashes
+  std::map<std::uint64_t, std::int64_t> last_of_;  // epochs of servers
   EpochBytes third_;
 };
 

@@ -30,8 +30,7 @@ struct Server {
   // Carries messages to and fro.
   void exchange(std::int64_t ms) {
     for (int turn = 0; turn < 3; ++turn) {
-      for (const EpochMessage& message : member.take_outgoing())
-        leader.receive(1, message, at(ms));
+      for (const EpochMessage& message : member.take_outgoing()) leader.receive(1, message, at(ms));
       for (const auto& out : leader.take_outgoing()) member.receive(out.message, at(ms));
     }
   }

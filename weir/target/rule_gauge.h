@@ -21,7 +21,7 @@ namespace weir {
 class RuleGauge {
  public:
   struct Demand {
-    std::int64_t ops = 0;    // in kMilli
+    std::int64_t ops = 0;  // in kMilli
     std::int64_t bytes = 0;
   };
 
