@@ -18,6 +18,7 @@ Examples:
   weir rules --type jobid site.rules
   weir alloc --rate 20k --period 20ms --explain periods.jsonl
   weir sim redistribution --out report
+  weir lustre check
   weir limit --help
 
 Manual: weir(1). Exit statuses follow sysexits(3).)";
@@ -48,6 +49,7 @@ int run(int argc, char** argv) {
   int status = 0;
   add_alloc(weir, status);
   add_limit(weir, status);
+  add_lustre(weir, status);
   add_rules(weir, status);
   add_serve(weir, status);
   add_sim(weir, status);
