@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // weir lustre: the rules of a Lustre server, driven by what it counts.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -140,10 +142,11 @@ void check_jobs(lustre::Tree& tree, Checklist& list) {
     }
     std::size_t unnamed = 0;
     for (const lustre::JobCounters& job : view->jobs) unnamed += !lustre::is_expressible(job.job);
-    list.tell("target", fmt::format("{}: {} jobs in job_stats{}{}", name, view->jobs.size(),
-                                    unnamed == 0 ? std::string()
-                                                 : fmt::format(", {} that no rule can name", unnamed),
-                                    view->rpcs ? "" : "; no stats, so lost jobs cannot be noticed"));
+    list.tell("target",
+              fmt::format(
+                  "{}: {} jobs in job_stats{}{}", name, view->jobs.size(),
+                  unnamed == 0 ? std::string() : fmt::format(", {} that no rule can name", unnamed),
+                  view->rpcs ? "" : "; no stats, so lost jobs cannot be noticed"));
   }
 }
 
@@ -163,8 +166,8 @@ void check_rules(lustre::Tree& tree, const lustre::Names& names, Checklist& list
 int check_server(const LustreArguments& arguments) {
   lustre::HostTree tree(tree_options(arguments));
   const auto map = control::read_file(arguments.map);
-  const auto names = value_or_fail(lustre::Names::read(arguments.prefix, map.value_or("")),
-                                   Exit::kUsage, "");
+  const auto names =
+      value_or_fail(lustre::Names::read(arguments.prefix, map.value_or("")), Exit::kUsage, "");
   Checklist list;
   check_jobs(tree, list);
   list.tell("CPTs", fmt::format("{}; a change of a rule gives away up to {} tokens on each",
@@ -242,17 +245,17 @@ class LustreRun {
         tree_(tree_options(arguments)) {}
 
   int run() {
-    const Nanoseconds patience = duration_of(arguments_.dead_man, "--dead-man", period_ * 2,
-                                             std::chrono::hours{1});
+    const Nanoseconds patience =
+        duration_of(arguments_.dead_man, "--dead-man", period_ * 2, std::chrono::hours{1});
     if (!arguments_.dry_run) {
       guard_.emplace(value_or_fail(
           lustre::Guard::start(patience, [&](auto reason) { remove_rules(arguments_, reason); }),
           Exit::kIoErr, ""));
       map_.emplace(open_map(arguments_.map));
     }
-    names_.emplace(value_or_fail(
-        lustre::Names::read(arguments_.prefix, map_ ? map_->text() : std::string()), Exit::kUsage,
-        ""));
+    names_.emplace(
+        value_or_fail(lustre::Names::read(arguments_.prefix, map_ ? map_->text() : std::string()),
+                      Exit::kUsage, ""));
     prepare_policy();
     make_driver();
     auto signals = value_or_fail(host::SignalFd::create({SIGTERM, SIGINT}), Exit::kIoErr, "");
@@ -263,6 +266,7 @@ class LustreRun {
                                  std::chrono::hours{1}));
     }
     host::notify_manager("READY=1");
+    in_files_before_ = tree_.in_files();
     fmt::print(stderr, "weir lustre: driving ost_io every {}{}\n", print_duration(period_),
                arguments_.dry_run ? ", writing nothing" : "");
     loop(signals, timer);
@@ -272,8 +276,8 @@ class LustreRun {
  private:
   void prepare_policy() {
     const auto policies = lustre::policies_of(tree_);
-    const auto type =
-        policies ? lustre::type_of(*policies) : Result<std::string>(tl::unexpected(policies.error()));
+    const auto type = policies ? lustre::type_of(*policies)
+                               : Result<std::string>(tl::unexpected(policies.error()));
     if (!type && arguments_.set_policy && !arguments_.dry_run) {
       const auto wait = [] { return poll(nullptr, 0, 50) == 0; };
       fmt::print(stderr, "weir lustre: starting 'tbf jobid' on ost_io\n");
@@ -343,7 +347,9 @@ class LustreRun {
   }
 
   void one_round() {
-    const auto done = driver_->round(host::now());
+    const Instant began = host::now();
+    const auto done = driver_->round(began);
+    in_rounds_ += host::now() - began;
     if (done) {
       failed_writes_ = 0;
       if (!told_.empty()) fmt::print(stderr, "weir lustre: going on\n");
@@ -371,15 +377,19 @@ class LustreRun {
 
   int finish() {
     const auto& counters = driver_->counters();
+    const Nanoseconds in_files = tree_.in_files() - in_files_before_;
     if (!arguments_.dry_run) {
       const auto removed = driver_->remove_all();
       if (!removed) give_up(removed.error());
       if (guard_) guard_->dismiss();
     }
+    const auto rounds = static_cast<std::int64_t>(std::max<std::uint64_t>(counters.rounds, 1));
+    const auto us = [&](Nanoseconds time) { return time.count() / rounds / 1000; };
     fmt::print(stderr,
-               "weir lustre: {} rounds, {} writes, {} failed, {} repairs, {} processes of lctl\n",
+               "weir lustre: {} rounds, {} writes, {} failed, {} repairs, {} processes of lctl; "
+               "{} us a round and {} us in files\n",
                counters.rounds, counters.writes, counters.failed_writes, counters.repairs,
-               tree_.lctl_started());
+               tree_.lctl_started(), us(in_rounds_ - in_files), us(in_files));
     return 0;
   }
 
@@ -393,6 +403,8 @@ class LustreRun {
   std::optional<SlurmPoll> slurm_;
   std::map<JobId, std::uint64_t> sizes_;
   std::string told_;
+  Nanoseconds in_rounds_{0};
+  Nanoseconds in_files_before_{0};
   std::uint64_t failed_rounds_ = 0;
   int failed_writes_ = 0;
 };
@@ -435,8 +447,7 @@ void add_lustre(CLI::App& weir, int& status) {
       ->type_name("TIME");
   command->add_option("--squeue", arguments->squeue, "The program (default squeue)")
       ->type_name("PATH");
-  command
-      ->add_option("--prefix", arguments->prefix, "Of the names of our rules (default weir)")
+  command->add_option("--prefix", arguments->prefix, "Of the names of our rules (default weir)")
       ->type_name("NAME");
   command
       ->add_option("--map", arguments->map,

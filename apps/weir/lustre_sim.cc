@@ -37,9 +37,8 @@ void write_static_rules(const sim::Scenario& scenario, ModelTree& tree) {
   for (const sim::JobSpec& job : scenario.jobs) {
     const std::uint64_t rate =
         std::max<std::uint64_t>(could * job.nodes / scenario.nodes() / scenario.lustre->cpts, 1);
-    const auto done =
-        tree.write(lustre::kRulesPath, fmt::format("start s{} jobid={{{}}} rate={}", number++,
-                                                   job.name, rate));
+    const auto done = tree.write(lustre::kRulesPath, fmt::format("start s{} jobid={{{}}} rate={}",
+                                                                 number++, job.name, rate));
     WEIR_ASSERT(done.has_value());
   }
 }
@@ -89,13 +88,6 @@ Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, Contender co
     steered->tree.set_now(now);
     const auto done = steered->driver.round(now);
     WEIR_ASSERT(done.has_value());
-    if (getenv("DBG")) {
-      auto& c = steered->driver.controller();
-      fmt::print(stderr, "{:8.3f} queued {} ", (double)ns_of(now)/1e9, server.queued());
-      for (auto& d : c.demands()) fmt::print(stderr, " {}:{}{}{}", d.job.text(), "iah"[(int)d.state], d.served.count(), d.known?"":"?");
-      for (auto& r : steered->driver.rules()) fmt::print(stderr, " [{} {}]", r.job.text(), r.rate);
-      fmt::print(stderr, "\n");
-    }
     if (options.watch) options.watch(steered->driver, server, now);
   };
   return sim::run_on_lustre(scenario, contender, run);

@@ -259,8 +259,7 @@ struct Runner {
       LustreSimOptions options;
       options.seed = arguments.seed;
       options.period = period;
-      return value_or_fail(simulate_lustre(scenario, contender, options), Exit::kUsage,
-                           "--policy");
+      return value_or_fail(simulate_lustre(scenario, contender, options), Exit::kUsage, "--policy");
     }
     sim::RunOptions options;
     options.seed = arguments.seed;

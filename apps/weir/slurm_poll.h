@@ -5,7 +5,8 @@
 // controller that hangs costs nothing but old sizes.
 //
 //   SlurmPoll poll("squeue", 10s);
-//   poll.tick(now, [](std::string_view text) { ... });      whenever fd() is readable, and each turn
+//   poll.tick(now, [](std::string_view text) { ... });      whenever fd() is readable, and each
+//   turn
 #pragma once
 
 #include <chrono>
@@ -26,8 +27,7 @@ class SlurmPoll {
   static constexpr Nanoseconds kPatience = std::chrono::seconds{30};
   static constexpr std::size_t kTextMax = std::size_t{256} << 20;
 
-  SlurmPoll(std::string program, Nanoseconds every)
-      : program_(std::move(program)), every_(every) {}
+  SlurmPoll(std::string program, Nanoseconds every) : program_(std::move(program)), every_(every) {}
   SlurmPoll(const SlurmPoll&) = delete;
   SlurmPoll& operator=(const SlurmPoll&) = delete;
   ~SlurmPoll() { end(); }

@@ -5,17 +5,15 @@
 // errno from write(2), files that end where they end.
 //
 //   cpts=2 seed=7 vanish=320 rate=400 threads=16      of the server
-//   job=NAME,COUNT,WINDOW                             always WINDOW requests outstanding, COUNT times
-//   burst=NAME,REQUESTS,EVERY_MS,WINDOW               so many every so often
-//   idle=COUNT                                        jobs that were there once
-//   rule=COMMAND                                      of an administrator, after tbf has started
-//   tbf=jobid                                         the type to start with; none: fifo
+//   job=NAME,COUNT,WINDOW                             always WINDOW requests outstanding, COUNT
+//   times burst=NAME,REQUESTS,EVERY_MS,WINDOW               so many every so often idle=COUNT jobs
+//   that were there once rule=COMMAND                                      of an administrator,
+//   after tbf has started tbf=jobid                                         the type to start with;
+//   none: fifo
 //
 // Besides the server's own files there is /control: writing "restart" forgets rules and policy,
 // "fail N" makes every write answer errno N, and reading it tells what was served of each job.
 #define FUSE_USE_VERSION 31
-#include <fuse.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -33,6 +31,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fuse.h>
 
 #include "weir/host/clock.h"
 #include "weir/sim/lustre_model.h"
@@ -325,8 +324,8 @@ int serve(int argc, char** argv) {
     if (key == "threads") options.store.slots = static_cast<std::uint32_t>(std::stoul(value));
     if (key == "tbf") type = value;
   }
-  options.store.service.base =
-      Nanoseconds{static_cast<std::int64_t>(1'000'000'000 * options.store.slots / rate)};
+  options.store.service.base = Nanoseconds{
+      static_cast<std::int64_t>(std::uint64_t{1'000'000'000} * options.store.slots / rate)};
   const std::uint32_t cpts = options.cpts;
   live = std::make_unique<Live>(options, seed);
   const std::string service(weir::sim::LustreServer::kService);

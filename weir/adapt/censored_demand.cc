@@ -14,6 +14,9 @@ constexpr Nanoseconds kForgetAfter = std::chrono::minutes{10};
 // one moment.
 constexpr std::uint64_t kStrayPercent = 10;
 
+// What the depth of a bucket and a request in service may add to a rule in one round.
+constexpr std::uint64_t kFewTokens = 4;
+
 std::uint64_t scaled(std::uint64_t count, Nanoseconds to, Nanoseconds from) {
   if (from.count() <= 0) return count;
   return static_cast<std::uint64_t>(Wide{count} * static_cast<std::uint64_t>(to.count()) /
@@ -42,10 +45,11 @@ void CensoredDemand::count(const Count& count) {
 }
 
 void CensoredDemand::vanish(const JobId& id, std::optional<Tokens> allowed, Tokens own) {
-  Job& job = jobs_[id];
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return;
+  Job& job = found->second;
   job.seen = true;
   job.away += elapsed_;
-  job.demand.job = id;
   job.demand.known = false;
   job.demand.served = Tokens{0};
   job.allowed = allowed;
@@ -59,28 +63,49 @@ std::vector<JobId> CensoredDemand::jobs() const {
   return all;
 }
 
-// Requests that the server served and no counters show belong to those that have vanished.
+// Requests that the server served and no counters show belong to those that have vanished: first to
+// the active ones by what they had before, and no more to one that has a rule than the rule lets
+// through; what is left then is of one that was idle when it vanished.
 void CensoredDemand::attribute() {
+  if (!served_all_) return attribute_by_time();
+  std::uint64_t missing = served_all_->count() > counted_ ? served_all_->count() - counted_ : 0;
+  if (missing * 100 < served_all_->count() * kStrayPercent) return;
+  std::vector<Job*> active;
+  std::vector<Job*> idle;
+  for (auto& [id, job] : jobs_) {
+    if (job.demand.known || !job.seen) continue;
+    (job.demand.state == JobDemand::State::kIdle ? idle : active).push_back(&job);
+  }
   std::uint64_t usual = 0;
-  for (const auto& [id, job] : jobs_) {
-    if (!job.demand.known && job.seen && job.demand.state != JobDemand::State::kIdle) {
-      usual += std::max<std::uint64_t>(job.usual, 1);
+  for (const Job* job : active) usual += std::max<std::uint64_t>(job->usual, 1);
+  const std::uint64_t all = missing;
+  for (Job* job : active) {
+    const Wide part = Wide{all} * std::max<std::uint64_t>(job->usual, 1) / usual;
+    auto served = static_cast<std::uint64_t>(part);
+    // A change of a rule gives away a few tokens more.
+    if (job->allowed) {
+      served = std::min(served, job->allowed->count() + job->allowed->count() / 4 + kFewTokens);
+    }
+    served = std::min(served, missing);
+    job->demand.served = Tokens{served};
+    missing -= served;
+  }
+  if (missing * 100 < served_all_->count() * kStrayPercent) return;
+  for (Job* job : active) {
+    if (!job->allowed) {
+      job->demand.served += Tokens{missing};
+      return;
     }
   }
-  if (usual == 0) return;
-  std::uint64_t missing = 0;
-  if (served_all_ && served_all_->count() > counted_) {
-    missing = served_all_->count() - counted_;
-    if (missing * 100 < served_all_->count() * kStrayPercent) missing = 0;
-  }
+  for (Job* job : idle) job->demand.served = Tokens{missing / idle.size()};
+}
+
+// Without a sum over all jobs the active ones are taken to go on, for a while.
+void CensoredDemand::attribute_by_time() {
   for (auto& [id, job] : jobs_) {
     if (job.demand.known || !job.seen || job.demand.state == JobDemand::State::kIdle) continue;
-    const std::uint64_t part = std::max<std::uint64_t>(job.usual, 1);
-    if (served_all_) {
-      job.demand.served = Tokens{static_cast<std::uint64_t>(Wide{missing} * part / usual)};
-    } else if (job.away <= kUnknownFor) {
-      job.demand.served = Tokens{scaled(job.usual, elapsed_, std::chrono::seconds{1})};
-    }
+    if (job.away > kUnknownFor) continue;
+    job.demand.served = Tokens{scaled(job.usual, elapsed_, std::chrono::seconds{1})};
   }
 }
 
@@ -99,9 +124,10 @@ std::uint64_t CensoredDemand::sum_of(const Job& job, std::uint64_t& allowed) {
 void CensoredDemand::judge(Job& job) {
   const std::uint64_t now = job.demand.served.count();
   const bool was_idle = job.demand.state == JobDemand::State::kIdle;
+  const bool returns = now > 0 && (was_idle || job.quiet >= kReturning);
   job.quiet = now > 0 ? Nanoseconds{0} : job.quiet + elapsed_;
-  job.rounds.push_back({elapsed_, now, job.allowed ? std::optional(job.allowed->count())
-                                                   : std::nullopt});
+  job.rounds.push_back(
+      {elapsed_, now, job.allowed ? std::optional(job.allowed->count()) : std::nullopt});
   Nanoseconds time{0};
   for (const Round& round : job.rounds) time += round.time;
   while (job.rounds.size() > 1 && time - job.rounds.front().time >= kWindow) {
@@ -119,7 +145,7 @@ void CensoredDemand::judge(Job& job) {
     job.demand.wanted = Tokens{0};
     return;
   }
-  job.demand.since = was_idle ? elapsed_ : job.demand.since + elapsed_;
+  job.demand.since = returns ? elapsed_ : job.demand.since + elapsed_;
   bool hungry = false;
   if (job.allowed) {
     std::uint64_t allowed = 0;

@@ -10,7 +10,8 @@
 //             what is its own: it wants all there is
 //   unknown   its counters vanished. It goes on as what it was for as long as the sum over all jobs
 //             misses requests that the server as a whole has served; those are shared out among
-//             the unknown by what they had before. Without such a sum: for kUnknownFor
+//             the unknown by what they had before, and what their rules cannot have let through
+//             is of one that was idle. Without such a sum: for kUnknownFor
 //
 //   demand.begin(elapsed, served by the server as a whole);
 //   demand.count({job, served, allowed});   ...   for each job that has counters
@@ -42,7 +43,7 @@ struct JobDemand {
   bool known = true;     // its counters are there
   Tokens served{};       // in the round; of an unknown job: as attributed
   Tokens wanted{};       // in a time like this; of a hungry one all that is asked for it
-  Nanoseconds since{0};  // it became active
+  Nanoseconds since{0};  // it became active, or was served again after a pause
 };
 
 class CensoredDemand {
@@ -69,7 +70,8 @@ class CensoredDemand {
   void begin(Nanoseconds elapsed, std::optional<Tokens> served_all);
   // In the order of their ids, each once.
   void count(const Count& count);
-  // A job that had counters and has none; with what would have been counted of its rule.
+  // A job that had counters and has none; with what would have been counted of its rule. One that
+  // nothing is remembered of is left out.
   void vanish(const JobId& job, std::optional<Tokens> allowed, Tokens own);
   // All jobs but those idle for so long that nothing is remembered of them. Valid until begin().
   const std::vector<JobDemand>& end();
@@ -86,16 +88,17 @@ class CensoredDemand {
   };
   struct Job {
     JobDemand demand;
-    std::vector<Round> rounds;       // of the last kWindow
-    Nanoseconds quiet{0};            // since it was served
-    Nanoseconds away{0};             // since its counters vanished
-    std::uint64_t usual = 0;         // served a second, when it was last known
-    std::optional<Tokens> allowed;   // in this round
+    std::vector<Round> rounds;      // of the last kWindow
+    Nanoseconds quiet{0};           // since it was served
+    Nanoseconds away{0};            // since its counters vanished
+    std::uint64_t usual = 0;        // served a second, when it was last known
+    std::optional<Tokens> allowed;  // in this round
     Tokens own{};
     bool seen = false;
   };
 
   void attribute();
+  void attribute_by_time();
   void judge(Job& job);
   static std::uint64_t sum_of(const Job& job, std::uint64_t& allowed);
 

@@ -40,9 +40,9 @@ std::uint64_t count_in(Rate rate, Nanoseconds time) { return tokens_in(rate, tim
 std::uint64_t per_second(Rate rate) { return count_in(rate, std::chrono::seconds{1}); }
 
 std::uint64_t scaled(std::uint64_t count, Nanoseconds to, Nanoseconds from) {
-  return static_cast<std::uint64_t>(Wide{count} * static_cast<std::uint64_t>(to.count()) /
-                                    static_cast<std::uint64_t>(std::max<std::int64_t>(
-                                        from.count(), 1)));
+  return static_cast<std::uint64_t>(
+      Wide{count} * static_cast<std::uint64_t>(to.count()) /
+      static_cast<std::uint64_t>(std::max<std::int64_t>(from.count(), 1)));
 }
 
 ControllerOptions controller_options(const RuleController::Options& options) {
@@ -108,7 +108,7 @@ const std::vector<RuleChange>& RuleController::decide(const RuleRound& round) {
   estimate(round, elapsed);
   learn(round, elapsed);
   suspect(round, elapsed);
-  if (capacity_ && suspected_ > Nanoseconds{0} && active_count_ < 2) {
+  if (capacity_ && suspected_ > Nanoseconds{0} && hungry_count() < 2) {
     hold_for_newcomer(round);
     return changes_;
   }
@@ -129,26 +129,36 @@ const std::vector<RuleChange>& RuleController::decide(const RuleRound& round) {
 // job has the server for itself, a queue that grows by a step is a newcomer, until the counters
 // have had time to tell. Whoever is wrong about it waits twice as long before the next time.
 void RuleController::suspect(const RuleRound& round, Nanoseconds elapsed) {
-  const bool alone = active_count_ < 2;
+  const bool alone = hungry_count() < 2;
   const std::uint64_t usual = usual_queue_;
   usual_queue_ = round.queued;
   caution_ = std::max(caution_ - elapsed, Nanoseconds{0});
   if (suspected_ > Nanoseconds{0}) {
-    if (!alone) {
-      suspected_ = Nanoseconds{0};
-      caution_next_ = kCautionMin;
-      return;
+    suspected_ = std::max(suspected_ - elapsed, Nanoseconds{0});
+    // What has come is few requests yet, since its first ones are only just done.
+    bool has_come = !alone;
+    for (JobDemand& demand : demands_) {
+      const bool is_new = demand.since <= CensoredDemand::kReturning;
+      if (demand.state != State::kActive || !is_new) continue;
+      demand.state = State::kHungry;
+      has_come = true;
     }
-    suspected_ -= elapsed;
-    if (suspected_ > Nanoseconds{0}) return;
-    suspected_ = Nanoseconds{0};
-    caution_ = caution_next_;
-    caution_next_ = std::min(caution_next_ * 2, kCautionMax);
+    if (has_come) {
+      caution_next_ = kCautionMin;
+    } else if (suspected_ == Nanoseconds{0}) {
+      caution_ = caution_next_;
+      caution_next_ = std::min(caution_next_ * 2, kCautionMax);
+    }
     return;
   }
-  const bool knows_others = demands_.size() > active_count_;
-  if (!alone || active_count_ == 0 || !knows_others || caution_ > Nanoseconds{0}) return;
+  if (!alone || active_count_ == 0 || caution_ > Nanoseconds{0}) return;
   if (usual > 0 && round.queued >= usual + kNewcomerRequests) suspected_ = kSuspectFor;
+}
+
+std::uint64_t RuleController::hungry_count() const {
+  return static_cast<std::uint64_t>(
+      std::count_if(demands_.begin(), demands_.end(),
+                    [](const JobDemand& demand) { return demand.state == State::kHungry; }));
 }
 
 // The one that is active makes room until the newcomer is known.
@@ -157,7 +167,7 @@ void RuleController::hold_for_newcomer(const RuleRound& round) {
     if (demand.state != State::kHungry || !may_hold(demand)) continue;
     if (seen_of(round, demand.job) != nullptr) continue;
     held_[demand.job] = Held{};
-    const std::uint64_t rate = std::clamp<std::uint64_t>(lowest_at_first(1), 1, kRateMax);
+    const std::uint64_t rate = std::clamp<std::uint64_t>(lowest_at_first(), 1, kRateMax);
     change(demand.job, static_cast<std::uint32_t>(rate), "the queue grew: somebody has come");
   }
 }
@@ -199,7 +209,8 @@ Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
   const std::uint64_t count = active_count_ + (counted ? 0 : 1);
   const std::uint64_t could = count_in(*capacity_, elapsed);
   const auto by_nodes = static_cast<std::uint64_t>(Wide{could} * nodes / std::max(all, nodes));
-  return Tokens{std::max<std::uint64_t>(std::min(by_nodes, could / std::max<std::uint64_t>(count, 1)), 1)};
+  const std::uint64_t by_turns = could / std::max<std::uint64_t>(count, 1);
+  return Tokens{std::max<std::uint64_t>(std::min(by_nodes, by_turns), 1)};
 }
 
 void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
@@ -236,8 +247,7 @@ void RuleController::learn(const RuleRound& round, Nanoseconds elapsed) {
     if (seen == nullptr || found == held_.end()) continue;
     Held& held = found->second;
     held.time += elapsed;
-    held.content =
-        demand.state == State::kHungry ? Nanoseconds{0} : held.content + elapsed;
+    held.content = demand.state == State::kHungry ? Nanoseconds{0} : held.content + elapsed;
     held.served += demand.served.count();
     held.allowed += count_in(Rate::per_second(seen->rate), elapsed);
     if (demand.state != State::kHungry || !demand.known || held.allowed < kYieldTokens) continue;
@@ -304,8 +314,9 @@ void RuleController::choose(const RuleRound& round) {
   }
   // Rules of jobs that nobody remembers.
   for (const RuleSeen& seen : round.rules) {
-    const auto known = std::find_if(demands_.begin(), demands_.end(),
-                                    [&](const JobDemand& demand) { return demand.job == seen.job; });
+    const auto known = std::find_if(demands_.begin(), demands_.end(), [&](const JobDemand& demand) {
+      return demand.job == seen.job;
+    });
     if (known == demands_.end()) change(seen.job, std::nullopt, "its job is gone");
   }
 }
@@ -319,10 +330,11 @@ std::uint64_t RuleController::yield_of(const Held& held) const {
   return held.yield == 0 ? kOne * options_.cpts : held.yield;
 }
 
-// Where the free tokens of a change are a fifth of what the rate gives in kFirstHold.
-std::uint64_t RuleController::lowest_at_first(std::uint64_t reach) const {
-  return options_.depth * reach * kFreeParts * 1'000'000'000 /
-         static_cast<std::uint64_t>(kFirstHold.count()) / reach;
+// As written, on each CPT: where the free tokens of a change are a fifth of what the rate gives in
+// kFirstHold.
+std::uint64_t RuleController::lowest_at_first() const {
+  return options_.depth * kFreeParts * 1'000'000'000 /
+         static_cast<std::uint64_t>(kFirstHold.count());
 }
 
 // None if what is in force stays.
@@ -333,7 +345,7 @@ std::optional<std::uint32_t> RuleController::next_rate(const JobId& job, Held& h
   std::uint64_t wanted = wanted_rate(job, held);
   // A low rate is worth its free tokens only when it lasts. And whoever comes back finds the others
   // out of its way.
-  const std::uint64_t lowest = lowest_at_first(reach);
+  const std::uint64_t lowest = lowest_at_first();
   if (contended_ < kFirstHold) wanted = std::max(wanted, lowest);
   if (contended_ < kWelcome) wanted = std::min(wanted, lowest);
   wanted = std::clamp<std::uint64_t>(wanted, 1, kRateMax);
@@ -361,8 +373,8 @@ void RuleController::decide_paper(const RuleRound& round, Nanoseconds elapsed) {
   report_ = controller_.decide(round.at);
   for (const JobPeriod& job : report_.jobs) {
     const std::uint64_t rate = shares_->rate_of(job.job) / options_.cpts;
-    change(job.job,
-           static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rate, 1, kRateMax)), "active");
+    change(job.job, static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rate, 1, kRateMax)),
+           "active");
   }
   for (const RuleSeen& seen : round.rules) {
     if (!shares_->rates.contains(seen.job)) change(seen.job, std::nullopt, "not active");

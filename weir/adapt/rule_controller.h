@@ -18,7 +18,8 @@
 //   share x gain / yield     gain rises while requests wait and the server does less than it can;
 //                            yield is what the job was served for each token of its rule: more than
 //                            1 where it reaches several CPTs, less where timers are late
-//   at least a step away     from what is in force, and not while the free tokens of the last change
+//   at least a step away     from what is in force, and not while the free tokens of the last
+//   change
 //                            (depth on each CPT that it reaches) are more than a fifth of what the
 //                            rate has given since; a lower rate first halts where they are a fifth
 //                            of kFirstHold
@@ -119,16 +120,18 @@ class RuleController {
   // What the server does a second, as given or measured.
   std::optional<Rate> capacity() const { return capacity_; }
   const std::vector<JobDemand>& demands() const { return demands_; }
+  // Whether anything is remembered of the job.
+  bool is_known(const JobId& job) const { return demand_.is_known(job); }
   const PeriodReport& report() const { return report_; }
 
  private:
   struct Shares;
   struct Held {
-    std::uint64_t yield = 0;     // in 1/1024; 0: not known yet
-    std::uint64_t served = 0;    // since the last change
-    std::uint64_t allowed = 0;   // by the rate as written
-    Nanoseconds time{0};         // since the last change
-    Nanoseconds content{0};      // since it was hungry
+    std::uint64_t yield = 0;    // in 1/1024; 0: not known yet
+    std::uint64_t served = 0;   // since the last change
+    std::uint64_t allowed = 0;  // by the rate as written
+    Nanoseconds time{0};        // since the last change
+    Nanoseconds content{0};     // since it was hungry
   };
 
   void measure(const RuleRound& round, Nanoseconds elapsed);
@@ -136,13 +139,14 @@ class RuleController {
   void learn(const RuleRound& round, Nanoseconds elapsed);
   void suspect(const RuleRound& round, Nanoseconds elapsed);
   void hold_for_newcomer(const RuleRound& round);
+  std::uint64_t hungry_count() const;
   void allocate(const RuleRound& round, Nanoseconds elapsed);
   void choose(const RuleRound& round);
   void decide_paper(const RuleRound& round, Nanoseconds elapsed);
   bool may_hold(const JobDemand& demand) const;
   std::uint64_t wanted_rate(const JobId& job, const Held& held) const;
   std::uint64_t yield_of(const Held& held) const;
-  std::uint64_t lowest_at_first(std::uint64_t reach) const;
+  std::uint64_t lowest_at_first() const;
   std::optional<std::uint32_t> next_rate(const JobId& job, Held& held, const RuleSeen* seen) const;
   const RuleSeen* seen_of(const RuleRound& round, const JobId& job) const;
   Tokens own_part(const JobId& job, Nanoseconds elapsed) const;
@@ -161,9 +165,9 @@ class RuleController {
   std::vector<JobDemand> demands_;
   std::vector<RuleChange> changes_;
   PeriodReport report_;
-  Nanoseconds contended_{0};     // several jobs are active, without a break
-  std::uint64_t gain_ = 1024;    // in 1/1024
-  std::uint64_t use_ = 1024;     // of the capacity, lately
+  Nanoseconds contended_{0};   // several jobs are active, without a break
+  std::uint64_t gain_ = 1024;  // in 1/1024
+  std::uint64_t use_ = 1024;   // of the capacity, lately
   std::uint64_t usual_queue_ = 0;
   Nanoseconds suspected_{0};  // somebody has come, for so long yet
   Nanoseconds caution_{0};    // nobody is suspected for so long

@@ -62,7 +62,8 @@ Result<std::string> expand(std::string_view pattern, std::uint64_t job, std::uin
     std::size_t most = JobId::kSizeMax;
     if (i + 1 < pattern.size() && pattern[i + 1] == '.') {
       std::size_t stop = i + 2;
-      const auto read = std::from_chars(pattern.data() + stop, pattern.data() + pattern.size(), most);
+      const auto read =
+          std::from_chars(pattern.data() + stop, pattern.data() + pattern.size(), most);
       if (read.ec != std::errc()) return refuse_pattern(pattern, "has no number behind %.");
       i = static_cast<std::size_t>(read.ptr - pattern.data()) - 1;
     }
@@ -73,8 +74,8 @@ Result<std::string> expand(std::string_view pattern, std::uint64_t job, std::uin
     } else if (pattern[i] == 'u') {
       id += std::to_string(user).substr(0, most);
     } else {
-      return refuse_pattern(pattern, fmt::format("has a code that Slurm does not know: %{}",
-                                                 pattern[i]));
+      return refuse_pattern(pattern,
+                            fmt::format("has a code that Slurm does not know: %{}", pattern[i]));
     }
   }
   if (!has_job) return refuse_pattern(pattern, "has no %j");
@@ -99,8 +100,8 @@ Result<std::vector<JobNodes>> parse_squeue(std::string_view json, std::string_vi
     const auto nodes = number_of(job, "node_count");
     if (!number || !nodes || *nodes == 0) continue;
     const std::uint64_t leader = number_of(job, "het_job_id").value_or(0);
-    const auto id = expand(pattern, leader == 0 ? *number : leader,
-                           number_of(job, "user_id").value_or(0));
+    const auto id =
+        expand(pattern, leader == 0 ? *number : leader, number_of(job, "user_id").value_or(0));
     if (id) sums[*id] += *nodes;
   }
   std::vector<JobNodes> sizes;

@@ -35,13 +35,6 @@ Result<void> Driver::round(Instant now) {
 
 // ---- counters ----
 
-bool Driver::is_idle(const JobId& job) const {
-  for (const JobDemand& demand : controller_.demands()) {
-    if (demand.job == job) return demand.state == JobDemand::State::kIdle;
-  }
-  return true;
-}
-
 void Driver::count_target(const TargetView& target, std::map<JobId, JobCount>& sums) {
   const bool is_first = !last_.contains(target.name);
   std::map<JobId, Last>& last = last_[target.name];
@@ -68,7 +61,7 @@ void Driver::count_target(const TargetView& target, std::map<JobId, JobCount>& s
     if (is_new) sum->second.known = false;
     // Cut off, its counters go on from here; else they start from 0 when it is back.
     if (!target.is_cut) each->second = {.rpcs = 0, .since_ns = std::nullopt, .seen = false};
-    each = is_idle(each->first) ? last.erase(each) : std::next(each);
+    each = controller_.is_known(each->first) ? std::next(each) : last.erase(each);
   }
 }
 
@@ -145,6 +138,8 @@ void Driver::see_rules(const RuleTable& table) {
     used_.insert(name);
     round_.rules.push_back({own.job, own.rate, std::max(1U, own.reach)});
   }
+  // What would be in force by now.
+  for (const auto& [job, rate] : pretended_) round_.rules.push_back({job, rate, 1});
   std::sort(round_.rules.begin(), round_.rules.end(),
             [](const RuleSeen& a, const RuleSeen& b) { return a.job < b.job; });
 }
@@ -177,8 +172,10 @@ void Driver::carry_out(const std::vector<RuleChange>& changes) {
     const auto name = names_.find(change.job);
     if (!change.rate) {
       if (name && is_there) note(write("stop " + *name, change.reason));
+      pretended_.erase(change.job);
       continue;
     }
+    if (options_.dry_run && is_expressible(change.job)) pretended_[change.job] = *change.rate;
     if (is_there && name) {
       const auto done = write(fmt::format("change {} rate={}", *name, *change.rate), change.reason);
       if (done || done.error().code != std::errc::no_such_file_or_directory) {
@@ -206,8 +203,8 @@ void Driver::carry_out(const std::vector<RuleChange>& changes) {
 
 Result<void> Driver::start(const RuleChange& change) {
   const std::string name = *names_.find(change.job);
-  const std::string command = fmt::format("start {} {} rate={} rank=default", name,
-                                          conds_of(change.job), *change.rate);
+  const std::string command =
+      fmt::format("start {} {} rate={} rank=default", name, conds_of(change.job), *change.rate);
   auto done = write(command, change.reason);
   if (done) return done;
   // It may have come as far as some heads; or lie there from a write that seemed to fail.

@@ -92,7 +92,6 @@ class Driver {
     bool agrees = true;
   };
 
-  bool is_idle(const JobId& job) const;
   void count_jobs(const View& view);
   void count_target(const TargetView& target, std::map<JobId, JobCount>& sums);
   std::map<std::string, Own> own_rules(const RuleTable& table);
@@ -108,11 +107,12 @@ class Driver {
   Save save_;
   Log log_;
   RuleController controller_;
-  std::map<std::string, std::map<JobId, Last>> last_;        // by target
-  std::map<std::string, std::uint64_t> last_rpcs_;           // by target
+  std::map<std::string, std::map<JobId, Last>> last_;  // by target
+  std::map<std::string, std::uint64_t> last_rpcs_;     // by target
   RuleRound round_;
-  std::set<std::string> foreign_;  // names of others
-  std::set<std::string> used_;     // names of ours
+  std::map<JobId, std::uint32_t> pretended_;  // with dry_run: rates that would be in force
+  std::set<std::string> foreign_;             // names of others
+  std::set<std::string> used_;                // names of ours
   std::optional<Error> first_error_;
   Counters counters_;
 };

@@ -53,7 +53,8 @@ Result<Names> Names::read(std::string_view prefix, std::string_view text) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
   });
   if (prefix.empty() || prefix.size() + kDigits > kNameMax || !plain) {
-    return fail(std::errc::invalid_argument, "prefix " + quote(prefix), "cannot begin a rule's name",
+    return fail(std::errc::invalid_argument, "prefix " + quote(prefix),
+                "cannot begin a rule's name",
                 fmt::format("use 1 to {} letters, digits and _", kNameMax - kDigits));
   }
   Names names(prefix);

@@ -62,8 +62,9 @@ Result<Policies> policies_of(Tree& tree) {
   Error error = text.error();
   if (error.code == std::errc::invalid_argument) {
     error.what = "the CPTs of ost_io disagree about their policy";
-    error.hint = "a wrong type was written to it; write fifo and then 'tbf jobid', or run with "
-                 "--set-policy";
+    error.hint =
+        "a wrong type was written to it; write fifo and then 'tbf jobid', or run with "
+        "--set-policy";
   }
   return tl::unexpected(std::move(error));
 }

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "weir/host/clock.h"
 #include "weir/host/fd.h"
 
 extern char** environ;
@@ -49,6 +50,20 @@ std::string lctl_name(std::string_view path) {
 }
 
 Result<std::string> HostTree::read(const std::string& path) {
+  const Instant began = host::now();
+  auto text = read_whole(path);
+  in_files_ += host::now() - began;
+  return text;
+}
+
+Result<void> HostTree::write(const std::string& path, std::string_view text) {
+  const Instant began = host::now();
+  auto done = write_whole(path, text);
+  in_files_ += host::now() - began;
+  return done;
+}
+
+Result<std::string> HostTree::read_whole(const std::string& path) {
   const std::string real = options_.root + path;
   const host::Fd fd(open(real.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.is_open()) return fail_errno(errno, real, hint_for(errno, path));
@@ -67,7 +82,7 @@ Result<std::string> HostTree::read(const std::string& path) {
   }
 }
 
-Result<void> HostTree::write(const std::string& path, std::string_view text) {
+Result<void> HostTree::write_whole(const std::string& path, std::string_view text) {
   if (options_.lctl == Lctl::kAlways) return write_by_lctl(path, text);
   const std::string real = options_.root + path;
   const host::Fd fd(open(real.c_str(), O_WRONLY | O_CLOEXEC));
@@ -102,8 +117,7 @@ Result<void> HostTree::write_by_lctl(const std::string& path, std::string_view t
     posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
   }
   pid_t child = -1;
-  const int failed =
-      posix_spawnp(&child, program.c_str(), &actions, nullptr, arguments, environ);
+  const int failed = posix_spawnp(&child, program.c_str(), &actions, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) {
     return fail_errno(failed, program, "install the Lustre utilities, or mount debugfs");

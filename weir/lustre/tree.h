@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "weir/base/result.h"
+#include "weir/base/time.h"
 
 namespace weir::lustre {
 
@@ -57,11 +58,16 @@ class HostTree final : public Tree {
   Result<std::vector<std::string>> list(const std::string& folder) override;
 
   std::uint64_t lctl_started() const { return lctl_started_; }
+  // Spent in reading and writing so far.
+  Nanoseconds in_files() const { return in_files_; }
 
  private:
+  Result<std::string> read_whole(const std::string& path);
+  Result<void> write_whole(const std::string& path, std::string_view text);
   Result<void> write_by_lctl(const std::string& path, std::string_view text);
 
   Options options_;
+  Nanoseconds in_files_{0};
   std::uint64_t lctl_started_ = 0;
 };
 

@@ -192,10 +192,9 @@ void LustreServer::restart() {
 // ---- files ----
 
 std::vector<std::string> LustreServer::paths() const {
-  std::vector<std::string> all = {std::string(kService) + "nrs_policies",
-                                  std::string(kService) + "nrs_tbf_rule",
-                                  std::string(kPartitionTable), std::string(kRatePath),
-                                  std::string(kDepthPath)};
+  std::vector<std::string> all = {
+      std::string(kService) + "nrs_policies", std::string(kService) + "nrs_tbf_rule",
+      std::string(kPartitionTable), std::string(kRatePath), std::string(kDepthPath)};
   for (const std::string& ost : options_.osts) {
     all.push_back(fmt::format("{}{}/job_stats", kTargets, ost));
     all.push_back(fmt::format("{}{}/stats", kTargets, ost));
@@ -325,9 +324,8 @@ Result<void> LustreServer::write_policies(std::string_view text) {
     const std::string_view word = argument->substr(0, argument->find(' '));
     if (word == "reg" || word == "hp") {
       addressed[word == "reg" ? kHigh : kRegular] = false;
-      argument = word.size() < argument->size()
-                     ? std::optional(argument->substr(word.size() + 1))
-                     : std::nullopt;
+      argument = word.size() < argument->size() ? std::optional(argument->substr(word.size() + 1))
+                                                : std::nullopt;
     }
   }
   if (argument && (argument->empty() || argument->size() > kArgumentMax)) {

@@ -12,8 +12,8 @@ namespace {
 
 // Wall time at the start of the timeline: some day.
 constexpr std::int64_t kEpoch_s = 1'794'727'000;
-constexpr std::string_view kOtherCounters[] = {"getattr", "setattr",  "punch",    "sync",
-                                               "destroy", "create",   "statfs",   "get_info",
+constexpr std::string_view kOtherCounters[] = {"getattr",  "setattr",  "punch",   "sync",
+                                               "destroy",  "create",   "statfs",  "get_info",
                                                "set_info", "quotactl", "prealloc"};
 
 std::string wall(Instant at) {
@@ -110,10 +110,10 @@ bool LustreStats::clear(const JobId& job) {
 }
 
 std::string LustreStats::print(const Entry& entry) {
-  std::string text =
-      fmt::format("- {:<16} {}\n  {:<16} {}\n  {:<16} {}\n  {:<16} {}\n", "job_id:",
-                  print_lustre_job(entry.job.text()), "snapshot_time:", wall(entry.last),
-                  "start_time:", wall(entry.since), "elapsed_time:", span(entry.last - entry.since));
+  std::string text = fmt::format(
+      "- {:<16} {}\n  {:<16} {}\n  {:<16} {}\n  {:<16} {}\n",
+      "job_id:", print_lustre_job(entry.job.text()), "snapshot_time:", wall(entry.last),
+      "start_time:", wall(entry.since), "elapsed_time:", span(entry.last - entry.since));
   const auto counter = [&](std::string_view name, std::string_view unit, const Sum& sum,
                            const std::string& more) {
     fmt::format_to(std::back_inserter(text),

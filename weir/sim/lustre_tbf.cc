@@ -27,10 +27,7 @@ Attributes attributes_of(const Rpc& rpc) {
 }  // namespace
 
 LustreTbf::LustreTbf(FieldSet type, std::uint32_t rate, std::uint32_t depth)
-    : type_(type),
-      default_rate_(rate),
-      default_depth_(depth),
-      default_(std::make_shared<Rule>()) {
+    : type_(type), default_rate_(rate), default_depth_(depth), default_(std::make_shared<Rule>()) {
   default_->name = "default";
   default_->conds = "*";
   default_->rate = rate;

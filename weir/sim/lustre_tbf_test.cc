@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/sim/lustre_tbf.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace weir::sim {
 namespace {
@@ -96,8 +96,7 @@ TEST(LustreTbf, TraceAOneJobBehindItsRate) {
   Bench bench{"start ra jobid={a} rate=10"};
   bench.burst("a", 10, 0);
   bench.run();
-  EXPECT_EQ(bench.times["a"],
-            (std::vector<double>{0, 0, 0, 100, 200, 300, 400, 500, 600, 700}));
+  EXPECT_EQ(bench.times["a"], (std::vector<double>{0, 0, 0, 100, 200, 300, 400, 500, 600, 700}));
   expect_near(bench.times["a"], {39, 45, 46, 112, 218, 323, 434, 533, 622, 765});
 }
 
@@ -243,8 +242,7 @@ TEST(LustreTbf, AnswersAsAServerDoes) {
   EXPECT_EQ(head.apply(command("change nosuch rate=5")).error().code,
             std::errc::no_such_file_or_directory);
   EXPECT_TRUE(head.apply(command("stop nosuch")));
-  EXPECT_EQ(head.apply(command("stop default")).error().code,
-            std::errc::operation_not_permitted);
+  EXPECT_EQ(head.apply(command("stop default")).error().code, std::errc::operation_not_permitted);
   EXPECT_EQ(head.apply(command("change dup rate=12 rank=nosuch")).error().code,
             std::errc::no_such_file_or_directory);
   EXPECT_EQ(head.listing(), "dup jobid={a} 12, ref 0\ndefault * 10000, ref 0\n");

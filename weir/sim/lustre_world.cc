@@ -109,9 +109,8 @@ class LustreWorld {
       wakes_.emplace(now_ + spec.every, index);
     }
     if (spec.kind == Kind::kThink) {
-      process.backlog = static_cast<std::uint64_t>(
-          process.rng.between(static_cast<std::int64_t>(spec.requests_min),
-                              static_cast<std::int64_t>(spec.requests)));
+      process.backlog = static_cast<std::uint64_t>(process.rng.between(
+          static_cast<std::int64_t>(spec.requests_min), static_cast<std::int64_t>(spec.requests)));
     }
     issue(index, now_);
   }

@@ -4,7 +4,8 @@
 // server is called once a period and sees it as a driver does: through its files. So the driver
 // that runs here is the one that runs on a server.
 //
-//   run_on_lustre(scenario, contender, {.seed = 1, .period = 50ms, .tick = [&](LustreServer& server,
+//   run_on_lustre(scenario, contender, {.seed = 1, .period = 50ms, .tick = [&](LustreServer&
+//   server,
 //                                       Instant now) { ...server.read(...), server.write(...) }});
 //
 // The processes are those of World: windows, bursts, thinking. Their requests enter the CPT that
