@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -128,8 +129,8 @@ class Site {
 };
 
 // A run of the driver: its life begins with the map that is on disk.
-struct Run {
-  Run(Site& at, lustre::Tree& through, bool dry = false)
+struct Drive {
+  Drive(Site& at, lustre::Tree& through, bool dry = false)
       : site(at),
         names(*lustre::Names::read("weir", at.map)),
         driver(
@@ -167,7 +168,7 @@ struct Run {
 
 TEST(Driver, HoldsTheHogWhileABiggerJobWantsMore) {
   Site site;
-  Run run(site, site.tree);
+  Drive run(site, site.tree);
   run.rounds(20);
   EXPECT_TRUE(site.own().empty());  // alone
   site.burst();
@@ -184,7 +185,7 @@ TEST(Driver, HoldsTheHogWhileABiggerJobWantsMore) {
 TEST(Driver, StandsBehindTheRulesOfOthersAndLeavesThemAlone) {
   Site site;
   const std::string before = site.foreign();
-  Run run(site, site.tree);
+  Drive run(site, site.tree);
   run.rounds(10);
   site.burst();
   run.rounds(10);
@@ -201,7 +202,7 @@ TEST(Driver, StandsBehindTheRulesOfOthersAndLeavesThemAlone) {
 TEST(Driver, ANameThatSomebodyElseUsesIsNotTouched) {
   Site site;
   site.map = "weir lustre names 1\nweir00009\t\"hog\"\n";
-  Run run(site, site.tree);
+  Drive run(site, site.tree);
   run.rounds(5);
   site.burst();
   run.rounds(10);
@@ -211,8 +212,7 @@ TEST(Driver, ANameThatSomebodyElseUsesIsNotTouched) {
 
 TEST(Driver, ADryRunWritesNothingAndSaysEverything) {
   Site site;
-  const std::string before = *site.server().read(kRules, site.now);
-  Run run(site, site.tree, true);
+  Drive run(site, site.tree, true);
   run.rounds(10);
   site.burst();
   run.rounds(10);
@@ -221,12 +221,11 @@ TEST(Driver, ADryRunWritesNothingAndSaysEverything) {
   ASSERT_FALSE(run.log.empty());
   EXPECT_TRUE(run.log.front().starts_with("start weir"));
   EXPECT_LE(run.log.size(), 6U);  // once each, not every round
-  (void)before;
 }
 
 TEST(Driver, RepairsWhatHeadsDisagreeAbout) {
   Site site;
-  Run run(site, site.tree);
+  Drive run(site, site.tree);
   run.rounds(10);
   site.burst();
   run.rounds(10);
@@ -246,7 +245,7 @@ TEST(Driver, RepairsWhatHeadsDisagreeAbout) {
 
 TEST(Driver, SurvivesARestartOfTheServer) {
   Site site;
-  Run run(site, site.tree);
+  Drive run(site, site.tree);
   run.rounds(10);
   site.burst();
   run.rounds(10);
@@ -259,7 +258,7 @@ TEST(Driver, SurvivesARestartOfTheServer) {
 
 TEST(Driver, AServerThatRefusesEveryWriteKeepsNothing) {
   Site site;
-  Run run(site, site.tree);
+  Drive run(site, site.tree);
   run.rounds(10);
   site.burst();
   for (const int error : {EAGAIN, EBUSY, EIO, ENOSPC}) {
@@ -275,7 +274,7 @@ TEST(Driver, AServerThatRefusesEveryWriteKeepsNothing) {
 
 TEST(Driver, WhatCannotBeSavedIsNotStarted) {
   Site site;
-  Run run(site, site.tree);
+  Drive run(site, site.tree);
   run.dies_saving = true;
   run.rounds(10);
   site.burst();
@@ -285,7 +284,7 @@ TEST(Driver, WhatCannotBeSavedIsNotStarted) {
 
 TEST(Driver, AFreeHogThatVanishesFromJobStatsIsHeldAllTheSame) {
   Site site(1, 1000);  // every newcomer makes the others vanish
-  Run run(site, site.tree);
+  Drive run(site, site.tree);
   run.rounds(20);
   site.burst();
   run.rounds(15);
@@ -304,14 +303,14 @@ TEST(Driver, ACrashAnywhereCostsOneRound) {
     const std::string before = site.foreign();
     {
       DyingTree dying(site.tree, 40 + rng.below(260));
-      Run run(site, dying);
+      Drive run(site, dying);
       for (int round = 0; round < 25; ++round) {
         if (round == 5) site.burst();
         (void)run.round();
       }
     }
     with_rules += !site.own().empty();
-    Run next(site, site.tree);
+    Drive next(site, site.tree);
     ASSERT_TRUE(next.round());
     EXPECT_TRUE(site.own().empty()) << "what a dead run left is not ours to go on with";
     ASSERT_EQ(site.foreign(), before);

@@ -20,8 +20,6 @@ constexpr std::uint64_t kYieldMin = kOne * 7 / 10;
 constexpr std::uint64_t kMostPercent = 80;
 // Shares this near to the largest count among the largest.
 constexpr std::uint64_t kLargestPercent = 90;
-// Tokens of a rate before its yield is looked at.
-constexpr std::uint64_t kYieldTokens = 8;
 // The free tokens of a change may be one part in so many of what the rate gives.
 constexpr std::uint64_t kFreeParts = 5;
 // In this time after jobs have met, those that are held leave the server to the others.
@@ -250,8 +248,9 @@ void RuleController::learn(const RuleRound& round, Nanoseconds elapsed) {
     held.content = demand.state == State::kHungry ? Nanoseconds{0} : held.content + elapsed;
     held.served += demand.served.count();
     held.allowed += count_in(Rate::per_second(seen->rate), elapsed);
-    if (demand.state != State::kHungry || !demand.known || held.allowed < kYieldTokens) continue;
     const std::uint64_t free = std::uint64_t{options_.depth} * seen->reach;
+    const bool is_enough = held.allowed * seen->reach >= free * kFreeParts;
+    if (demand.state != State::kHungry || !demand.known || !is_enough) continue;
     const std::uint64_t paid = held.served > free ? held.served - free : 0;
     const std::uint64_t most = kOne * options_.cpts * 21 / 20;
     const std::uint64_t now = std::clamp(paid * kOne / held.allowed, kYieldMin, most);
