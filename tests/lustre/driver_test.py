@@ -174,8 +174,8 @@ class Checks(Scratch):
             fake.write_text("#!/bin/sh\n"
                             f"printf '%s' \"${{3#*=}}\" > {server.rules_path} || exit 22\n")
             fake.chmod(0o755)
-            with driver(server, "--lctl", "always", "--lctl-program", str(fake), "--capacity",
-                        "400", "--nodes", str(self.nodes), map_file=self.map) as weir:
+            with driver(server, "--lctl-program", str(fake), "--capacity", "400", "--nodes",
+                        str(self.nodes), map_file=self.map, lctl="always") as weir:
                 wait_until(server.own, "a rule")
                 weir.send_signal(signal.SIGTERM)
                 self.assertEqual(weir.wait(60), 0)

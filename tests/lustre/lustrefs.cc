@@ -346,8 +346,10 @@ int serve(int argc, char** argv) {
   operations.truncate = truncate_file;
   operations.init = begin_life;
   char foreground[] = "-f";
-  char* arguments[] = {argv[0], argv[1], foreground, nullptr};
-  return fuse_main(3, arguments, &operations, nullptr);
+  char single[] = "-s";
+  char* arguments[] = {argv[0], argv[1], foreground, single, nullptr};
+  // The thread that lives on between requests goes with the process.
+  std::_Exit(fuse_main(4, arguments, &operations, nullptr));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import time
@@ -12,6 +13,7 @@ BUILD = pathlib.Path(os.environ.get("WEIR_BUILD_DIR", ROOT / "build/dev"))
 WEIR = os.environ.get("WEIR_RELEASE_BIN", str(ROOT / "build/release/apps/weir/weir"))
 SERVICE = "sys/kernel/debug/lustre/ost/OSS/ost_io"
 PATIENCE = 60
+OWN = re.compile(r"weir\d{5} ")
 
 
 def wait_until(condition, what):
@@ -37,10 +39,10 @@ class Server:
     def foreign(self):
         """All lines that are not the driver's, without the counts of classes."""
         return [line.split(", ref")[0] for line in self.rules().splitlines()
-                if not line.startswith("weir")]
+                if not OWN.match(line)]
 
     def own(self):
-        return [line for line in self.rules().splitlines() if line.startswith("weir")]
+        return [line for line in self.rules().splitlines() if OWN.match(line)]
 
     def write(self, path, text):
         fd = os.open(self.root / path, os.O_WRONLY)
@@ -73,10 +75,10 @@ def lustre(*pairs):
 
 
 @contextlib.contextmanager
-def driver(server, *options, map_file, **popen):
+def driver(server, *options, map_file, lctl="never", **popen):
     """weir lustre run; ended with SIGTERM unless the test has done so."""
     process = subprocess.Popen([WEIR, "lustre", "run", "--root", server.root, "--map", map_file,
-                                "--lctl", "never", *options],
+                                "--lctl", lctl, *options],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **popen)
     try:
         yield process

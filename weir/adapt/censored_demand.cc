@@ -157,10 +157,10 @@ void CensoredDemand::judge(Job& job) {
         job.demand.since <= kReturning ? kReturningPercent : kHungryPercent;
     std::uint64_t served = 0;
     for (const Round& round : job.rounds) served += round.served;
-    // Few requests a round vary, so the window counts too; but who has stopped wants nothing.
+    // Few requests a round vary, so the window counts too; but not of one that is about to stop.
     const std::uint64_t own = scaled(job.own.count(), time, elapsed_);
     hungry = (now * 100 >= job.own.count() * percent && now > 1) ||
-             (served * 100 >= own * percent && now > 0 && served > 2);
+             (served * 100 >= own * percent && now * 100 >= job.own.count() * kReturningPercent);
   }
   job.demand.state = hungry ? JobDemand::State::kHungry : JobDemand::State::kActive;
   job.demand.wanted = Tokens{now + now / 4 + 1};
