@@ -3,7 +3,6 @@
 that shares a modelled Lustre server out by them."""
 import os
 import pathlib
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -71,13 +70,17 @@ class Slurm:
                           f"Port={each} CPUs=2 State=UNKNOWN" for i, each in enumerate(ports))
         (self.folder / "slurm.conf").write_text(CONF.format(
             host=host, folder=self.folder, port=port, nodes=nodes, count=NODES))
-        for name in ("prolog", "epilog"):
-            shutil.copy(ROOT / "examples/slurm" / f"weir-{name}", self.folder / name)
         # Stands in for the binary: what it was called with is what counts here.
         weir = self.folder / "weir"
         weir.write_text(f"#!/bin/sh\necho \"$@\" >> {self.folder}/calls\n")
         weir.chmod(0o755)
-        self.env["WEIR"] = str(weir)
+        for name in ("prolog", "epilog"):
+            # slurmctld gives its scripts an environment of its own.
+            script = (ROOT / "examples/slurm" / f"weir-{name}").read_text()
+            (self.folder / name).write_text(script.replace(
+                "#!/bin/sh\n", f"#!/bin/sh\nexport WEIR={weir} PATH='{os.environ['PATH']}' "
+                f"SLURM_CONF={self.folder}/slurm.conf\n", 1))
+            (self.folder / name).chmod(0o755)
         (self.folder / "state").mkdir()
         (self.folder / "munge.key").write_bytes(os.urandom(64))
         (self.folder / "munge.key").chmod(0o400)
