@@ -132,7 +132,10 @@ Result<std::unique_ptr<Store>> FileStore::open(const StoreOptions& options, bool
   const bool creates = options.kind == StoreOptions::Kind::kFile && options.size && !read_only;
   const int flags = (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | (creates ? O_CREAT : 0) |
                     (options.direct ? O_DIRECT : 0);
-  host::Fd file(::open(options.path.c_str(), flags, 0600));
+  // When a page was last read is nobody's business here, and keeping it costs each read. Only the
+  // file's owner may do without.
+  host::Fd file(::open(options.path.c_str(), flags | O_NOATIME, 0600));
+  if (!file.is_open() && errno == EPERM) file = host::Fd(::open(options.path.c_str(), flags, 0600));
   if (!file.is_open()) {
     const bool missing = errno == ENOENT && !options.size;
     return fail_errno(errno, where,
@@ -223,13 +226,16 @@ bool FileStore::move(StoreOperation& operation) {
 
 // As much as can be had without waiting; the ring does the rest.
 bool FileStore::move_here(StoreOperation& operation) {
-  const iovec whole{operation.buffer.data(), operation.buffer.size()};
+  const std::span<std::byte> whole = operation.buffer;
   const auto offset = static_cast<off_t>(operation.offset);
   ssize_t moved = 0;
-  if (operation.command == nbd::Command::kRead) {
-    moved = preadv2(file_.get(), &whole, 1, offset, way_ == Way::kCached ? RWF_NOWAIT : 0);
+  if (operation.command == nbd::Command::kRead && way_ == Way::kCached) {
+    const iovec one{whole.data(), whole.size()};
+    moved = preadv2(file_.get(), &one, 1, offset, RWF_NOWAIT);
+  } else if (operation.command == nbd::Command::kRead) {
+    moved = pread(file_.get(), whole.data(), whole.size(), offset);
   } else if (way_ == Way::kMemory) {
-    moved = pwritev2(file_.get(), &whole, 1, offset, 0);
+    moved = pwrite(file_.get(), whole.data(), whole.size(), offset);
     if (moved < 0 && errno != EAGAIN) return finish(operation, errno);
   }
   if (moved > 0) operation.moved = static_cast<std::uint32_t>(moved);
