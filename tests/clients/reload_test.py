@@ -12,6 +12,8 @@ import nbd
 
 from server import RELEASE, STUCK, Server, WEIR
 
+LAST_LINES = ("the configuration was read again\n",
+              "nothing of the configuration was changed\n")
 FILE = """
 [server]
 connections = {connections}
@@ -45,14 +47,16 @@ class Edited(unittest.TestCase):
         return Server("--config", str(self.path), *arguments, binary=binary)
 
     def hup(self, server, text):
-        """Tells the server, and waits for what it has to say."""
+        """Tells the server, and waits for all it has to say."""
         before = len(server.log)
         server.process.send_signal(signal.SIGHUP)
         end = time.monotonic() + STUCK
-        while text not in server.log[before:]:
+        while not any(line in server.log[before:] for line in LAST_LINES):
             self.assertLess(time.monotonic(), end, server.log)
             time.sleep(0.01)
-        return server.log[before:]
+        said = server.log[before:]
+        self.assertIn(text, said)
+        return said
 
 
 def counted(handle, seconds):
