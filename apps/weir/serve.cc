@@ -56,6 +56,7 @@ struct ServeArguments {
   std::optional<std::uint32_t> connections;
   std::string user;
   std::string jobs_file;
+  std::string trace_file;
 };
 
 serve::ClaimsOptions read_claims(const std::string& text) {
@@ -132,6 +133,7 @@ serve::ServeOptions options_of(const ServeArguments& arguments) {
   add_limits(arguments, options.limits);
   if (!arguments.user.empty()) options.user = arguments.user;
   if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
+  if (!arguments.trace_file.empty()) options.trace_file = arguments.trace_file;
   check(serve::check(options), Exit::kUsage, "");
   return options;
 }
@@ -177,6 +179,10 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
   command
       .add_option("--user", arguments.user, "Become this user when everything is opened; for root")
       ->type_name("NAME");
+  command
+      .add_option("--trace", arguments.trace_file,
+                  "Write every call on the scheduler here, for weir sim --replay")
+      ->type_name("FILE");
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "weir/control/scenario_file.h"
 #include "weir/control/study.h"
 #include "weir/host/clock.h"
+#include "weir/sim/replay.h"
 #include "weir/sim/world.h"
 
 namespace weir::app {
@@ -40,6 +41,7 @@ Examples:
   weir sim redistribution --policy none,static,adaptbf,weir --out /tmp/redistribution
   weir sim period-sweep --policy adaptbf,weir --service exponential
   weir sim my-cluster.toml --seed 7 --only big,small
+  weir serve --export ram=memory:1GiB --trace /tmp/t      and later: weir sim --replay /tmp/t
 
 The report is DIR/report.html; result.json, periods.csv and throughput.csv hold its numbers.)";
 
@@ -51,6 +53,7 @@ struct SimArguments {
   std::optional<std::string> length;
   std::optional<std::string> only;
   std::optional<std::string> out;
+  std::string replay;
   std::uint64_t seed = 1;
   bool list = false;
   bool unchecked = false;
@@ -282,8 +285,39 @@ int list_scenarios() {
   return 0;
 }
 
+// ---- traces of servers ----
+
+void show_replay(const sim::ReplayReport& report) {
+  fmt::print("trace of {}, seed {}, {:.3f} s, targets {}\n", report.head.build, report.head.seed,
+             static_cast<double>(report.length.count()) / 1e9, report.targets);
+  fmt::print("calls {}: admitted {}, decisions {} (run {}), completed {}, withdrawn {}, commands {}\n",
+             report.calls, report.admitted, report.decisions, report.run, report.completed,
+             report.withdrawn, report.commands);
+  fmt::print("periods {}\n", report.periods);
+  if (report.is_identical()) fmt::print("every decision is the same\n");
+  std::fflush(stdout);
+}
+
+int replay_trace(const SimArguments& arguments) {
+  auto source = value_or_fail(control::open_source(arguments.replay), Exit::kNoInput, "--replay");
+  const sim::ReplayReport report = sim::replay(std::move(source));
+  const bool is_trace = report.ending != TraceReader::Ending::kForeign;
+  if (!arguments.quiet && is_trace) show_replay(report);
+  if (!report.is_identical()) throw Failure{Exit::kSoftware, report.difference};
+  if (report.ending == TraceReader::Ending::kUnread) throw Failure{Exit::kIoErr, report.complaint};
+  if (!report.is_whole()) {
+    throw Failure{Exit::kDataErr,
+                  fmt::format("{}: {}{}", quote(arguments.replay), report.complaint,
+                              is_trace ? fmt::format("; {} calls in its first {} bytes are good",
+                                                     report.calls, report.good_bytes)
+                                       : "")};
+  }
+  return 0;
+}
+
 int simulate(const SimArguments& arguments) {
   if (arguments.list) return list_scenarios();
+  if (!arguments.replay.empty()) return replay_trace(arguments);
   if (arguments.scenario.empty()) {
     throw Failure{Exit::kUsage, "a scenario is required; weir sim --list names those there are"};
   }
@@ -352,6 +386,10 @@ void add_sim(CLI::App& weir, int& status) {
   command->add_option("--length", arguments->length, "Of the run, instead of the scenario's")
       ->type_name("TIME");
   command->add_option("--only", arguments->only, "Leave out all jobs but these")->type_name("JOBS");
+  command
+      ->add_option("--replay", arguments->replay,
+                   "Repeat a trace of weir serve and compare each decision; no scenario")
+      ->type_name("FILE");
   command->add_flag("--list", arguments->list, "Name the scenarios there are, and exit");
   command->add_flag("--unchecked", arguments->unchecked, "Run without the checkers: faster");
   command->add_flag("-q,--quiet", arguments->quiet, "No table and no progress");
