@@ -31,6 +31,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -131,6 +133,10 @@ class Gate {
   // A rule command for the tbf policies of the heads it names: wholly or not at all. EINVAL (start)
   // or ENODEV where one of them runs another policy; EINVAL where they are of different types.
   Result<void> apply_rule(std::string_view text, Instant now);
+  // All of them in this order, or none. The error names the command that cannot be applied.
+  Result<void> apply_rules(std::span<const std::string> commands, Instant now);
+  // Whether apply_rules() would succeed.
+  Result<void> check_rules(std::span<const std::string> commands) const;
   // How many requests a client may send in a row under crrn; false if a head runs another policy.
   // REQUIRES: quantum > 0.
   bool set_crrn_quantum(Head head, std::uint16_t quantum);
@@ -161,6 +167,7 @@ class Gate {
   Result<Pair> make_policies(std::string_view name, std::string_view argument);
   Result<void> start(std::string_view name, std::string_view argument, Heads heads);
   Result<void> apply(std::string_view text, Instant now);
+  Result<RuleCommand> read_rule(std::string_view text) const;
   Pick pick_from(Head head, Instant now, Urge urge);
   bool has_slot(Head head) const;
   // Time that does not step back.

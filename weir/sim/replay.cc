@@ -19,8 +19,11 @@ namespace {
 // Notes what a Target does by itself inside of a call.
 class Periods final : public TargetRecorder {
  public:
+  explicit Periods(ReplayObserver* observer) : observer_(observer) {}
+
   void period_ended(const PeriodReport& report, const std::optional<Rate>& capacity) override {
     sums.push_back(sum_of(report, capacity));
+    if (observer_ != nullptr) observer_->period_ended(report);
   }
   void admitted(Request& /*request*/, Head /*head*/, Instant /*now*/) override {}
   void decided(const Decision& /*decision*/, Instant /*now*/) override {}
@@ -30,17 +33,23 @@ class Periods final : public TargetRecorder {
   void shut_down(Instant /*now*/) override {}
   void nodes_set(const JobId& /*job*/, std::uint64_t /*nodes*/, bool /*is_done*/,
                  Instant /*now*/) override {}
-  void capacity_set(const std::optional<Rate>& /*capacity*/, Instant /*now*/) override {}
+  void capacity_set(const std::optional<Rate>& /*capacity*/,
+                    std::optional<CapacitySource> /*source*/, Instant /*now*/) override {}
+  void nodes_by_clients_set(bool /*counts*/) override {}
   void policy_command(std::string_view /*name*/, std::string_view /*argument*/, Heads /*heads*/,
                       bool /*is_done*/) override {}
   void rule_command(std::string_view /*text*/, bool /*is_done*/, Instant /*now*/) override {}
   void quantum_command(Head /*head*/, std::uint16_t /*quantum*/, bool /*is_done*/) override {}
 
   std::vector<std::uint64_t> sums;
+
+ private:
+  ReplayObserver* observer_;
 };
 
 struct Stand {
-  explicit Stand(const TraceTarget& made) : name(made.name), target(made.options, made.made_at) {
+  Stand(const TraceTarget& made, ReplayObserver* observer)
+      : name(made.name), periods(observer), target(made.options, made.made_at) {
     target.record(&periods);
   }
 
@@ -63,7 +72,8 @@ std::string seconds(Instant at) {
 
 class Replay {
  public:
-  explicit Replay(TraceReader::Source source) : reader_(std::move(source)) {}
+  Replay(TraceReader::Source source, ReplayObserver* observer)
+      : reader_(std::move(source)), observer_(observer) {}
   // A Target must not die with requests in it.
   ~Replay() {
     for (const auto& [number, one] : requests_) {
@@ -90,6 +100,7 @@ class Replay {
   bool nonsense(const TraceRecord& record, std::string_view what);
 
   TraceReader reader_;
+  ReplayObserver* observer_;
   ReplayReport report_;
   std::vector<std::unique_ptr<Stand>> stands_;
   absl::flat_hash_map<std::uint64_t, std::unique_ptr<Outstanding>> requests_;
@@ -106,7 +117,7 @@ ReplayReport Replay::run() {
       continue;
     }
     if (record->kind == TraceKind::kTarget) {
-      stands_.push_back(std::make_unique<Stand>(*record->made));
+      stands_.push_back(std::make_unique<Stand>(*record->made, observer_));
       ++report_.targets;
       continue;
     }
@@ -170,6 +181,7 @@ bool Replay::admit(const TraceRecord& record, Stand& stand) {
   one->request.bytes = record.bytes;
   one->request.number = record.request;
   stand.target.admit(one->request, record.head, now_);
+  if (observer_ != nullptr) observer_->admitted(one->request, now_);
   requests_.emplace(record.request, std::move(one));
   ++report_.admitted;
   return true;
@@ -185,7 +197,11 @@ bool Replay::decide(const TraceRecord& record, Stand& stand) {
       : record.kind == TraceKind::kWait
           ? decision.kind() == Decision::Kind::kWait && decision.until() == record.until
           : decision.kind() == Decision::Kind::kIdle;
-  return is_same || differs(record, describe(record), describe(decision));
+  if (!is_same) return differs(record, describe(record), describe(decision));
+  if (observer_ != nullptr && record.kind == TraceKind::kRun) {
+    observer_->started(decision.request(), now_);
+  }
+  return true;
 }
 
 bool Replay::finish(const TraceRecord& record, Stand& stand) {
@@ -205,6 +221,7 @@ bool Replay::finish(const TraceRecord& record, Stand& stand) {
   }
   if (completes) {
     stand.target.complete(request, now_);
+    if (observer_ != nullptr) observer_->completed(request, now_);
     ++report_.completed;
   } else {
     stand.target.withdraw(request, now_);
@@ -227,6 +244,10 @@ bool Replay::command(const TraceRecord& record, Stand& stand) {
     is_done = gate.set_crrn_quantum(record.head, static_cast<std::uint16_t>(record.number));
   } else if (record.kind == TraceKind::kNodes) {
     is_done = stand.target.set_nodes(JobId(record.text), record.number, now_).has_value();
+  } else if (record.kind == TraceKind::kClients) {
+    stand.target.set_nodes_by_clients(record.flag);
+  } else if (record.source) {
+    stand.target.set_capacity(record.rate, *record.source, now_);
   } else {
     stand.target.set_capacity(record.rate, now_);
   }
@@ -286,6 +307,8 @@ bool Replay::nonsense(const TraceRecord& record, std::string_view what) {
 
 }  // namespace
 
-ReplayReport replay(TraceReader::Source source) { return Replay(std::move(source)).run(); }
+ReplayReport replay(TraceReader::Source source, ReplayObserver* observer) {
+  return Replay(std::move(source), observer).run();
+}
 
 }  // namespace weir::sim

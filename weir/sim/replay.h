@@ -15,7 +15,9 @@
 #include <cstdint>
 #include <string>
 
+#include "weir/adapt/period.h"
 #include "weir/base/time.h"
+#include "weir/schedule/request.h"
 #include "weir/target/trace.h"
 #include "weir/target/trace_reader.h"
 
@@ -43,6 +45,20 @@ struct ReplayReport {
   bool is_whole() const { return ending == TraceReader::Ending::kWhole; }
 };
 
-ReplayReport replay(TraceReader::Source source);
+// Told what happens in a replay, at the times of the trace.
+class ReplayObserver {
+ public:
+  ReplayObserver() = default;
+  ReplayObserver(const ReplayObserver&) = delete;
+  ReplayObserver& operator=(const ReplayObserver&) = delete;
+  virtual ~ReplayObserver() = default;
+
+  virtual void admitted(const Request& request, Instant now) = 0;
+  virtual void started(const Request& request, Instant now) = 0;
+  virtual void completed(const Request& request, Instant now) = 0;
+  virtual void period_ended(const PeriodReport& report) = 0;
+};
+
+ReplayReport replay(TraceReader::Source source, ReplayObserver* observer = nullptr);
 
 }  // namespace weir::sim

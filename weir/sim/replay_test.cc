@@ -118,7 +118,7 @@ class Server {
   void command(Side& side) {
     Gate& gate = side.target->gate();
     const std::string job = "job" + std::to_string(draw(9));
-    switch (draw(9)) {
+    switch (draw(10)) {
       case 0:
         (void)write_nrs_tbf_rule(gate, "start r" + job + " jobid={" + job + "} rate=200", now_);
         break;
@@ -137,6 +137,13 @@ class Server {
         break;
       case 5:
         side.target->set_capacity(Rate::per_second(1000 + draw(4000)), now_);
+        break;
+      case 7:
+        side.target->set_capacity(Rate::per_second(1000 + draw(4000)),
+                                  draw(2) == 0 ? CapacitySource::kGiven
+                                               : CapacitySource::kEstimated,
+                                  now_);
+        side.target->set_nodes_by_clients(draw(2) == 0);
         break;
       case 6:
         (void)write_nrs_policies(gate, "crrn");

@@ -23,6 +23,9 @@
 
 namespace weir {
 
+// Who says what a device can do: an administrator, or the Target, which measures.
+enum class CapacitySource : std::uint8_t { kGiven, kEstimated };
+
 class TargetRecorder : public CommandListener {
  public:
   virtual void admitted(Request& request, Head head, Instant now) = 0;
@@ -32,7 +35,10 @@ class TargetRecorder : public CommandListener {
   virtual void promoted(const Request& request, Instant now) = 0;
   virtual void shut_down(Instant now) = 0;
   virtual void nodes_set(const JobId& job, std::uint64_t nodes, bool is_done, Instant now) = 0;
-  virtual void capacity_set(const std::optional<Rate>& capacity, Instant now) = 0;
+  // Without a source: it stays as it was.
+  virtual void capacity_set(const std::optional<Rate>& capacity,
+                            std::optional<CapacitySource> source, Instant now) = 0;
+  virtual void nodes_by_clients_set(bool counts) = 0;
   // What the controller decided, and the capacity it took the device to have.
   virtual void period_ended(const PeriodReport& report, const std::optional<Rate>& capacity) = 0;
 };

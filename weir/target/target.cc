@@ -68,7 +68,7 @@ Target::Target(const Options& options, Instant now)
   shares_ = std::make_unique<GateShares>(gate_, options_.controller->lending);
   controller_ = std::make_unique<Controller>(*options_.controller, *shares_);
   period_end_ = now + options_.controller->period;
-  set_capacity(options_.capacity, now);
+  take_capacity(options_.capacity, now);
 }
 
 Target::~Target() {
@@ -192,13 +192,36 @@ std::optional<Rate> Target::capacity() const {
 }
 
 void Target::set_capacity(std::optional<Rate> capacity, Instant now) {
+  take_capacity(capacity, now);
+  if (recorder_ != nullptr) recorder_->capacity_set(capacity, std::nullopt, now);
+}
+
+void Target::set_capacity(std::optional<Rate> capacity, CapacitySource source, Instant now) {
+  advance(now);
+  const bool estimates = source == CapacitySource::kEstimated && controller_ != nullptr;
+  if (estimates && !options_.estimate_capacity) {
+    estimate_ = CapacityEstimate();
+    watched_to_ = now;
+  }
+  options_.estimate_capacity = estimates;
+  take_capacity(capacity, now);
+  if (recorder_ != nullptr) recorder_->capacity_set(capacity, source, now);
+}
+
+void Target::take_capacity(std::optional<Rate> capacity, Instant now) {
   options_.capacity = capacity;
   estimate_.set_ceiling(capacity);
-  if (controller_ != nullptr) {
-    controller_->set_capacity(options_.estimate_capacity ? estimate_.rate(now) : capacity);
-    set_root(now);
-  }
-  if (recorder_ != nullptr) recorder_->capacity_set(capacity, now);
+  if (controller_ == nullptr) return;
+  controller_->set_capacity(options_.estimate_capacity ? estimate_.rate(now) : capacity);
+  set_root(now);
+}
+
+void Target::set_nodes_by_clients(bool counts) {
+  if (recorder_ != nullptr) recorder_->nodes_by_clients_set(counts);
+  if (options_.nodes_by_clients == counts) return;
+  options_.nodes_by_clients = counts;
+  for (const auto& [job, clients] : clients_) controller_->forget_nodes(job);
+  clients_.clear();
 }
 
 // With an estimated capacity the free slot alone decides, and as published there is none.

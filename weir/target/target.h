@@ -64,6 +64,7 @@ class Target {
     std::size_t jobs_max = JobStats::kJobsMaxDefault;
   };
   using PeriodListener = std::function<void(const PeriodReport&)>;
+  using CapacitySource = weir::CapacitySource;
 
   Target(const Options& options, Instant now);
   // REQUIRES: as of the Gate's.
@@ -86,6 +87,11 @@ class Target {
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes, Instant now);
   // As Options::capacity, from now on.
   void set_capacity(std::optional<Rate> capacity, Instant now);
+  // And as Options::estimate_capacity: an estimate that begins knows nothing yet. Without a
+  // controller there is nothing to estimate for.
+  void set_capacity(std::optional<Rate> capacity, CapacitySource source, Instant now);
+  // As Options::nodes_by_clients: what was counted so far is forgotten.
+  void set_nodes_by_clients(bool counts);
   // What the device is taken to do; none while unknown.
   std::optional<Rate> capacity() const;
 
@@ -120,6 +126,7 @@ class Target {
   void observe(Instant now);
   void begin_period();
   void count_client(const Request& request);
+  void take_capacity(std::optional<Rate> capacity, Instant now);
   void set_root(Instant now);
   void watch_slots(Instant now);
   Tokens cost_of(const Request& request) const { return options_.cost.of(request.bytes); }

@@ -60,11 +60,12 @@ enum class TraceKind : std::uint8_t {
   kRule,      // text; flag: it was carried out
   kQuantum,   // head, quantum; flag: it was carried out
   kNodes,     // job: text, nodes; flag: it was carried out
-  kCapacity,  // optional: tokens, nanoseconds
+  kCapacity,  // source: 0 as before, 1 given, 2 estimated; optional: tokens, nanoseconds
+  kClients,   // flag: clients count as nodes from now on
   kPeriod,    // the sum of what was decided, 8 bytes; before the call in which the period ended
   kEnd,       // flag: before its time, because the file could not keep up
 };
-inline constexpr std::uint8_t kTraceKinds = 19;
+inline constexpr std::uint8_t kTraceKinds = 20;
 inline constexpr std::uint8_t kTraceKindMask = 0x1f;
 inline constexpr std::uint8_t kTraceTimeFollows = 0x20;
 inline constexpr std::uint8_t kTraceFlag = 0x40;

@@ -234,6 +234,7 @@ bool TraceReader::read_body() {
       return read_request();
     case TraceKind::kIdle:
     case TraceKind::kShutdown:
+    case TraceKind::kClients:
     case TraceKind::kEnd:
       return true;
     case TraceKind::kPolicy: {
@@ -252,8 +253,12 @@ bool TraceReader::read_body() {
     }
     case TraceKind::kNodes:
       return get_text(record_.text, JobId::kSizeMax) && get(record_.number);
-    case TraceKind::kCapacity:
+    case TraceKind::kCapacity: {
+      std::uint8_t source = 0;
+      if (!get_byte(source, 2)) return false;
+      if (source > 0) record_.source = static_cast<CapacitySource>(source - 1);
       return get_rate(record_.rate);
+    }
     case TraceKind::kPeriod:
       return get_fixed(record_.number);
   }

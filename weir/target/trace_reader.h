@@ -46,6 +46,7 @@ struct TraceRecord {
   Heads heads = Heads::kBoth;
   Head head = Head::kRegular;
   std::optional<Rate> rate;
+  std::optional<CapacitySource> source;
   const TraceTarget* made = nullptr;  // of kTarget
 };
 

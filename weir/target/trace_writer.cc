@@ -58,9 +58,15 @@ class TraceWriter::Channel final : public TargetRecorder {
     writer_.put(nodes);
     writer_.finish();
   }
-  void capacity_set(const std::optional<Rate>& capacity, Instant now) override {
+  void capacity_set(const std::optional<Rate>& capacity, std::optional<CapacitySource> source,
+                    Instant now) override {
     begin(TraceKind::kCapacity, false, now);
+    writer_.put_byte(source ? static_cast<std::uint8_t>(1 + static_cast<int>(*source)) : 0);
     writer_.put_rate(capacity);
+    writer_.finish();
+  }
+  void nodes_by_clients_set(bool counts) override {
+    begin(TraceKind::kClients, counts, writer_.now_);
     writer_.finish();
   }
   void period_ended(const PeriodReport& report, const std::optional<Rate>& capacity) override {
