@@ -12,7 +12,7 @@ import server as s
 from server import STUCK, Server
 
 BINARY = s.RELEASE if pathlib.Path(s.RELEASE).exists() else s.WEIR
-SECONDS = 8
+SECONDS = 60
 
 
 def replay(path):
