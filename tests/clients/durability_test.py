@@ -142,6 +142,7 @@ class Kill:
                 time.sleep(self.random.random() / 20)  # anywhere in the midst of it
             finally:
                 server.kill()
+                noise.kill()  # fio may wait for ever for replies
                 noise.wait(STUCK)
                 for writer in writers:
                     writer.join()
