@@ -326,6 +326,7 @@ int report_traces(const SimArguments& arguments) {
     throw Failure{Exit::kUsage, "--replay: with a scenario, --policy has to name that of each trace"};
   }
   control::Study study;
+  study.on_server = true;
   study.scenario = scenario_of(arguments);
   if (!study.scenario.length) {
     throw Failure{Exit::kUsage, "--replay: the scenario has no length; give --length"};
