@@ -58,6 +58,7 @@ struct ServeArguments {
   std::optional<std::uint32_t> connections;
   std::string user;
   std::string jobs_file;
+  std::string trace_file;
   std::string tls;
   std::string tls_certificates;
   bool tls_verify_peer = false;
@@ -143,6 +144,7 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
   add_tls(arguments, options.tls);
   if (!arguments.user.empty()) options.user = arguments.user;
   if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
+  if (!arguments.trace_file.empty()) options.trace_file = arguments.trace_file;
 }
 
 // Everything but the rules of the command line.
@@ -220,6 +222,10 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
   command
       .add_option("--user", arguments.user, "Become this user when everything is opened; for root")
       ->type_name("NAME");
+  command
+      .add_option("--trace", arguments.trace_file,
+                  "Write every call on the scheduler here, for weir sim --replay")
+      ->type_name("FILE");
 }
 
 void add_tls_options(CLI::App& command, ServeArguments& arguments) {

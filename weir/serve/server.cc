@@ -51,9 +51,7 @@ tl::unexpected<Error> stopping() {
 
 // What the options can say and this server cannot do: better told than left out.
 Result<void> check_supported(const ServeOptions& options) {
-  const char* const what = !options.control_socket.empty() ? "control socket"
-                           : !options.trace_file.empty()   ? "trace"
-                                                           : nullptr;
+  const char* const what = !options.control_socket.empty() ? "control socket" : nullptr;
   if (what == nullptr) return {};
   return fail(std::errc::invalid_argument, what, "is not built yet", "leave it out");
 }
@@ -127,8 +125,15 @@ Result<void> Server::open() {
 }
 
 Result<void> Server::open_services() {
+  if (!options_.trace_file.empty()) {
+    const TraceHead head{.build = "weir " WEIR_VERSION, .seed = 0};  // nothing here is left to chance
+    auto trace = TraceFile::create(options_.trace_file, head, *plane_.uring);
+    if (!trace) return tl::unexpected(trace.error());
+    trace_ = std::move(*trace);
+  }
   for (const ServiceOptions& one : options_.services) {
-    auto service = open_service(one, options_.nodemaps, options_.unknown_jobs, plane_.now);
+    auto service =
+        open_service(one, options_.nodemaps, options_.unknown_jobs, plane_.now, trace_.get());
     if (!service) return tl::unexpected(service.error());
     plane_.services.push_back(std::move(*service));
   }
@@ -369,6 +374,7 @@ void Server::run(const std::function<void()>& ready) {
   ready();
   host::notify_manager("READY=1");
   while (!is_done()) turn();
+  if (trace_ != nullptr) trace_->finish();
 }
 
 void Server::turn() {
@@ -383,6 +389,7 @@ void Server::turn() {
   dispatch();
   flush();
   bury();
+  if (trace_ != nullptr) trace_->turn(plane_.now);
   if (plane_.now >= accepts_again_ && !is_stopping_) accept_all();
   if (plane_.now >= stop_at_) {
     stop_at_ = kNever;
@@ -455,6 +462,7 @@ Instant Server::wakes_at() const {
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
   for (const auto& served : plane_.exports) at = std::min(at, served->store->wakes_at());
   if (!handshakes_.empty()) at = std::min(at, handshakes_.front().handshake_ends());
+  if (trace_ != nullptr) at = std::min(at, trace_->wakes_at());
   return at;
 }
 
