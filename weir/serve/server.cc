@@ -87,6 +87,8 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
   }
   auto signals = host::SignalFd::create({SIGTERM, SIGINT, SIGHUP});
   if (!signals) return tl::unexpected(signals.error());
+  // sendfile(2) to a client that has gone would end the process; no flag of it says otherwise.
+  std::signal(SIGPIPE, SIG_IGN);
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
   auto uring = host::Uring::create({});
@@ -455,6 +457,8 @@ void Server::bury() {
 }
 
 Instant Server::wakes_at() const {
+  // What was sent at the end of this turn may have made room for somebody.
+  if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
   Instant at = std::min(accepts_again_, stop_at_);
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
   for (const auto& served : plane_.exports) at = std::min(at, served->store->wakes_at());
