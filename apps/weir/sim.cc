@@ -291,10 +291,10 @@ int list_scenarios() {
 void show_replay(const sim::ReplayReport& report) {
   fmt::print("trace of {}, seed {}, {:.3f} s, targets {}\n", report.head.build, report.head.seed,
              static_cast<double>(report.length.count()) / 1e9, report.targets);
-  fmt::print("calls {}: admitted {}, decisions {} (run {}), completed {}, withdrawn {}, commands {}\n",
+  fmt::print("calls {}: admitted {}, decisions {} (run {}), completed {}, withdrawn {}\n",
              report.calls, report.admitted, report.decisions, report.run, report.completed,
-             report.withdrawn, report.commands);
-  fmt::print("periods {}\n", report.periods);
+             report.withdrawn);
+  fmt::print("commands {}, periods {}\n", report.commands, report.periods);
   if (report.is_identical()) fmt::print("every decision is the same\n");
   std::fflush(stdout);
 }
@@ -323,7 +323,7 @@ void replay_trace(const std::string& path, bool quiet, sim::ReplayObserver* obse
 int report_traces(const SimArguments& arguments) {
   const std::vector<sim::Contender> contenders = policies_of(arguments.policies);
   if (contenders.size() != arguments.traces.size()) {
-    throw Failure{Exit::kUsage, "--replay: with a scenario, --policy has to name that of each trace"};
+    throw Failure{Exit::kUsage, "--replay: with a scenario, --policy names that of each trace"};
   }
   control::Study study;
   study.on_server = true;

@@ -66,7 +66,8 @@ class Server:
         self.process.stdout.close()
         self.process.stderr.close()
         self.folder.cleanup()
-        if kind is None and (status != self.expected or "Sanitizer" in self.log or "runtime error" in self.log):
+        is_dirty = "Sanitizer" in self.log or "runtime error" in self.log
+        if kind is None and (status != self.expected or is_dirty):
             raise AssertionError(f"the server ended with {status}: {self.log}")
 
     def kill(self):
