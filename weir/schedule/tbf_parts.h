@@ -112,6 +112,7 @@ struct Tbf::Class {
 struct Tbf::LoneClass : Class {
   Attributes by;
   boost::intrusive::list_member_hook<> unused_hook;
+  std::size_t place = 0;  // in Tbf::lone_order_
 };
 
 // What few queues have.
@@ -166,6 +167,7 @@ struct Tbf::Queue {
   std::uint32_t generation = 0;  // how often this place in memory was used
   Head head = Head::kRegular;
   Place place = Place::kIdle;
+  std::uint16_t stay = 0;                     // perhaps the one after this of Tbf::stays_
   boost::intrusive::list_member_hook<> link;  // busy or idle
   Class own;
 };
@@ -202,6 +204,22 @@ struct Tbf::Share {
   std::uint32_t busy = 0;  // queues with requests
   bool active = false;     // the controller has set it
   HeapHook lend_hook;
+};
+
+// Where the time of a queue's requests goes. Lent to a queue when it gets busy, and to another once
+// it is idle and many come; the queue's `stay` may be stale, `queue` here says whose it is.
+struct Tbf::Stay {
+  const Queue* queue = nullptr;
+  Instant begun{};
+  Instant since{};  // counted up to here
+  std::uint64_t waited_ns = 0;
+  DelaySums delays{};
+  std::uint32_t length = 0;  // requests in the queue
+
+  // Of a request that was admitted then, what falls into this stay.
+  std::uint64_t stood(Instant came, Instant now) const {
+    return static_cast<std::uint64_t>((now - std::max(came, begun)).count());
+  }
 };
 
 // Queues side by side, each with room for its key behind it. As many as are expected are made at
