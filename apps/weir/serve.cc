@@ -15,7 +15,9 @@
 #include "apps/weir/command.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/control/file_follower.h"
 #include "weir/control/serve_config.h"
+#include "weir/serve/event_log.h"
 #include "weir/serve/options.h"
 #include "weir/serve/server.h"
 
@@ -36,7 +38,7 @@ Examples:
   nbdinfo nbd://localhost/scratch          qemu-img info nbd://localhost/scratch/job=ior.n1
 
 Prints 'ready ADDRESS...' when clients can come. SIGTERM answers what was accepted and ends; SIGHUP
-reads the file of jobs again.)";
+reads the configuration file and the file of jobs again.)";
 
 struct ServeArguments {
   std::string config;
@@ -56,6 +58,9 @@ struct ServeArguments {
   std::optional<std::uint32_t> connections;
   std::string user;
   std::string jobs_file;
+  std::string tls;
+  std::string tls_certificates;
+  bool tls_verify_peer = false;
 };
 
 serve::ClaimsOptions read_claims(const std::string& text) {
@@ -78,14 +83,16 @@ serve::NodemapOptions read_nodemap(const std::string& text) {
           value_or_fail(NidList::parse(text.substr(equals + 1)), Exit::kUsage, "--nodemap")};
 }
 
-// What is said of the service of the default name, which is there if need be.
-void add_service(const ServeArguments& arguments, serve::ServeOptions& options) {
+// The service of the default name, which is there if need be.
+serve::ServiceOptions& default_service(serve::ServeOptions& options) {
   auto found = std::find_if(options.services.begin(), options.services.end(),
                             [](const auto& one) { return one.name == serve::kDefaultService; });
   if (found == options.services.end()) found = options.services.emplace(found);
-  serve::ServiceOptions& service = *found;
+  return *found;
+}
+
+void add_service(const ServeArguments& arguments, serve::ServiceOptions& service) {
   if (!arguments.policy.empty()) service.policy = arguments.policy;
-  service.rules.insert(service.rules.end(), arguments.rules.begin(), arguments.rules.end());
   if (!arguments.adaptive.empty()) {
     service.adaptive =
         value_or_fail(serve::parse_adaptive(arguments.adaptive), Exit::kUsage, "--adaptive");
@@ -109,14 +116,17 @@ void add_limits(const ServeArguments& arguments, serve::ServeLimits& limits) {
   read_time(arguments.drain_timeout, limits.drain_timeout, "--drain-timeout");
 }
 
-// The file, and on top of it the command line.
-serve::ServeOptions options_of(const ServeArguments& arguments) {
-  serve::ServeOptions options;
-  if (!arguments.config.empty()) {
-    auto loaded = control::load_serve_config(arguments.config);
-    if (!loaded) throw Failure{Exit::kConfig, loaded.error().message()};
-    options = std::move(*loaded);
+void add_tls(const ServeArguments& arguments, serve::TlsOptions& tls) {
+  if (!arguments.tls.empty()) {
+    tls.mode = value_or_fail(serve::parse_tls(arguments.tls), Exit::kUsage, "--tls");
   }
+  if (!arguments.tls_certificates.empty()) tls.directory = arguments.tls_certificates;
+  if (arguments.tls_verify_peer) tls.verify_clients = true;
+}
+
+// What the command line says, on top of the file. Its rules are apart: they are started once and
+// belong to nobody who reads a file again.
+void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options) {
   for (const std::string& text : arguments.listen) {
     options.listen.push_back(value_or_fail(serve::parse_listen(text), Exit::kUsage, "--listen"));
   }
@@ -124,15 +134,26 @@ serve::ServeOptions options_of(const ServeArguments& arguments) {
   for (const std::string& text : arguments.exports) {
     options.exports.push_back(value_or_fail(serve::parse_export(text), Exit::kUsage, "--export"));
   }
-  add_service(arguments, options);
+  add_service(arguments, default_service(options));
   if (!arguments.claims.empty()) options.claims = read_claims(arguments.claims);
   for (const std::string& text : arguments.nodemaps) {
     options.nodemaps.push_back(read_nodemap(text));
   }
   add_limits(arguments, options.limits);
+  add_tls(arguments, options.tls);
   if (!arguments.user.empty()) options.user = arguments.user;
   if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
-  check(serve::check(options), Exit::kUsage, "");
+}
+
+// Everything but the rules of the command line.
+Result<serve::ServeOptions> read_options(const ServeArguments& arguments) {
+  serve::ServeOptions options;
+  if (!arguments.config.empty()) {
+    auto loaded = control::load_serve_config(arguments.config);
+    if (!loaded) return loaded;
+    options = std::move(*loaded);
+  }
+  add_arguments(arguments, options);
   return options;
 }
 
@@ -141,11 +162,33 @@ Exit status_of(const Error& error) {
   return error.code == std::errc::invalid_argument ? Exit::kUsage : Exit::kCantCreate;
 }
 
+// The same while it runs, where nobody is left to throw to.
+Result<serve::ServeOptions> read_again(const ServeArguments& arguments) {
+  auto options = read_options(arguments);
+  if (!options) return options;
+  if (auto checked = serve::check(*options); !checked) return tl::unexpected(checked.error());
+  return options;
+}
+
+void say_all(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) serve::EventLog::say(line);
+}
+
 int run_server(const ServeArguments& arguments) {
-  const serve::ServeOptions options = options_of(arguments);
+  const auto from_file = read_options(arguments);
+  if (!from_file) throw Failure{Exit::kConfig, from_file.error().message()};
+  serve::ServeOptions options = *from_file;
+  std::vector<std::string>& rules = default_service(options).rules;
+  rules.insert(rules.end(), arguments.rules.begin(), arguments.rules.end());
+  check(serve::check(options), Exit::kUsage, "");
   if (arguments.check_config) return static_cast<int>(Exit::kOk);
-  auto server = serve::Server::create(options);
+  auto server = serve::Server::create(std::move(options));
   if (!server) throw Failure{status_of(server.error()), server.error().message()};
+  std::optional<control::FileFollower> follower;
+  if (!arguments.config.empty()) {
+    follower.emplace([&] { return read_again(arguments); }, *from_file, **server);
+    (*server)->on_reload([&](serve::Server& it) { say_all(follower->follow(it)); });
+  }
   (*server)->run([&] {
     std::string line = "ready";
     for (const serve::ListenAddress& address : (*server)->listening()) {
@@ -177,6 +220,19 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
   command
       .add_option("--user", arguments.user, "Become this user when everything is opened; for root")
       ->type_name("NAME");
+}
+
+void add_tls_options(CLI::App& command, ServeArguments& arguments) {
+  command
+      .add_option("--tls", arguments.tls,
+                  "Whether clients may, or have to, encrypt: off, on or require (default off)")
+      ->type_name("MODE");
+  command
+      .add_option("--tls-certificates", arguments.tls_certificates,
+                  "Where ca-cert.pem, server-cert.pem and server-key.pem lie")
+      ->type_name("DIRECTORY");
+  command.add_flag("--tls-verify-peer", arguments.tls_verify_peer,
+                   "Clients need a certificate of the authority in ca-cert.pem");
 }
 
 }  // namespace
@@ -228,6 +284,7 @@ void add_serve(CLI::App& weir, int& status) {
       ->type_name("WHO");
   repeatable("--nodemap", arguments->nodemaps,
              "NAME=NIDS: clients by address, for rules; may be given more than once", "NODEMAP");
+  add_tls_options(*command, *arguments);
   add_limit_options(*command, *arguments);
   command->footer(kFooter);
   command->callback([arguments, &status] { status = run_server(*arguments); });

@@ -127,6 +127,10 @@ def option_reply(client):
 def enter(client, name=b"a"):
     """Through the handshake into the transmission phase, with simple replies."""
     greet(client)
+    enter_after_greeting(client, name)
+
+
+def enter_after_greeting(client, name=b"a"):
     client.sendall(go(name))
     while True:
         _, kind, body = option_reply(client)

@@ -278,11 +278,35 @@ class Plan {
   void plan_exports(const std::vector<serve::ExportOptions>& exports) {
     for (const serve::ExportOptions& exported : exports) {
       const serve::ExportOptions* old = find(before_.exports, exported.name);
-      restart_if(old == nullptr || *old != exported, "export " + quote(exported.name));
+      if (old == nullptr || !plan_shape(*old, exported)) {
+        plan_.restart.push_back("export " + quote(exported.name));
+      }
     }
     for (const serve::ExportOptions& old : before_.exports) {
       restart_if(find(exports, old.name) == nullptr, "export " + quote(old.name));
     }
+  }
+
+  // False if more differs than the pace of a shaped store.
+  bool plan_shape(const serve::ExportOptions& old, const serve::ExportOptions& exported) {
+    if (old == exported) return true;
+    serve::ExportOptions reshaped = old;
+    if (!old.store.shape || !exported.store.shape) return false;
+    reshaped.store.shape = exported.store.shape;
+    if (reshaped != exported) return false;
+    change("export " + quote(old.name), print(*old.store.shape), print(*exported.store.shape));
+    plan_.shapes.push_back({exported.name, *exported.store.shape});
+    return true;
+  }
+
+  static std::string print(const serve::Shape& shape) {
+    std::string text = shape.iops ? "iops=" + print_rate(*shape.iops) : "";
+    const auto add = [&](const char* key, const std::string& value) {
+      text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value);
+    };
+    if (shape.bandwidth) add("bps", print_bandwidth(*shape.bandwidth));
+    if (shape.latency > Nanoseconds{0}) add("latency", print_duration(shape.latency));
+    return text.empty() ? "as fast as it is" : text;
   }
 
   const ServeOptions& before_;
@@ -335,6 +359,30 @@ std::optional<std::vector<std::string>> rule_commands(const std::vector<std::str
     for (const WrittenRule& rule : now.defaults) commands.emplace_back(rule.text);
   }
   return commands;
+}
+
+ServeOptions reached(ServeOptions before, const ServeReload& plan, const ServeOptions& after) {
+  const auto find = [](auto& list, std::string_view name) {
+    return std::find_if(list.begin(), list.end(), [&](auto& each) { return each.name == name; });
+  };
+  if (plan.limits) before.limits = *plan.limits;
+  if (plan.jobs) {
+    before.jobs_file = plan.jobs->file;
+    before.jobs = plan.jobs->nodes;
+    before.unknown_jobs = plan.jobs->unknown;
+  }
+  for (const ServiceReload& reload : plan.services) {
+    auto service = find(before.services, reload.service);
+    if (service == before.services.end()) service = before.services.emplace(service);
+    if (reload.capacity) service->capacity = *reload.capacity;
+    if (reload.commands.empty()) continue;
+    const auto wanted = find(after.services, reload.service);
+    service->rules = wanted == after.services.end() ? std::vector<std::string>{} : wanted->rules;
+  }
+  for (const ShapeReload& reload : plan.shapes) {
+    find(before.exports, reload.exported)->store.shape = reload.shape;
+  }
+  return before;
 }
 
 ServeReload plan_reload(const ServeOptions& before, const ServeOptions& after) {

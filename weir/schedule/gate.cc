@@ -306,7 +306,8 @@ const Tbf* Gate::tbf(Head head) const {
   return policy.name() == TbfPolicy::kName ? &static_cast<const TbfPolicy&>(policy).tbf() : nullptr;
 }
 
-Result<void> Gate::apply_rule(std::string_view text, Instant now) {
+// For the heads it names, as their engines would have it.
+Result<RuleCommand> Gate::read_rule(std::string_view text) const {
   const Outline outline = outline_of(text);
   FieldSet type;
   for (const Head head : kHeads) {
@@ -323,7 +324,11 @@ Result<void> Gate::apply_rule(std::string_view text, Instant now) {
     }
     type = engine->type();
   }
-  auto command = parse_command(text, type, options_.nodemaps);
+  return parse_command(text, type, options_.nodemaps);
+}
+
+Result<void> Gate::apply_rule(std::string_view text, Instant now) {
+  auto command = read_rule(text);
   if (!command) return tl::unexpected(command.error());
   forward(now);
   Tbf* const regular = tbf(Head::kRegular);
@@ -340,6 +345,37 @@ Result<void> Gate::apply_rule(std::string_view text, Instant now) {
     command->heads = only(head);
     const auto applied = tbf(head)->apply(*command, now_);
     WEIR_ASSERT(applied.has_value());
+  }
+  return {};
+}
+
+Result<void> Gate::apply_rules(std::span<const std::string> commands, Instant now) {
+  if (auto checked = check_rules(commands); !checked) return checked;
+  for (const std::string& command : commands) {
+    const auto applied = apply_rule(command, now);
+    WEIR_ASSERT(applied.has_value());
+  }
+  return {};
+}
+
+Result<void> Gate::check_rules(std::span<const std::string> commands) const {
+  std::array<std::unique_ptr<RuleList>, 2> lists;
+  for (const Head head : kHeads) {
+    if (const Tbf* const engine = tbf(head)) lists[index_of(head)] = engine->rules(head).copy();
+  }
+  for (const std::string& text : commands) {
+    const auto name = [&](Error error) {
+      error.where = quote(text) + (error.where.empty() ? "" : ", " + error.where);
+      return tl::unexpected(std::move(error));
+    };
+    const auto command = read_rule(text);
+    if (!command) return name(command.error());
+    for (const Head head : kHeads) {
+      if (!names(command->heads, head)) continue;
+      if (auto applied = lists[index_of(head)]->apply(*command); !applied) {
+        return name(applied.error());
+      }
+    }
   }
   return {};
 }

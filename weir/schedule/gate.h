@@ -31,6 +31,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -117,6 +119,10 @@ class Gate {
   // A rule command for the tbf policies of the heads it names: wholly or not at all. EINVAL (start)
   // or ENODEV where one of them runs another policy; EINVAL where they are of different types.
   Result<void> apply_rule(std::string_view text, Instant now);
+  // All of them in this order, or none. The error names the command that cannot be applied.
+  Result<void> apply_rules(std::span<const std::string> commands, Instant now);
+  // Whether apply_rules() would succeed.
+  Result<void> check_rules(std::span<const std::string> commands) const;
 
   struct PolicyStatus {
     enum class State : std::uint8_t { kStopped, kStopping, kStarted };
@@ -139,6 +145,7 @@ class Gate {
   static Seated& seated_of(const Request& request);
   using Pair = std::array<std::unique_ptr<Policy>, 2>;
   Result<Pair> make_policies(std::string_view name, std::string_view argument);
+  Result<RuleCommand> read_rule(std::string_view text) const;
   Pick pick_from(Head head, Instant now, Urge urge);
   bool has_slot(Head head) const;
   // Time that does not step back.

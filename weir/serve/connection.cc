@@ -38,7 +38,7 @@ Connection::Connection(Plane& plane, host::Fd socket, const Peer& peer)
       socket_(std::move(socket)),
       peer_(peer),
       handshake_ends_(plane.now + plane.options.limits.handshake_timeout),
-      greeting_(std::make_unique<Greeting>(nbd::Tls::kOff)) {
+      greeting_(std::make_unique<Greeting>(plane.options.tls.offer())) {
   receive_.connection = this;
   receive_.done = received;
   send_.connection = this;
@@ -91,8 +91,9 @@ void Connection::close() {
 
 void Connection::settle() {
   if (state_ == State::kEnding && unanswered_ == 0 && !send_.is_pending && greeting_ == nullptr) {
-    close();
-    return;
+    if (tls_ == nullptr) return close();
+    if (!std::exchange(has_said_end_, true)) tls_->end();
+    return tls_->has_output() ? mark_dirty() : close();
   }
   if (!is_over() || is_told_over_) return;
   is_told_over_ = true;
@@ -137,10 +138,11 @@ void Connection::receive() {
   // A client that does not take its answers gets no further ones.
   if (state_ == State::kHandshake && !(greeting_->out.empty() && greeting_->sending.empty()))
     return;
+  if (state_ == State::kHandshake && tls_ != nullptr && tls_->has_output()) return;
   if (unanswered_ >= plane_.options.limits.connection_requests) return mark_hungry();
   receive_.is_pending = true;
   const std::uint32_t left = writing_ != nullptr ? reader_->payload_left() : 0;
-  is_direct_ = left >= kDirectMin;
+  is_direct_ = left >= kDirectMin && tls_ == nullptr;
   if (is_direct_) {
     const std::uint32_t have = writing_->asked.length - left;
     plane_.uring->receive_into(socket_.get(), {writing_->buffer.data() + have, left}, receive_);
@@ -173,10 +175,17 @@ void Connection::received(host::Operation& io, const host::Completion& completio
   self.receive();
 }
 
-void Connection::feed(Input in) {
-  if (state_ == State::kHandshake) shake(in);
-  if (state_ == State::kOpen) read_requests(in);
-  if (state_ == State::kOpen && !in.empty()) rest_.assign(in.begin(), in.end());
+void Connection::feed(Input in) { tls_ != nullptr ? decrypt(in) : use(in); }
+
+// What the client has said.
+void Connection::use(Input in) {
+  if (state_ == State::kHandshake) {
+    const bool was_plain = tls_ == nullptr;
+    shake(in);
+    if (was_plain && tls_ != nullptr) return decrypt(in);
+  }
+  if (state_ == State::kOpen && rest_.empty()) read_requests(in);
+  if (state_ == State::kOpen) rest_.insert(rest_.end(), in.begin(), in.end());
 }
 
 void Connection::shake(Input& in) {
@@ -188,7 +197,7 @@ void Connection::shake(Input& in) {
     } else if (std::holds_alternative<nbd::WantList>(event)) {
       answer_list();
     } else if (std::holds_alternative<nbd::WantTls>(event)) {
-      greeting_->handshake.refuse(nbd::OptionReply::kErrUnsup, "", greeting_->out);
+      return begin_tls();
     } else if (const auto* end = std::get_if<nbd::Break>(&event)) {
       broken(end->reason);
     } else {
@@ -327,9 +336,8 @@ void Connection::resume() {
     start(exchange);
   }
   if (state_ != State::kOpen) return;
-  std::vector<std::byte> had = std::move(rest_);
-  rest_.clear();
-  feed(had);
+  const std::vector<std::byte> had = std::exchange(rest_, {});
+  use(had);
   receive();
 }
 
@@ -461,6 +469,8 @@ void Connection::reply_error(Exchange& exchange, nbd::ErrorCode error, std::stri
 void Connection::flush() {
   is_dirty_ = false;
   if (state_ == State::kClosed || send_.is_pending) return;
+  if (greeting_ != nullptr && !greeting_->sending.empty()) return send_greeting();
+  if (tls_ != nullptr) return send_encrypted();
   if (greeting_ != nullptr) return send_greeting();
   if (sending_.empty()) std::swap(sending_, replies_);
   if (!sending_.empty()) send_replies();
@@ -469,9 +479,12 @@ void Connection::flush() {
 void Connection::send_greeting() {
   if (greeting_->sending.empty()) std::swap(greeting_->sending, greeting_->out);
   if (greeting_->sending.empty()) return;
+  send_one(std::span(greeting_->sending).subspan(sent_of_first_));
+}
+
+void Connection::send_one(std::span<const std::byte> bytes) {
   Outgoing& outgoing = plane_.next_outgoing();
-  outgoing.parts[0] = {greeting_->sending.data() + sent_of_first_,
-                       greeting_->sending.size() - sent_of_first_};
+  outgoing.parts[0] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   outgoing.message = {};
   outgoing.message.msg_iov = outgoing.parts.data();
   outgoing.message.msg_iovlen = 1;
@@ -520,6 +533,8 @@ void Connection::sent(host::Operation& io, const host::Completion& completion) {
 }
 
 void Connection::drop_sent(std::size_t bytes) {
+  const bool plain = greeting_ != nullptr && !greeting_->sending.empty();
+  if (tls_ != nullptr && !plain) return tls_->sent(bytes);
   bytes += sent_of_first_;
   sent_of_first_ = 0;
   if (greeting_ != nullptr) {
@@ -531,6 +546,11 @@ void Connection::drop_sent(std::size_t bytes) {
     if (state_ != State::kHandshake && greeting_->out.empty()) greeting_.reset();
     return;
   }
+  release_sent(bytes);
+}
+
+// So much of the first replies has left, counted from the start of the first.
+void Connection::release_sent(std::size_t bytes) {
   while (!sending_.empty()) {
     Exchange& first = sending_.front();
     const std::size_t size = first.head_size + first.payload.size();

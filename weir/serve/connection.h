@@ -12,6 +12,11 @@
 // for a payload, or too many requests are unanswered, the rest of the bytes is kept and nothing
 // more is read from this socket until there is room: others do not notice.
 //
+// TLS. A client that asks for it is answered in plain text once more; from then on what comes goes
+// through a TlsSession before it is used, and replies go through it before they are sent: payload
+// that is encrypted is given back, and at most kTlsBatch of it waits for the socket. Bytes that
+// came behind the question are TLS or nothing.
+//
 // Closing. What is queued is withdrawn from the Gate, uncharged; what a store or the kernel works
 // on is waited for, because it uses our buffers. Then the connection is_over() and may be deleted.
 #pragma once
@@ -29,6 +34,7 @@
 #include "weir/base/ring.h"
 #include "weir/classify/attributes.h"
 #include "weir/host/fd.h"
+#include "weir/host/tls.h"
 #include "weir/host/uring.h"
 #include "weir/serve/peer.h"
 #include "weir/serve/plane.h"
@@ -84,7 +90,11 @@ class Connection {
   void receive();
   static void received(host::Operation& io, const host::Completion& completion);
   void feed(Input in);
+  void use(Input in);
   void shake(Input& in);
+  void begin_tls();
+  void decrypt(Input in);
+  void tls_failed();
   void answer(const nbd::WantExport& want);
   void answer_list();
   void read_requests(Input& in);
@@ -108,8 +118,12 @@ class Connection {
   // ---- bytes out ----
   void send_greeting();
   void send_replies();
+  void send_one(std::span<const std::byte> bytes);
+  void send_encrypted();
+  void encrypt_replies();
   static void sent(host::Operation& io, const host::Completion& completion);
   void drop_sent(std::size_t bytes);
+  void release_sent(std::size_t bytes);
 
   Exchange& new_exchange(const nbd::Request& asked);
   void release(Exchange& exchange);
@@ -134,6 +148,8 @@ class Connection {
   Io receive_;
   Io send_;
   std::unique_ptr<Greeting> greeting_;
+  std::unique_ptr<host::TlsSession> tls_;
+  bool has_said_end_ = false;  // of the TLS session
   std::optional<nbd::RequestReader> reader_;
   ServedExport* served_ = nullptr;
   Attributes attributes_;

@@ -29,6 +29,7 @@
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
 #include "weir/wire/nbd.h"
+#include "weir/wire/nbd_handshake.h"
 
 namespace weir::serve {
 
@@ -154,8 +155,14 @@ struct TlsOptions {
   std::string directory;
   bool verify_clients = false;  // they need a certificate of the same authority
 
+  nbd::Tls offer() const {
+    return mode == Mode::kOff  ? nbd::Tls::kOff
+           : mode == Mode::kOn ? nbd::Tls::kOffered
+                               : nbd::Tls::kRequired;
+  }
   bool operator==(const TlsOptions&) const = default;
 };
+Result<TlsOptions::Mode> parse_tls(std::string_view text);
 
 struct ServeLimits {
   std::uint32_t connections = 4096;  // more are refused, counted and logged

@@ -26,6 +26,7 @@
 
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
+#include "weir/host/tls.h"
 #include "weir/host/uring.h"
 #include "weir/schedule/request.h"
 #include "weir/serve/buffer_pool.h"
@@ -78,6 +79,8 @@ struct Counters {
   std::uint64_t refused = 0;            // connections above the limit
   std::uint64_t broken = 0;             // connections that broke the protocol
   std::uint64_t handshake_expired = 0;  // connections that took too long to begin
+  std::uint64_t tls_sessions = 0;       // that were agreed on
+  std::uint64_t tls_failed = 0;         // connections whose TLS failed
   std::uint64_t claims_refused = 0;
   std::uint64_t requests = 0;
   std::uint64_t requests_refused = 0;
@@ -93,6 +96,8 @@ struct Plane {
 
   const ServeOptions& options;
   std::unique_ptr<host::Uring> uring;
+  std::unique_ptr<host::TlsKeys> tls_keys;  // none with TLS off
+  std::vector<std::byte> plain;             // room for a piece of text, within one call
   BufferPool pool;
   ExchangeSlab exchanges;
   std::vector<std::unique_ptr<Service>> services;

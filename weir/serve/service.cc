@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "weir/adapt/allocator.h"
 #include "weir/adapt/options.h"
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
@@ -143,10 +144,12 @@ Result<JobTable> parse_jobs(std::string_view text) {
     line.remove_prefix(gap);
     line.remove_prefix(std::min(line.find_first_not_of(kBlank), line.size()));
     const auto nodes = read_decimal(line);
-    if (!nodes || *nodes == 0 || job.size() > JobId::kSizeMax) {
-      return fail(std::errc::invalid_argument, fmt::format("line {}", number),
-                  "does not say how many nodes a job has",
-                  "expected JOB NODES: an id of up to 31 bytes and a number above 0");
+    if (!nodes || *nodes == 0 || *nodes > Allocator::kNodesMax || job.size() > JobId::kSizeMax) {
+      return fail(
+          std::errc::invalid_argument, fmt::format("line {}", number),
+          "does not say how many nodes a job has",
+          fmt::format("expected JOB NODES: an id of up to 31 bytes and a number from 1 to {}",
+                      Allocator::kNodesMax));
     }
     jobs[std::string(job)] = *nodes;
   }

@@ -172,6 +172,24 @@ void Target::set_capacity(std::optional<Rate> capacity, Instant now) {
   set_root(now);
 }
 
+void Target::set_capacity(std::optional<Rate> capacity, CapacitySource source, Instant now) {
+  advance(now);
+  const bool estimates = source == CapacitySource::kEstimated && controller_ != nullptr;
+  if (estimates && !options_.estimate_capacity) {
+    estimate_ = CapacityEstimate();
+    watched_to_ = now;
+  }
+  options_.estimate_capacity = estimates;
+  set_capacity(capacity, now);
+}
+
+void Target::set_nodes_by_clients(bool counts) {
+  if (options_.nodes_by_clients == counts) return;
+  options_.nodes_by_clients = counts;
+  for (const auto& [job, clients] : clients_) controller_->forget_nodes(job);
+  clients_.clear();
+}
+
 // With an estimated capacity the free slot alone decides, and as published there is none.
 void Target::set_root(Instant now) {
   Tbf* const tbf = gate_.tbf(Head::kRegular);

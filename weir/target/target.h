@@ -63,6 +63,7 @@ class Target {
     std::size_t jobs_max = JobStats::kJobsMaxDefault;
   };
   using PeriodListener = std::function<void(const PeriodReport&)>;
+  enum class CapacitySource : std::uint8_t { kGiven, kEstimated };
 
   Target(const Options& options, Instant now);
   // REQUIRES: as of the Gate's.
@@ -85,6 +86,11 @@ class Target {
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes, Instant now);
   // As Options::capacity, from now on.
   void set_capacity(std::optional<Rate> capacity, Instant now);
+  // And as Options::estimate_capacity: an estimate that begins knows nothing yet. Without a
+  // controller there is nothing to estimate for.
+  void set_capacity(std::optional<Rate> capacity, CapacitySource source, Instant now);
+  // As Options::nodes_by_clients: what was counted so far is forgotten.
+  void set_nodes_by_clients(bool counts);
   // What the device is taken to do; none while unknown.
   std::optional<Rate> capacity() const;
 
