@@ -2,6 +2,8 @@
 #include "weir/control/api.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <initializer_list>
 #include <map>
 #include <numeric>

@@ -72,7 +72,7 @@ std::string explain_json(const Snapshot& shot, const Explained& explained,
 // ---- changing ----
 
 struct ChangeRequest {
-  std::vector<Change> changes;  // each applied and answered for itself
+  std::vector<Change> changes = {};  // each applied and answered for itself
   bool persists = true;         // in the journal
   bool applies = true;          // false: of the journal alone
   bool is_params = false;       // answered like lctl

@@ -29,8 +29,8 @@ namespace weir::control {
 struct Change {
   enum class Kind : std::uint8_t { kParam, kJob, kCapacity, kForget };
   Kind kind = Kind::kParam;
-  std::string target;  // a path, a job (its bytes), or a service
-  std::optional<std::string> value;
+  std::string target = {};  // a path, a job (its bytes), or a service
+  std::optional<std::string> value = {};
   std::uint64_t nodes = 0;
 
   bool operator==(const Change&) const = default;

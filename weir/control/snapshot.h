@@ -59,7 +59,7 @@ struct JobShot {
   std::uint64_t wait_ns = 0;     // sums
   std::uint64_t latency_ns = 0;
   std::uint64_t nodes = 1;
-  std::optional<std::uint64_t> share;  // tokens a second; none: not paced
+  std::optional<std::uint64_t> share = {};  // tokens a second; none: not paced
   std::int64_t record = 0;             // above 0: it has lent
   std::uint64_t lent = 0;              // instant loans of all time, settled
   std::uint64_t borrowed = 0;
