@@ -230,13 +230,13 @@ function series(names, value, stacked) {
   return [times, ...lines];
 }
 
-function chart(id, names, stacked, axis) {
+function chart(id, names, stacked, axis, floor) {
   const ink = getComputedStyle(document.documentElement).getPropertyValue('--soft');
   const grid = getComputedStyle(document.documentElement).getPropertyValue('--line');
   const labels = [...names, 'others'];
   const lines = labels.map((label, i) => ({
     label, stroke: colours[i], width: 1.5,
-    fill: stacked ? colours[i] + '40' : undefined, points: { show: false },
+    fill: stacked ? colours[i] + '70' : undefined, points: { show: false },
     value: (self, raw, line, at) => at === null || raw === null ? '–'
       : axis(stacked && line > 1 ? raw - self.data[line - 1][at] : raw),
   }));
@@ -246,7 +246,8 @@ function chart(id, names, stacked, axis) {
   return new uPlot({
     width: box.clientWidth, height: 190, series: [{}, ...lines],
     axes: [style, { ...style, size: 70, values: (self, ticks) => ticks.map(axis) }],
-    scales: { y: { range: (self, low, high) => [0, Math.max(high, 1) * 1.05] } },
+    scales: { y: { range: (self, low, high) => [0, Math.max(high, floor) * 1.05] } },
+    bands: stacked ? lines.slice(1).map((line, i) => ({ series: [i + 2, i + 1] })) : [],
     cursor: { drag: { x: false, y: false } },
   }, [[], ...lines.map(() => [])], box);
 }
@@ -259,8 +260,8 @@ function drawCharts() {
   if (shape !== state.shape) {
     state.shape = shape;
     for (const old of Object.values(state.charts)) old.destroy();
-    state.charts.throughput = chart('throughput', names, true, (v) => short(v) + (inBytes ? 'B/s' : '/s'));
-    state.charts.wait = chart('wait', names, false, time);
+    state.charts.throughput = chart('throughput', names, true, (v) => short(v) + (inBytes ? 'B/s' : '/s'), 1);
+    state.charts.wait = chart('wait', names, false, time, 1e6);
   }
   const moved = (row) => inBytes ? row.bytes : row.ops;
   state.charts.throughput.setData(series(names, moved, true));

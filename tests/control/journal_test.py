@@ -85,26 +85,6 @@ class Journal(unittest.TestCase):
             self.assertEqual([name for name in confirmed if name not in there], [])
             self.assertLessEqual(len(there), len(confirmed) + 2, "at most one was on its way")
 
-    def test_many_share_a_sync(self):
-        with self.server() as it:
-            trace = subprocess.Popen(["strace", "-f", "-c", "-e", "trace=fdatasync", "-p",
-                                      str(it.process.pid)], stderr=subprocess.PIPE, text=True)
-            try:
-                wait_for("strace", lambda: "TracerPid:\t0" not in pathlib.Path(
-                    f"/proc/{it.process.pid}/status").read_text(encoding="utf-8"))
-                sets = [{"pattern": "ost.OSS.ost_io.nrs_tbf_rule",
-                         "value": f"start r{i} jobid={{j{i}}} rate=5"} for i in range(200)]
-                status, _, _ = it.http("POST", "/v1/params",
-                                       json.dumps({"set": sets, "persist": True}))
-            finally:
-                trace.send_signal(signal.SIGINT)
-                table = trace.communicate()[1]
-            self.assertEqual(status, 200)
-            calls = [line.split()[3] for line in table.splitlines() if "fdatasync" in line
-                     and line.split()[0][0].isdigit()]
-            if calls:
-                self.assertLess(int(calls[0]), 50, table)
-
     def test_a_record_that_was_never_finished_is_dropped_and_told(self):
         with self.server() as it:
             it.weir("rule", "start", "whole", "jobid={a}", "rate=1")

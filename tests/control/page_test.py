@@ -64,7 +64,7 @@ class Page(unittest.TestCase):
         with Remote("--export", "a=memory:64MiB", "--adaptive", "off", "--control-tcp",
                     "127.0.0.1:0", "--control-token", self.folder / "token",
                     binary=RELEASE) as it:
-            loads = [Load(it, job) for job in ("dd.0", "ior.1", "<b>bold</b>")]
+            loads = [Load(it, job) for job in ("dd.0", "ior.1", "<b>bold")]
             browser = subprocess.Popen(
                 ["node", HERE / "page.mjs", folder,
                  f"http://127.0.0.1:{it.control_port}/#token={TOKEN}", self.shots],

@@ -370,7 +370,7 @@ DelaySums StayHistory::since(std::size_t service, const Tbf::StayView& now, Inst
 }
 
 std::optional<Explained> find_class(const Snapshot& shot, std::string_view service,
-                                    std::string_view name) {
+                                    std::string_view name, std::string_view rule) {
   const auto id = read_id(name);
   const std::optional<JobId> job = id ? std::optional(JobId(*id)) : std::nullopt;
   std::optional<Explained> by_job;
@@ -380,7 +380,7 @@ std::optional<Explained> find_class(const Snapshot& shot, std::string_view servi
       const bool has_rule = name.size() > one.rule.size() && name.starts_with(one.rule) &&
                             name[one.rule.size()] == '/';
       if (has_rule && one.name() == name) return Explained{at, &one};
-      if (by_job) continue;
+      if (by_job && (one.rule != rule || by_job->found->rule == rule)) continue;
       const bool is_jobs = job && one.by.has(Field::kJobid) && one.key.job == *job;
       if (is_jobs || (!one.by.has(Field::kJobid) && !one.by.empty() &&
                       key_name(one.key, one.by) == name)) {

@@ -63,8 +63,9 @@ struct Explained {
   std::size_t service = 0;
   const ClassShot* found = nullptr;
 };
+// A job may have had classes under several rules: the one under `rule` counts first.
 std::optional<Explained> find_class(const Snapshot& shot, std::string_view service,
-                                    std::string_view name);
+                                    std::string_view name, std::string_view rule = {});
 // `reason` is what RuleList::explain says of it.
 std::string explain_json(const Snapshot& shot, const Explained& explained,
                          const StayHistory& history, std::string_view reason);

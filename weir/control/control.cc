@@ -288,14 +288,16 @@ void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
           const serve::Service* const there = server.find_service(in);
           const Tbf* const tbf = there == nullptr ? nullptr : there->target.gate().tbf(Head::kRegular);
           if (tbf == nullptr) return std::string("tbf is not in force");
-          const std::string told = tbf->rules(Head::kRegular).explain(key, 0);
-          return told.substr(std::min(told.find('\t'), told.size() - 1) + 1);
+          return tbf->rules(Head::kRegular).explain(key, 0);
         },
-        [this, name, service, reply](const Result<std::string>& reason) {
+        [this, name, service, reply](const Result<std::string>& told) {
+          const std::string reason = told.value_or("");
+          const std::size_t tab = std::min(reason.find('\t'), reason.size());
           // The snapshot may be another by now.
-          const auto again = find_class(*shot_, service, name);
+          const auto again = find_class(*shot_, service, name, reason.substr(0, tab));
           if (!again) return reply(error_response(404, "the class has just gone"));
-          reply({.body = explain_json(*shot_, *again, history_, reason.value_or(""))});
+          reply({.body = explain_json(*shot_, *again, history_,
+                                      reason.substr(std::min(tab + 1, reason.size())))});
         });
   });
 }

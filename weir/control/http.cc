@@ -34,6 +34,8 @@ namespace {
 using Stream = beast::basic_stream<asio::generic::stream_protocol>;
 using Socket = asio::generic::stream_protocol::socket;
 constexpr std::chrono::seconds kWriteTime{30};
+constexpr std::chrono::seconds kLingerTime{5};
+constexpr std::size_t kDiscarded = 65536;  // bytes at a time
 constexpr std::string_view kBearer = "Bearer ";
 
 int hex_digit(char c) {
@@ -256,11 +258,22 @@ class Session : public std::enable_shared_from_this<Session> {
                       });
   }
 
-  // What was said stays readable for the peer.
+  // A peer that still sends would not read the answer if it were cut off: what comes is thrown away
+  // until it has noticed, or for a while.
   void end() {
     error_code ignored;
-    stream_.socket().shutdown(asio::socket_base::shutdown_both, ignored);
-    close();
+    stream_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
+    stream_.expires_after(kLingerTime);
+    buffer_.consume(buffer_.size());
+    discard();
+  }
+
+  void discard() {
+    stream_.async_read_some(buffer_.prepare(kDiscarded),
+                            [self = shared_from_this()](error_code error, std::size_t) {
+                              if (error) return self->close();
+                              self->discard();
+                            });
   }
 
   void begin_stream() {
