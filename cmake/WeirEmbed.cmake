@@ -2,8 +2,8 @@
 #
 # weir_embed(<target> <source> <pattern>... [VENDORED <file>...])
 #
-# Compiles the files that the patterns name, and those that are fetched, into the target, each as one literal. weir/control/
-# embedded.h is how they are found again, by their file names.
+# Compiles the files that the patterns name, and those that are fetched, into the target, each as
+# one literal. weir/control/embedded.h is how they are found again, by their file names.
 include_guard(GLOBAL)
 set(WEIR_EMBED_DIR ${CMAKE_CURRENT_LIST_DIR})
 

@@ -135,9 +135,8 @@ int set_one(const Remote& remote, const Words& words, const std::string& pattern
             const std::string& value) {
   Json set{{"pattern", pattern}};
   if (!words.deletes || !value.empty()) set["value"] = value;
-  const Json body{{"set", Json::array({set})},
-                  {"persist", words.persists},
-                  {"delete", words.deletes}};
+  const Json body{
+      {"set", Json::array({set})}, {"persist", words.persists}, {"delete", words.deletes}};
   const Json outcomes = Json::parse(remote.ask("POST", "/v1/params", body.dump()), nullptr, false);
   int status = 0;
   std::string hint;

@@ -105,8 +105,8 @@ void show_explanation(const Json& it) {
   for (const auto& [key, what] : {std::pair{"debtors", "owe"}, {"lenders", "are owed"}}) {
     std::string line;
     for (const Json& one : it[key]) {
-      line += fmt::format(" {} ({})", one["job"].get<std::string>(),
-                          one["tokens"].get<std::int64_t>());
+      line +=
+          fmt::format(" {} ({})", one["job"].get<std::string>(), one["tokens"].get<std::int64_t>());
     }
     if (!line.empty()) fmt::print("  {:<8}{}\n", what, line);
   }
@@ -178,8 +178,8 @@ void send_rule(const Arguments& arguments, const std::string& verb) {
 }
 
 void send_job(const Arguments& arguments, std::string_view method, const std::string& body) {
-  confirm(arguments, arguments.remote.ask(
-                         method, "/v1/jobs/" + control::url_text(arguments.name), body));
+  confirm(arguments,
+          arguments.remote.ask(method, "/v1/jobs/" + control::url_text(arguments.name), body));
 }
 
 // A command that has others below it; options stand anywhere behind it.
@@ -212,13 +212,17 @@ void add_rule_commands(CLI::App& weir, int& status) {
     if (words == nullptr) return;
     command->add_option("rule", arguments->words, words)->required()->type_name("WORD");
   };
-  with("start", "Start a rule: NAME CONDITIONS [KEY=VALUE...]",
-       [](const Arguments& it) { send_rule(it, "start"); }, "As in weir-rules(7), behind start");
-  with("change", "Change a rule: NAME KEY=VALUE...",
-       [](const Arguments& it) { send_rule(it, "change"); }, "As in weir-rules(7), behind change");
-  with("stop", "Stop a rule", [](const Arguments& it) { send_rule(it, "stop"); }, "Its name");
-  with("list", "List the rules",
-       [](const Arguments& it) { show(it, service_path(it, "rules"), show_rules); }, nullptr);
+  with(
+      "start", "Start a rule: NAME CONDITIONS [KEY=VALUE...]",
+      [](const Arguments& it) { send_rule(it, "start"); }, "As in weir-rules(7), behind start");
+  with(
+      "change", "Change a rule: NAME KEY=VALUE...",
+      [](const Arguments& it) { send_rule(it, "change"); }, "As in weir-rules(7), behind change");
+  with(
+      "stop", "Stop a rule", [](const Arguments& it) { send_rule(it, "stop"); }, "Its name");
+  with(
+      "list", "List the rules",
+      [](const Arguments& it) { show(it, service_path(it, "rules"), show_rules); }, nullptr);
 }
 
 void list_jobs(const Arguments& arguments) {
@@ -245,8 +249,8 @@ void add_job_commands(CLI::App& weir, int& status) {
   };
   with("add", "Say how many nodes a job runs on", set, true);
   with("set", "The same for a job that was named before", set, true);
-  with("rm", "Forget a job's nodes", [](const Arguments& it) { send_job(it, "DELETE", ""); },
-       false);
+  with(
+      "rm", "Forget a job's nodes", [](const Arguments& it) { send_job(it, "DELETE", ""); }, false);
   add_below(*job, "list", "List the jobs that were named", list_jobs, arguments, status);
 }
 
@@ -278,24 +282,25 @@ std::string short_time(double ns) {
 }
 
 void add_remote_commands(CLI::App& weir, int& status) {
-  add(weir, "status", "What a running server does",
+  add(
+      weir, "status", "What a running server does",
       [](const Arguments& it) { show(it, "/v1/status", show_status); },
       std::make_shared<Arguments>(), status);
   auto explained = std::make_shared<Arguments>();
-  CLI::App* const explain =
-      add(weir, "explain", "Which rule a class or job is under, and what delays it",
-          [](const Arguments& it) {
-            show(it, "/v1/explain?name=" + control::url_text(it.name), show_explanation);
-          },
-          explained, status);
+  CLI::App* const explain = add(
+      weir, "explain", "Which rule a class or job is under, and what delays it",
+      [](const Arguments& it) {
+        show(it, "/v1/explain?name=" + control::url_text(it.name), show_explanation);
+      },
+      explained, status);
   explain->add_option("name", explained->name, "A class (RULE/KEY) or a job")
       ->required()
       ->type_name("NAME");
   auto accounts = std::make_shared<Arguments>();
-  CLI::App* const ledger =
-      add(weir, "ledger", "What jobs have lent and borrowed",
-          [](const Arguments& it) { show(it, service_path(it, "ledger"), show_ledger); }, accounts,
-          status);
+  CLI::App* const ledger = add(
+      weir, "ledger", "What jobs have lent and borrowed",
+      [](const Arguments& it) { show(it, service_path(it, "ledger"), show_ledger); }, accounts,
+      status);
   ledger->add_option("--service", accounts->service, "Which service (default ost_io)")
       ->type_name("NAME");
   add_rule_commands(weir, status);

@@ -52,6 +52,7 @@ struct ServeArguments {
   std::string adaptive;
   std::string capacity;
   std::optional<std::uint32_t> slots;
+  std::optional<std::uint32_t> classes;
   std::string claims;
   std::vector<std::string> nodemaps;
   std::string memory;
@@ -109,6 +110,7 @@ void add_service(const ServeArguments& arguments, serve::ServiceOptions& service
         value_or_fail(serve::parse_capacity(arguments.capacity), Exit::kUsage, "--capacity");
   }
   if (arguments.slots) service.slots = *arguments.slots;
+  if (arguments.classes) service.classes = std::max(*arguments.classes, 1U);
 }
 
 void add_limits(const ServeArguments& arguments, serve::ServeLimits& limits) {
@@ -148,6 +150,9 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
   }
   add_limits(arguments, options.limits);
   add_tls(arguments, options.tls);
+  if (!arguments.control_tcp.empty()) options.control.tcp = arguments.control_tcp;
+  if (!arguments.control_token.empty()) options.control.token_file = arguments.control_token;
+  if (!arguments.journal.empty()) options.control.journal = arguments.journal;
   if (!arguments.user.empty()) options.user = arguments.user;
   if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
 }
@@ -191,13 +196,15 @@ control::ControlOptions control_options(const ServeArguments& arguments,
                                         const serve::ServeOptions& options) {
   control::ControlOptions wanted;
   wanted.version = WEIR_VERSION;
-  wanted.http.socket_path = arguments.control          ? *arguments.control
+  wanted.http.socket_path = arguments.control                ? *arguments.control
                             : options.control_socket.empty() ? control::default_control_socket()
                                                              : options.control_socket;
   if (wanted.http.socket_path == kNoControl) wanted.http.socket_path.clear();
-  wanted.http.tcp = arguments.control_tcp;
-  if (!arguments.control_token.empty()) wanted.http.token = read_token(arguments.control_token);
-  wanted.journal = arguments.journal;
+  wanted.http.tcp = options.control.tcp;
+  if (!options.control.token_file.empty()) {
+    wanted.http.token = read_token(options.control.token_file);
+  }
+  wanted.journal = options.control.journal;
   if (arguments.journal_repair) wanted.damage = control::Journal::Damage::kRepair;
   return wanted;
 }
@@ -209,8 +216,8 @@ std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
   if (!wanted.is_on() && wanted.journal.empty()) return nullptr;
   auto control = control::Control::create(server, wanted);
   if (control) return std::move(*control);
-  const bool asked = arguments.control || !arguments.control_tcp.empty() ||
-                     !arguments.journal.empty() || !server.options().control_socket.empty();
+  const bool asked = arguments.control || !wanted.http.tcp.empty() || !wanted.journal.empty() ||
+                     !server.options().control_socket.empty();
   if (asked) throw Failure{status_of(control.error()), control.error().message()};
   serve::EventLog::say("no control: " + control.error().message());
   return nullptr;
@@ -346,6 +353,10 @@ void add_serve(CLI::App& weir, int& status) {
   command
       ->add_option("--slots", arguments->slots,
                    "Requests that stores work on at a time (default 16)")
+      ->type_name("N");
+  command
+      ->add_option("--classes", arguments->classes,
+                   "Classes and jobs known at a time; others share one (default 8192)")
       ->type_name("N");
   command
       ->add_option("--jobs", arguments->jobs_file,

@@ -114,9 +114,9 @@ std::string table(const std::vector<Row>& rows, const TopArguments& arguments, s
     text += fmt::format("{:<34.34} {:>9} {:>9} {:>9} {:>8} {:>14}\n", row.name,
                         short_number(row.ops), short_number(row.bytes), short_time(row.wait_ns),
                         row.rate > 0 ? short_number(row.rate) : "-",
-                        row.rate > 0 ? fmt::format("{}/{}", short_number(row.level),
-                                                   short_number(row.depth))
-                                     : "-");
+                        row.rate > 0
+                            ? fmt::format("{}/{}", short_number(row.level), short_number(row.depth))
+                            : "-");
   }
   return text;
 }
@@ -171,9 +171,10 @@ int run_top(TopArguments arguments) {
     last = now;
     auto rows = rates.update(classes, seconds);
     sort_rows(rows, arguments.sort);
-    fmt::print("\x1b[H\x1b[2Jweir top  {}  {} classes, by {}   o ops  b bytes  w wait  n name  q quit\n\n{}",
-               arguments.service, rows.size(), arguments.sort,
-               table(rows, arguments, terminal_lines()));
+    fmt::print(
+        "\x1b[H\x1b[2Jweir top  {}  {} classes, by {}   o ops  b bytes  w wait  n name  q "
+        "quit\n\n{}",
+        arguments.service, rows.size(), arguments.sort, table(rows, arguments, terminal_lines()));
     std::fflush(stdout);
   }
   return static_cast<int>(Exit::kOk);

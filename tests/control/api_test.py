@@ -276,7 +276,8 @@ class Commands(unittest.TestCase):
             it.read("dd.0", 5)
             for command in (["status"], ["rule", "list"], ["job", "list"], ["ledger"],
                             ["explain", "dd.0"], ["top", "--once", "--interval", "0.1"],
-                            ["rule", "start", "x", "jobid={x}", "rate=1"], ["job", "add", "x", "2"]):
+                            ["rule", "start", "x", "jobid={x}", "rate=1"],
+                            ["job", "add", "x", "2"]):
                 status, out, error = it.weir(*command, "--json")
                 self.assertEqual((status, error), (0, ""), command)
                 json.loads(out)

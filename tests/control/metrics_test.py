@@ -40,8 +40,9 @@ class Prometheus:
     def query(self, text):
         """The result of a query, nothing while there is none."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?"
-                                        + urllib.parse.urlencode({"query": text}), timeout=10) as got:
+            url = (f"http://127.0.0.1:{self.port}/api/v1/query?"
+                   + urllib.parse.urlencode({"query": text}))
+            with urllib.request.urlopen(url, timeout=10) as got:
                 return json.load(got)["data"]["result"]
         except OSError:
             return []

@@ -18,8 +18,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
 from server import READ, RELEASE, STUCK, WEIR, Server, enter, request, simple_reply  # noqa: E402
 
-__all__ = ["Remote", "UnixHttp", "RELEASE", "STUCK", "WEIR", "enter", "request", "simple_reply", "READ",
-           "wait_for"]
+__all__ = ["READ", "RELEASE", "STUCK", "WEIR", "Remote", "UnixHttp", "enter", "request",
+           "simple_reply", "wait_for"]
 
 
 class UnixHttp(http.client.HTTPConnection):

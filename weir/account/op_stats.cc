@@ -16,7 +16,8 @@ void OpStats::Sum::add(std::uint64_t value) {
 
 void OpStats::ByteSum::add(std::uint64_t value) {
   Sum::add(value);
-  const auto bucket = value <= 1 ? std::size_t{0} : static_cast<std::size_t>(std::bit_width(value - 1));
+  const auto bucket =
+      value <= 1 ? std::size_t{0} : static_cast<std::size_t>(std::bit_width(value - 1));
   ++buckets[std::min(bucket, kBuckets - 1)];
 }
 
@@ -38,8 +39,9 @@ OpStats::Job& OpStats::job_of(const JobId& id, Instant now) {
   if (const auto found = index_.find(id); found != index_.end()) return *found->second;
   drop_idle(now);
   if (jobs_.size() >= kJobsMax) {
-    const auto oldest = std::min_element(
-        jobs_.begin(), jobs_.end(), [](const Job& a, const Job& b) { return a.updated < b.updated; });
+    const auto oldest =
+        std::min_element(jobs_.begin(), jobs_.end(),
+                         [](const Job& a, const Job& b) { return a.updated < b.updated; });
     drop(JobId(oldest->id));
   }
   Job& made = jobs_.emplace_back();

@@ -54,11 +54,16 @@ unsigned status_of(std::errc code) {
 // ---- snapshots as JSON ----
 
 Json class_json(const ClassShot& one) {
-  return {{"class", one.name()},          {"rule", one.rule},
-          {"rate", one.rate},             {"depth", one.depth},
-          {"level", one.level},           {"bps", one.bps},
-          {"byte_depth", one.byte_depth}, {"byte_level", one.byte_level},
-          {"served", one.totals.served},  {"bytes", one.totals.bytes},
+  return {{"class", one.name()},
+          {"rule", one.rule},
+          {"rate", one.rate},
+          {"depth", one.depth},
+          {"level", one.level},
+          {"bps", one.bps},
+          {"byte_depth", one.byte_depth},
+          {"byte_level", one.byte_level},
+          {"served", one.totals.served},
+          {"bytes", one.totals.bytes},
           {"waited_ns", one.totals.waited_ns}};
 }
 
@@ -115,14 +120,10 @@ Json capacity_json(const ServiceShot& shot) {
 }
 
 Json service_json(const ServiceShot& shot) {
-  Json json{{"service", shot.name},
-            {"policy", policy_text(shot)},
-            {"queued", shot.queued},
-            {"running", shot.running},
-            {"classes", shot.classes.size()},
-            {"jobs", shot.jobs.size()},
-            {"rules", shot.rules_in_all},
-            {"overflowed", shot.overflowed}};
+  Json json{{"service", shot.name},           {"policy", policy_text(shot)},
+            {"queued", shot.queued},          {"running", shot.running},
+            {"classes", shot.classes.size()}, {"jobs", shot.jobs.size()},
+            {"rules", shot.rules_in_all},     {"overflowed", shot.overflowed}};
   json.update(capacity_json(shot));
   return json;
 }
@@ -262,8 +263,8 @@ bool is_snapshot_path(std::string_view path) {
   return parts.size() >= 1 && parts.size() <= 3 && (parts[0] == "status" || parts[0] == "services");
 }
 
-HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request,
-                         std::string_view version, std::string_view generation) {
+HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::string_view version,
+                         std::string_view generation) {
   const auto parts = parts_of(request.path);
   HttpResponse response;
   if (parts[0] == "status") {
@@ -291,8 +292,7 @@ std::string live_event(const Snapshot& shot, std::string_view generation) {
     order.reserve(service.classes.size());
     for (const ClassShot& one : service.classes) order.push_back(&one);
     const auto first = order.begin();
-    const auto last =
-        first + static_cast<std::ptrdiff_t>(std::min(order.size(), kPageClasses));
+    const auto last = first + static_cast<std::ptrdiff_t>(std::min(order.size(), kPageClasses));
     std::partial_sort(first, last, order.end(), [](const ClassShot* a, const ClassShot* b) {
       return a->totals.served > b->totals.served;
     });
@@ -317,8 +317,8 @@ std::string live_event(const Snapshot& shot, std::string_view generation) {
     }
     Json json = service_json(service);
     json["top"] = classes;
-    json["others"] = {{"served", others.served}, {"bytes", others.bytes},
-                      {"waited_ns", others.waited_ns}};
+    json["others"] = {
+        {"served", others.served}, {"bytes", others.bytes}, {"waited_ns", others.waited_ns}};
     json["rule_list"] = rules_json(service);
     services.push_back(std::move(json));
   }
@@ -382,8 +382,8 @@ std::optional<Explained> find_class(const Snapshot& shot, std::string_view servi
       if (has_rule && one.name() == name) return Explained{at, &one};
       if (by_job && (one.rule != rule || by_job->found->rule == rule)) continue;
       const bool is_jobs = job && one.by.has(Field::kJobid) && one.key.job == *job;
-      if (is_jobs || (!one.by.has(Field::kJobid) && !one.by.empty() &&
-                      key_name(one.key, one.by) == name)) {
+      if (is_jobs ||
+          (!one.by.has(Field::kJobid) && !one.by.empty() && key_name(one.key, one.by) == name)) {
         by_job = Explained{at, &one};
       }
     }
@@ -433,8 +433,10 @@ std::string explain_json(const Snapshot& shot, const Explained& explained,
   Json debtors = Json::array(), lenders = Json::array();
   for (const JobShot& job : service.jobs) {
     Json one{{"job", printable_id(job.job.text())}, {"tokens", std::abs(job.record)}};
-    if (job.record < 0 && debtors.size() < 10) debtors.push_back(std::move(one));
-    else if (job.record > 0 && lenders.size() < 10) lenders.push_back(std::move(one));
+    if (job.record < 0 && debtors.size() < 10)
+      debtors.push_back(std::move(one));
+    else if (job.record > 0 && lenders.size() < 10)
+      lenders.push_back(std::move(one));
   }
   json["debtors"] = debtors;
   json["lenders"] = lenders;
@@ -507,7 +509,8 @@ Result<ChangeRequest> read_params_change(const HttpRequest& request) {
   for (const Json& one : body->json()["set"]) {
     const auto is_text = [&](const char* key) { return one.contains(key) && one[key].is_string(); };
     if (!one.is_object() || !is_text("pattern") || (!*forget && !is_text("value"))) {
-      return fail(std::errc::invalid_argument, "'set'", "holds something else than pattern and value");
+      return fail(std::errc::invalid_argument, "'set'",
+                  "holds something else than pattern and value");
     }
     Change made{.kind = *forget ? Change::Kind::kForget : Change::Kind::kParam,
                 .target = dotted(one["pattern"].get<std::string>()),

@@ -32,8 +32,8 @@ HttpResponse error_response(unsigned status, std::string_view what, std::string_
 // Whether the path is one that a snapshot answers, and the answer. 404 with the name of what is not
 // there.
 bool is_snapshot_path(std::string_view path);
-HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request,
-                         std::string_view version, std::string_view generation);
+HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::string_view version,
+                         std::string_view generation);
 
 // One event of the page's stream: the classes that do or wait most, and the sums of the others.
 std::string live_event(const Snapshot& shot, std::string_view generation);
@@ -74,9 +74,9 @@ std::string explain_json(const Snapshot& shot, const Explained& explained,
 
 struct ChangeRequest {
   std::vector<Change> changes = {};  // each applied and answered for itself
-  bool persists = true;         // in the journal
-  bool applies = true;          // false: of the journal alone
-  bool is_params = false;       // answered like lctl
+  bool persists = true;              // in the journal
+  bool applies = true;               // false: of the journal alone
+  bool is_params = false;            // answered like lctl
 };
 // EINVAL: not JSON, wrong types, unknown keys; ENOENT: no such path; ENOTSUP: no such method there.
 Result<ChangeRequest> read_change(const HttpRequest& request);

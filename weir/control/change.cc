@@ -107,8 +107,8 @@ bool supersede(std::vector<Change>& kept, const Change& change) {
 Result<void> set_nodes(serve::Server& server, const Change& change) {
   const JobId job(change.target);
   for (const auto& service : server.services()) {
-    auto set = service->target.set_nodes(job, std::max<std::uint64_t>(change.nodes, 1),
-                                         server.now());
+    auto set =
+        service->target.set_nodes(job, std::max<std::uint64_t>(change.nodes, 1), server.now());
     if (!set) return set;
   }
   return {};
@@ -124,8 +124,8 @@ Result<void> set_capacity(serve::Server& server, const Change& change) {
   if (!capacity) return tl::unexpected(capacity.error());
   const bool is_auto = capacity->kind == serve::Capacity::Kind::kAuto;
   service->target.set_capacity(
-      capacity->rate,
-      is_auto ? Target::CapacitySource::kEstimated : Target::CapacitySource::kGiven, server.now());
+      capacity->rate, is_auto ? Target::CapacitySource::kEstimated : Target::CapacitySource::kGiven,
+      server.now());
   return {};
 }
 
@@ -168,8 +168,8 @@ Result<Change> parse_change(std::string_view line) {
   change.value = text("value");
   if (auto path = text("param"); path && change.value) {
     change.target = *path;
-  } else if (auto job = text("job"); job && json.contains("nodes") &&
-                                     json["nodes"].is_number_unsigned()) {
+  } else if (auto job = text("job");
+             job && json.contains("nodes") && json["nodes"].is_number_unsigned()) {
     auto id = read_id(*job);
     if (!id) return tl::unexpected(id.error());
     change.kind = Change::Kind::kJob;

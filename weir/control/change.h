@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an administrator can change while a server runs, as one value: it is applied on the loop, and
-// written to the journal as one line of JSON, from which the next start reads it back.
+// What an administrator can change while a server runs, as one value: it is applied on the loop,
+// and written to the journal as one line of JSON, from which the next start reads it back.
 //
 //   {"param":"ost.OSS.ost_io.nrs_tbf_rule","value":"start dd jobid={dd.*} rate=100"}
 //   {"param":"ost.OSS.ost_io.nrs_policies","value":"tbf nid"}

@@ -54,7 +54,8 @@ TEST(Change, WhatIsNoneIsNamedAndLeftOut) {
 
 TEST(Change, ForgettingTakesOutOneValueOrAll) {
   const Change a = rule("start a jobid={a} rate=1"), b = rule("start b jobid={b} rate=1");
-  Change forget{.kind = Change::Kind::kForget, .target = rule_path("ost_io"),
+  Change forget{.kind = Change::Kind::kForget,
+                .target = rule_path("ost_io"),
                 .value = "start  a jobid={a } rate=1"};
   EXPECT_EQ(effective_of({a, b, forget}), std::vector{b}) << "whatever the blanks";
   forget.value.reset();
@@ -62,8 +63,8 @@ TEST(Change, ForgettingTakesOutOneValueOrAll) {
 }
 
 TEST(Change, TheSameIsKeptOnce) {
-  const Change policy{.kind = Change::Kind::kParam, .target = policy_path("ost_io"),
-                      .value = "tbf nid"};
+  const Change policy{
+      .kind = Change::Kind::kParam, .target = policy_path("ost_io"), .value = "tbf nid"};
   const Change start = rule("start a nid={0@lo} rate=1");
   EXPECT_EQ(effective_of({policy, start, policy, start}), (std::vector{policy, start}));
 }
@@ -105,7 +106,8 @@ TEST(ChangeProperty, WhatIsLeftMakesTheSameRules) {
           one = rule(head + "stop " + name);
           break;
         default:
-          one = {.kind = Change::Kind::kParam, .target = policy_path("ost_io"),
+          one = {.kind = Change::Kind::kParam,
+                 .target = policy_path("ost_io"),
                  .value = rng.below(2) == 0 ? "tbf jobid" : "fifo"};
       }
       // Only what was applied is ever journalled.

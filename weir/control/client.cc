@@ -82,7 +82,8 @@ Result<ControlAnswer> read_answer(int socket, const std::string& path) {
 
 std::string control_socket_of(const std::string& option) {
   if (!option.empty()) return option;
-  if (const char* const set = std::getenv("WEIR_SOCKET"); set != nullptr && *set != '\0') return set;
+  if (const char* const set = std::getenv("WEIR_SOCKET"); set != nullptr && *set != '\0')
+    return set;
   return default_control_socket();
 }
 
@@ -104,8 +105,8 @@ Result<ControlAnswer> ControlClient::send(std::string_view method, std::string_v
                                           std::string_view body, std::string_view if_match) const {
   const auto socket = connect_to(path_);
   if (!socket) return tl::unexpected(socket.error());
-  std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n", method,
-                                 target);
+  std::string text =
+      fmt::format("{} {} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n", method, target);
   if (!body.empty()) {
     text += fmt::format("Content-Type: application/json\r\nContent-Length: {}\r\n", body.size());
   }

@@ -27,6 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kStayInterval{5};
+constexpr std::size_t kCompactAbove = 1000;  // records of a journal
 
 // The page's own files, which hold nothing worth a token.
 struct PageFile {
@@ -146,9 +147,8 @@ Result<void> Control::Core::open(const ControlOptions& options) {
     if (!journal_->report().empty()) serve::EventLog::say(journal_->report());
     if (auto replayed = replay(); !replayed) return replayed;
   }
-  auto http = HttpServer::create(options.http, [this](const HttpRequest& request, Reply reply) {
-    answer(request, reply);
-  });
+  auto http = HttpServer::create(
+      options.http, [this](const HttpRequest& request, Reply reply) { answer(request, reply); });
   if (!http) return tl::unexpected(http.error());
   http_ = std::move(*http);
   return {};
@@ -165,6 +165,13 @@ Result<void> Control::Core::replay() {
     if (one.kind == Change::Kind::kJob) jobs_[one.target] = one.nodes;
   }
   for (const std::string& mistake : mistakes) serve::EventLog::say("journal: " + mistake);
+  if (journal_->records().size() > kCompactAbove &&
+      changes.size() * 2 < journal_->records().size()) {
+    std::vector<std::string> records;
+    records.reserve(changes.size());
+    for (const Change& one : changes) records.push_back(print_change(one));
+    if (auto compacted = journal_->compact(records); !compacted) return compacted;
+  }
   const auto restored = restore_records(server_, records_path_);
   if (!restored) serve::EventLog::say(restored.error().message() + "; all begin with nothing owed");
   return {};
@@ -258,7 +265,9 @@ void Control::Core::read_params_of(const HttpRequest& request, const Reply& repl
             found = read_params(params, pattern);
           }
           if (found.empty()) {
-            found.push_back({pattern, pattern, {},
+            found.push_back({pattern,
+                             pattern,
+                             {},
                              {std::errc::no_such_file_or_directory, pattern, "not found", {}}});
           }
           std::move(found.begin(), found.end(), std::back_inserter(all));
@@ -286,7 +295,8 @@ void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
     ask<std::string>(
         [key, in](serve::Server& server) -> Result<std::string> {
           const serve::Service* const there = server.find_service(in);
-          const Tbf* const tbf = there == nullptr ? nullptr : there->target.gate().tbf(Head::kRegular);
+          const Tbf* const tbf =
+              there == nullptr ? nullptr : there->target.gate().tbf(Head::kRegular);
           if (tbf == nullptr) return std::string("tbf is not in force");
           return tbf->rules(Head::kRegular).explain(key, 0);
         },
@@ -351,7 +361,9 @@ Control::Core::Applied Control::Core::apply_on_loop(serve::Server& server,
     if (request.is_params && request.applies) {
       outcomes = write_params(server_params(server, moment), one.target, *one.value);
       if (outcomes.empty()) {
-        outcomes.push_back({one.target, one.target, *one.value,
+        outcomes.push_back({one.target,
+                            one.target,
+                            *one.value,
                             {std::errc::no_such_file_or_directory, one.target, "not found", {}}});
       }
     } else {
@@ -378,8 +390,8 @@ void Control::Core::confirm(const ChangeRequest& request, const Applied& applied
                             const Reply& reply) {
   generation_ = std::max(generation_, applied.generation);
   if (applied.stale) {
-    HttpResponse response = error_response(
-        412, "somebody else has changed something", "read again, then change");
+    HttpResponse response =
+        error_response(412, "somebody else has changed something", "read again, then change");
     response.etag = *applied.stale;
     return reply(response);
   }

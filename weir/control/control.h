@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The control of a running server: its HTTP API, the journal of what was changed for good, and the
-// checkpoints of what jobs owe each other. It has a thread of its own and reaches the server only by
-// commands on its loop.
+// checkpoints of what jobs owe each other. It has a thread of its own and reaches the server only
+// by commands on its loop.
 //
 //   auto control = Control::create(*server, options);    the journal is applied, the socket bound
 //   (*control)->start();                                  answers from now on

@@ -35,6 +35,7 @@ using Stream = beast::basic_stream<asio::generic::stream_protocol>;
 using Socket = asio::generic::stream_protocol::socket;
 constexpr std::chrono::seconds kWriteTime{30};
 constexpr std::chrono::seconds kLingerTime{5};
+constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::size_t kDiscarded = 65536;  // bytes at a time
 constexpr std::string_view kBearer = "Bearer ";
 
@@ -102,7 +103,7 @@ bool is_same_secret(std::string_view a, std::string_view b) {
 class Session;
 
 struct HttpServer::State {
-  Handler handler;
+  Answer answer;
   std::string token;
   std::string path;
   std::size_t connections = 0;
@@ -115,6 +116,7 @@ struct HttpServer::State {
   void accept_local();
   void accept_tcp();
   void admit(Socket socket, bool is_tcp);
+  void after_a_breath(std::function<void()> function);
   void repeat(asio::steady_timer& timer, std::chrono::milliseconds interval,
               const std::function<void()>& function);
 };
@@ -136,10 +138,9 @@ class Session : public std::enable_shared_from_this<Session> {
     parser_->body_limit(HttpServer::kBodyMax);
     stream_.expires_after(is_first_ ? HttpServer::kRequestTime : HttpServer::kIdleTime);
     is_first_ = false;
-    http::async_read_header(stream_, buffer_, *parser_,
-                            [self = shared_from_this()](error_code error, std::size_t) {
-                              self->on_head(error);
-                            });
+    http::async_read_header(
+        stream_, buffer_, *parser_,
+        [self = shared_from_this()](error_code error, std::size_t) { self->on_head(error); });
   }
 
   // For everybody at once; the newest takes the place of one that could not be sent yet.
@@ -172,10 +173,9 @@ class Session : public std::enable_shared_from_this<Session> {
     if (error == http::error::end_of_stream || error == beast::error::timeout) return close();
     if (error) return is_http(error) ? refuse(400, error.message()) : close();
     stream_.expires_after(HttpServer::kRequestTime);
-    http::async_read(stream_, buffer_, *parser_,
-                     [self = shared_from_this()](error_code failed, std::size_t) {
-                       self->on_request(failed);
-                     });
+    http::async_read(
+        stream_, buffer_, *parser_,
+        [self = shared_from_this()](error_code failed, std::size_t) { self->on_request(failed); });
   }
 
   static bool is_http(const error_code& error) {
@@ -199,7 +199,7 @@ class Session : public std::enable_shared_from_this<Session> {
     request.if_match.assign(match.data(), match.size());
     std::erase(request.if_match, '"');
     is_head_ = message.method() == http::verb::head;
-    state_.handler(request, [self = shared_from_this()](HttpResponse response) {
+    state_.answer(request, [self = shared_from_this()](HttpResponse response) {
       self->answer(std::move(response));
     });
   }
@@ -251,11 +251,10 @@ class Session : public std::enable_shared_from_this<Session> {
     reply_->prepare_payload();
     if (is_head_) reply_->body().clear();
     stream_.expires_after(kWriteTime);
-    http::async_write(stream_, *reply_,
-                      [self = shared_from_this()](error_code error, std::size_t) {
-                        if (error || !self->keep_alive_) return self->end();
-                        self->read();
-                      });
+    http::async_write(stream_, *reply_, [self = shared_from_this()](error_code error, std::size_t) {
+      if (error || !self->keep_alive_) return self->end();
+      self->read();
+    });
   }
 
   // A peer that still sends would not read the answer if it were cut off: what comes is thrown away
@@ -313,10 +312,19 @@ void HttpServer::State::admit(Socket socket, bool is_tcp) {
   std::make_shared<Session>(*this, std::move(socket), is_tcp)->read();
 }
 
+// Out of descriptors: asking again at once would only burn the processor.
+void HttpServer::State::after_a_breath(std::function<void()> function) {
+  const auto timer = std::make_shared<asio::steady_timer>(io, kAcceptPause);
+  timer->async_wait([timer, function = std::move(function)](error_code error) {
+    if (!error) function();
+  });
+}
+
 void HttpServer::State::accept_local() {
   local->async_accept([this](error_code error, asio::local::stream_protocol::socket socket) {
     if (error == asio::error::operation_aborted) return;
-    if (!error) admit(Socket(std::move(socket)), false);
+    if (error) return after_a_breath([this] { accept_local(); });
+    admit(Socket(std::move(socket)), false);
     accept_local();
   });
 }
@@ -324,7 +332,8 @@ void HttpServer::State::accept_local() {
 void HttpServer::State::accept_tcp() {
   tcp->async_accept([this](error_code error, asio::ip::tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
-    if (!error) admit(Socket(std::move(socket)), true);
+    if (error) return after_a_breath([this] { accept_tcp(); });
+    admit(Socket(std::move(socket)), true);
     accept_tcp();
   });
 }
@@ -400,10 +409,9 @@ HttpServer::~HttpServer() {
   if (!state_->path.empty()) unlink(state_->path.c_str());
 }
 
-Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpOptions& options,
-                                                       Handler handler) {
+Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpOptions& options, Answer answer) {
   auto state = std::make_unique<State>();
-  state->handler = std::move(handler);
+  state->answer = std::move(answer);
   state->token = options.token;
   if (!options.socket_path.empty()) {
     if (auto opened = open_local(*state, options.socket_path); !opened) {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An HTTP server for a few administrators and many readers, in one thread of its own: a Unix socket,
-// and perhaps TCP on loopback, where every request but the page's own files needs a bearer token.
-// Boost.Beast is used in http.cc and nowhere else.
+// An HTTP server for a few administrators and many readers, in one thread of its own: a Unix
+// socket, and perhaps TCP on loopback, where every request but the page's own files needs a bearer
+// token. Boost.Beast is used in http.cc and nowhere else.
 //
-//   auto http = HttpServer::create(options, handler);     bound; nobody is answered yet
+//   auto http = HttpServer::create(options, answer);     bound; nobody is answered yet
 //   std::thread thread([&] { http->run(); });
 //   http->stop();  thread.join();
 //
-// The handler is called in that thread and answers through a Reply, at once or later, from the same
+// `answer` is called in that thread and answers through a Reply, at once or later, from the same
 // thread (post() brings others there). An answer with is_stream stays open: whatever is given to
 // publish() is sent to it as server-sent events. A reader that is too slow for them gets the newest
 // and never more than one behind it.
 //
-// Bounds: kConnectionsMax connections, kStreamsMax of them streams, requests of kHeadMax and kBodyMax
-// bytes that have to come within kRequestTime, idle connections closed after kIdleTime. What is
-// beyond is answered with 431, 413, 408 or 503, or closed, and harms nobody else.
+// Bounds: kConnectionsMax connections, kStreamsMax of them streams, requests of kHeadMax and
+// kBodyMax bytes that have to come within kRequestTime, idle connections closed after kIdleTime.
+// What is beyond is answered with 431, 413, 408 or 503, or closed, and harms nobody else.
 #pragma once
 
 #include <chrono>
@@ -74,10 +74,10 @@ class HttpServer {
   static constexpr std::chrono::seconds kIdleTime{60};
 
   using Reply = std::function<void(HttpResponse)>;
-  using Handler = std::function<void(const HttpRequest&, Reply)>;
+  using Answer = std::function<void(const HttpRequest&, Reply)>;
 
   // EINVAL: TCP beyond loopback, or without a token.
-  static Result<std::unique_ptr<HttpServer>> create(const HttpOptions& options, Handler handler);
+  static Result<std::unique_ptr<HttpServer>> create(const HttpOptions& options, Answer answer);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

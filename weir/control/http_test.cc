@@ -37,7 +37,8 @@ TEST(Http, RefusesTcpWithoutATokenAndBeyondLoopback) {
   for (const char* const bad : {"0.0.0.0:0", "192.0.2.1:80", "nonsense", "127.0.0.1", ":80"}) {
     EXPECT_FALSE(HttpServer::create({.socket_path = "", .tcp = bad, .token = "t"}, none)) << bad;
   }
-  const auto bound = HttpServer::create({.socket_path = "", .tcp = "127.0.0.1:0", .token = "t"}, none);
+  const auto bound =
+      HttpServer::create({.socket_path = "", .tcp = "127.0.0.1:0", .token = "t"}, none);
   ASSERT_TRUE(bound);
   EXPECT_NE((*bound)->tcp_port(), 0);
 }

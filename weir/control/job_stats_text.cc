@@ -42,8 +42,8 @@ bool is_plain(char c) {
 // In double quotes where a reader of YAML would else see something different.
 std::string quoted_id(std::string_view id) {
   const std::string shown = printable_id(id);
-  const bool quotes = shown.size() != id.size() || id.find(':') != std::string_view::npos ||
-                      id.starts_with('@');
+  const bool quotes =
+      shown.size() != id.size() || id.find(':') != std::string_view::npos || id.starts_with('@');
   return quotes ? "\"" + shown + "\"" : shown;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // OpStats as a Lustre server prints obdfilter.<target>.job_stats, byte for byte, so that exporters
-// and scripts made for Lustre read a Weir server unchanged. Wall-clock times are worked out from one
-// pair of clock readings, since everything inside counts monotonic time.
+// and scripts made for Lustre read a Weir server unchanged. Wall-clock times are worked out from
+// one pair of clock readings, since everything inside counts monotonic time.
 //
 //   print_job_stats(stats, {server.now(), wall_ns});
 //

@@ -45,8 +45,8 @@ TEST(JobStatsText, QuotesIdsAsTheKernelDoes) {
     stats.record(handle, JobId(id), OpStats::Op::kSync, Bytes{0}, Nanoseconds{0}, Instant{});
   }
   const std::string text = print_job_stats(stats, {Instant{}, 0});
-  for (const char* const shown : {"plain-1_x/y@z\n", "\"has:colon.0\"\n", "\"@first\"\n",
-                                  "\"has\\x20sp\\x22q\"\n"}) {
+  for (const char* const shown :
+       {"plain-1_x/y@z\n", "\"has:colon.0\"\n", "\"@first\"\n", "\"has\\x20sp\\x22q\"\n"}) {
     EXPECT_NE(text.find("job_id:          " + std::string(shown)), std::string::npos) << shown;
   }
 }

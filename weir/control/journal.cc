@@ -36,7 +36,8 @@ constexpr std::array<std::uint32_t, 256> kCrcTable = make_table();
 
 std::uint32_t crc32c(std::string_view text) {
   std::uint32_t crc = ~0U;
-  for (const char c : text) crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<unsigned char>(c)) & 0xFF];
+  for (const char c : text)
+    crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<unsigned char>(c)) & 0xFF];
   return ~crc;
 }
 
@@ -141,13 +142,15 @@ Result<void> Journal::load(Damage damage) {
   }
   if (read.damaged_at != 0) {
     if (auto kept = replace_file(path_ + ".damaged", *text); !kept) return kept;
-    report_ = fmt::format("journal {}: kept {} records, dropped {} lines from line {} on; the file "
-                          "as it was is {}.damaged",
-                          quote(path_), read.records.size(), read.dropped, read.damaged_at, path_);
+    report_ = fmt::format(
+        "journal {}: kept {} records, dropped {} lines from line {} on; the file "
+        "as it was is {}.damaged",
+        quote(path_), read.records.size(), read.dropped, read.damaged_at, path_);
   } else if (read.torn != 0) {
-    report_ = fmt::format("journal {}: kept {} records, dropped {} bytes of one that was never "
-                          "confirmed",
-                          quote(path_), read.records.size(), read.torn);
+    report_ = fmt::format(
+        "journal {}: kept {} records, dropped {} bytes of one that was never "
+        "confirmed",
+        quote(path_), read.records.size(), read.torn);
   }
   records_ = std::move(read.records);
   std::string whole;
@@ -157,6 +160,19 @@ Result<void> Journal::load(Damage damage) {
   if (ftruncate(file_.get(), static_cast<off_t>(size_)) != 0 || fdatasync(file_.get()) != 0) {
     return fail_errno(errno, quote(path_));
   }
+  return {};
+}
+
+Result<void> Journal::compact(const std::vector<std::string>& records) {
+  std::string text;
+  for (const std::string& record : records) text += journal_line(record);
+  if (auto replaced = replace_file(path_, text); !replaced) return replaced;
+  host::Fd file(::open(path_.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
+  if (file.get() < 0 || flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    return fail_errno(errno, quote(path_));
+  }
+  file_ = std::move(file);
+  size_ = text.size();
   return {};
 }
 

@@ -9,9 +9,10 @@
 // syncs, and what was confirmed is still there after a crash. A write that fails is taken back, and
 // whoever waited for it is told why.
 //
-// Reading: a last line without its newline was never confirmed and is dropped. Anything else that is
-// damaged makes open() fail, unless it is told to repair: then the records before the damage are
-// kept, the file as it was is put aside as PATH.damaged, and a report says what was kept and dropped.
+// Reading: a last line without its newline was never confirmed and is dropped. Anything else that
+// is damaged makes open() fail, unless it is told to repair: then the records before the damage are
+// kept, the file as it was is put aside as PATH.damaged, and a report says what was kept and
+// dropped.
 //
 // Any thread may append; `done` is called in the journal's own.
 #pragma once
@@ -35,7 +36,7 @@ namespace weir::control {
 // What a file holds.
 struct JournalText {
   std::vector<std::string> records;
-  std::size_t torn = 0;     // bytes of a last line that was never finished
+  std::size_t torn = 0;        // bytes of a last line that was never finished
   std::size_t damaged_at = 0;  // the line, from 1; 0: none
   std::size_t dropped = 0;     // lines from there on
 };
@@ -57,6 +58,9 @@ class Journal {
   const std::vector<std::string>& records() const { return records_; }
   // What was kept and what was dropped; empty if all was well.
   const std::string& report() const { return report_; }
+
+  // Leaves these records and no others, wholly or not at all. REQUIRES: nothing was appended yet.
+  Result<void> compact(const std::vector<std::string>& records);
 
   // REQUIRES: no newline in it.
   void append(std::string record, Done done);
@@ -88,7 +92,8 @@ class Journal {
   std::thread thread_;
 };
 
-// Writes a file whole: beside, synced, renamed. What is there before or after a crash is one of both.
+// Writes a file whole: beside, synced, renamed. What is there before or after a crash is one of
+// both.
 Result<void> replace_file(const std::string& path, std::string_view text);
 
 }  // namespace weir::control

@@ -57,7 +57,8 @@ void add_server(std::string& page, const Snapshot& shot) {
   const auto one = [&](std::string_view name, std::string_view type, std::string_view help,
                        std::uint64_t value) { Family(page, name, type, help).add("", value); };
   one("weir_connections", "gauge", "Clients that are connected.", shot.connections);
-  one("weir_connections_accepted_total", "counter", "Connections accepted.", shot.counters.accepted);
+  one("weir_connections_accepted_total", "counter", "Connections accepted.",
+      shot.counters.accepted);
   one("weir_connections_refused_total", "counter", "Connections above the limit.",
       shot.counters.refused);
   one("weir_connections_broken_total", "counter", "Connections that broke the protocol.",
@@ -138,8 +139,8 @@ void Metrics::count_classes(Service& kept, const ServiceShot& shot, Instant now)
   absl::flat_hash_map<std::uint64_t, Sums> seen;
   seen.reserve(shot.classes.size());
   for (const ClassShot& one : shot.classes) {
-    const std::uint64_t key =
-        hash_words(one.key.hash() ^ (one.is_overflow ? 1U : 0U), std::hash<std::string>()(one.rule));
+    const std::uint64_t key = hash_words(one.key.hash() ^ (one.is_overflow ? 1U : 0U),
+                                         std::hash<std::string>()(one.rule));
     const Sums sums{one.totals.served, one.totals.bytes, one.totals.waited_ns};
     const auto before = kept.classes.find(key);
     const Sums more = before == kept.classes.end() ? sums : sums.grown_from(before->second);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parameter tree: what `lctl get_param`, `set_param` and `list_param` see of a server. Each leaf
-// has a path, can be read, and most can be written; whoever has something to show adds leaves.
+// The parameter tree: what `lctl get_param`, `set_param` and `list_param` see of a server. Each
+// leaf has a path, can be read, and most can be written; whoever has something to show adds leaves.
 //
 //   ost.OSS.<service>.nrs_policies           which policy is in force, and which one to start
 //   ost.OSS.<service>.nrs_tbf_rule           rules, and rule commands
@@ -30,7 +30,7 @@ struct Param {
   std::function<Result<std::string>()> read;
   std::function<Result<void>(std::string_view)> write;
 
-  std::string path() const;   // joined with dots
+  std::string path() const;     // joined with dots
   std::string slashed() const;  // joined with slashes
 };
 

@@ -13,9 +13,7 @@
 namespace weir::control {
 namespace {
 
-std::string id_text(std::uint32_t id) {
-  return id == kUnknownId ? "unknown" : std::to_string(id);
-}
+std::string id_text(std::uint32_t id) { return id == kUnknownId ? "unknown" : std::to_string(id); }
 
 std::string field_text(const Attributes& key, Field field) {
   switch (field) {

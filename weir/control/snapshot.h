@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a server looks like at one moment, copied out of its loop as plain values, so that any number
-// of readers can be served from it without asking the loop again. It is taken in steps, each one
-// command that looks at a bounded number of classes and jobs:
+// What a server looks like at one moment, copied out of its loop as plain values, so that any
+// number of readers can be served from it without asking the loop again. It is taken in steps, each
+// one command that looks at a bounded number of classes and jobs:
 //
 //   auto taker = std::make_unique<SnapshotTaker>();
 //   on the loop:  while (!taker->step(server)) { give way to requests }
@@ -56,12 +56,12 @@ struct JobShot {
   std::uint64_t running = 0;
   std::uint64_t read_bytes = 0;
   std::uint64_t written_bytes = 0;
-  std::uint64_t wait_ns = 0;     // sums
+  std::uint64_t wait_ns = 0;  // sums
   std::uint64_t latency_ns = 0;
   std::uint64_t nodes = 1;
   std::optional<std::uint64_t> share = {};  // tokens a second; none: not paced
-  std::int64_t record = 0;             // above 0: it has lent
-  std::uint64_t lent = 0;              // instant loans of all time, settled
+  std::int64_t record = 0;                  // above 0: it has lent
+  std::uint64_t lent = 0;                   // instant loans of all time, settled
   std::uint64_t borrowed = 0;
 };
 

@@ -312,11 +312,11 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
   const Tokens cost = shapes.cost.of(first.bytes);
   const bool paid = limits.main.tokens.take(cost, shape, now);
   const Request* next = &first;
-  count_stay(queue, now);
+  if (queue.stay != 0) count_first(queue, now);
   top_since_[index(queue.head)] = now;
   if (paid) {
     count(queue, first, now);
-    depart(queue, first, now);
+    depart(queue, now);
     virtual_ns_ = std::max(virtual_ns_, limits.tag);
     advance(limits.tag,
             static_cast<std::uint64_t>(std::max(shape.time_for(cost), Nanoseconds{1}).count()));
@@ -418,7 +418,7 @@ Pick Tbf::pick(Head head, Instant now, Urge urge) {
 
 // REQUIRES: the queue stands nowhere. Puts it where it belongs after one request less.
 void Tbf::take_out(Queue& queue, Request& request, Instant now) {
-  depart(queue, request, now);
+  depart(queue, now);
   queue.requests.erase(request);
   request.seat_group = nullptr;
   if (queue.has_requests()) {
@@ -455,11 +455,11 @@ void Tbf::admit(Request& request, Head head, Instant now) {
   const bool was_idle = !queue.has_requests();
   queue.requests.push_back(request);
   if (!was_idle) {
-    arrive(queue, request, now);
+    arrive(queue, now);
     return heaps_->prefetch_next(head);
   }
   become_busy(queue, now);
-  arrive(queue, request, now);
+  arrive(queue, now);
   enter(queue, now);
 }
 
@@ -470,7 +470,8 @@ void Tbf::remove(Request& request, Head /*head*/, Instant now) {
     take_out(queue, request, now);
     return;
   }
-  depart(queue, request, now);
+  count_stay(queue, now);
+  depart(queue, now);
   queue.requests.erase(request);
   request.seat_group = nullptr;
 }

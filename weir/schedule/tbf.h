@@ -31,9 +31,9 @@
 // changed are entered anew, all others keep their place; idle ones are matched when their next
 // request comes. Time is given; nothing here reads a clock. One owner, no locks.
 //
-// Why somebody waited. Up to kStays queues have a Stay that says where the time of their requests
-// went, in request nanoseconds: n requests that stood for t count n * t. It is counted only when a
-// queue changes its place or its length, and always adds up:
+// Why somebody waited. Up to Options::stays queues have a Stay that says where the time of their
+// requests went, in request nanoseconds: n requests that stood for t count n * t. It is counted
+// only when a queue changes its place, and always adds up:
 //
 //   limit + share + root + slot + order = sum of (left - came) + sum of (now - came) of who waits
 #pragma once
@@ -83,9 +83,6 @@ std::string_view delay_name(Delay delay);
 
 class Tbf {
  public:
-  // Queues whose waiting is told apart by cause.
-  static constexpr std::size_t kStays = 1024;
-
   // How a target is shared out among jobs.
   struct Sharing {
     Cost cost;            // what a request takes of a share and of the root
@@ -98,6 +95,7 @@ class Tbf {
     Nanoseconds depth_time = std::chrono::milliseconds{10};
     Bytes byte_depth_min{65536};
     std::size_t classes_max = 8192;
+    std::size_t stays = 0;                          // queues whose waiting is told apart by cause
     std::optional<Sharing> sharing = std::nullopt;  // none: limits alone decide
   };
 
@@ -157,7 +155,7 @@ class Tbf {
   // A class as it stands; references are good during the visit.
   struct ClassView {
     const Rule& rule;
-    Attributes key;   // only the fields of rule.by(); all empty for an overflow class too
+    Attributes key;            // only the fields of rule.by(); all empty for an overflow class too
     bool is_overflow = false;  // shared by those beyond classes_max
     std::optional<BucketShape> ops;
     std::optional<BucketShape> bytes;
@@ -177,8 +175,7 @@ class Tbf {
     Head head = Head::kRegular;
     std::uint32_t waiting = 0;
     Instant begun{};
-    std::uint64_t waited_ns = 0;  // of those that have left, since `begun`
-    DelaySums delays{};           // up to now, of those that have left and of those that wait
+    DelaySums delays{};  // up to now, of those that have left and of those that wait
   };
   void visit_stays(Instant now, const std::function<void(const StayView&)>& visit) const;
 
@@ -250,12 +247,15 @@ class Tbf {
   void push_ready(Queue& queue, Instant now);
 
   // Telling why (tbf_stays.cc)
-  Stay* stay_of(const Queue& queue) const;
+  Stay& stay_of(const Queue& queue);
+  const Stay& stay_of(const Queue& queue) const;
   void begin_stay(Queue& queue, Instant now);
-  void add_delays(Queue& queue, const Stay& stay, Instant now, DelaySums& sums) const;
+  void end_stay(Queue& queue);
+  std::uint64_t add_delays(const Queue& queue, Instant now, DelaySums& sums) const;
   void count_stay(Queue& queue, Instant now);
-  void arrive(Queue& queue, const Request& request, Instant now);
-  void depart(Queue& queue, const Request& request, Instant now);
+  void count_first(Queue& queue, Instant now);
+  void arrive(Queue& queue, Instant now);
+  void depart(Queue& queue, Instant now);
   void wait_at(Bucket& bucket, Queue& queue);
   void stand_first(Bucket& bucket, Queue& queue);
   static bool is_before(const Queue& a, const Queue& b);

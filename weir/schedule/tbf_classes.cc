@@ -99,7 +99,7 @@ Tbf::~Tbf() {
 
 void Tbf::make_table() {
   ++stamp_;
-  stays_.assign(kStays, {});
+  stays_.assign(options_.stays, {});
   slab_ = std::make_unique<QueueSlab>(PackedKey::words_of(key_), options_.classes_max);
   heaps_->ready[index(Head::kRegular)].reserve(options_.classes_max);
   heaps_->wake.reserve(options_.classes_max);
@@ -330,6 +330,7 @@ void Tbf::forget_one_idle(Instant now) {
 // REQUIRES: idle. Classes that stand alone stay as long as they have something to remember.
 void Tbf::forget(Queue& queue) {
   unbind(queue);
+  end_stay(queue);
   if (!queue.own.is_vacant()) vacate(queue.own);
   heaps_->idle.erase(heaps_->idle.iterator_to(queue));
   IndexTable& table = *tables_[index(queue.head)];

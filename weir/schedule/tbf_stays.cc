@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why requests of a Tbf waited, and what its classes are, for whoever looks at it. A queue's time is
-// counted before its place or its length changes, so its place says what the time was spent on.
+// Why requests of a Tbf waited, and what its classes are, for whoever looks at it. A queue's time
+// is counted before its place or its length changes, so its place says what the time was spent on.
 #include <algorithm>
 #include <utility>
 
@@ -16,93 +16,91 @@ std::string_view delay_name(Delay delay) {
   return kNames[static_cast<std::size_t>(delay)];
 }
 
-Tbf::Stay* Tbf::stay_of(const Queue& queue) const {
-  if (queue.stay == 0) return nullptr;
-  const Stay& stay = stays_[queue.stay - 1U];
-  return stay.queue == &queue ? const_cast<Stay*>(&stay) : nullptr;
-}
-
 // Looks at one place: whoever is busy keeps it, and the newcomer goes without until next time.
 void Tbf::begin_stay(Queue& queue, Instant now) {
-  if (Stay* const had = stay_of(queue)) {
-    had->since = now;
-    return;
-  }
+  if (queue.stay != 0 || stays_.empty()) return;
   const std::size_t place = next_stay_;
-  next_stay_ = (next_stay_ + 1) % kStays;
-  if (stays_[place].length != 0) return;
-  stays_[place] = {.queue = &queue, .begun = now, .since = now};
+  Stay& stay = stays_[place];
+  next_stay_ = next_stay_ + 1 == stays_.size() ? 0 : next_stay_ + 1;
+  if (stay.length != 0) return;
+  if (stay.queue != nullptr) stay.queue->stay = 0;
+  stay = {.queue = &queue, .begun = now};
   queue.stay = static_cast<std::uint16_t>(place + 1);
 }
 
-// What has passed since it was last counted, by where the queue stands.
-void Tbf::add_delays(Queue& queue, const Stay& stay, Instant now, DelaySums& sums) const {
-  if (now <= stay.since) return;
-  const auto add = [&](Delay delay, Instant from, Instant to) {
-    if (to <= from) return;
-    sums[static_cast<std::size_t>(delay)] +=
-        stay.length * static_cast<std::uint64_t>((to - from).count());
+// REQUIRES: idle.
+void Tbf::end_stay(Queue& queue) {
+  if (queue.stay == 0) return;
+  stay_of(queue) = {};
+  queue.stay = 0;
+}
+
+// Adds what was not counted yet, by where the queue stands, and gives what is counted then.
+std::uint64_t Tbf::add_delays(const Queue& queue, Instant now, DelaySums& sums) const {
+  const Stay& stay = stay_of(queue);
+  const std::uint64_t all = stay.stood(now);
+  // Nothing has passed, or time has stepped back.
+  if (static_cast<std::int64_t>(all - stay.counted) <= 0) return stay.counted;
+  const auto add = [&](Delay delay, std::uint64_t from, std::uint64_t to) {
+    sums[static_cast<std::size_t>(delay)] += to - from;
   };
-  switch (queue.place) {
-    case Queue::Place::kFirst:
-    case Queue::Place::kBehind: {
-      const Share* const share = queue.share();
-      const bool lacks_share = share != nullptr && queue.at == &share->bucket;
-      return add(lacks_share ? Delay::kShare : Delay::kLimit, stay.since, now);
-    }
-    case Queue::Place::kReady:
-      break;
-    case Queue::Place::kIdle:
-    case Queue::Place::kSpare:
-      return add(Delay::kOrder, stay.since, now);
+  if (queue.place == Queue::Place::kFirst || queue.place == Queue::Place::kBehind) {
+    const Share* const share = queue.share();
+    const bool lacks_share = share != nullptr && queue.at == &share->bucket;
+    add(lacks_share ? Delay::kShare : Delay::kLimit, stay.counted, all);
+    return all;
   }
-  if (heaps_->ready[index(queue.head)].peek() != &queue) {
-    return add(Delay::kOrder, stay.since, now);
+  const bool is_first =
+      queue.place == Queue::Place::kReady && heaps_->ready[index(queue.head)].peek() == &queue;
+  if (!is_first) {
+    add(Delay::kOrder, stay.counted, all);
+    return all;
   }
-  const Instant first = std::clamp(top_since_[index(queue.head)], stay.since, now);
-  const Instant refused = std::clamp(root_refused_, first, now);
-  const Instant paid = std::clamp(root_until_, refused, now);
-  add(Delay::kOrder, stay.since, first);
+  // Its length has been the same since it became first, or since it was last counted.
+  const auto stood = [&](Instant at, std::uint64_t least) {
+    if (at >= now) return all;
+    const std::uint64_t then = stay.stood(at);
+    return static_cast<std::int64_t>(then - least) < 0 ? least : then;
+  };
+  const std::uint64_t first = stood(top_since_[index(queue.head)], stay.counted);
+  const std::uint64_t refused = stood(root_refused_, first);
+  const std::uint64_t paid = stood(root_until_, refused);
+  add(Delay::kOrder, stay.counted, first);
   add(Delay::kSlot, first, refused);
   add(Delay::kRoot, refused, paid);
-  add(Delay::kSlot, paid, now);
+  add(Delay::kSlot, paid, all);
+  return all;
 }
 
 void Tbf::count_stay(Queue& queue, Instant now) {
-  Stay* const stay = stay_of(queue);
-  if (stay == nullptr) return;
-  add_delays(queue, *stay, now, stay->delays);
-  stay->since = std::max(stay->since, now);
+  if (queue.stay == 0) return;
+  Stay& stay = stay_of(queue);
+  stay.counted = add_delays(queue, now, stay.delays);
 }
 
-// One that comes from another queue has left its time there.
-void Tbf::arrive(Queue& queue, const Request& request, Instant now) {
-  Stay* const stay = stay_of(queue);
-  if (stay == nullptr) return;
-  count_stay(queue, now);
-  ++stay->length;
-  if (request.admitted_at() < now) stay->waited_ns -= stay->stood(request.admitted_at(), now);
-}
-
-void Tbf::depart(Queue& queue, const Request& request, Instant now) {
-  Stay* const stay = stay_of(queue);
-  if (stay == nullptr) return;
-  count_stay(queue, now);
-  --stay->length;
-  stay->waited_ns += stay->stood(request.admitted_at(), now);
+// The same for one that is first in order, in few steps where there is no root.
+// REQUIRES: it is watched.
+void Tbf::count_first(Queue& queue, Instant now) {
+  if (root_shape_) return count_stay(queue, now);
+  Stay& stay = stay_of(queue);
+  const std::uint64_t all = stay.stood(now);
+  if (static_cast<std::int64_t>(all - stay.counted) <= 0) return;
+  std::uint64_t first = stay.stood(top_since_[index(queue.head)]);
+  if (static_cast<std::int64_t>(first - stay.counted) < 0) first = stay.counted;
+  stay.delays[static_cast<std::size_t>(Delay::kOrder)] += first - stay.counted;
+  stay.delays[static_cast<std::size_t>(Delay::kSlot)] += all - first;
+  stay.counted = all;
 }
 
 void Tbf::visit_stays(Instant now, const std::function<void(const StayView&)>& visit) const {
   for (const Stay& stay : stays_) {
-    if (stay.queue == nullptr || stay_of(*stay.queue) != &stay) continue;
-    auto& queue = const_cast<Queue&>(*stay.queue);
-    StayView view{.key = attributes_of(queue),
-                  .head = queue.head,
-                  .waiting = stay.length,
+    if (stay.queue == nullptr) continue;
+    StayView view{.key = attributes_of(*stay.queue),
+                  .head = stay.queue->head,
+                  .waiting = static_cast<std::uint32_t>(stay.length),
                   .begun = stay.begun,
-                  .waited_ns = stay.waited_ns,
                   .delays = stay.delays};
-    add_delays(queue, stay, now, view.delays);
+    add_delays(*stay.queue, now, view.delays);
     visit(view);
   }
 }
@@ -113,8 +111,12 @@ std::optional<std::size_t> Tbf::visit_classes(
   const auto show = [&](Class& used, const Attributes& key, bool is_overflow) {
     const Rule* const rule = used.state->listed[used.is_listed[0] ? 0 : 1];
     const Shapes& shapes = used.state->shapes;
-    ClassView view{.rule = *rule, .key = key, .is_overflow = is_overflow, .ops = shapes.ops,
-                   .bytes = shapes.bytes, .totals = used.totals};
+    ClassView view{.rule = *rule,
+                   .key = key,
+                   .is_overflow = is_overflow,
+                   .ops = shapes.ops,
+                   .bytes = shapes.bytes,
+                   .totals = used.totals};
     if (shapes.ops) view.ops_level = used.main.tokens.level(*shapes.ops, now);
     if (shapes.bytes) {
       const Bucket& bucket = shapes.ops ? *used.second : used.main;

@@ -39,9 +39,16 @@ std::map<QueueName, DelaySums> delays_of(const Gate& gate, Instant now) {
   return all;
 }
 
+constexpr std::uint16_t kStays = 64;
+
+Gate::Options watched(Gate::Options options) {
+  options.tbf.stays = kStays;
+  return options;
+}
+
 // A Gate with its requests, and beside it the plainest account of who waited how long.
 struct World {
-  explicit World(const Gate::Options& options) : gate(options) {
+  explicit World(const Gate::Options& options) : gate(watched(options)) {
     EXPECT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
   }
   ~World() {
@@ -220,8 +227,7 @@ void expect_delays(const World& world, const std::string& job, const Expectation
   const auto all = delays_of(world.gate, world.now);
   const auto found = all.find({job, Head::kRegular});
   ASSERT_NE(found, all.end()) << job;
-  EXPECT_EQ(found->second,
-            (DelaySums{told.limit, told.share, told.root, told.slot, told.order}))
+  EXPECT_EQ(found->second, (DelaySums{told.limit, told.share, told.root, told.slot, told.order}))
       << job;
 }
 
@@ -287,8 +293,8 @@ TEST(TbfStays, AShareHoldsUpItsJobWhileOthersRun) {
 
 TEST(TbfStays, BeyondTheBoundThereIsNothingToldAndNothingLost) {
   World world({.slots = 1, .hp_slots = 0});
-  for (std::size_t i = 0; i < Tbf::kStays + 10; ++i) world.admit("j" + std::to_string(i));
-  EXPECT_EQ(delays_of(world.gate, world.now).size(), Tbf::kStays);
+  for (std::size_t i = 0; i < kStays + 10; ++i) world.admit("j" + std::to_string(i));
+  EXPECT_EQ(delays_of(world.gate, world.now).size(), kStays);
 }
 
 }  // namespace

@@ -31,12 +31,18 @@ constexpr std::array<std::uint32_t, 8> kOpcodes = {
     23,  // block status: ost_seek
 };
 
+// Queues whose waiting is told apart by cause, for weir explain.
+constexpr std::uint16_t kStays = 1024;
+
 Target::Options target_options(const ServiceOptions& options,
                                const std::vector<NodemapOptions>& nodemaps,
                                UnknownJobs unknown_jobs) {
   Target::Options target;
   target.gate.slots = options.slots;
   target.gate.hp_slots = options.hp_slots;
+  target.gate.tbf.classes_max = options.classes;
+  target.jobs_max = options.classes;
+  target.gate.tbf.stays = kStays;
   target.nodes_by_clients = unknown_jobs == UnknownJobs::kClients;
   std::vector<std::string> names;
   names.reserve(nodemaps.size());
