@@ -186,19 +186,20 @@ void live(World& world, Rng& rng, bool shares) {
 void check_that_causes_add_up(std::uint64_t seed, bool shares) {
   Rng rng(seed);
   World world(shares ? sharing_options() : Gate::Options{.slots = 2, .hp_slots = 1});
-  for (int step = 0; step < 3000; ++step) {
+  for (int step = 0; step < 2000; ++step) {
     live(world, rng, shares);
+    if (step % 8 != 0) continue;
     ASSERT_EQ(difference(world.expected(), delays_of(world.gate, world.now)), "")
         << "seed " << seed << ", step " << step;
   }
 }
 
 TEST(TbfStaysProperty, CausesAddUpToTheWaitUnderLimits) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) check_that_causes_add_up(seed, false);
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) check_that_causes_add_up(seed, false);
 }
 
 TEST(TbfStaysProperty, CausesAddUpToTheWaitUnderShares) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) check_that_causes_add_up(seed, true);
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) check_that_causes_add_up(seed, true);
 }
 
 TEST(TbfStaysProperty, TheCheckFindsANanosecondThatIsMissing) {
