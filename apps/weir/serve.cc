@@ -66,6 +66,7 @@ struct ServeArguments {
   std::string control_token;
   std::string journal;
   bool journal_repair = false;
+  std::string trace_file;
   std::string tls;
   std::string tls_certificates;
   bool tls_verify_peer = false;
@@ -155,6 +156,7 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
   if (!arguments.journal.empty()) options.control.journal = arguments.journal;
   if (!arguments.user.empty()) options.user = arguments.user;
   if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
+  if (!arguments.trace_file.empty()) options.trace_file = arguments.trace_file;
 }
 
 // Everything but the rules of the command line.
@@ -278,6 +280,10 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
   command
       .add_option("--user", arguments.user, "Become this user when everything is opened; for root")
       ->type_name("NAME");
+  command
+      .add_option("--trace", arguments.trace_file,
+                  "Write every call on the scheduler here, for weir sim --replay")
+      ->type_name("FILE");
 }
 
 void add_control_options(CLI::App& command, ServeArguments& arguments) {

@@ -33,6 +33,7 @@ class Server:
         self.binary = binary or WEIR
         self.env = env
         self.log = ""
+        self.expected = 0  # how it is to end
 
     def __enter__(self):
         self.process = subprocess.Popen(
@@ -68,8 +69,14 @@ class Server:
         self.process.stdout.close()
         self.process.stderr.close()
         self.folder.cleanup()
-        if kind is None and (status != 0 or "Sanitizer" in self.log or "runtime error" in self.log):
+        if kind is None and (status != self.expected or "Sanitizer" in self.log or "runtime error" in self.log):
             raise AssertionError(f"the server ended with {status}: {self.log}")
+
+    def kill(self):
+        """With SIGKILL; it is gone when this returns."""
+        self.expected = -signal.SIGKILL
+        self.process.kill()
+        self.process.wait(STUCK)
 
     def uri(self, name, tcp=False):
         if tcp:

@@ -282,6 +282,14 @@ Result<Gate::Pair> Gate::make_policies(std::string_view name, std::string_view a
 }
 
 Result<void> Gate::start_policy(std::string_view name, std::string_view argument, Heads heads) {
+  auto started = start(name, argument, heads);
+  if (listener_ != nullptr) {
+    listener_->policy_command(name, argument, heads, started.has_value());
+  }
+  return started;
+}
+
+Result<void> Gate::start(std::string_view name, std::string_view argument, Heads heads) {
   auto made = make_policies(name, argument);
   if (!made) return tl::unexpected(made.error());
   ++switches_;
@@ -306,6 +314,14 @@ const Tbf* Gate::tbf(Head head) const {
   return policy.name() == TbfPolicy::kName ? &static_cast<const TbfPolicy&>(policy).tbf() : nullptr;
 }
 
+bool Gate::set_crrn_quantum(Head head, std::uint16_t quantum) {
+  Policy& policy = policy_in_force(head);
+  const bool is_crrn = policy.name() == Crrn::kName;
+  if (is_crrn) static_cast<Crrn&>(policy).set_quantum(quantum);
+  if (listener_ != nullptr) listener_->quantum_command(head, quantum, is_crrn);
+  return is_crrn;
+}
+
 // For the heads it names, as their engines would have it.
 Result<RuleCommand> Gate::read_rule(std::string_view text) const {
   const Outline outline = outline_of(text);
@@ -328,6 +344,12 @@ Result<RuleCommand> Gate::read_rule(std::string_view text) const {
 }
 
 Result<void> Gate::apply_rule(std::string_view text, Instant now) {
+  auto applied = apply(text, now);
+  if (listener_ != nullptr) listener_->rule_command(text, applied.has_value(), now);
+  return applied;
+}
+
+Result<void> Gate::apply(std::string_view text, Instant now) {
   auto command = read_rule(text);
   if (!command) return tl::unexpected(command.error());
   forward(now);

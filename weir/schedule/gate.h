@@ -67,6 +67,20 @@ class Decision {
   Instant until_;
 };
 
+// Told of commands after they were carried out or refused: whoever records a Gate.
+class CommandListener {
+ public:
+  CommandListener() = default;
+  CommandListener(const CommandListener&) = delete;
+  CommandListener& operator=(const CommandListener&) = delete;
+  virtual ~CommandListener() = default;
+
+  virtual void policy_command(std::string_view name, std::string_view argument, Heads heads,
+                              bool is_done) = 0;
+  virtual void rule_command(std::string_view text, bool is_done, Instant now) = 0;
+  virtual void quantum_command(Head head, std::uint16_t quantum, bool is_done) = 0;
+};
+
 class Gate {
  public:
   static constexpr std::uint32_t kHighInRowMax = 10;
@@ -123,6 +137,12 @@ class Gate {
   Result<void> apply_rules(std::span<const std::string> commands, Instant now);
   // Whether apply_rules() would succeed.
   Result<void> check_rules(std::span<const std::string> commands) const;
+  // How many requests a client may send in a row under crrn; false if a head runs another policy.
+  // REQUIRES: quantum > 0.
+  bool set_crrn_quantum(Head head, std::uint16_t quantum);
+
+  // One at most, which outlives the Gate or is taken back with nullptr.
+  void on_command(CommandListener* listener) { listener_ = listener; }
 
   struct PolicyStatus {
     enum class State : std::uint8_t { kStopped, kStopping, kStarted };
@@ -145,6 +165,8 @@ class Gate {
   static Seated& seated_of(const Request& request);
   using Pair = std::array<std::unique_ptr<Policy>, 2>;
   Result<Pair> make_policies(std::string_view name, std::string_view argument);
+  Result<void> start(std::string_view name, std::string_view argument, Heads heads);
+  Result<void> apply(std::string_view text, Instant now);
   Result<RuleCommand> read_rule(std::string_view text) const;
   Pick pick_from(Head head, Instant now, Urge urge);
   bool has_slot(Head head) const;
@@ -158,6 +180,7 @@ class Gate {
   bool shut_down_ = false;
   std::uint64_t engines_made_ = 0;
   std::uint64_t switches_ = 0;
+  CommandListener* listener_ = nullptr;
   Instant now_ = Instant::min();
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/sendfile.h>
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
@@ -21,6 +22,9 @@ constexpr std::uint32_t kDirectMin = 16384;
 // Replies beyond this wait for the client, so their data is not read before some were taken: it
 // would have left the cache when its turn comes.
 constexpr std::uint64_t kUnsentMax = 1U << 21;
+
+// From here on a read is worth system calls of its own, if they save its copy.
+constexpr std::uint32_t kSendFileMin = 1U << 16;
 
 template <class List, class Function>
 void drain(List& list, Function function) {
@@ -106,6 +110,7 @@ Exchange& Connection::new_exchange(const nbd::Request& asked) {
   exchange.asked = asked;
   exchange.head_size = 0;
   exchange.payload = {};
+  exchange.operation.file = -1;
   ++unanswered_;
   return exchange;
 }
@@ -346,8 +351,12 @@ void Connection::resume() {
 void Connection::run(Exchange& exchange) {
   queued_.erase(exchange);
   if (exchange.asked.command == nbd::Command::kBlockStatus) return answer_status(exchange);
-  const bool needs_buffer =
-      exchange.asked.command == nbd::Command::kRead && served_->store->copies_reads();
+  const bool reads = exchange.asked.command == nbd::Command::kRead;
+  if (reads && exchange.asked.length >= kSendFileMin && tls_ == nullptr) {
+    exchange.operation.file =
+        served_->store->sendable(exchange.asked.offset, exchange.asked.length);
+  }
+  const bool needs_buffer = reads && exchange.operation.file < 0 && served_->store->copies_reads();
   if (needs_buffer && unsent_ < kUnsentMax) {
     exchange.buffer = plane_.pool.take(memory_, exchange.asked.length);
   }
@@ -367,6 +376,7 @@ void Connection::start(Exchange& exchange) {
   operation.offset = exchange.asked.offset;
   operation.buffer =
       exchange.buffer ? exchange.buffer.first(exchange.asked.length) : std::span<std::byte>{};
+  operation.data = {};
   operation.finished = finished;
   operation.owner = &exchange;
   exchange.started = plane_.now;
@@ -450,7 +460,7 @@ void Connection::answer_status(Exchange& exchange) {
 }
 
 void Connection::reply(Exchange& exchange) {
-  unsent_ += exchange.payload.size();
+  unsent_ += exchange.payload_size();
   replies_.push_back(exchange);
   mark_dirty();
 }
@@ -460,6 +470,7 @@ void Connection::reply_error(Exchange& exchange, nbd::ErrorCode error, std::stri
   exchange.buffer = plane_.pool.take_small(memory_);
   const std::span<std::byte, nbd::kErrorReplyMax> to(exchange.buffer.data(), nbd::kErrorReplyMax);
   exchange.head_size = 0;
+  exchange.operation.file = -1;
   exchange.payload = nbd::error_reply(to, reader_->session(), exchange.asked.cookie, error, text);
   reply(exchange);
 }
@@ -493,6 +504,7 @@ void Connection::send_one(std::span<const std::byte> bytes) {
 }
 
 void Connection::send_replies() {
+  if (sending_.front().sends_file()) return send_files();
   Outgoing& outgoing = plane_.next_outgoing();
   std::size_t parts = 0;
   std::size_t skip = sent_of_first_;
@@ -503,7 +515,8 @@ void Connection::send_replies() {
     if (bytes.empty()) return;
     outgoing.parts[parts++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   };
-  for (const Exchange* one = &sending_.front(); one != nullptr && parts + 2 <= Outgoing::kPartsMax;
+  for (const Exchange* one = &sending_.front();
+       one != nullptr && !one->sends_file() && parts + 2 <= Outgoing::kPartsMax;
        one = sending_.behind(*one)) {
     add({one->head.data(), one->head_size});
     add(one->payload);
@@ -515,10 +528,39 @@ void Connection::send_replies() {
   plane_.uring->send(socket_.get(), outgoing.message, send_);
 }
 
+// At once, as far as the socket has room. The ring could do it only with a thread for each.
+void Connection::send_files() {
+  while (!sending_.empty() && sending_.front().sends_file()) {
+    const Exchange& first = sending_.front();
+    ssize_t sent = 0;
+    if (sent_of_first_ < first.head_size) {
+      sent = ::send(socket_.get(), first.head.data() + sent_of_first_,
+                    first.head_size - sent_of_first_, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
+    } else {
+      const std::uint32_t done = sent_of_first_ - first.head_size;
+      auto offset = static_cast<off_t>(first.asked.offset + done);
+      sent = sendfile(socket_.get(), first.operation.file, &offset, first.asked.length - done);
+    }
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) {
+      send_.is_pending = true;
+      awaits_room_ = true;
+      return plane_.uring->poll_room(socket_.get(), send_);
+    }
+    // 0: somebody has just made the file shorter, and its head is on the way already.
+    if (sent <= 0) return close();
+    release_sent(sent_of_first_ + static_cast<std::size_t>(sent));
+  }
+  mark_dirty();  // others may be behind them
+  settle();
+}
+
 void Connection::sent(host::Operation& io, const host::Completion& completion) {
   auto& mine = static_cast<Io&>(io);
   Connection& self = *mine.connection;
   mine.is_pending = false;
+  const bool has_room = std::exchange(self.awaits_room_, false);
+  if (has_room && self.state_ != State::kClosed) return self.mark_dirty();
   if (self.state_ == State::kClosed || completion.result < 0) {
     const bool again = completion.result == -EINTR || completion.result == -EAGAIN;
     if (self.state_ != State::kClosed && again) return self.mark_dirty();
@@ -553,10 +595,10 @@ void Connection::drop_sent(std::size_t bytes) {
 void Connection::release_sent(std::size_t bytes) {
   while (!sending_.empty()) {
     Exchange& first = sending_.front();
-    const std::size_t size = first.head_size + first.payload.size();
+    const std::size_t size = first.head_size + first.payload_size();
     if (bytes < size) break;
     bytes -= size;
-    unsent_ -= first.payload.size();
+    unsent_ -= first.payload_size();
     sending_.erase(first);
     release(first);
   }

@@ -12,6 +12,10 @@
 // for a payload, or too many requests are unanswered, the rest of the bytes is kept and nothing
 // more is read from this socket until there is room: others do not notice.
 //
+// Replies go out at the end of a turn, all that are ready in one message of the ring. Payload that
+// is in a file is sent from there by the kernel, as much as the socket takes; the rest when it has
+// room again.
+//
 // TLS. A client that asks for it is answered in plain text once more; from then on what comes goes
 // through a TlsSession before it is used, and replies go through it before they are sent: payload
 // that is encrypted is given back, and at most kTlsBatch of it waits for the socket. Bytes that
@@ -118,6 +122,7 @@ class Connection {
   // ---- bytes out ----
   void send_greeting();
   void send_replies();
+  void send_files();
   void send_one(std::span<const std::byte> bytes);
   void send_encrypted();
   void encrypt_replies();
@@ -142,6 +147,7 @@ class Connection {
   bool is_told_over_ = false;
   bool is_direct_ = false;     // the pending receive goes to a request's own buffer
   bool lacks_memory_ = false;  // for the payload of writing_
+  bool awaits_room_ = false;   // the pending send waits for room in the socket
   std::uint32_t unanswered_ = 0;
   std::uint64_t unsent_ = 0;  // payload of replies that are ready
   Instant handshake_ends_;

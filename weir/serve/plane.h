@@ -48,10 +48,13 @@ struct Exchange : Request {
   Buffer buffer;
   RingLink<Exchange> link;  // in one list of its connection at a time
 
-  // The reply: a head, and payload in the buffer or in the store.
+  // The reply: a head, and payload in the buffer, in the store, or in a file.
   std::uint32_t head_size = 0;
   std::array<std::byte, nbd::kReplyHeadMax> head{};
   std::span<const std::byte> payload;
+
+  bool sends_file() const { return operation.file >= 0 && head_size > 0; }
+  std::size_t payload_size() const { return sends_file() ? asked.length : payload.size(); }
 };
 using ExchangeList = Ring<Exchange, &Exchange::link>;
 

@@ -49,12 +49,6 @@ tl::unexpected<Error> stopping() {
   return fail(std::errc::operation_canceled, "server", "is stopping", "ask the next one");
 }
 
-// What the options can say and this server cannot do: better told than left out.
-Result<void> check_supported(const ServeOptions& options) {
-  if (options.trace_file.empty()) return {};
-  return fail(std::errc::invalid_argument, "trace", "is not built yet", "leave it out");
-}
-
 }  // namespace
 
 Server::Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals,
@@ -80,12 +74,13 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
     options.services.emplace_back();
   }
   if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
-  if (auto checked = check_supported(options); !checked) return tl::unexpected(checked.error());
   if (auto checked = check_memory(options.limits.memory); !checked) {
     return tl::unexpected(checked.error());
   }
   auto signals = host::SignalFd::create({SIGTERM, SIGINT, SIGHUP});
   if (!signals) return tl::unexpected(signals.error());
+  // sendfile(2) to a client that has gone would end the process; no flag of it says otherwise.
+  std::signal(SIGPIPE, SIG_IGN);
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
   auto uring = host::Uring::create({});
@@ -122,8 +117,15 @@ Result<void> Server::open() {
 }
 
 Result<void> Server::open_services() {
+  if (!options_.trace_file.empty()) {
+    const TraceHead head{.build = "weir " WEIR_VERSION, .seed = 0};  // nothing here is left to chance
+    auto trace = TraceFile::create(options_.trace_file, head, *plane_.uring);
+    if (!trace) return tl::unexpected(trace.error());
+    trace_ = std::move(*trace);
+  }
   for (const ServiceOptions& one : options_.services) {
-    auto service = open_service(one, options_.nodemaps, options_.unknown_jobs, plane_.now);
+    auto service =
+        open_service(one, options_.nodemaps, options_.unknown_jobs, plane_.now, trace_.get());
     if (!service) return tl::unexpected(service.error());
     plane_.services.push_back(std::move(*service));
   }
@@ -364,6 +366,7 @@ void Server::run(const std::function<void()>& ready) {
   ready();
   host::notify_manager("READY=1");
   while (!is_done()) turn();
+  if (trace_ != nullptr) trace_->finish();
 }
 
 void Server::turn() {
@@ -378,6 +381,7 @@ void Server::turn() {
   dispatch();
   flush();
   bury();
+  if (trace_ != nullptr) trace_->turn(plane_.now);
   if (plane_.now >= accepts_again_ && !is_stopping_) accept_all();
   if (plane_.now >= stop_at_) {
     stop_at_ = kNever;
@@ -444,10 +448,13 @@ void Server::bury() {
 }
 
 Instant Server::wakes_at() const {
+  // What was sent at the end of this turn may have made room for somebody.
+  if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
   Instant at = std::min(accepts_again_, stop_at_);
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
   for (const auto& served : plane_.exports) at = std::min(at, served->store->wakes_at());
   if (!handshakes_.empty()) at = std::min(at, handshakes_.front().handshake_ends());
+  if (trace_ != nullptr) at = std::min(at, trace_->wakes_at());
   return at;
 }
 

@@ -38,6 +38,7 @@
 #include "weir/serve/connection.h"
 #include "weir/serve/options.h"
 #include "weir/serve/plane.h"
+#include "weir/serve/trace_file.h"
 
 namespace weir::serve {
 
@@ -130,6 +131,7 @@ class Server {
   Instant wakes_at() const;
 
   ServeOptions options_;
+  std::unique_ptr<TraceFile> trace_;  // outlives the services it is told of
   Plane plane_;
   host::SignalFd signals_;
   Waker signal_waker_;

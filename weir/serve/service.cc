@@ -34,24 +34,21 @@ constexpr std::array<std::uint32_t, 8> kOpcodes = {
 // Queues whose waiting is told apart by cause, for weir explain.
 constexpr std::uint16_t kStays = 1024;
 
-Target::Options target_options(const ServiceOptions& options,
-                               const std::vector<NodemapOptions>& nodemaps,
-                               UnknownJobs unknown_jobs) {
-  Target::Options target;
+TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOptions>& nodemaps,
+                     UnknownJobs unknown_jobs, Instant now) {
+  TraceTarget described;
+  described.name = options.name;
+  described.made_at = now;
+  Target::Options& target = described.options;
   target.gate.slots = options.slots;
   target.gate.hp_slots = options.hp_slots;
   target.gate.tbf.classes_max = options.classes;
   target.jobs_max = options.classes;
   target.gate.tbf.stays = kStays;
   target.nodes_by_clients = unknown_jobs == UnknownJobs::kClients;
-  std::vector<std::string> names;
-  names.reserve(nodemaps.size());
-  for (const NodemapOptions& nodemap : nodemaps) names.push_back(nodemap.name);
-  target.gate.nodemaps = [names](std::string_view name) -> std::optional<std::uint32_t> {
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) return default_nodemap_only(name);
-    return static_cast<std::uint32_t>(found - names.begin() + 1);
-  };
+  described.nodemaps.reserve(nodemaps.size());
+  for (const NodemapOptions& nodemap : nodemaps) described.nodemaps.push_back(nodemap.name);
+  target.gate.nodemaps = nodemaps_named(described.nodemaps);
   if (options.adaptive == Adaptive::kOn) target.controller = ControllerOptions{};
   if (options.adaptive == Adaptive::kPaper) target.controller = ControllerOptions::paper();
   if (target.controller && options.period) target.controller->period = *options.period;
@@ -60,16 +57,18 @@ Target::Options target_options(const ServiceOptions& options,
       target.controller.has_value() && options.capacity.kind == Capacity::Kind::kAuto;
   if (options.capacity.kind == Capacity::Kind::kBytes) target.cost = Cost::bytes();
   if (options.cost) target.cost = *options.cost;
-  return target;
+  return described;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
-                                              UnknownJobs unknown_jobs, Instant now) {
-  auto service =
-      std::make_unique<Service>(options.name, target_options(options, nodemaps, unknown_jobs), now);
+                                              UnknownJobs unknown_jobs, Instant now,
+                                              TraceFile* trace) {
+  const TraceTarget described = describe(options, nodemaps, unknown_jobs, now);
+  auto service = std::make_unique<Service>(options.name, described.options, now);
+  if (trace != nullptr) service->target.record(&trace->add_target(described));
   Gate& gate = service->target.gate();
   if (auto started = write_nrs_policies(gate, options.policy); !started) {
     Error error = started.error();

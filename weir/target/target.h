@@ -44,6 +44,7 @@
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
 #include "weir/schedule/gate.h"
+#include "weir/target/recorder.h"
 
 namespace weir {
 
@@ -63,7 +64,7 @@ class Target {
     std::size_t jobs_max = JobStats::kJobsMaxDefault;
   };
   using PeriodListener = std::function<void(const PeriodReport&)>;
-  enum class CapacitySource : std::uint8_t { kGiven, kEstimated };
+  using CapacitySource = weir::CapacitySource;
 
   Target(const Options& options, Instant now);
   // REQUIRES: as of the Gate's.
@@ -79,8 +80,8 @@ class Target {
   Decision next(Instant now);
   void complete(Request& request, Instant now);
   void withdraw(Request& request, Instant now);
-  void promote(Request& request, Instant now) { gate_.promote(request, now); }
-  void shutdown(Instant now) { gate_.shutdown(now); }
+  void promote(Request& request, Instant now);
+  void shutdown(Instant now);
 
   // How many nodes a job runs on. EINVAL for 0 and absurd numbers.
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes, Instant now);
@@ -96,6 +97,10 @@ class Target {
 
   // Told at the end of every period.
   void on_period(PeriodListener listener) { listener_ = std::move(listener); }
+
+  // Tells it every call from now on, and every period. One at most, which outlives the Target or
+  // is taken back with nullptr.
+  void record(TargetRecorder* recorder);
 
   const JobStats& stats() const { return stats_; }
   // What jobs owe each other, as it was when the last run ended. Before the first period ends;
@@ -116,6 +121,7 @@ class Target {
   };
 
   void advance(Instant now);
+  Decision decide(Instant now);
   void follow_policy(Instant now);
   void give_all_shares(Instant now);
   void note_active(JobStats::Entry& entry, Instant now);
@@ -123,6 +129,7 @@ class Target {
   void observe(Instant now);
   void begin_period();
   void count_client(const Request& request);
+  void take_capacity(std::optional<Rate> capacity, Instant now);
   void set_root(Instant now);
   void watch_slots(Instant now);
   Tokens cost_of(const Request& request) const { return options_.cost.of(request.bytes); }
@@ -135,6 +142,7 @@ class Target {
   CapacityEstimate estimate_;
   Instant watched_to_;  // the slots, for the estimate
   PeriodListener listener_;
+  TargetRecorder* recorder_ = nullptr;
   std::vector<Active> active_;
   absl::flat_hash_set<JobId, std::hash<JobId>> named_;  // whose nodes were set
   struct NidHash {
