@@ -19,6 +19,7 @@ Change rule(const std::string& command) {
 
 std::vector<std::string> printed(const std::vector<Change>& changes) {
   std::vector<std::string> lines;
+  lines.reserve(changes.size());
   for (const Change& change : changes) lines.push_back(print_change(change));
   return lines;
 }
