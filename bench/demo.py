@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """./dev demo: thirty seconds of a scenario of the AdapTBF paper (IV-E) on a real server.
 
-Three jobs of three nodes each send bursts, one job of one node always wants more: real fio processes,
-an NBD server on a device of 1,000 operations a second. The same load runs under four policies, one
-after the other, each with a trace; what came of it is made from the traces, by weir sim --replay,
-which also makes sure that every decision can be repeated.
+Three jobs of three nodes each send bursts, one job of one node always wants more: real fio
+processes, an NBD server on a device of 1,000 operations a second. The same load runs under four
+policies, one after the other, each with a trace; what came of it is made from the traces, by weir
+sim --replay, which also makes sure that every decision can be repeated.
 """
 import pathlib
 import shutil
@@ -61,7 +61,8 @@ class Bar:
 
 def start_fio(socket, job, folder):
     command = ["fio", f"--name={job}", "--ioengine=nbd", "--thread", "--rw=randread", "--bs=4k",
-               "--size=32M", "--norandommap", "--iodepth=8", "--time_based", f"--runtime={2 * SECONDS}",
+               "--size=32M", "--norandommap", "--iodepth=8", "--time_based",
+               f"--runtime={2 * SECONDS}",
                f"--uri=nbd+unix:///a,job={job}?socket={socket}", *LOADS[job]]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL,
                             stderr=subprocess.PIPE, text=True)

@@ -118,7 +118,8 @@ def instructions(folder, policy, count):
             wait_for(uri, server)
             subprocess.run(
                 ["fio", "--name=x", "--ioengine=nbd", f"--uri={uri}", "--thread", "--norandommap",
-                 "--rw=randread", "--bs=4k", "--size=64M", "--iodepth=32", f"--io_size={count * 4}k"],
+                 "--rw=randread", "--bs=4k", "--size=64M", "--iodepth=32",
+                 f"--io_size={count * 4}k"],
                 capture_output=True, check=True)
         finally:
             server.terminate()

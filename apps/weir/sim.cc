@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "apps/weir/command.h"
+#include "apps/weir/lustre_sim.h"
 #include "apps/weir/progress.h"
 #include "weir/adapt/options.h"
 #include "weir/base/quote.h"
@@ -46,9 +47,12 @@ Examples:
 
 The report is DIR/report.html; result.json, periods.csv and throughput.csv hold its numbers.)";
 
+constexpr const char* kPolicies = "none,static,adaptbf,weir,wfq";
+constexpr const char* kLustrePolicies = "none,static,adaptbf,weir";
+
 struct SimArguments {
   std::string scenario;
-  std::string policies = "none,static,adaptbf,weir,wfq";
+  std::optional<std::string> policies;
   std::string service = "as-given";
   std::optional<std::string> period;
   std::optional<std::string> length;
@@ -255,6 +259,12 @@ struct Runner {
   bool keep_periods = false;
 
   sim::Outcome operator()(sim::Contender contender, std::optional<Nanoseconds> period) const {
+    if (scenario.lustre) {
+      LustreSimOptions options;
+      options.seed = arguments.seed;
+      options.period = period;
+      return value_or_fail(simulate_lustre(scenario, contender, options), Exit::kUsage, "--policy");
+    }
     sim::RunOptions options;
     options.seed = arguments.seed;
     options.period = period;
@@ -291,10 +301,10 @@ int list_scenarios() {
 void show_replay(const sim::ReplayReport& report) {
   fmt::print("trace of {}, seed {}, {:.3f} s, targets {}\n", report.head.build, report.head.seed,
              static_cast<double>(report.length.count()) / 1e9, report.targets);
-  fmt::print("calls {}: admitted {}, decisions {} (run {}), completed {}, withdrawn {}, commands {}\n",
+  fmt::print("calls {}: admitted {}, decisions {} (run {}), completed {}, withdrawn {}\n",
              report.calls, report.admitted, report.decisions, report.run, report.completed,
-             report.withdrawn, report.commands);
-  fmt::print("periods {}\n", report.periods);
+             report.withdrawn);
+  fmt::print("commands {}, periods {}\n", report.commands, report.periods);
   if (report.is_identical()) fmt::print("every decision is the same\n");
   std::fflush(stdout);
 }
@@ -323,7 +333,7 @@ void replay_trace(const std::string& path, bool quiet, sim::ReplayObserver* obse
 int report_traces(const SimArguments& arguments) {
   const std::vector<sim::Contender> contenders = policies_of(arguments.policies);
   if (contenders.size() != arguments.traces.size()) {
-    throw Failure{Exit::kUsage, "--replay: with a scenario, --policy has to name that of each trace"};
+    throw Failure{Exit::kUsage, "--replay: with a scenario, --policy names that of each trace"};
   }
   control::Study study;
   study.on_server = true;
@@ -354,10 +364,11 @@ int simulate(const SimArguments& arguments) {
   if (arguments.scenario.empty()) {
     throw Failure{Exit::kUsage, "a scenario is required; weir sim --list names those there are"};
   }
-  const std::vector<sim::Contender> contenders = policies_of(arguments.policies);
   const std::optional<Nanoseconds> period = period_of(arguments.period);
   control::Study study;
   study.scenario = scenario_of(arguments);
+  const std::vector<sim::Contender> contenders =
+      policies_of(arguments.policies.value_or(study.scenario.lustre ? kLustrePolicies : kPolicies));
   study.seed = arguments.seed;
   study.exponential = arguments.service == "exponential";
   // A folder that cannot be written is told before a long run, not after.

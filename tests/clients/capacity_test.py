@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capacity auto: what a device can do is found, and followed when it changes.
 
-The device is a shaped store whose speed is edited in the configuration file while clients always want
-more. What the server took it for is read from its trace: in each period the controller hands out what
-the capacity makes in that time.
+The device is a shaped store whose speed is edited in the configuration file while clients always
+want more. What the server took it for is read from its trace: in each period the controller hands
+out what the capacity makes in that time.
 """
 import csv
 import pathlib

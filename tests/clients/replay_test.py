@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""weir serve --trace and weir sim --replay: what a real server decided under real clients is decided
-again, call by call."""
+"""weir serve --trace and weir sim --replay: what a real server decided under real clients is
+decided again, call by call."""
 import pathlib
 import signal
 import subprocess

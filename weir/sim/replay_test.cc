@@ -139,10 +139,9 @@ class Server {
         side.target->set_capacity(Rate::per_second(1000 + draw(4000)), now_);
         break;
       case 7:
-        side.target->set_capacity(Rate::per_second(1000 + draw(4000)),
-                                  draw(2) == 0 ? CapacitySource::kGiven
-                                               : CapacitySource::kEstimated,
-                                  now_);
+        side.target->set_capacity(
+            Rate::per_second(1000 + draw(4000)),
+            draw(2) == 0 ? CapacitySource::kGiven : CapacitySource::kEstimated, now_);
         side.target->set_nodes_by_clients(draw(2) == 0);
         break;
       case 6:
@@ -176,18 +175,18 @@ class Server {
 };
 
 TEST(Replay, RepeatsEveryDecisionWhateverHappened) {
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (const std::uint64_t seed : {1, 2}) {
     Server server(seed);
-    server.run(20'000);
+    server.run(4'000);
     const ReplayReport report = replay(source_of(server.bytes()));
     EXPECT_EQ(report.difference, "") << seed;
     EXPECT_TRUE(report.is_whole()) << report.complaint;
     EXPECT_EQ(report.head, (TraceHead{"weir test", 7}));
     EXPECT_EQ(report.targets, 2U);
-    EXPECT_GT(report.run, 10'000U);
-    EXPECT_GT(report.commands, 500U);
-    EXPECT_GT(report.withdrawn, 100U);
-    EXPECT_GT(report.periods, 100U);
+    EXPECT_GT(report.run, 2'000U);
+    EXPECT_GT(report.commands, 100U);
+    EXPECT_GT(report.withdrawn, 50U);
+    EXPECT_GT(report.periods, 50U);
     EXPECT_EQ(report.admitted, report.completed + report.withdrawn);
     // The bound of the layout's promise: 14 bytes for a request, and what is not a request.
     EXPECT_LT(server.bytes().size(), 40 * report.admitted);
@@ -212,12 +211,12 @@ std::string sealed(std::string bytes) {
 
 TEST(Replay, FindsADecisionThatWasTamperedWith) {
   Server server(5);
-  server.run(150);
+  server.run(60);
   const std::string& good = server.bytes();
   ASSERT_EQ(sealed(good), good);
   // An idle becomes a wait, or a wait another wait: somewhere behind the head.
   std::uint64_t found = 0;
-  for (std::size_t at = good.size() / 2; at < good.size() - 40; at += 7) {
+  for (std::size_t at = good.size() / 2; at < good.size() - 40; at += 11) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] + 1);
     bad = sealed(bad);
@@ -231,14 +230,14 @@ TEST(Replay, FindsADecisionThatWasTamperedWith) {
       EXPECT_NE(report.difference.find("call "), std::string::npos);
     }
   }
-  EXPECT_GT(found, 5U);
+  EXPECT_GT(found, 2U);
 }
 
 TEST(Replay, SaysHowFarATraceThatWasCutIsGood) {
   Server server(6, false);
-  server.run(9'000);
+  server.run(4'000);
   const std::string& whole = server.bytes();
-  ASSERT_GT(whole.size(), 2 * kTraceBlockBytes);
+  ASSERT_GT(whole.size(), kTraceBlockBytes + 2000);
   ReplayReport report = replay(source_of(whole));
   EXPECT_TRUE(report.is_identical()) << report.difference;
   EXPECT_EQ(report.ending, TraceReader::Ending::kCut);
@@ -257,7 +256,7 @@ TEST(Replay, SaysHowFarATraceThatWasCutIsGood) {
 
 TEST(Replay, SaysHowFarATraceThatWasDamagedIsGood) {
   Server server(7);
-  server.run(9'000);
+  server.run(4'000);
   std::string bytes = server.bytes();
   const std::size_t at = kTraceBlockBytes + 1000;
   bytes[at] = static_cast<char>(bytes[at] ^ 1);
@@ -270,8 +269,8 @@ TEST(Replay, SaysHowFarATraceThatWasDamagedIsGood) {
 }
 
 TEST(Replay, RefusesWhatIsNoTrace) {
-  for (const std::string bytes : {"", "weir", "#!/bin/sh\necho no trace at all\n",
-                                  "weirtrc\x7f                        "}) {
+  for (const std::string bytes :
+       {"", "weir", "#!/bin/sh\necho no trace at all\n", "weirtrc\x7f                        "}) {
     const ReplayReport report = replay(source_of(bytes));
     EXPECT_NE(report.ending, TraceReader::Ending::kWhole);
     EXPECT_EQ(report.calls, 0U);
@@ -281,9 +280,9 @@ TEST(Replay, RefusesWhatIsNoTrace) {
 
 TEST(ReplayProperty, NoBytesUnderARightChecksumDoHarm) {
   Server server(8);
-  server.run(200);
+  server.run(60);
   Rng rng(9);
-  for (int i = 0; i < 1'000; ++i) {
+  for (int i = 0; i < 150; ++i) {
     std::string bytes = server.bytes();
     for (std::uint64_t changes = 1 + rng.below(4); changes > 0; --changes) {
       bytes[20 + rng.below(bytes.size() - 20)] = static_cast<char>(rng.below(256));

@@ -69,7 +69,7 @@ bool TraceReader::read_block() {
     return false;
   }
   if (is_first && magic.size() == extra && magic.back() != static_cast<char>(kTraceVersion)) {
-    end(Ending::kForeign, "this trace is of another version; replay it with the weir that wrote it");
+    end(Ending::kForeign, "this trace is of another version; use the weir that wrote it");
     return false;
   }
   if (*got < head.size()) {
