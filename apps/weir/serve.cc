@@ -15,7 +15,9 @@
 #include "apps/weir/command.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/control/control.h"
 #include "weir/control/file_follower.h"
+#include "weir/control/files.h"
 #include "weir/control/serve_config.h"
 #include "weir/serve/event_log.h"
 #include "weir/serve/options.h"
@@ -33,7 +35,7 @@ Stores:
 
 Examples:
   weir serve --export scratch=file:scratch.img,size=4GiB
-  weir serve --listen unix:/run/weir.sock --export ram=memory:1GiB --capacity 4000
+  weir serve --listen unix:/run/nbd.sock --export ram=memory:1GiB --capacity 4000
   weir serve --export a=file:a.img,size=1GiB --rule 'start r1 jobid={ior.*} rate=1000'
   nbdinfo nbd://localhost/scratch          qemu-img info nbd://localhost/scratch/job=ior.n1
 
@@ -50,6 +52,7 @@ struct ServeArguments {
   std::string adaptive;
   std::string capacity;
   std::optional<std::uint32_t> slots;
+  std::optional<std::uint32_t> classes;
   std::string claims;
   std::vector<std::string> nodemaps;
   std::string memory;
@@ -58,6 +61,11 @@ struct ServeArguments {
   std::optional<std::uint32_t> connections;
   std::string user;
   std::string jobs_file;
+  std::optional<std::string> control;
+  std::string control_tcp;
+  std::string control_token;
+  std::string journal;
+  bool journal_repair = false;
   std::string trace_file;
   std::string tls;
   std::string tls_certificates;
@@ -103,6 +111,7 @@ void add_service(const ServeArguments& arguments, serve::ServiceOptions& service
         value_or_fail(serve::parse_capacity(arguments.capacity), Exit::kUsage, "--capacity");
   }
   if (arguments.slots) service.slots = *arguments.slots;
+  if (arguments.classes) service.classes = std::max(*arguments.classes, 1U);
 }
 
 void add_limits(const ServeArguments& arguments, serve::ServeLimits& limits) {
@@ -142,6 +151,9 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
   }
   add_limits(arguments, options.limits);
   add_tls(arguments, options.tls);
+  if (!arguments.control_tcp.empty()) options.control.tcp = arguments.control_tcp;
+  if (!arguments.control_token.empty()) options.control.token_file = arguments.control_token;
+  if (!arguments.journal.empty()) options.control.journal = arguments.journal;
   if (!arguments.user.empty()) options.user = arguments.user;
   if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
   if (!arguments.trace_file.empty()) options.trace_file = arguments.trace_file;
@@ -172,6 +184,47 @@ Result<serve::ServeOptions> read_again(const ServeArguments& arguments) {
   return options;
 }
 
+// Who can read the file can control the server, so what is in it is kept out of every message.
+std::string read_token(const std::string& path) {
+  std::string token = value_or_fail(control::read_file(path), Exit::kNoInput, "--control-token");
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty()) throw Failure{Exit::kUsage, "--control-token: the file is empty"};
+  return token;
+}
+
+constexpr std::string_view kNoControl = "none";
+
+control::ControlOptions control_options(const ServeArguments& arguments,
+                                        const serve::ServeOptions& options) {
+  control::ControlOptions wanted;
+  wanted.version = WEIR_VERSION;
+  wanted.http.socket_path = arguments.control                ? *arguments.control
+                            : options.control_socket.empty() ? control::default_control_socket()
+                                                             : options.control_socket;
+  if (wanted.http.socket_path == kNoControl) wanted.http.socket_path.clear();
+  wanted.http.tcp = options.control.tcp;
+  if (!options.control.token_file.empty()) {
+    wanted.http.token = read_token(options.control.token_file);
+  }
+  wanted.journal = options.control.journal;
+  if (arguments.journal_repair) wanted.damage = control::Journal::Damage::kRepair;
+  return wanted;
+}
+
+// A socket that nobody asked for is not worth failing for.
+std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
+                                               serve::Server& server) {
+  const control::ControlOptions wanted = control_options(arguments, server.options());
+  if (!wanted.is_on() && wanted.journal.empty()) return nullptr;
+  auto control = control::Control::create(server, wanted);
+  if (control) return std::move(*control);
+  const bool asked = arguments.control || !wanted.http.tcp.empty() || !wanted.journal.empty() ||
+                     !server.options().control_socket.empty();
+  if (asked) throw Failure{status_of(control.error()), control.error().message()};
+  serve::EventLog::say("no control: " + control.error().message());
+  return nullptr;
+}
+
 void say_all(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) serve::EventLog::say(line);
 }
@@ -191,10 +244,15 @@ int run_server(const ServeArguments& arguments) {
     follower.emplace([&] { return read_again(arguments); }, *from_file, **server);
     (*server)->on_reload([&](serve::Server& it) { say_all(follower->follow(it)); });
   }
+  const auto control = open_control(arguments, **server);
+  if (control != nullptr) control->start();
   (*server)->run([&] {
     std::string line = "ready";
     for (const serve::ListenAddress& address : (*server)->listening()) {
       line += " " + serve::print_listen(address);
+    }
+    if (control != nullptr && control->tcp_port() != 0) {
+      line += fmt::format(" control:{}", control->tcp_port());
     }
     fmt::print("{}\n", line);
     std::fflush(stdout);
@@ -226,6 +284,28 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
       .add_option("--trace", arguments.trace_file,
                   "Write every call on the scheduler here, for weir sim --replay")
       ->type_name("FILE");
+}
+
+void add_control_options(CLI::App& command, ServeArguments& arguments) {
+  command
+      .add_option("--control", arguments.control,
+                  "The control socket, or none (default /run/weir.sock for root, else weir.sock in "
+                  "$XDG_RUNTIME_DIR)")
+      ->type_name("PATH");
+  command
+      .add_option("--control-tcp", arguments.control_tcp,
+                  "Control also on this loopback address; needs --control-token")
+      ->type_name("ADDRESS:PORT");
+  command
+      .add_option("--control-token", arguments.control_token,
+                  "A file with the token that requests over TCP have to bring")
+      ->type_name("FILE");
+  command
+      .add_option("--journal", arguments.journal,
+                  "Where changes are kept that outlive the server (default: nowhere)")
+      ->type_name("FILE");
+  command.add_flag("--journal-repair", arguments.journal_repair,
+                   "Start with what is whole of a damaged journal");
 }
 
 void add_tls_options(CLI::App& command, ServeArguments& arguments) {
@@ -281,6 +361,10 @@ void add_serve(CLI::App& weir, int& status) {
                    "Requests that stores work on at a time (default 16)")
       ->type_name("N");
   command
+      ->add_option("--classes", arguments->classes,
+                   "Classes and jobs known at a time; others share one (default 8192)")
+      ->type_name("N");
+  command
       ->add_option("--jobs", arguments->jobs_file,
                    "Lines 'JOB NODES': how many nodes jobs run on; read again on SIGHUP")
       ->type_name("FILE");
@@ -290,6 +374,7 @@ void add_serve(CLI::App& weir, int& status) {
       ->type_name("WHO");
   repeatable("--nodemap", arguments->nodemaps,
              "NAME=NIDS: clients by address, for rules; may be given more than once", "NODEMAP");
+  add_control_options(*command, *arguments);
   add_tls_options(*command, *arguments);
   add_limit_options(*command, *arguments);
   command->footer(kFooter);

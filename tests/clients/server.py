@@ -24,11 +24,12 @@ STUCK = 60  # seconds until something that should have happened counts as stuck
 
 
 class Server:
-    def __init__(self, *arguments, binary=None, env=None):
+    def __init__(self, *arguments, binary=None, env=None, control=False):
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name)
         self.socket = self.path / "s"
-        self.arguments = arguments
+        self.control = self.path / "c"
+        self.arguments = ["--control", self.control if control else "none", *arguments]
         self.binary = binary or WEIR
         self.env = env
         self.log = ""
@@ -48,6 +49,8 @@ class Server:
             self.folder.cleanup()
             raise AssertionError(f"not ready: {self.log}")
         self.port = int(ready[2].rpartition(":")[2])
+        if ready[-1].startswith("control:"):
+            self.control_port = int(ready[-1].rpartition(":")[2])
         return self
 
     def _read_log(self):

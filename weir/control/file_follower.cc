@@ -137,11 +137,11 @@ std::vector<std::string> FileFollower::follow(Server& server) {
   applied_ = reached(std::move(applied_), plan, *wanted);
   std::vector<std::string> lines;
   lines.reserve(plan.changes.size() + plan.restart.size() + 1);
-  lines.emplace_back("the configuration was read again");
   lines.insert(lines.end(), plan.changes.begin(), plan.changes.end());
   for (const std::string& key : plan.restart) {
     lines.push_back(key + ": takes effect at the next start");
   }
+  lines.emplace_back("the configuration was read again");
   return lines;
 }
 

@@ -40,7 +40,7 @@ class FileFollower {
   FileFollower(Read read, serve::ServeOptions started_with, const serve::Server& server);
 
   // Lines for the operator: what was changed and what waits for the next start, or why nothing was
-  // changed. Never empty.
+  // changed. The last one says whether the file is applied now.
   std::vector<std::string> follow(serve::Server& server);
 
  private:

@@ -69,9 +69,10 @@ class FileFollowerTest : public ::testing::Test {
 
 TEST_F(FileFollowerTest, DoesWhatWasEdited) {
   start("'start a jobid={a} rate=1'");
-  EXPECT_EQ(edit("'start a jobid={a} rate=2', 'start b jobid={b} rate=3'"),
-            (Lines{"the configuration was read again", "service 'ost_io': change a rate=2",
-                   "service 'ost_io': start b jobid={b} rate=3"}));
+  EXPECT_EQ(
+      edit("'start a jobid={a} rate=2', 'start b jobid={b} rate=3'"),
+      (Lines{"service 'ost_io': change a rate=2", "service 'ost_io': start b jobid={b} rate=3",
+             "the configuration was read again"}));
   EXPECT_EQ(names(), "b a default ");
   EXPECT_EQ(edit("'start a jobid={a} rate=2', 'start b jobid={b} rate=3'"),
             Lines{"the configuration was read again"});

@@ -164,11 +164,12 @@ class Plan {
   ServeReload make() {
     // A new field of the options has to be dealt with here: without a name it does not compile.
     const auto& [listen, exports, services, nodemaps, claims, limits, tls, jobs_file, jobs,
-                 unknown_jobs, user, control_socket, trace_file] = after_;
+                 unknown_jobs, user, control_socket, trace_file, control] = after_;
     restart_if(before_.listen != listen, "server.listen");
     restart_if(before_.user != user, "server.user");
     restart_if(before_.control_socket != control_socket, "server.control_socket");
     restart_if(before_.trace_file != trace_file, "server.trace");
+    restart_if(before_.control != control, "control");
     restart_if(before_.tls != tls, "tls");
     restart_if(before_.claims != claims, "claims");
     restart_if(before_.nodemaps != nodemaps, "nodemap");
@@ -234,7 +235,8 @@ class Plan {
   }
 
   void plan_service(const ServiceOptions& old, const ServiceOptions& service) {
-    const auto& [name, policy, rules, adaptive, capacity, slots, hp_slots, period, cost] = service;
+    const auto& [name, policy, rules, adaptive, capacity, slots, hp_slots, period, cost, classes] =
+        service;
     const std::string called = "service " + quote(name);
     restart_if(old.policy != policy, called + ": policy");
     restart_if(old.adaptive != adaptive, called + ": adaptive");
@@ -242,6 +244,7 @@ class Plan {
     restart_if(old.hp_slots != hp_slots, called + ": hp_slots");
     restart_if(old.period != period, called + ": period");
     restart_if(old.cost != cost, called + ": cost");
+    restart_if(old.classes != classes, called + ": classes");
     ServiceReload reload{name, {}, {}};
     if (old.rules != rules) {
       // Under another policy, or with other nodemaps, the commands would mean something else.

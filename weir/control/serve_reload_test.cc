@@ -85,6 +85,7 @@ TEST(ServeReload, WhatWasBoundOrBuiltAtTheStartWaitsForTheNext) {
       {"[server]\nuser = 'x'", "server.user"},
       {"[server]\ncontrol_socket = 'x'", "server.control_socket"},
       {"[server]\ntrace = 'x'", "server.trace"},
+      {"[control]\njournal = 'x'", "control"},
       {"[tls]\ndirectory = 'x'", "tls"},
       {"[claims]\nlocal = false", "claims"},
       {"[[nodemap]]\nname = 'n'\nnids = '*@tcp'", "nodemap"},
@@ -95,6 +96,7 @@ TEST(ServeReload, WhatWasBoundOrBuiltAtTheStartWaitsForTheNext) {
       {"[[service]]\nhp_slots = 1", "service 'ost_io': hp_slots"},
       {"[[service]]\nperiod = '1s'", "service 'ost_io': period"},
       {"[[service]]\ncost = 'bytes'", "service 'ost_io': cost"},
+      {"[[service]]\nclasses = 100", "service 'ost_io': classes"},
       {"[[export]]\nname = 'e'\nstore = 'memory:1MiB'", "export 'e'"},
   };
   for (const auto& [text, key] : restarts) {

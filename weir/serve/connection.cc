@@ -379,6 +379,7 @@ void Connection::start(Exchange& exchange) {
   operation.data = {};
   operation.finished = finished;
   operation.owner = &exchange;
+  exchange.started = plane_.now;
   working_.push_back(exchange);
   if (served_->store->start(operation, plane_.now)) finish(exchange);
 }
@@ -404,6 +405,7 @@ void Connection::finish(Exchange& exchange) {
                     fmt::format("export {}: {}", quote(served_->options.name), text), plane_.now);
     return reply_error(exchange, error_of(exchange), text);
   }
+  record(exchange);
   std::span<const std::byte> head;
   if (exchange.asked.command == nbd::Command::kRead) {
     head = nbd::read_reply(exchange.head, reader_->session(), exchange.asked);
@@ -415,6 +417,29 @@ void Connection::finish(Exchange& exchange) {
   }
   exchange.head_size = static_cast<std::uint32_t>(head.size());
   reply(exchange);
+}
+
+// What moves no data and has no counter of its own is left out, as on an OST.
+void Connection::record(const Exchange& exchange) {
+  OpStats::Op op = OpStats::Op::kRead;
+  switch (exchange.asked.command) {
+    case nbd::Command::kRead:
+      break;
+    case nbd::Command::kWrite:
+      op = OpStats::Op::kWrite;
+      break;
+    case nbd::Command::kFlush:
+      op = OpStats::Op::kSync;
+      break;
+    case nbd::Command::kTrim:
+    case nbd::Command::kWriteZeroes:
+      op = OpStats::Op::kPunch;
+      break;
+    default:
+      return;
+  }
+  served_->stats.record(stats_, attributes_.job, op, exchange.bytes, plane_.now - exchange.started,
+                        plane_.now);
 }
 
 nbd::ErrorCode Connection::error_of(const Exchange& exchange) const {

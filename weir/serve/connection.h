@@ -34,6 +34,7 @@
 #include <string>
 #include <vector>
 
+#include "weir/account/op_stats.h"
 #include "weir/base/ring.h"
 #include "weir/classify/attributes.h"
 #include "weir/host/fd.h"
@@ -113,6 +114,7 @@ class Connection {
   void start(Exchange& exchange);
   static void finished(StoreOperation& operation);
   void finish(Exchange& exchange);
+  void record(const Exchange& exchange);
   void answer_status(Exchange& exchange);
   void reply(Exchange& exchange);
   void reply_error(Exchange& exchange, nbd::ErrorCode error, std::string_view text);
@@ -158,6 +160,7 @@ class Connection {
   ServedExport* served_ = nullptr;
   Attributes attributes_;
   std::array<ClassHint, 8> hints_;  // by command
+  OpStats::Handle stats_;           // of its job, in its export's
   MemoryAccount memory_;
   std::vector<std::byte> rest_;  // that was received and could not be used yet
   Exchange* writing_ = nullptr;  // its payload is coming

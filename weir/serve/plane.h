@@ -44,6 +44,7 @@ struct Exchange : Request {
   Connection* connection = nullptr;
   nbd::Request asked;
   StoreOperation operation;
+  Instant started;  // by the store
   Buffer buffer;
   RingLink<Exchange> link;  // in one list of its connection at a time
 

@@ -49,13 +49,6 @@ tl::unexpected<Error> stopping() {
   return fail(std::errc::operation_canceled, "server", "is stopping", "ask the next one");
 }
 
-// What the options can say and this server cannot do: better told than left out.
-Result<void> check_supported(const ServeOptions& options) {
-  const char* const what = !options.control_socket.empty() ? "control socket" : nullptr;
-  if (what == nullptr) return {};
-  return fail(std::errc::invalid_argument, what, "is not built yet", "leave it out");
-}
-
 }  // namespace
 
 Server::Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals,
@@ -81,7 +74,6 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
     options.services.emplace_back();
   }
   if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
-  if (auto checked = check_supported(options); !checked) return tl::unexpected(checked.error());
   if (auto checked = check_memory(options.limits.memory); !checked) {
     return tl::unexpected(checked.error());
   }

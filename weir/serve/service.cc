@@ -31,6 +31,9 @@ constexpr std::array<std::uint32_t, 8> kOpcodes = {
     23,  // block status: ost_seek
 };
 
+// Queues whose waiting is told apart by cause, for weir explain.
+constexpr std::uint16_t kStays = 1024;
+
 TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOptions>& nodemaps,
                      UnknownJobs unknown_jobs, Instant now) {
   TraceTarget described;
@@ -39,6 +42,9 @@ TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOpt
   Target::Options& target = described.options;
   target.gate.slots = options.slots;
   target.gate.hp_slots = options.hp_slots;
+  target.gate.tbf.classes_max = options.classes;
+  target.jobs_max = options.classes;
+  target.gate.tbf.stays = kStays;
   target.nodes_by_clients = unknown_jobs == UnknownJobs::kClients;
   described.nodemaps.reserve(nodemaps.size());
   for (const NodemapOptions& nodemap : nodemaps) described.nodemaps.push_back(nodemap.name);

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "weir/account/op_stats.h"
 #include "weir/base/job_id.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
@@ -46,6 +47,7 @@ struct ServedExport {
   std::unique_ptr<Store> store;
   Service* service = nullptr;
   nbd::Export offer;  // its texts are those of `options`
+  OpStats stats;      // what jobs did here
 };
 
 // With its policy started and its rules applied; from its first call on in the trace, if there is

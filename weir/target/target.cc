@@ -176,6 +176,10 @@ Result<void> Target::set_nodes(const JobId& job, std::uint64_t nodes, Instant no
   return set;
 }
 
+Result<void> Target::restore(const Controller::State& state) {
+  return controller_ == nullptr ? Result<void>() : controller_->restore(state);
+}
+
 // Jobs beyond the bound, and clients of a job beyond it, count no further.
 void Target::count_client(const Request& request) {
   const JobId& job = request.attributes.job;

@@ -103,6 +103,9 @@ class Target {
   void record(TargetRecorder* recorder);
 
   const JobStats& stats() const { return stats_; }
+  // What jobs owe each other, as it was when the last run ended. Before the first period ends;
+  // without a controller it is of no use. On failure nothing has changed.
+  Result<void> restore(const Controller::State& state);
   // None without a controller.
   const Controller* controller() const { return controller_.get(); }
 
