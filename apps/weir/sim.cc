@@ -331,7 +331,8 @@ void replay_trace(const std::string& path, bool quiet, sim::ReplayObserver* obse
 // Traces of servers under the load of a scenario, each under one of the policies: the same table
 // and report as if they had been simulated.
 int report_traces(const SimArguments& arguments) {
-  const std::vector<sim::Contender> contenders = policies_of(arguments.policies);
+  const std::vector<sim::Contender> contenders =
+      policies_of(arguments.policies.value_or(kPolicies));
   if (contenders.size() != arguments.traces.size()) {
     throw Failure{Exit::kUsage, "--replay: with a scenario, --policy names that of each trace"};
   }
