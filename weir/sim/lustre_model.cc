@@ -177,7 +177,7 @@ std::uint64_t LustreServer::queued() const {
 void LustreServer::drain_to_fifo(Head& head) {
   if (!head.tbf) return;
   head.tbf->fire();
-  while (auto rpc = head.tbf->dequeue(kNever, true)) head.fifo.push_back(*rpc);
+  while (auto rpc = head.tbf->dequeue(Instant{}, true)) head.fifo.push_back(*rpc);
   head.tbf.reset();
   head.argument.clear();
 }
