@@ -127,7 +127,7 @@ TEST(RuleController, LowRatesAreHeldUntilTheirFreeTokensAreAFifth) {
   options.capacity = Rate::per_second(100);
   Played played(options);
   std::uint32_t rate = 0;
-  int rounds = 0;
+  std::uint32_t rounds = 0;
   for (int i = 0; i < 400; ++i) {
     played.round({{kBig, 4}, {kHog, 1}});
     const std::uint32_t now = played.rules.contains(kHog) ? played.rules[kHog] : 0;
@@ -137,7 +137,9 @@ TEST(RuleController, LowRatesAreHeldUntilTheirFreeTokensAreAFifth) {
     }
     const bool is_change = rate != 0 && now != 0 && now < 2 * rate;
     // 15 tokens, of which three are a fifth; a round's more or less.
-    if (is_change) EXPECT_GE((rounds + 2) * rate, 15U * 20) << "at " << rate;
+    if (is_change) {
+      EXPECT_GE((rounds + 2) * rate, 15U * 20) << "at " << rate;
+    }
     rate = now;
     rounds = 0;
   }
