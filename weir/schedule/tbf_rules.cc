@@ -172,7 +172,7 @@ void Tbf::return_changed(Instant now) {
       }
     }
   }
-  for (Queue* const queue : affected) leave(*queue);
+  for (Queue* const queue : affected) leave(*queue, now);
   reshape_changed(now);
   for (Queue* const queue : affected) {
     if (queue->binding != bindings_) bind(*queue, now);
@@ -185,7 +185,7 @@ void Tbf::return_changed(Instant now) {
 void Tbf::return_all(FieldSet key_before, Instant now) {
   std::vector<std::pair<Request*, Head>> requests;
   for (auto& busy : heaps_->busy) {
-    for (Queue& queue : busy) leave(queue);
+    for (Queue& queue : busy) leave(queue, now);
     while (!busy.empty()) {
       Queue& queue = busy.front();
       while (queue.has_requests()) {
@@ -220,6 +220,8 @@ void Tbf::move_classes_out() {
     lone->by = attributes_of(queue);
     lone->open_to_others();
     heaps_->unused.push_back(*lone);
+    lone->place = lone_order_.size();
+    lone_order_.push_back(lone.get());
     lone_classes_.emplace(ClassKey{lone->state, lone->by}, std::move(lone));
   }
   heaps_->idle.clear();
