@@ -2,9 +2,7 @@
 """The figures that policy weir promises (docs/promises.md), in the simulator, with fixed seeds.
 
 Each is taken with service times as the scenario gives them and with exponential ones, where the
-device itself varies: in a run it may do 1 % more than its capacity, which no policy that keeps the
-capacity can follow, and the slowest hundredth of service alone takes 74 ms. Runs are those of the
-release build.
+slowest hundredth of service alone takes 74 ms. Runs are those of the release build.
 """
 import collections
 import csv
@@ -21,9 +19,10 @@ WEIR = os.environ.get("WEIR_RELEASE_BIN", str(ROOT / "build/release/apps/weir/we
 Figures = collections.namedtuple("Figures", "all adaptbf static alone none share")
 SERVICES = {
     # all: of what none serves; adaptbf, static: of their waits; alone, none: of their latencies.
-    # The second line holds what is reached; wanted are 0.4 of adaptbf and 0.5 of none there too.
+    # Half of none is out of reach with exponential service: users strictly before the scan come to
+    # 0.50 to 0.52 (docs/decisions/0007-who-comes-back-goes-first.md).
     "as-given": Figures(all=0.999, adaptbf=0.4, static=0.8, alone=2, none=0.5, share=0.01),
-    "exponential": Figures(all=0.99, adaptbf=0.5, static=0.8, alone=2, none=0.55, share=0.01),
+    "exponential": Figures(all=0.99, adaptbf=0.4, static=0.8, alone=2, none=0.52, share=0.01),
 }
 SEEDS = range(1, 6)
 BURSTY = ("job1", "job2", "job3")
@@ -62,17 +61,12 @@ def everywhere(test):
     return each
 
 
-def possible(none):
-    """What a policy that keeps the capacity can serve at most: no more than the device did."""
-    return none["served"] / max(none["utilisation"], 1)
-
-
 class Redistribution(unittest.TestCase):
     @everywhere
     def test_serves_all_that_none_serves(self, seed, service, figures):
         policies = run("redistribution", "none,static,adaptbf,weir", seed, service).policies
         self.assertGreaterEqual(policies["weir"]["served"],
-                                figures.all * possible(policies["none"]))
+                                figures.all * policies["none"]["served"])
         # The paper's algorithm leaves tokens unused.
         self.assertLess(policies["adaptbf"]["served"], 0.96 * policies["none"]["served"])
 
@@ -113,7 +107,7 @@ class Recompensation(unittest.TestCase):
     def test_all_is_served_and_jobs_gain(self, seed, service, figures):
         policies = run("recompensation", "none,weir", seed, service).policies
         self.assertGreaterEqual(policies["weir"]["served"],
-                                figures.all * possible(policies["none"]))
+                                figures.all * policies["none"]["served"])
         for job in BURSTY:
             self.assertGreater(policies["weir"]["jobs"][job]["throughput"],
                                policies["none"]["jobs"][job]["throughput"], job)
@@ -140,8 +134,8 @@ class LongLending(unittest.TestCase):
     def test_the_borrower_keeps_45_percent_of_its_share(self, seed, service, figures):
         rows = run("long-lending", "weir", seed, service).throughput
         served = [int(row["served"]) for row in rows
-                  if row["job"] == "borrower" and 601 <= float(row["time_s"]) < 719]
-        self.assertEqual(len(served), 118)
+                  if row["job"] == "borrower" and 600 <= float(row["time_s"]) < 719]
+        self.assertEqual(len(served), 119)
         self.assertGreaterEqual(min(served), 45)
 
 
@@ -159,7 +153,7 @@ class NoisyNeighbour(unittest.TestCase):
     @everywhere
     def test_the_scan_alone_is_not_held_back(self, seed, service, figures):
         alone = run("noisy-neighbour", "none,weir", seed, service, "--only", "scanner").policies
-        self.assertGreaterEqual(alone["weir"]["served"], figures.all * possible(alone["none"]))
+        self.assertGreaterEqual(alone["weir"]["served"], figures.all * alone["none"]["served"])
 
 
 if __name__ == "__main__":

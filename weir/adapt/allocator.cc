@@ -14,6 +14,7 @@ using Wide = unsigned __int128;
 constexpr int kRatioBits = 20;
 constexpr std::uint64_t kOne = std::uint64_t{1} << kRatioBits;
 constexpr std::uint64_t kRatioMax = std::uint64_t{1} << 40;
+constexpr std::uint64_t kNoRatioYet = UINT64_MAX;
 
 // floor(a * b / c), at most `most`. Products of real numbers of jobs and tokens mostly fit in 64
 // bits, where division is quick.
@@ -100,12 +101,14 @@ bool Allocator::try_gather(std::span<const Demand> demands) {
     WEIR_ASSERT(demand.demand <= kDemandMax, demand.demand.count());
     const Ledger::Account& account = accounts[at];
     nodes_sum_ += demand.nodes;
+    const std::uint64_t wanted = demand.demand.count();
     rows_.push_back({.account = at,
                      .nodes = demand.nodes,
-                     .demand = demand.demand.count(),
-                     .before = account.allotted,
-                     .record_before = account.record,
-                     .record = account.record});
+                     .demand = wanted,
+                     .ratio = account.allotted == 0
+                                  ? kNoRatioYet
+                                  : scaled(wanted, kOne, account.allotted, kRatioMax),
+                     .record_before = account.record});
     shares_.push_back({demand.nodes, account.remainder, 0});
   }
   return true;
@@ -118,14 +121,14 @@ void Allocator::settle_initial(Tokens budget) {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     Row& row = rows_[i];
     row.initial = shares_[i].got;
-    const std::uint64_t had =
-        row.before != 0 ? row.before : std::max<std::uint64_t>(1, row.initial);
-    row.ratio = scaled(row.demand, kOne, had, kRatioMax);
+    if (row.ratio == kNoRatioYet) {
+      row.ratio = scaled(row.demand, kOne, std::max<std::uint64_t>(1, row.initial), kRatioMax);
+    }
     const std::uint64_t by_nodes = scaled(row.ratio, row.nodes, nodes_sum_);
-    row.factor = row.ratio > kOne ? row.ratio + by_nodes : by_nodes;
+    const std::uint64_t factor = row.ratio > kOne ? row.ratio + by_nodes : by_nodes;
     surplus_sum_ += row.initial - std::min(row.initial, row.demand);
-    factor_sum += row.factor;
-    shares_[i].weight = row.factor;
+    factor_sum += factor;
+    shares_[i].weight = factor;
   }
   if (factor_sum == 0) surplus_sum_ = 0;  // nobody to give it to: it stays where it was
 }
@@ -141,11 +144,10 @@ void Allocator::redistribute() {
     const std::uint64_t surplus = moves ? row.initial - std::min(row.initial, row.demand) : 0;
     const std::uint64_t share = moves ? shares_[i].got : 0;
     row.redistributed = row.initial - surplus + share;
-    row.record += static_cast<std::int64_t>(surplus) - static_cast<std::int64_t>(share);
     row.final = row.redistributed;
-    has_borrower_ |= is_borrower(row.record_before, row.record);
-    if (!is_lender(row.record_before, row.record)) continue;
-    lenders_.push_back({row.factor, shares_[i].remainder, 0});
+    has_borrower_ |= is_borrower(row.record_before, row.record());
+    if (!is_lender(row.record_before, row.record())) continue;
+    lenders_.push_back({shares_[i].weight, shares_[i].remainder, 0});
     lender_rows_.push_back(i);
   }
 }
@@ -180,18 +182,15 @@ void Allocator::recompensate() {
   const std::uint64_t share = coefficient();
   std::uint64_t repaid = 0;
   for (Row& row : rows_) {
-    if (!is_borrower(row.record_before, row.record)) continue;
+    if (!is_borrower(row.record_before, row.record())) continue;
     const std::uint64_t amount = repayment(row, share);
     row.final -= amount;
-    row.record += static_cast<std::int64_t>(amount);
     repaid += amount;
   }
   if (repaid == 0) return;
   settle(lenders_, Tokens{repaid});
   for (std::size_t i = 0; i < lenders_.size(); ++i) {
-    Row& row = rows_[lender_rows_[i]];
-    row.final += lenders_[i].got;
-    row.record -= static_cast<std::int64_t>(lenders_[i].got);
+    rows_[lender_rows_[i]].final += lenders_[i].got;
     shares_[lender_rows_[i]].remainder = lenders_[i].remainder;
   }
 }
@@ -204,7 +203,7 @@ void Allocator::write_back(std::vector<JobPeriod>& jobs) {
     const Row& row = rows_[i];
     for (; at < row.account; ++at) accounts[at].allotted = 0;
     Ledger::Account& account = accounts[at++];
-    account.record = row.record;
+    account.record = row.record();
     account.remainder = shares_[i].remainder;
     account.allotted = row.final;
     account.last_active = ledger_.period();
@@ -214,7 +213,7 @@ void Allocator::write_back(std::vector<JobPeriod>& jobs) {
                .initial = Tokens{row.initial},
                .redistributed = Tokens{row.redistributed},
                .final = Tokens{row.final},
-               .record = row.record,
+               .record = account.record,
                .borrowed = {},
                .lent = {}};
   }

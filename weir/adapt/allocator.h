@@ -92,19 +92,22 @@ class Allocator {
   Result<void> restore(State state);
 
  private:
-  // An active job on its way through the steps. Names in brackets are those of the paper's page.
-  struct Row {
+  // An active job on its way through the steps: one cache line, since there may be many. Its factor
+  // (DF, 20 fraction bits) is the weight of its share.
+  struct alignas(64) Row {
     std::size_t account = 0;
     std::uint64_t nodes = 0;
     std::uint64_t demand = 0;  // d
-    std::uint64_t before = 0;  // prev
     std::uint64_t initial = 0;
-    std::uint64_t ratio = 0;   // u, 20 fraction bits
-    std::uint64_t factor = 0;  // DF, 20 fraction bits
+    std::uint64_t ratio = 0;  // u, 20 fraction bits
     std::uint64_t redistributed = 0;
     std::uint64_t final = 0;
     std::int64_t record_before = 0;  // r
-    std::int64_t record = 0;         // rRD, then rRC
+
+    // A record changes by what a job got less than its initial share: rRD, and in the end rRC.
+    std::int64_t record() const {
+      return record_before + static_cast<std::int64_t>(initial - final);
+    }
   };
 
   void gather(std::span<const Demand> demands);

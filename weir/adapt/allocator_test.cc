@@ -64,18 +64,19 @@ struct Page {
       remainder[x] = want - got[x] * kToken;
     }
     const auto before = [this](Number p, Number q) { return ties_go_to_the_last ? p <= q : p < q; };
-    while (sum_of(got) < total) {
-      std::string best = got.begin()->first;
+    Number given = sum_of(got);
+    for (; given < total; ++given) {
+      const std::string* best = nullptr;
       for (const auto& [x, g] : got) {
-        if (before(remainder[best], remainder[x])) best = x;
+        if (best == nullptr || before(remainder[*best], remainder[x])) best = &x;
       }
-      got[best] += 1;
-      remainder[best] -= kToken;
+      got[*best] += 1;
+      remainder[*best] -= kToken;
     }
-    while (sum_of(got) > total) {
-      std::optional<std::string> best;
+    for (; given > total; --given) {
+      const std::string* best = nullptr;
       for (const auto& [x, g] : got) {
-        if (g > 0 && (!best || before(remainder[x], remainder[*best]))) best = x;
+        if (g > 0 && (best == nullptr || before(remainder[x], remainder[*best]))) best = &x;
       }
       got[*best] -= 1;
       remainder[*best] += kToken;

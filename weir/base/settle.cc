@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "weir/base/assert.h"
@@ -65,12 +66,40 @@ std::uint32_t key_of(const SettleShare& share, int sign) {
   return sign > 0 ? fraction : ~fraction;
 }
 
+// How many keys begin with each digit, of as many bits as leave few for one digit. For giving this
+// is counted along with step 1: to go over many shares once more costs most.
+class Digits {
+ public:
+  explicit Digits(std::size_t shares) : bits_(shares < kMany ? kBitsMin : kBitsMax) {
+    std::fill_n(found_.begin(), std::size_t{1} << bits_, 0);
+  }
+
+  void add(std::uint32_t key) {
+    ++found_[key >> (kFractionBits - bits_)];
+    ++sum_;
+  }
+  int bits() const { return bits_; }
+  std::uint64_t sum() const { return sum_; }
+  std::span<const std::uint32_t> found() const { return {found_.data(), std::size_t{1} << bits_}; }
+
+ private:
+  static constexpr std::size_t kMany = 8192;
+  static constexpr int kBitsMin = 8;
+  static constexpr int kBitsMax = 11;
+
+  int bits_;
+  std::uint64_t sum_ = 0;
+  std::array<std::uint32_t, 1 << kBitsMax> found_;  // the first 2^bits_ of them
+};
+
 // Looks for the key of the share that is `count`-th in line, digit by digit, each time counting
 // those that agree with it so far, until few do; then these are sorted.
 class LineSearch {
  public:
-  LineSearch(std::span<const SettleShare> shares, int sign, std::uint64_t count)
+  LineSearch(std::span<const SettleShare> shares, int sign, std::uint64_t count,
+             const Digits& first)
       : shares_(shares), sign_(sign), count_(count) {
+    choose(first.found(), first.bits());
     while (shift_ > 0 && agreeing_ > few_.size()) find_digit();
     if (agreeing_ <= few_.size()) sort_few();
   }
@@ -89,15 +118,22 @@ class LineSearch {
 
   void find_digit() {
     std::array<std::uint32_t, 1 << kDigitBits> found{};
-    const int next = shift_ - kDigitBits;
+    const int bits = std::min(kDigitBits, shift_);
+    const int next = shift_ - bits;
+    const std::uint32_t mask = (std::uint32_t{1} << bits) - 1;
     for (const SettleShare& share : shares_) {
-      if (agrees(share)) ++found[(key_of(share, sign_) >> next) % found.size()];
+      if (agrees(share)) ++found[(key_of(share, sign_) >> next) & mask];
     }
+    choose(std::span(found).first(std::size_t{1} << bits), bits);
+  }
+
+  // The next digit of the key, by how many have each.
+  void choose(std::span<const std::uint32_t> found, int bits) {
+    shift_ -= bits;
     std::size_t digit = found.size() - 1;
     for (; found[digit] < count_; --digit) count_ -= found[digit];
     agreeing_ = found[digit];
-    key_ |= static_cast<std::uint32_t>(digit << next);
-    shift_ = next;
+    key_ |= static_cast<std::uint32_t>(digit << shift_);
   }
 
   void sort_few() {
@@ -122,8 +158,9 @@ class LineSearch {
 
 // The shares of the `count` highest keys move one token each, the first ones where keys are equal.
 // REQUIRES: at least `count` are first in line; count > 0.
-void move_one_each(std::span<SettleShare> shares, std::uint64_t count, int sign) {
-  const LineSearch search(shares, sign, count);
+void move_one_each(std::span<SettleShare> shares, std::uint64_t count, int sign,
+                   const Digits& digits) {
+  const LineSearch search(shares, sign, count, digits);
   const std::uint32_t last = search.key();
   std::uint64_t ties = search.ties();
   for (SettleShare& share : shares) {
@@ -170,15 +207,54 @@ void move_by_rank(std::span<SettleShare> shares, std::uint64_t count, int sign) 
   }
 }
 
-void move_tokens(std::span<SettleShare> shares, std::uint64_t count, int sign) {
-  const auto line = std::count_if(shares.begin(), shares.end(), [sign](const SettleShare& share) {
-    return is_first_in_line(share, sign);
-  });
-  if (shares.size() >= kSelectMin && count <= static_cast<std::uint64_t>(line)) {
-    move_one_each(shares, count, sign);
-  } else {
-    move_by_rank(shares, count, sign);
+// `to_give` are those of the shares that are first in line to be given.
+void move_tokens(std::span<SettleShare> shares, std::uint64_t count, int sign,
+                 const Digits& to_give) {
+  if (sign > 0) {
+    if (count <= to_give.sum()) return move_one_each(shares, count, sign, to_give);
+    return move_by_rank(shares, count, sign);
   }
+  Digits to_take(shares.size());
+  for (const SettleShare& share : shares) {
+    if (is_first_in_line(share, sign)) to_take.add(key_of(share, sign));
+  }
+  if (count <= to_take.sum()) return move_one_each(shares, count, sign, to_take);
+  move_by_rank(shares, count, sign);
+}
+
+// Step 1, with `note` told of every share; answers how many tokens are missing after it.
+template <class Note>
+SignedWide share_out(std::span<SettleShare> shares, std::uint64_t total, Note note) {
+  const std::uint64_t weight_sum = sum_of_weights(shares);
+  SignedWide missing = total;
+  for (SettleShare& share : shares) {
+    WEIR_ASSERT(-kSettleRemainderMax <= share.remainder && share.remainder <= kSettleRemainderMax,
+                share.remainder);
+    const SignedWide want = share_of(share.weight, total, weight_sum) + share.remainder;
+    const SignedWide got = std::max<SignedWide>(0, want >> kFractionBits);
+    share.got = static_cast<std::uint64_t>(got);
+    share.remainder = static_cast<std::int64_t>(want - (got << kFractionBits));
+    missing -= got;
+    note(share);
+  }
+  return missing;
+}
+
+void settle_few(std::span<SettleShare> shares, std::uint64_t total) {
+  const SignedWide missing = share_out(shares, total, [](const SettleShare&) {});
+  if (missing == 0) return;
+  const int sign = missing > 0 ? +1 : -1;
+  move_by_rank(shares, static_cast<std::uint64_t>(sign * missing), sign);
+}
+
+void settle_many(std::span<SettleShare> shares, std::uint64_t total) {
+  Digits to_give(shares.size());
+  const SignedWide missing = share_out(shares, total, [&to_give](const SettleShare& share) {
+    if (is_first_in_line(share, +1)) to_give.add(key_of(share, +1));
+  });
+  if (missing == 0) return;
+  const int sign = missing > 0 ? +1 : -1;
+  move_tokens(shares, static_cast<std::uint64_t>(sign * missing), sign, to_give);
 }
 
 }  // namespace
@@ -189,19 +265,11 @@ void settle(std::span<SettleShare> shares, Tokens total) {
     for (SettleShare& share : shares) share.got = 0;
     return;
   }
-  const std::uint64_t weight_sum = sum_of_weights(shares);
-  SignedWide missing = total.count();
-  for (SettleShare& share : shares) {
-    WEIR_ASSERT(-kSettleRemainderMax <= share.remainder && share.remainder <= kSettleRemainderMax,
-                share.remainder);
-    const SignedWide want = share_of(share.weight, total.count(), weight_sum) + share.remainder;
-    const SignedWide got = std::max<SignedWide>(0, want >> kFractionBits);
-    share.got = static_cast<std::uint64_t>(got);
-    share.remainder = static_cast<std::int64_t>(want - (got << kFractionBits));
-    missing -= got;
+  if (shares.size() < kSelectMin) {
+    settle_few(shares, total.count());
+  } else {
+    settle_many(shares, total.count());
   }
-  if (missing > 0) move_tokens(shares, static_cast<std::uint64_t>(missing), +1);
-  if (missing < 0) move_tokens(shares, static_cast<std::uint64_t>(-missing), -1);
 }
 
 }  // namespace weir

@@ -24,21 +24,50 @@ std::uint64_t& Tbf::owner_tag(const Queue& queue) const {
   return options_.sharing ? queue.share()->tag : queue.limits->tag;
 }
 
-// Brings the owner's tag up to where it may start, and gives what the queue stands by: the tag, or
-// for a realtime rule the very first place.
+// Brings the owner's tag up to where it may start, and gives what the queue stands by.
 std::uint64_t Tbf::start_tag(Queue& queue) {
   std::uint64_t& tag = owner_tag(queue);
-  const std::uint64_t credit = options_.sharing ? 0 : queue.limits->credit();
-  tag = std::max(tag, virtual_ns_ - credit);
-  return queue.limits->state->shapes.realtime ? 0 : tag;
+  if (!options_.sharing) {
+    tag = std::max(tag, virtual_ns_ - queue.limits->credit());
+  } else if (tag < virtual_ns_) {
+    Share& share = *queue.share();
+    tag = std::max(tag, virtual_ns_ - lag_of(share));
+    share.return_lag = std::min(share.return_lag, virtual_ns_ - tag);
+  }
+  return standing(queue);
+}
+
+// How far behind virtual time it may be.
+std::uint64_t Tbf::lag_of(const Share& share) const {
+  return std::min(lag_max_, std::max(share.pause_lag, share.return_lag));
+}
+
+// The owner's tag; for a realtime rule the very first place. Who lags under shares stands before
+// all tags, since those begin at the start of virtual time.
+std::uint64_t Tbf::standing(const Queue& queue) {
+  if (queue.limits->state->shapes.realtime) return 0;
+  const std::uint64_t tag = owner_tag(queue);
+  if (!options_.sharing || tag >= virtual_ns_) return tag;
+  Share& share = *queue.share();
+  share.lag_tag = std::max(share.lag_tag, lag_virtual_);
+  return share.lag_tag;
 }
 
 void Tbf::step_tag(Queue& queue, const Request& request) {
   std::uint64_t& tag = owner_tag(queue);
-  virtual_ns_ = std::max(virtual_ns_, tag);
-  if (!options_.sharing) return advance(tag, queue.limits->tag_step(request.bytes));
+  if (!options_.sharing) {
+    virtual_ns_ = std::max(virtual_ns_, tag);
+    return advance(tag, queue.limits->tag_step(request.bytes));
+  }
   Share& share = *queue.share();
-  advance(tag, weigh(share, options_.sharing->cost.of(request.bytes), share.tag_part));
+  const Tokens cost = options_.sharing->cost.of(request.bytes);
+  if (tag < virtual_ns_) {
+    lag_virtual_ = std::max(lag_virtual_, share.lag_tag);
+    advance(share.lag_tag, weigh(share, cost, share.lag_part));
+  } else {
+    virtual_ns_ = tag;
+  }
+  advance(tag, weigh(share, cost, share.tag_part));
 }
 
 // The limit bucket that cannot pay for the queue's first request for longest, if any cannot now.
@@ -226,7 +255,7 @@ void Tbf::let_go(Instant now) {
 
 Instant Tbf::root_ready_at(const Request& request) const {
   if (!root_shape_) return Instant::min();
-  return root_.ready_at(options_.sharing->cost.of(request.bytes), *root_shape_);
+  return root_.ready_at(options_.sharing->cost.of(request.bytes), root_shape_->rested);
 }
 
 // Takes from all buckets or from none. REQUIRES: the root can pay.
@@ -247,7 +276,10 @@ void Tbf::pay_limits(Queue& queue, const Request& request, Instant now) {
     const bool taken = bucket.tokens.take(cost, shape, now);
     WEIR_ASSERT(taken);
   });
-  if (root_shape_) root_.charge(options_.sharing->cost.of(request.bytes), *root_shape_, now);
+  if (!root_shape_) return;
+  const BucketShape& root = rested_ ? root_shape_->rested : root_shape_->busy;
+  root_.charge(options_.sharing->cost.of(request.bytes), root, now);
+  rested_ = false;
 }
 
 void Tbf::count(Queue& queue, const Request& request, Instant now) {
@@ -263,7 +295,7 @@ Pick Tbf::serve_ready(Head head, Instant now) {
   auto& ready = heaps_->ready[index(head)];
   while (Queue* const top = ready.peek()) {
     Queue& queue = *top;
-    const std::uint64_t tag = owner_tag(queue);
+    const std::uint64_t tag = options_.sharing ? standing(queue) : owner_tag(queue);
     if (queue.tag < tag && queue.tag != 0) {
       count_stay(queue, now);
       top_since_[index(head)] = now;
@@ -406,7 +438,9 @@ Pick Tbf::pick(Head head, Instant now, Urge urge) {
     const Pick borrower = serve_borrower(head, now);
     if (borrower.request != nullptr) return borrower;
     const Pick spare = serve_spare(head, now);
-    return spare.request != nullptr ? spare : borrower;
+    if (spare.request != nullptr) return spare;
+    if (heaps_->lend.empty()) rested_ = true;  // whoever waits does so for a limit of its own
+    return borrower;
   }
   // Who could not pay after all may have let somebody else go.
   for (;;) {
@@ -458,6 +492,7 @@ void Tbf::admit(Request& request, Head head, Instant now) {
     arrive(queue, now);
     return heaps_->prefetch_next(head);
   }
+  if (heaps_->busy[0].empty() && heaps_->busy[1].empty()) rested_ = true;
   become_busy(queue, now);
   arrive(queue, now);
   enter(queue, now);

@@ -17,7 +17,8 @@
 // who is first and never who may: start = max(own tag, virtual time - depth), the tag then grows by
 // cost/rate of the layer-0 class, and virtual time is the tag last served. So limits hold in every
 // window, and under overload classes share in proportion to their rates. Under shares tags belong
-// to the job, grow by cost/nodes, and start at virtual time.
+// to the job and grow by cost/nodes. A job that paused may lag behind virtual time, and until it
+// has caught up it goes before all that do not; those that lag take turns by tags of their own.
 //
 // While somebody waits at a bucket, others that need it queue up behind, and one at a time is let
 // go: a small request does not overtake a large one, and nobody is woken in vain.
@@ -25,7 +26,8 @@
 // Loans. When nothing is ready and a queue lacks only its share, it may run all the same
 // (Urge::kBorrow): the job that has borrowed least for its weight first; after these who has
 // neither share nor limit, first come, first served. The root bucket, the rate of the whole target,
-// is asked last and pays for loans too.
+// is asked last and pays for loans too. While requests wait for a device that is slower than that
+// rate, the root holds more than after a rest, so that a moment later the device may make it good.
 //
 // A change of rules acts at once on what is queued: balances stay, queues whose classes or limits
 // changed are entered anew, all others keep their place; idle ones are matched when their next
@@ -125,8 +127,12 @@ class Tbf {
   void drop_share(const JobId& job, Instant now);
   // Whether the job's share has a bucket that is not full: somebody would lose or win by a new one.
   bool is_share_in_use(const JobId& job, Instant now) const;
-  // The rate of the whole target; none: the free slot alone decides.
-  void set_root(std::optional<BucketShape> shape, Instant now);
+  // The bucket of the whole target, of one rate and two depths. None: a free slot alone decides.
+  struct Root {
+    BucketShape rested;  // after a time in which nobody waited for the device
+    BucketShape busy;    // while somebody does; at least as deep
+  };
+  void set_root(const std::optional<Root>& root, Instant now);
   // What each job with a share did since last asked, in no order.
   struct ShareReport {
     JobId job;
@@ -255,6 +261,7 @@ class Tbf {
 
   // Deciding
   std::uint64_t start_tag(Queue& queue);
+  std::uint64_t standing(const Queue& queue);
   std::uint64_t& owner_tag(const Queue& queue) const;
   void step_tag(Queue& queue, const Request& request);
   static Bucket* empty_limit(Queue& queue, Instant now);
@@ -297,6 +304,8 @@ class Tbf {
   Instant root_ready_at(const Request& request) const;
   static void settle_spill(Share& share, Instant now);
   static std::uint64_t weigh(const Share& share, Tokens cost, std::uint64_t& part);
+  std::uint64_t lag_of(const Share& share) const;
+  void count_share(const Share& share, int sign);
   void offer_loan(Share& share);
   void enter_again(Share& share, Instant now);
   std::optional<Tokens> smallest_limit(Queue& queue, Nanoseconds time, Bucket*& bucket) const;
@@ -332,14 +341,19 @@ class Tbf {
   Instant root_refused_ = kNever;       // the root could not pay for who is first
   Instant root_until_ = kNever;         // and could not before
   std::vector<LoneClass*> lone_order_;  // as lone_classes_, to be walked in parts
-  std::optional<BucketShape> root_shape_;
+  std::optional<Root> root_shape_;
   TokenBucket root_ = TokenBucket::empty(Instant::min());
-  std::uint64_t stamp_;         // of what hints point into
+  bool rested_ = true;   // since the root last paid, nobody waited for the device for a moment
+  std::uint64_t stamp_;  // of what hints point into
   std::uint32_t bindings_ = 1;  // grows with all that can change which classes a queue has
   std::uint64_t states_made_ = 0;
   std::size_t classes_ = 0;
   std::uint64_t virtual_ns_ = 0;
   std::uint64_t loan_virtual_ = 0;
+  std::uint64_t lag_virtual_ = 1;    // of those that lag: below all tags, and above realtime's 0
+  std::uint64_t lag_max_ = 0;        // what a node is given in a second, in virtual time
+  unsigned __int128 paced_sum_ = 0;  // what all shares with a rate are given in a second
+  std::uint64_t paced_nodes_ = 0;    // of the same
   std::uint64_t arrivals_ = 0;
   std::uint64_t overflowed_ = 0;
   bool default_limits_ = true;  // off under sharing, until somebody changes `default`

@@ -44,6 +44,12 @@ class Shared {
     if (rate) per_second = Rate::per_second(*rate);
     tbf().set_share(JobId(job), per_second, Tokens{depth}, nodes, now);
   }
+  void root(std::uint64_t rate, std::uint64_t rested, std::uint64_t busy) {
+    const Rate per_second = Rate::per_second(rate);
+    tbf().set_root(Tbf::Root{.rested = BucketShape(per_second, Tokens{rested}),
+                             .busy = BucketShape(per_second, Tokens{busy})},
+                   now);
+  }
   void send(const std::string& job, int count, Head head = Head::kRegular) {
     for (int i = 0; i < count; ++i) {
       Request& request = requests.emplace_back();
@@ -60,6 +66,15 @@ class Shared {
       if (decision.kind() != Decision::Kind::kRun) break;
       order += decision.request().attributes.job.text();
       gate.complete(decision.request(), now);
+    }
+    return order;
+  }
+  // One each millisecond.
+  std::string serve(int ms) {
+    std::string order;
+    for (; ms > 0; --ms) {
+      now += milliseconds{1};
+      order += run(1);
     }
     return order;
   }
@@ -201,7 +216,7 @@ TEST(TbfShares, TheDefaultRuleLimitsNobodyUntilItIsChanged) {
 
 TEST(TbfShares, TheRootIsAskedLastAndPaysForLoansToo) {
   Shared shared;
-  shared.tbf().set_root(BucketShape(Rate::per_second(100), Tokens{20}), shared.now);
+  shared.root(100, 20, 20);
   shared.share("a", 10, 1, 8);
   shared.send("a", 100);
   EXPECT_EQ(shared.run().size(), 20U);
@@ -210,6 +225,90 @@ TEST(TbfShares, TheRootIsAskedLastAndPaysForLoansToo) {
   EXPECT_EQ(decision.until(), shared.now + milliseconds{10});
   shared.now += milliseconds{10};
   EXPECT_EQ(shared.run().size(), 1U);
+}
+
+// A device that was too slow for a while may make it good; one that nobody asked may not.
+TEST(TbfShares, TheRootHoldsMoreWhileSomebodyWaitsForTheDevice) {
+  Shared shared;
+  shared.root(100, 10, 50);
+  shared.share("a", 100, 1, 8);
+  shared.send("a", 75);
+  EXPECT_EQ(shared.run(10).size(), 10U);  // it takes no more
+  shared.now += seconds{1};
+  EXPECT_EQ(shared.run().size(), 50U);
+  shared.now += milliseconds{150};
+  EXPECT_EQ(shared.run().size(), 15U);  // all that were left
+  shared.now += seconds{1};
+  shared.send("a", 75);
+  EXPECT_EQ(shared.run().size(), 10U);
+}
+
+TEST(TbfShares, WaitingForALimitDoesNotFillTheRoot) {
+  Shared shared;
+  shared.root(100, 10, 50);
+  ASSERT_TRUE(shared.gate.apply_rule("start slow jobid={a} rate=1 burst=1", shared.now));
+  shared.share("a", 100, 1, 8);
+  shared.share("b", 100, 1, 8);
+  shared.send("a", 100);
+  EXPECT_EQ(shared.run(), "a");
+  shared.now += milliseconds{900};
+  EXPECT_EQ(shared.run(), "");
+  shared.send("b", 100);
+  EXPECT_EQ(shared.run(), "bbbbbbbbbb");
+}
+
+// It goes first for as many as half a second of the target, and then in turn.
+TEST(TbfShares, WhoComesBackToAShareGoesFirstForAWhile) {
+  Shared shared;
+  shared.share("a", 1000, 1, 100);
+  shared.send("a", 3000);
+  shared.serve(600);
+  shared.share("b", 1000, 1, 100);
+  shared.send("b", 1000);
+  EXPECT_EQ(shared.serve(500), std::string(500, 'b'));
+  EXPECT_NEAR(static_cast<double>(Shared::count(shared.serve(400), 'b')), 200, 2);
+}
+
+// A large job would starve a small one for as long as all it missed, were it not for the second.
+TEST(TbfShares, NobodyGoesFirstForLongerThanASecondOfItsShare) {
+  Shared shared;
+  shared.share("a", 500, 1, 5000);
+  shared.share("c", 500, 1, 5000);
+  shared.send("a", 3000);
+  shared.run(1000);
+  shared.share("b", 1, 1, 5000);
+  shared.send("b", 1000);
+  const std::string order = shared.run(600);
+  EXPECT_EQ(order.substr(0, 333), std::string(333, 'b'));  // 1001 tokens for three nodes
+  EXPECT_NEAR(static_cast<double>(Shared::count(order, 'b')), 333 + 133, 2);
+}
+
+TEST(TbfShares, ThoseThatLagTakeTurnsByNodes) {
+  Shared shared;
+  shared.share("a", 1000, 1, 100);
+  shared.send("a", 3000);
+  shared.serve(600);
+  shared.share("b", 1000, 1, 100);
+  shared.share("c", 1000, 3, 100);
+  shared.send("b", 300);
+  shared.send("c", 300);
+  const std::string order = shared.serve(200);
+  EXPECT_EQ(Shared::count(order, 'a'), 0U);
+  EXPECT_NEAR(static_cast<double>(Shared::count(order, 'c')), 150, 1);
+}
+
+TEST(TbfShares, AfterAShortPauseAJobGoesFirstForItsDepth) {
+  for (const bool lending : {true, false}) {
+    Shared shared(lending);
+    shared.share("b", 1000, 1, 20);
+    shared.share("a", 1000, 1, 100);
+    shared.send("b", 1);
+    shared.send("a", 3000);
+    shared.serve(1000);
+    shared.send("b", 40);
+    // As published nobody lags: they take turns at once.
+    EXPECT_NEAR(static_cast<double>(Shared::count(shared.serve(40), 'b')), lending ? 30 : 20, 1);
+  }
 }
 
 // What falls over the rim while a job has nothing to do is lent; while it has, it is nobody's.

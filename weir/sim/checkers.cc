@@ -89,6 +89,7 @@ Checkers::Checkers(std::string_view target, const Bounds& bounds, std::uint32_t 
     jobs_.push_back(limit ? std::optional<WindowCheck>(*limit) : std::nullopt);
   }
   if (bounds.whole) whole_.emplace(*bounds.whole);
+  if (bounds.enough) enough_.emplace(*bounds.enough);
 }
 
 void Checkers::found(Instant at, std::string_view what) {
@@ -107,6 +108,7 @@ void Checkers::dispatch(std::size_t job, std::size_t lane, std::uint64_t number,
     found(now, fmt::format("job {} is above its limit", job + 1));
   }
   if (whole_ && !whole_->serve(cost, now)) found(now, "is above its capacity");
+  if (enough_) enough_->serve(cost, now);
 }
 
 void Checkers::complete(Instant now) {
@@ -120,7 +122,7 @@ void Checkers::complete(Instant now) {
 void Checkers::rest(bool ran_after_all, Instant now) {
   if (ran_after_all) found(now, "had nothing to run, and then had");
   if (idling_ == Idling::kAllowed || queued_ == 0 || running_ >= slots_) return;
-  if (idling_ == Idling::kAtCapacity && whole_ && !whole_->has_room(largest_, now)) return;
+  if (idling_ == Idling::kAtCapacity && enough_ && !enough_->has_room(largest_, now)) return;
   found(now, fmt::format("a slot is free while {} wait", queued_));
 }
 

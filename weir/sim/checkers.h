@@ -127,6 +127,7 @@ class Checkers {
   Tokens largest_;
   std::vector<std::optional<WindowCheck>> jobs_;
   std::optional<WindowCheck> whole_;
+  std::optional<WindowCheck> enough_;
   OrderCheck order_;
   std::uint64_t queued_ = 0;
   std::uint64_t running_ = 0;

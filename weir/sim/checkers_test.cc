@@ -116,7 +116,8 @@ TEST(Checkers, FindASlotThatIdles) {
 
 TEST(Checkers, LetATargetIdleAtItsCapacityAndNotBelow) {
   Watched run({.jobs = {std::nullopt},
-               .whole = Limit{Rate::per_second(1000), Tokens{1}},
+               .whole = Limit{Rate::per_second(1000), Tokens{10}},
+               .enough = Limit{Rate::per_second(1000), Tokens{1}},
                .idling = Idling::kAtCapacity});
   run.arrive(2);
   run.dispatch(0);

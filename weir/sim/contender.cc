@@ -17,9 +17,6 @@ constexpr std::array<std::string_view, kContenders.size() + kClusterContenders.s
     "none", "static", "adaptbf", "weir", "wfq", "slices", "fixed", "each"};
 // Of the fixed rates, in requests.
 constexpr std::uint64_t kStaticDepth = 3;
-// Of the whole target: the larger of its slots and a time of its capacity
-// (docs/design/adaptive.md).
-constexpr Nanoseconds kRootTime = std::chrono::milliseconds{100};
 
 // The job's part of the capacity, to the nearest whole number a second, but never none.
 std::uint64_t fixed_rate(const TargetSpec& spec, std::uint64_t nodes, std::uint64_t all_nodes) {
@@ -50,10 +47,6 @@ Result<void> fix_rates(const Scenario& scenario, const TargetSpec& spec, Stage& 
     stage.bounds.jobs[i] = Limit{Rate::per_second(rate), Tokens{depth}};
   }
   return {};
-}
-
-Tokens root_depth(const TargetSpec& spec) {
-  return std::max(Tokens{spec.store.slots}, tokens_in(spec.capacity, kRootTime));
 }
 
 }  // namespace
@@ -99,7 +92,9 @@ Result<Stage> make_stage(Contender contender, const Scenario& scenario, const Ta
     options.estimate_capacity = spec.estimate;
     if (!spec.estimate) {
       options.capacity = spec.capacity;
-      bounds.whole = Limit{spec.capacity, root_depth(spec)};
+      const Tbf::Root root = Target::root_of(spec.capacity, spec.store.slots);
+      bounds.whole = Limit{spec.capacity, root.busy.depth()};
+      bounds.enough = Limit{spec.capacity, root.rested.depth()};
       bounds.idling = Idling::kAtCapacity;
     }
   } else if (contender == Contender::kWfq) {

@@ -66,13 +66,14 @@ struct Limit {
 // When a target may leave a slot free though requests wait.
 enum class Idling : std::uint8_t {
   kForbidden,
-  kAtCapacity,  // while the limit of the whole target is reached
+  kAtCapacity,  // while `enough` is reached
   kAllowed,     // its rules may ask for it
 };
 
 struct Bounds {
-  std::vector<std::optional<Limit>> jobs;  // by the order of the scenario
-  std::optional<Limit> whole;              // of all jobs together
+  std::vector<std::optional<Limit>> jobs;      // by the order of the scenario
+  std::optional<Limit> whole;                  // of all jobs together
+  std::optional<Limit> enough = std::nullopt;  // of the same: below it no slot idles
   Idling idling = Idling::kAllowed;
 };
 

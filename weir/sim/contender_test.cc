@@ -69,7 +69,8 @@ TEST(Contender, StaticRefusesARateThatNoRuleCanExpress) {
 
 TEST(Contender, OnlyWeirWithAKnownCapacityHasALimitOfTheWhole) {
   Scenario scenario = sample();
-  EXPECT_EQ(stage_of(Contender::kWeir, scenario)->bounds.whole->depth, Tokens{100});
+  EXPECT_EQ(stage_of(Contender::kWeir, scenario)->bounds.whole->depth, Tokens{1000});
+  EXPECT_EQ(stage_of(Contender::kWeir, scenario)->bounds.enough->depth, Tokens{100});
   EXPECT_EQ(stage_of(Contender::kWeir, scenario)->bounds.idling, Idling::kAtCapacity);
   EXPECT_FALSE(stage_of(Contender::kAdaptbf, scenario)->bounds.whole);
   EXPECT_FALSE(stage_of(Contender::kWfq, scenario)->bounds.whole);

@@ -9,7 +9,11 @@
 namespace weir {
 namespace {
 
+// Of the capacity: what may pass at once after a rest, and what a device that was slower for a
+// while may make good when it is quicker again
+// (docs/decisions/0006-the-root-remembers-a-slow-device.md).
 constexpr Nanoseconds kRootDepthTime = std::chrono::milliseconds{100};
+constexpr Nanoseconds kRootBusyTime = std::chrono::seconds{1};
 // Periods that passed while nobody asked are made up for, but not more than these.
 constexpr Nanoseconds kMadeUpMax = std::chrono::minutes{1};
 constexpr std::uint32_t kOstWrite = 4;
@@ -220,6 +224,12 @@ void Target::take_capacity(std::optional<Rate> capacity, Instant now) {
   set_root(now);
 }
 
+Tbf::Root Target::root_of(Rate capacity, std::uint32_t slots) {
+  const Tokens depth = std::max(Tokens{slots}, tokens_in(capacity, kRootDepthTime));
+  const Tokens busy = std::max(depth, tokens_in(capacity, kRootBusyTime));
+  return {BucketShape(capacity, depth), BucketShape(capacity, busy)};
+}
+
 void Target::set_nodes_by_clients(bool counts) {
   if (recorder_ != nullptr) recorder_->nodes_by_clients_set(counts);
   if (options_.nodes_by_clients == counts) return;
@@ -232,13 +242,11 @@ void Target::set_nodes_by_clients(bool counts) {
 void Target::set_root(Instant now) {
   Tbf* const tbf = gate_.tbf(Head::kRegular);
   if (tbf == nullptr) return;
-  std::optional<BucketShape> shape;
+  std::optional<Tbf::Root> root;
   if (options_.capacity && !options_.estimate_capacity && options_.controller->lending) {
-    const Tokens depth =
-        std::max(Tokens{options_.gate.slots}, tokens_in(*options_.capacity, kRootDepthTime));
-    shape.emplace(*options_.capacity, depth);
+    root = root_of(*options_.capacity, options_.gate.slots);
   }
-  tbf->set_root(shape, now);
+  tbf->set_root(root, now);
 }
 
 void Target::advance(Instant now) {

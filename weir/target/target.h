@@ -66,6 +66,9 @@ class Target {
   using PeriodListener = std::function<void(const PeriodReport&)>;
   using CapacitySource = weir::CapacitySource;
 
+  // What keeps a device with so many slots at its capacity.
+  static Tbf::Root root_of(Rate capacity, std::uint32_t slots);
+
   Target(const Options& options, Instant now);
   // REQUIRES: as of the Gate's.
   ~Target();
