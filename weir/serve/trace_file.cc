@@ -36,9 +36,9 @@ TraceFile::~TraceFile() = default;
 
 void TraceFile::turn(Instant now) {
   if (now >= flush_at_) writer_.flush();
-  flush_at_ = !writer_.has_some() ? kNever : flush_at_ <= now || flush_at_ == kNever
-                                                 ? now + kLatency
-                                                 : flush_at_;
+  flush_at_ = !writer_.has_some()                       ? kNever
+              : flush_at_ <= now || flush_at_ == kNever ? now + kLatency
+                                                        : flush_at_;
 }
 
 void TraceFile::take(std::string block) {

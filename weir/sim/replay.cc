@@ -300,8 +300,8 @@ bool Replay::differs(const TraceRecord& record, std::string_view expected, std::
 
 bool Replay::nonsense(const TraceRecord& record, std::string_view what) {
   report_.ending = TraceReader::Ending::kDamaged;
-  report_.complaint = fmt::format("call {} (at {}) makes no sense: {}", report_.calls,
-                                  seconds(record.now), what);
+  report_.complaint =
+      fmt::format("call {} (at {}) makes no sense: {}", report_.calls, seconds(record.now), what);
   return false;
 }
 

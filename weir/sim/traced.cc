@@ -9,8 +9,7 @@
 
 namespace weir::sim {
 
-TracedOutcome::TracedOutcome(const Scenario& scenario, Contender contender)
-    : scenario_(scenario) {
+TracedOutcome::TracedOutcome(const Scenario& scenario, Contender contender) : scenario_(scenario) {
   WEIR_ASSERT(scenario.length.has_value());
   outcome_.contender = contender;
   if (has_periods(contender)) outcome_.period = own_period(contender);

@@ -28,8 +28,8 @@ std::uint64_t trace_checksum(std::uint64_t before, std::string_view records) {
 }
 
 std::uint64_t sum_of(const PeriodReport& report, const std::optional<Rate>& capacity) {
-  std::uint64_t sum = hash_words(static_cast<std::uint64_t>(ns_of(report.at)),
-                                 report.budget.count());
+  std::uint64_t sum =
+      hash_words(static_cast<std::uint64_t>(ns_of(report.at)), report.budget.count());
   if (capacity) sum ^= hash_words(capacity->tokens(), capacity->time_ns());
   for (const JobPeriod& job : report.jobs) {
     sum = hash_words(sum ^ job.job.hash(), job.demand.count());

@@ -38,7 +38,7 @@ namespace weir {
 inline constexpr std::string_view kTraceMagic = "weirtrc";
 inline constexpr std::uint8_t kTraceVersion = 1;
 inline constexpr std::size_t kTraceBlockHead = 12;
-inline constexpr std::size_t kTraceBlockBytes = 65536;        // what a block is filled to
+inline constexpr std::size_t kTraceBlockBytes = 65536;               // what a block is filled to
 inline constexpr std::size_t kTraceBlockMax = std::size_t{1} << 20;  // what a reader accepts
 inline constexpr std::size_t kTraceAttributesMax = 4096;
 inline constexpr std::size_t kTraceTextMax = 65536;

@@ -193,8 +193,8 @@ bool TraceReader::read_record() {
   const bool is_head = record_.kind == TraceKind::kHead;
   if (is_head == has_head_) return false;  // first, and once
   has_head_ = true;
-  const bool needs_target = !is_head && record_.kind != TraceKind::kTarget &&
-                            record_.kind != TraceKind::kEnd;
+  const bool needs_target =
+      !is_head && record_.kind != TraceKind::kTarget && record_.kind != TraceKind::kEnd;
   if (needs_target && chosen_ >= targets_) return false;
   record_.target = chosen_;
   return read_body();
@@ -223,9 +223,9 @@ bool TraceReader::read_body() {
     }
     case TraceKind::kWait:
       if (!get(number)) return false;
-      record_.until = instant_at(static_cast<std::int64_t>(
-          static_cast<std::uint64_t>(ns_of(now_)) +
-          static_cast<std::uint64_t>(from_zigzag(number))));
+      record_.until =
+          instant_at(static_cast<std::int64_t>(static_cast<std::uint64_t>(ns_of(now_)) +
+                                               static_cast<std::uint64_t>(from_zigzag(number))));
       return true;
     case TraceKind::kRun:
     case TraceKind::kComplete:

@@ -36,12 +36,12 @@ struct TraceRecord {
   bool flag = false;
   std::uint32_t target = 0;
   Instant now;
-  std::uint64_t request = 0;   // its number
-  std::uint64_t number = 0;    // seed, nodes, quantum, sum
+  std::uint64_t request = 0;  // its number
+  std::uint64_t number = 0;   // seed, nodes, quantum, sum
   Bytes bytes;
   Instant until;
   const Attributes* attributes = nullptr;
-  std::string_view text;      // build, name of a policy, rule, job
+  std::string_view text;  // build, name of a policy, rule, job
   std::string_view argument;
   Heads heads = Heads::kBoth;
   Head head = Head::kRegular;

@@ -95,9 +95,7 @@ class TraceWriter::Channel final : public TargetRecorder {
   }
 
  private:
-  void begin(TraceKind kind, bool flag, Instant now) {
-    writer_.begin_for(index_, kind, flag, now);
-  }
+  void begin(TraceKind kind, bool flag, Instant now) { writer_.begin_for(index_, kind, flag, now); }
   void plain(TraceKind kind, Instant now) {
     begin(kind, false, now);
     writer_.finish();
@@ -163,8 +161,7 @@ void TraceWriter::end(bool is_early) {
 void TraceWriter::begin(TraceKind kind, bool flag, Instant now) {
   const bool has_time = now != now_;
   put_byte(static_cast<std::uint8_t>(static_cast<std::uint8_t>(kind) |
-                                     (has_time ? kTraceTimeFollows : 0) |
-                                     (flag ? kTraceFlag : 0)));
+                                     (has_time ? kTraceTimeFollows : 0) | (flag ? kTraceFlag : 0)));
   if (has_time) put(to_zigzag((now - now_).count()));
   now_ = now;
 }
@@ -251,8 +248,8 @@ void TraceWriter::put_attributes(const Attributes& attributes) {
   put(attributes.nid.net_number);
   put_byte(static_cast<std::uint8_t>(attributes.nid.net));
   put_byte(static_cast<std::uint8_t>(attributes.nid.family));
-  for (const std::uint32_t id : {attributes.opcode, attributes.uid, attributes.gid,
-                                 attributes.projid, attributes.nodemap}) {
+  for (const std::uint32_t id :
+       {attributes.opcode, attributes.uid, attributes.gid, attributes.projid, attributes.nodemap}) {
     put(id);
   }
 }
