@@ -21,6 +21,7 @@ Examples:
   weir sim redistribution --out report
   weir explain ior.17
   weir lctl set_param ost.OSS.ost_io.nrs_tbf_rule="start dd jobid={dd.*} rate=100"
+  weir lustre check
   weir limit --help
 
 Manual: weir(1). Exit statuses follow sysexits(3).)";
@@ -67,6 +68,7 @@ int run(int argc, char** argv) {
   int status = 0;
   add_alloc(weir, status);
   add_limit(weir, status);
+  add_lustre(weir, status);
   add_rules(weir, status);
   add_serve(weir, status);
   add_sim(weir, status);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "apps/weir/command.h"
+#include "apps/weir/lustre_sim.h"
 #include "apps/weir/progress.h"
 #include "weir/adapt/options.h"
 #include "weir/base/quote.h"
@@ -46,9 +47,12 @@ Examples:
 
 The report is DIR/report.html; result.json, periods.csv and throughput.csv hold its numbers.)";
 
+constexpr const char* kPolicies = "none,static,adaptbf,weir,wfq";
+constexpr const char* kLustrePolicies = "none,static,adaptbf,weir";
+
 struct SimArguments {
   std::string scenario;
-  std::string policies = "none,static,adaptbf,weir,wfq";
+  std::optional<std::string> policies;
   std::string service = "as-given";
   std::optional<std::string> period;
   std::optional<std::string> length;
@@ -255,6 +259,12 @@ struct Runner {
   bool keep_periods = false;
 
   sim::Outcome operator()(sim::Contender contender, std::optional<Nanoseconds> period) const {
+    if (scenario.lustre) {
+      LustreSimOptions options;
+      options.seed = arguments.seed;
+      options.period = period;
+      return value_or_fail(simulate_lustre(scenario, contender, options), Exit::kUsage, "--policy");
+    }
     sim::RunOptions options;
     options.seed = arguments.seed;
     options.period = period;
@@ -312,8 +322,8 @@ void replay_trace(const std::string& path, bool quiet, sim::ReplayObserver* obse
   if (report.is_whole()) return;
   std::string message = fmt::format("{}: {}", quote(path), report.complaint);
   if (is_trace) {
-    message += fmt::format("; {} calls in its first {} bytes are good", report.calls,
-                           report.good_bytes);
+    message +=
+        fmt::format("; {} calls in its first {} bytes are good", report.calls, report.good_bytes);
   }
   throw Failure{Exit::kDataErr, message};
 }
@@ -321,7 +331,8 @@ void replay_trace(const std::string& path, bool quiet, sim::ReplayObserver* obse
 // Traces of servers under the load of a scenario, each under one of the policies: the same table
 // and report as if they had been simulated.
 int report_traces(const SimArguments& arguments) {
-  const std::vector<sim::Contender> contenders = policies_of(arguments.policies);
+  const std::vector<sim::Contender> contenders =
+      policies_of(arguments.policies.value_or(kPolicies));
   if (contenders.size() != arguments.traces.size()) {
     throw Failure{Exit::kUsage, "--replay: with a scenario, --policy names that of each trace"};
   }
@@ -354,10 +365,11 @@ int simulate(const SimArguments& arguments) {
   if (arguments.scenario.empty()) {
     throw Failure{Exit::kUsage, "a scenario is required; weir sim --list names those there are"};
   }
-  const std::vector<sim::Contender> contenders = policies_of(arguments.policies);
   const std::optional<Nanoseconds> period = period_of(arguments.period);
   control::Study study;
   study.scenario = scenario_of(arguments);
+  const std::vector<sim::Contender> contenders =
+      policies_of(arguments.policies.value_or(study.scenario.lustre ? kLustrePolicies : kPolicies));
   study.seed = arguments.seed;
   study.exponential = arguments.service == "exponential";
   // A folder that cannot be written is told before a long run, not after.

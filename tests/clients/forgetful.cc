@@ -12,8 +12,6 @@
 // With --ignore-sync an fsync is answered and forgotten like everything else, as by a device that
 // lies: a test of durability has to fail on it.
 #define FUSE_USE_VERSION 31
-#include <fuse.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -22,6 +20,8 @@
 #include <set>
 #include <string_view>
 #include <vector>
+
+#include <fuse.h>
 
 namespace {
 

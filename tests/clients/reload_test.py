@@ -78,8 +78,8 @@ def seconds_for(handle, reads):
 
 
 class Traffic(Edited):
-    """Rates are counted by the client. A busy machine makes them smaller only, so where they are to be
-    large it is asked for much less than there should be."""
+    """Rates are counted by the client. A busy machine makes them smaller only, so where they are to
+    be large it is asked for much less than there should be."""
 
     def connect(self, server, name):
         handle = nbd.NBD()

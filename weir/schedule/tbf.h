@@ -139,6 +139,27 @@ class Tbf {
   void report_shares(Nanoseconds time, Instant now,
                      const std::function<void(const ShareReport&)>& visit);
 
+  // ---- limits of a whole cluster ----
+
+  // What this server may use of a rule with scope=cluster, from now on; the rule and its listing
+  // stay as they are. Balances stay, and depths follow the slice unless burst= is given. Nothing
+  // happens for other rules.
+  struct Slice {
+    std::optional<Rate> ops;  // none: as the rule says
+    std::optional<Rate> bytes;
+    bool operator==(const Slice&) const = default;
+  };
+  void set_slice(std::string_view rule, const Slice& slice, Instant now);
+  // What the classes of a rule were served since they were made, and what waits in their queues, of
+  // which no more than `waiting_max` requests are counted.
+  struct RuleLoad {
+    std::uint64_t served = 0;
+    std::uint64_t served_bytes = 0;
+    std::uint64_t waiting = 0;
+    std::uint64_t waiting_bytes = 0;
+  };
+  RuleLoad load_of(std::string_view rule, std::uint64_t waiting_max);
+
   // ---- to look at ----
 
   std::size_t classes() const { return classes_; }
@@ -285,7 +306,7 @@ class Tbf {
   void before_stop(const RuleCommand& command);
   void after_start(const RuleCommand& command);
   void after_change(const RuleCommand& command);
-  Shapes shapes_of(const Rule& rule) const;
+  Shapes shapes_of(const Rule& rule, const Slice& slice) const;
   bool is_affected(Queue& queue);
   void reshape_changed(Instant now);
   void forget_stopped();

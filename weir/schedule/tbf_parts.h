@@ -60,6 +60,7 @@ struct alignas(64) Tbf::RuleState {
   std::array<const Rule*, 2> listed{};  // the rule of each head it stands for
   std::uint32_t rules = 0;              // how many of them are in their lists still
   std::uint32_t classes = 0;
+  Slice slice;  // of a rule with scope=cluster
 };
 
 struct Tbf::Bucket {

@@ -25,6 +25,9 @@ constexpr std::uint64_t kUnsentMax = 1U << 21;
 
 // From here on a read is worth system calls of its own, if they save its copy.
 constexpr std::uint32_t kSendFileMin = 1U << 16;
+// And so much of it goes out in a turn: a client that reads as fast as we send must not keep the
+// others waiting.
+constexpr std::size_t kSendFileAtOnce = std::size_t{1} << 20;
 
 template <class List, class Function>
 void drain(List& list, Function function) {
@@ -528,9 +531,12 @@ void Connection::send_replies() {
   plane_.uring->send(socket_.get(), outgoing.message, send_);
 }
 
-// At once, as far as the socket has room. The ring could do it only with a thread for each.
+// As far as the socket has room, and it is this client's turn. The ring could do it only with a
+// thread for each.
 void Connection::send_files() {
+  std::size_t budget = kSendFileAtOnce;
   while (!sending_.empty() && sending_.front().sends_file()) {
+    if (budget == 0) return await_room();
     const Exchange& first = sending_.front();
     ssize_t sent = 0;
     if (sent_of_first_ < first.head_size) {
@@ -539,20 +545,25 @@ void Connection::send_files() {
     } else {
       const std::uint32_t done = sent_of_first_ - first.head_size;
       auto offset = static_cast<off_t>(first.asked.offset + done);
-      sent = sendfile(socket_.get(), first.operation.file, &offset, first.asked.length - done);
+      const std::size_t bytes = std::min<std::size_t>(first.asked.length - done, budget);
+      sent = sendfile(socket_.get(), first.operation.file, &offset, bytes);
+      if (sent > 0) budget -= static_cast<std::size_t>(sent);
     }
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN) {
-      send_.is_pending = true;
-      awaits_room_ = true;
-      return plane_.uring->poll_room(socket_.get(), send_);
-    }
+    if (sent < 0 && errno == EAGAIN) return await_room();
     // 0: somebody has just made the file shorter, and its head is on the way already.
     if (sent <= 0) return close();
     release_sent(sent_of_first_ + static_cast<std::size_t>(sent));
   }
   mark_dirty();  // others may be behind them
   settle();
+}
+
+// Goes on in a later turn, the next one if there is room already.
+void Connection::await_room() {
+  send_.is_pending = true;
+  awaits_room_ = true;
+  plane_.uring->poll_room(socket_.get(), send_);
 }
 
 void Connection::sent(host::Operation& io, const host::Completion& completion) {

@@ -123,6 +123,7 @@ class Connection {
   void send_greeting();
   void send_replies();
   void send_files();
+  void await_room();
   void send_one(std::span<const std::byte> bytes);
   void send_encrypted();
   void encrypt_replies();
