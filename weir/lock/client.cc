@@ -197,8 +197,11 @@ void LockClient::advance(std::uint32_t index, Instant now) {
       cancel(entry.handle);
       free_entry(index);
       return;
-    case EntryState::kEnqueued: return;  // the answer brings a handle to withdraw it with
-    case EntryState::kIdle: free_entry(index); return;
+    case EntryState::kEnqueued:
+      return;  // the answer brings a handle to withdraw it with
+    case EntryState::kIdle:
+      free_entry(index);
+      return;
   }
 }
 
@@ -241,8 +244,8 @@ void LockClient::cancel(std::uint64_t handle) {
 // Drops what is cached. Nobody waits for it: the news rides on the next message, or goes alone when
 // none comes for a while.
 void LockClient::drop(Entry& entry, Instant now) {
-  const std::uint32_t index = names_.find(
-      hash_of(entry.name), [&](std::uint32_t at) { return &entries_[at] == &entry; });
+  const std::uint32_t index =
+      names_.find(hash_of(entry.name), [&](std::uint32_t at) { return &entries_[at] == &entry; });
   const bool was_urgent = is_urgent_;
   if (out_.empty()) linger_until_ = now + kLinger;
   give_back(index);
@@ -445,8 +448,7 @@ void LockClient::apply(const ServerOp& op, Instant now) {
   // What is about a lock that is gone has crossed its end on the way.
   if (index == kNone) return;
   Entry& entry = entries_[index];
-  const bool is_wanted =
-      entry.state == EntryState::kEnqueued || entry.state == EntryState::kQueued;
+  const bool is_wanted = entry.state == EntryState::kEnqueued || entry.state == EntryState::kQueued;
   switch (op.kind) {
     case ServerOp::Kind::kQueued:
       if (entry.state != EntryState::kEnqueued) return;
@@ -481,7 +483,8 @@ void LockClient::apply(const ServerOp& op, Instant now) {
       if (entry.is_replaying) lose(index, now);
       return;
     case ServerOp::Kind::kWelcome:
-    case ServerOp::Kind::kGoAway: return;
+    case ServerOp::Kind::kGoAway:
+      return;
   }
   advance(index, now);
 }

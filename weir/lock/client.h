@@ -9,8 +9,8 @@
 //   release(ticket)     ----------> into the cache, or back to the server if it asked
 //
 // One lock of the server serves all users of a resource in this client: readers together, a writer
-// alone, first come, first served. A shared lock is given back before an exclusive one is asked for:
-// two clients that upgraded in place would wait for each other for ever.
+// alone, first come, first served. A shared lock is given back before an exclusive one is asked
+// for: two clients that upgraded in place would wait for each other for ever.
 //
 // Lease. It is counted from when the last message that the server confirmed was *sent*. Past it all
 // locks are lost (Event::kLost to each user), whatever the network does later: only so can the

@@ -40,8 +40,8 @@ std::uint32_t LockTable::resource_of(std::string_view name) {
 
 // ---- locks and the lists they stand in ----
 
-std::uint32_t LockTable::add_lock(Session session, std::uint64_t cookie,
-                                  std::string_view name, Mode mode) {
+std::uint32_t LockTable::add_lock(Session session, std::uint64_t cookie, std::string_view name,
+                                  Mode mode) {
   const std::uint32_t resource = resource_of(name);
   ++resources_[resource].locks;
   const std::uint32_t index = locks_.take();
@@ -183,8 +183,8 @@ void LockTable::set_room(std::size_t room) {
 
 // ---- the calls ----
 
-LockTable::Enqueued LockTable::enqueue(Session session, std::uint64_t cookie,
-                                       std::string_view name, Mode mode, OrWait or_wait) {
+LockTable::Enqueued LockTable::enqueue(Session session, std::uint64_t cookie, std::string_view name,
+                                       Mode mode, OrWait or_wait) {
   WEIR_ASSERT(is_name(name), name.size());
   const std::uint32_t index = add_lock(session, cookie, name, mode);
   const Resource& resource = resources_[locks_[index].resource];
@@ -202,8 +202,8 @@ LockTable::Enqueued LockTable::enqueue(Session session, std::uint64_t cookie,
   return {handle_of(index), locks_[index].state, locks_[index].fence};
 }
 
-LockTable::Handle LockTable::replay(Session session, std::uint64_t cookie,
-                                    std::string_view name, Mode mode, std::uint64_t fence) {
+LockTable::Handle LockTable::replay(Session session, std::uint64_t cookie, std::string_view name,
+                                    Mode mode, std::uint64_t fence) {
   WEIR_ASSERT(is_name(name), name.size());
   const std::uint64_t latest = incarnation_ << kFenceCountBits | grants_ever_;
   if (fence == 0 || fence > latest) return 0;
@@ -320,8 +320,7 @@ bool LockTable::is_valid() const {
     const std::uint32_t first = resource.waiting.first;
     if (first != kNone && can_grant(resource, locks_[first].mode)) return false;
   }
-  return granted == granted_ && waiting == waiting_ &&
-         (parked_list_.first == kNone || !has_room());
+  return granted == granted_ && waiting == waiting_ && (parked_list_.first == kNone || !has_room());
 }
 
 }  // namespace weir::lock

@@ -19,8 +19,8 @@
 // can refuse a writer that has lost its lock: incarnation << 44 | count. The caller counts
 // incarnations and keeps that number across restarts.
 //
-// A session is whoever has locks: open(), and close() gives back all it has. Handles name locks; one
-// that is stale, of another session or made up is refused, never misunderstood. Names are 1 to
+// A session is whoever has locks: open(), and close() gives back all it has. Handles name locks;
+// one that is stale, of another session or made up is refused, never misunderstood. Names are 1 to
 // kNameMax bytes, any bytes.
 //
 // Cost: O(1) but for granting or asking many at once. About 150 bytes a lock on a resource of its
@@ -40,9 +40,7 @@ namespace weir::lock {
 
 enum class Mode : std::uint8_t { kShared, kExclusive };
 
-constexpr bool conflict(Mode a, Mode b) {
-  return a == Mode::kExclusive || b == Mode::kExclusive;
-}
+constexpr bool conflict(Mode a, Mode b) { return a == Mode::kExclusive || b == Mode::kExclusive; }
 
 inline constexpr std::size_t kNameMax = 255;
 inline constexpr unsigned kFenceCountBits = 44;
@@ -113,8 +111,8 @@ class LockTable {
   // REQUIRES: an open session, and is_name(name).
   Enqueued enqueue(Session session, std::uint64_t cookie, std::string_view name, Mode mode,
                    OrWait or_wait);
-  // A lock that was granted before a restart or a broken connection, told again by its holder. Gives
-  // 0 if it conflicts with what is granted, or if its fence cannot have been given out.
+  // A lock that was granted before a restart or a broken connection, told again by its holder.
+  // Gives 0 if it conflicts with what is granted, or if its fence cannot have been given out.
   Handle replay(Session session, std::uint64_t cookie, std::string_view name, Mode mode,
                 std::uint64_t fence);
   // Gives a lock back, or withdraws it while it waits. The state it was in; kFree if the session
@@ -184,8 +182,7 @@ class LockTable {
   };
 
   std::uint32_t resource_of(std::string_view name);
-  std::uint32_t add_lock(Session session, std::uint64_t cookie, std::string_view name,
-                         Mode mode);
+  std::uint32_t add_lock(Session session, std::uint64_t cookie, std::string_view name, Mode mode);
   void drop_lock(std::uint32_t index);
   List& list_of(const Lock& lock);
   void append(std::uint32_t index, State state);

@@ -82,8 +82,8 @@ LruHook* Lru::oldest() {
 
 std::size_t Lru::shrink_count(std::size_t nr) const {
   if (nr != 0) return std::min(nr, size());
-  return static_cast<std::size_t>(Wide{size()} * std::min<std::uint64_t>(
-                                                     options_.pressure_percent, 100) / 100);
+  return static_cast<std::size_t>(Wide{size()} *
+                                  std::min<std::uint64_t>(options_.pressure_percent, 100) / 100);
 }
 
 Instant Lru::next_check() const { return locks_.empty() || is_paused_ ? kNever : next_check_; }

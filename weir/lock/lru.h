@@ -9,9 +9,9 @@
 //
 //   put() -> [ newest ... ... oldest ] -> excess()        take() out of the middle: used again
 //
-// A client with rate r and a volume V holds about sqrt(r * V) locks: each stays V / size seconds, in
-// which r * V / size others came. Worked: V 10,000, one new lock a second -> 100 locks, each kept
-// for 100 s; four a second -> 200 locks for 50 s.
+// A client with rate r and a volume V holds about sqrt(r * V) locks: each stays V / size seconds,
+// in which r * V / size others came. Worked: V 10,000, one new lock a second -> 100 locks, each
+// kept for 100 s; four a second -> 200 locks for 50 s.
 //
 // A volume of 0 is unknown and drops nothing. A server that does not know the feature publishes
 // none: then the cache has a fixed size. Locks older than max_age go in any case. While paused (the
@@ -37,7 +37,7 @@
 namespace weir::lock {
 
 struct LruOptions {
-  std::uint64_t factor_percent = 100;  // F: 50 keeps more, 150 keeps less
+  std::uint64_t factor_percent = 100;    // F: 50 keeps more, 150 keeps less
   std::uint64_t refresh_permille = 100;  // C
   std::size_t fixed_size = 0;            // 0: the volume decides
   std::size_t fallback_size = 400;       // fixed size for servers that publish no volume

@@ -4,13 +4,12 @@
 // one ordered stream, whatever carries it. The volume rides on every message of the server.
 //
 //   C: number 1  hello(client, features)  replay(...)*  replayed        once, at the start
-//   S: confirms 1  welcome(client, lease, features, incarnation)  kept(cookie, handle) | lost(cookie)
-//   C: number 2  enqueue(cookie, name, mode)
-//   S: confirms 2  granted(cookie, handle, fence) | queued(cookie, handle) | refused(cookie, why)
-//   S: ask(cookie)                                                      somebody waits for it
-//   C: number 3  cancel(handle)                                         no answer
-//   C: number 4                                                         empty: keep-alive, refresh
-//   S: confirms 4                                                       an answer to each message
+//   S: confirms 1  welcome(client, lease, features, incarnation)  kept(cookie, handle) |
+//   lost(cookie) C: number 2  enqueue(cookie, name, mode) S: confirms 2  granted(cookie, handle,
+//   fence) | queued(cookie, handle) | refused(cookie, why) S: ask(cookie) somebody waits for it C:
+//   number 3  cancel(handle)                                         no answer C: number 4 empty:
+//   keep-alive, refresh S: confirms 4                                                       an
+//   answer to each message
 //
 // A cookie is the client's number for a lock, a handle the server's; each side is spoken to in its
 // own. cancel() of a lock that waits withdraws it. `confirms` is the number of the last message of
@@ -59,7 +58,14 @@ enum class Refusal : std::uint8_t {
 
 struct ServerOp {
   enum class Kind : std::uint8_t {
-    kWelcome, kGranted, kQueued, kRefused, kAsk, kKept, kLost, kGoAway
+    kWelcome,
+    kGranted,
+    kQueued,
+    kRefused,
+    kAsk,
+    kKept,
+    kLost,
+    kGoAway
   };
   Kind kind = Kind::kWelcome;
   Refusal why = Refusal::kWouldWait;

@@ -4,7 +4,8 @@
 // preset (volume.h) move the volume that rides on every message.
 //
 //   grant or replay -> add()       cancel -> del()          counters, no common lock
-//   recalc(now)                    once a period             volume(), limit() for the next messages
+//   recalc(now)                    once a period             volume(), limit() for the next
+//   messages
 //
 // add(), del() and the reading functions may be called by any thread: a count that moves during a
 // recalculation is seen by the next one. recalc(), set_limit(), shrink() and the two ends of
@@ -59,9 +60,7 @@ class ServerPool {
   std::uint64_t volume() const { return volume_.load(std::memory_order_relaxed); }
   std::int64_t limit() const { return limit_.load(std::memory_order_relaxed); }
   // Most that may be granted at a time: INT64_MAX where there is no wall.
-  std::int64_t room() const {
-    return preset_ == Preset::kWeir ? limit() + limit() / 4 : INT64_MAX;
-  }
+  std::int64_t room() const { return preset_ == Preset::kWeir ? limit() + limit() / 4 : INT64_MAX; }
   bool has_room() const { return granted() < room(); }
 
   // ---- the owner ----
@@ -95,7 +94,7 @@ class ServerPool {
   Nanoseconds period_;
   VolumeTuning tuning_;
   std::atomic<std::int64_t> granted_{0};
-  std::atomic<std::int64_t> grants_{0};   // ever; a period is a difference of two readings
+  std::atomic<std::int64_t> grants_{0};  // ever; a period is a difference of two readings
   std::atomic<std::int64_t> cancels_{0};
   std::atomic<std::uint64_t> volume_{0};
   std::atomic<std::int64_t> limit_{0};

@@ -137,8 +137,11 @@ bool LockServer::apply(Connection connection, Link& link, const ClientOp& op, In
       if (session.is_replaying) return false;
       enqueue(link, op);
       return true;
-    case Kind::kCancel: cancel(session, op.handle); return true;
-    case Kind::kHello: break;
+    case Kind::kCancel:
+      cancel(session, op.handle);
+      return true;
+    case Kind::kHello:
+      break;
   }
   return false;
 }
@@ -233,10 +236,16 @@ void LockServer::enqueue(Link& link, const ClientOp& op) {
 
 void LockServer::cancel(Session& session, std::uint64_t handle) {
   switch (table_.cancel(session.locks, handle)) {
-    case LockTable::State::kFree: ++counters_.unknown_cancels; break;
-    case LockTable::State::kGranted: pool_.del(); break;
+    case LockTable::State::kFree:
+      ++counters_.unknown_cancels;
+      break;
+    case LockTable::State::kGranted:
+      pool_.del();
+      break;
     case LockTable::State::kParked:
-    case LockTable::State::kWaiting: --session.waiting; break;
+    case LockTable::State::kWaiting:
+      --session.waiting;
+      break;
   }
   settle_events();
 }
@@ -255,9 +264,9 @@ void LockServer::settle_events() {
     Link& link = links_.find(session->connection)->second;
     // What was not named in the replay goes at its end: no need to tell of it.
     if (is_grant && session->is_replaying) continue;
-    link.ops.push_back(is_grant ? about(ServerOp::Kind::kGranted, event.cookie, event.handle,
-                                        event.fence)
-                                : about(ServerOp::Kind::kAsk, event.cookie));
+    link.ops.push_back(
+        is_grant ? about(ServerOp::Kind::kGranted, event.cookie, event.handle, event.fence)
+                 : about(ServerOp::Kind::kAsk, event.cookie));
     mark(session->connection, link);
   }
   table_.events().clear();

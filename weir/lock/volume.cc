@@ -41,12 +41,10 @@ Volume next_dld(const Volume& before, const PeriodCount& count, std::int64_t lim
 Volume next_lustre(const Volume& before, const PeriodCount& count, std::int64_t limit,
                    const VolumeTuning& tuning) {
   constexpr std::int64_t kUnit = 1024;
-  const auto factor =
-      static_cast<std::int64_t>(static_cast<__int128>(head_room(before, count, limit)) * kUnit /
-                                limit);
+  const auto factor = static_cast<std::int64_t>(
+      static_cast<__int128>(head_room(before, count, limit)) * kUnit / limit);
   const Rounding rounding = count.granted < limit ? Rounding::kUp : Rounding::kDown;
-  const std::int64_t step =
-      (limit - count.granted) * lustre_plan_percent(tuning.period_s) / 100;
+  const std::int64_t step = (limit - count.granted) * lustre_plan_percent(tuning.period_s) / 100;
   return {.volume = within(scaled(before.volume, factor, kUnit, rounding), limit),
           .plan = std::min(count.granted + step, limit * 5 / 4)};
 }
@@ -89,7 +87,8 @@ std::uint64_t raised(std::uint64_t volume, const PeriodCount& count, std::int64_
   const std::uint64_t wanted = scaled(volume, limit, ahead, Rounding::kUp);
   const std::int64_t granted = std::max<std::int64_t>(1, count.granted);
   const std::uint64_t most =
-      scaled(volume, granted + std::max<std::int64_t>(0, std::min(count.cancels, count.grants)), granted, Rounding::kUp);
+      scaled(volume, granted + std::max<std::int64_t>(0, std::min(count.cancels, count.grants)),
+             granted, Rounding::kUp);
   return std::min({wanted, most, volume * kRiseMax});
 }
 
@@ -119,9 +118,12 @@ Volume next_weir(const Volume& before, const PeriodCount& count, std::int64_t li
 
 std::string_view preset_name(Preset preset) {
   switch (preset) {
-    case Preset::kDld: return "dld";
-    case Preset::kLustre: return "lustre";
-    case Preset::kWeir: break;
+    case Preset::kDld:
+      return "dld";
+    case Preset::kLustre:
+      return "lustre";
+    case Preset::kWeir:
+      break;
   }
   return "weir";
 }
@@ -152,9 +154,12 @@ Volume next_volume(Preset preset, Volume before, const PeriodCount& count, std::
   WEIR_ASSERT(limit >= 1 && limit <= kLimitMax, limit);
   WEIR_ASSERT(count.granted >= 0 && count.granted <= 2 * kLimitMax, count.granted);
   switch (preset) {
-    case Preset::kDld: return next_dld(before, count, limit, tuning);
-    case Preset::kLustre: return next_lustre(before, count, limit, tuning);
-    case Preset::kWeir: break;
+    case Preset::kDld:
+      return next_dld(before, count, limit, tuning);
+    case Preset::kLustre:
+      return next_lustre(before, count, limit, tuning);
+    case Preset::kWeir:
+      break;
   }
   return next_weir(before, count, limit);
 }

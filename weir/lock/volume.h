@@ -13,7 +13,8 @@
 // Three laws move it, once in a period T:
 //
 //   dld      the document of 2007, its arithmetic put right:  SLV * (L - (G - GP)) / L, halved when
-//            grants outrun cancels by more than 5 % of L. GP, the plan, is made in the period before
+//            grants outrun cancels by more than 5 % of L. GP, the plan, is made in the period
+//            before
 //   lustre   what Lustre does today: the same in 1/1024ths, a slower plan, no halving
 //   weir     nobody loses a lock while there is room; then the volume that makes G equal L.
 //            In equilibrium G grows with the square root of the volume, so that is

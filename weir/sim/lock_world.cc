@@ -66,8 +66,19 @@ struct Client {
 
 struct Event {
   enum class Kind : std::uint8_t {
-    kUse, kCommonUse, kRelease, kClientTick, kToServer, kToClient, kServerTick, kSample, kCrash,
-    kRestart, kReconnect, kCut, kDropAll
+    kUse,
+    kCommonUse,
+    kRelease,
+    kClientTick,
+    kToServer,
+    kToClient,
+    kServerTick,
+    kSample,
+    kCrash,
+    kRestart,
+    kReconnect,
+    kCut,
+    kDropAll
   };
   Instant at;
   std::uint64_t sequence;
@@ -161,8 +172,7 @@ LockWorld::LockWorld(const LockScenario& scenario, Appetite appetite,
     lock::ClientOptions options;
     options.lru.fixed_size = contender.fixed_size;
     if (i < scenario.hoarders) options.lru.factor_percent = 0;
-    clients_.push_back(
-        std::make_unique<Client>(options, rng_.split(fmt::format("client{}", i))));
+    clients_.push_back(std::make_unique<Client>(options, rng_.split(fmt::format("client{}", i))));
     Client& client = *clients_.back();
     const double rate = shares[i] * static_cast<double>(scenario.rate);
     outcome_.rates.push_back(rate);
@@ -200,8 +210,8 @@ void LockWorld::use(std::uint32_t index) {
       scenario_.working_set == 0 ? client.fresh++ : client.rng.below(scenario_.working_set);
   char name[48];
   const auto end = fmt::format_to_n(name, sizeof name, "client{}/file{}", index, number);
-  const auto taken = client.lock.acquire({name, end.size}, Mode::kShared,
-                                         LockTable::OrWait::kWait, now_);
+  const auto taken =
+      client.lock.acquire({name, end.size}, Mode::kShared, LockTable::OrWait::kWait, now_);
   ++outcome_.uses;
   if (taken.is_held) client.lock.release(taken.ticket, now_);
   pump_client(index);
@@ -350,8 +360,10 @@ void LockWorld::sample() {
 
 void LockWorld::handle(const Event& event) {
   switch (event.kind) {
-    case Kind::kUse: return use(event.index);
-    case Kind::kCommonUse: return use_common(event.index);
+    case Kind::kUse:
+      return use(event.index);
+    case Kind::kCommonUse:
+      return use_common(event.index);
     case Kind::kRelease:
       end(event.index, event.number);
       return pump_client(event.index);
@@ -362,18 +374,26 @@ void LockWorld::handle(const Event& event) {
       client.lock.tick(now_);
       return pump_client(event.index);
     }
-    case Kind::kToServer: return to_server(event);
-    case Kind::kToClient: return to_client(event);
+    case Kind::kToServer:
+      return to_server(event);
+    case Kind::kToClient:
+      return to_client(event);
     case Kind::kServerTick:
       if (!server_ || event.number != incarnation_ || server_tick_ > now_) return;
       server_tick_ = kNever;
       server_->tick(now_);
       return pump_server();
-    case Kind::kSample: return sample();
-    case Kind::kCrash: return crash();
-    case Kind::kRestart: return start_server(LockServer::Start::kRecovering);
-    case Kind::kReconnect: return connect(event.index);
-    case Kind::kCut: clients_[event.index]->is_cut = true; return;
+    case Kind::kSample:
+      return sample();
+    case Kind::kCrash:
+      return crash();
+    case Kind::kRestart:
+      return start_server(LockServer::Start::kRecovering);
+    case Kind::kReconnect:
+      return connect(event.index);
+    case Kind::kCut:
+      clients_[event.index]->is_cut = true;
+      return;
     case Kind::kDropAll: {
       Client& client = *clients_[event.index];
       client.lock.shrink(client.lock.cached(), now_);

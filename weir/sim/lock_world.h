@@ -8,9 +8,9 @@
 //        |  acquire / release
 //   LockClient  --- messages, each `delay` on the way ---  LockServer      crash, restart, grace
 //
-// A use of a client's own locks picks one of its working set, all equally likely; with a working set
-// of 0 each use is of a lock that was never used before, as a scan does. Uses of a client come at
-// random (exponential gaps) with its appetite's rate. Common locks are shared by all and taken
+// A use of a client's own locks picks one of its working set, all equally likely; with a working
+// set of 0 each use is of a lock that was never used before, as a scan does. Uses of a client come
+// at random (exponential gaps) with its appetite's rate. Common locks are shared by all and taken
 // exclusively; they are what conflicts can happen on.
 //
 // The checker reads what holders say themselves: from when one begins to use a common lock to when
@@ -57,7 +57,7 @@ struct LockScenario {
   std::uint64_t rate = 5000;      // uses a second, of all clients together
   std::uint64_t working_set = 0;  // locks of a client; 0: each use is of a new one
   Nanoseconds length = std::chrono::seconds{180};
-  Nanoseconds settled = std::chrono::seconds{60};  // figures are of the time after
+  Nanoseconds settled = std::chrono::seconds{60};       // figures are of the time after
   Nanoseconds until = std::chrono::nanoseconds::max();  // nobody uses anything after
   Nanoseconds delay = std::chrono::microseconds{500};
   Nanoseconds lease = std::chrono::seconds{30};
@@ -80,7 +80,7 @@ Result<void> check(const LockScenario& scenario);
 struct LockSample {
   std::int64_t granted = 0;
   std::uint64_t volume = 0;
-  std::int64_t grants = 0;   // a second
+  std::int64_t grants = 0;  // a second
   std::int64_t cancels = 0;
 };
 
