@@ -67,7 +67,8 @@ class Server : public testing::Test {
     return send(connection, {hello(client, features), op(In::kReplayed)});
   }
   void restart(std::uint64_t incarnation) {
-    server = std::make_unique<LockServer>(options, incarnation, LockServer::Start::kRecovering, now);
+    server =
+        std::make_unique<LockServer>(options, incarnation, LockServer::Start::kRecovering, now);
   }
   void pass(Nanoseconds time) {
     now += time;
@@ -206,8 +207,8 @@ TEST_F(Server, RefusesAReplayThatWasNeverGranted) {
   ServerOp invented;
   invented.fence = std::uint64_t{2} << kFenceCountBits | 1;  // of this very server
   const ServerMessage answer =
-      send(1, {hello(9), replay(1, "a", invented, 1), replay(2, std::string(10'240, 'n'), invented, 1),
-               op(In::kReplayed)});
+      send(1, {hello(9), replay(1, "a", invented, 1),
+               replay(2, std::string(10'240, 'n'), invented, 1), op(In::kReplayed)});
   EXPECT_EQ(answer.ops[1].kind, Out::kLost);
   EXPECT_EQ(answer.ops[2].kind, Out::kLost);
 }
@@ -217,8 +218,8 @@ TEST_F(Server, EnqueuesBeyondTheWallWait) {
   for (std::uint64_t i = 0; i < 125; ++i) {
     EXPECT_EQ(send(1, {enqueue(i, "n" + std::to_string(i))}).ops[0].kind, Out::kGranted);
   }
-  const ServerMessage beyond = send(1, {enqueue(200, "x"), enqueue(201, "y", Mode::kExclusive,
-                                                                  LockTable::OrWait::kTry)});
+  const ServerMessage beyond =
+      send(1, {enqueue(200, "x"), enqueue(201, "y", Mode::kExclusive, LockTable::OrWait::kTry)});
   EXPECT_EQ(beyond.ops[0].kind, Out::kQueued);
   EXPECT_EQ(beyond.ops[1].kind, Out::kRefused);
   EXPECT_EQ(server->pool().granted(), 125);

@@ -48,10 +48,13 @@ struct LockContender {
 // "weir", "dld", "lustre", "frozen" or "lru-N".
 std::optional<LockContender> lock_contender_by(std::string_view name);
 
+inline constexpr std::uint32_t kLockClientsMax = 100'000;
+
 struct LockScenario {
   std::string name;
   std::string title;
   std::vector<Appetite> appetites{Appetite::kEqual};
+  std::vector<LockContender> contenders{{}, {lock::Preset::kDld}, {lock::Preset::kLustre}};
   std::uint32_t clients = 1000;
   std::int64_t limit = 100'000;
   std::uint64_t rate = 5000;      // uses a second, of all clients together
