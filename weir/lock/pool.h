@@ -64,8 +64,9 @@ class ServerPool {
   bool has_room() const { return granted() < room(); }
 
   // ---- the owner ----
-  // Moves the volume if a period has passed, and says whether it did.
-  bool recalc(Instant now);
+  // Moves the volume if a period has passed, and says whether it did. `clients` were granted
+  // something in it; 0 if nobody counts them.
+  bool recalc(Instant now, std::int64_t clients = 0);
   Instant next_recalc() const { return next_recalc_; }
   // Refuses 0 and what is out of range. A limit below what is granted lowers the volume from the
   // next period on; nothing is taken back at once.

@@ -223,7 +223,7 @@ void LockServer::enqueue(Link& link, const ClientOp& op) {
   } else {
     const auto entered = table_.enqueue(session.locks, op.cookie, op.name, op.mode, op.or_wait);
     if (entered.state == LockTable::State::kGranted) {
-      pool_.add();
+      count_grant(&session);
       answer = about(ServerOp::Kind::kGranted, op.cookie, entered.handle, entered.fence);
     } else if (entered.handle != 0) {
       ++session.waiting;
@@ -250,6 +250,11 @@ void LockServer::cancel(Session& session, std::uint64_t handle) {
   settle_events();
 }
 
+void LockServer::count_grant(Session* session) {
+  pool_.add();
+  if (session != nullptr && std::exchange(session->period, period_) != period_) ++active_;
+}
+
 // Tells holders and waiters what became of their locks. What goes to nobody still counts.
 void LockServer::settle_events() {
   using EventKind = LockTable::Event::Kind;
@@ -257,7 +262,7 @@ void LockServer::settle_events() {
     Session* const session = by_slot_[event.session];
     const bool is_grant = event.kind == EventKind::kGranted;
     if (is_grant) {
-      pool_.add();
+      count_grant(session);
       if (session != nullptr && session->waiting > 0) --session->waiting;
     }
     if (session == nullptr || session->connection == 0) continue;
@@ -304,7 +309,10 @@ void LockServer::tick(Instant now) {
     is_recovering_ = false;
     pool_.end_recovery(now);
   }
-  pool_.recalc(now);
+  if (pool_.recalc(now, active_)) {
+    ++period_;
+    active_ = 0;
+  }
   table_.set_room(room());
   settle_events();
 }

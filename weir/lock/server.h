@@ -111,6 +111,7 @@ class LockServer {
     Instant heard_at{};
     bool is_replaying = false;
     std::size_t waiting = 0;
+    std::uint64_t period = 0;  // in which it was last granted something
   };
   struct Link {
     Session* session = nullptr;  // nullptr before hello
@@ -126,6 +127,7 @@ class LockServer {
   void enqueue(Link& link, const ClientOp& op);
   void cancel(Session& session, std::uint64_t handle);
   void settle_events();
+  void count_grant(Session* session);
   void evict(Session& session);
   void mark(Connection connection, Link& link);
   void heard(Session& session, Instant now);
@@ -135,6 +137,8 @@ class LockServer {
   ServerOptions options_;
   std::uint64_t incarnation_;
   std::uint64_t clients_ever_ = 0;
+  std::uint64_t period_ = 1;  // of the pool
+  std::int64_t active_ = 0;   // clients that were granted something in it
   LockTable table_;
   ServerPool pool_;
   bool is_recovering_;

@@ -60,22 +60,26 @@ constexpr std::uint64_t kRiseMax = 2;
 // Within this part of L below it the volume is steered; further below it only grows.
 constexpr std::int64_t kBand = 8;
 
-// One client with all the traffic would hold sqrt(grants * volume) locks: beyond L^2 / grants a
-// volume binds nobody.
+// n clients that share the traffic evenly hold sqrt(n * grants * volume) locks together, and fewer
+// if unevenly: the volume that makes that L is L^2 / (n * grants) or more, for one client that has
+// all the traffic n times as much. Four times the least is above all but strange mixtures; who does
+// not know n takes 1.
 std::uint64_t binding_volume(std::uint64_t volume, const PeriodCount& count, std::int64_t limit) {
   if (count.grants <= 0) return volume;
   const auto wide_limit = static_cast<Wide>(limit);
-  const Wide bound = wide_limit * wide_limit / static_cast<std::uint64_t>(count.grants);
+  const auto clients = static_cast<std::uint64_t>(std::max<std::int64_t>(4, count.clients));
+  const Wide bound =
+      4 * wide_limit * wide_limit / (Wide{clients} * static_cast<std::uint64_t>(count.grants));
   return static_cast<std::uint64_t>(std::min<Wide>(volume, bound));
 }
 
 // Too many are granted, or soon will be. Until the volume is felt nobody knows how far it is too
-// high, and large steps find out; then G follows its root, and half the step in G is the same step
+// high, and halving it finds out; then G follows its root, and half the step in G is the same step
 // in the volume.
 std::uint64_t lowered(const Volume& before, const PeriodCount& count, std::int64_t limit,
                       std::int64_t ahead) {
   if (!before.is_felt && count.granted > limit) {
-    return binding_volume(before.volume, count, limit) / kFallMax;
+    return std::min(binding_volume(before.volume, count, limit), before.volume / 2);
   }
   return std::max(scaled(before.volume, limit, ahead, Rounding::kDown), before.volume / kFallMax);
 }

@@ -62,6 +62,7 @@ struct PeriodCount {
   std::int64_t granted = 0;  // G, at its end
   std::int64_t grants = 0;   // GR
   std::int64_t cancels = 0;  // CR
+  std::int64_t clients = 0;  // that were granted something in it; 0: not counted
 
   std::int64_t speed() const { return grants - cancels; }  // GS
 };

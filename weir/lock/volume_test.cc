@@ -94,12 +94,15 @@ TEST(VolumeWeir, StaysAtItsMaximumWhileThereIsRoom) {
   }
 }
 
-TEST(VolumeWeir, FallsInLargeStepsUntilItIsFelt) {
-  const PeriodCount filling{.granted = 1100, .grants = 100};
-  const Volume next =
-      next_volume(Preset::kWeir, first_volume(Preset::kWeir, kLimit), filling, kLimit);
-  EXPECT_EQ(next.volume, 1000U * 1000 / 100 / 4);  // L^2 / grants binds nobody
+TEST(VolumeWeir, HalvesUntilItIsFeltFromWhereItCouldBind) {
+  const Volume idle = first_volume(Preset::kWeir, kLimit);
+  PeriodCount filling{.granted = 1100, .grants = 100};
+  const Volume next = next_volume(Preset::kWeir, idle, filling, kLimit);
+  EXPECT_EQ(next.volume, 1000U * 1000 / 100);  // L^2 / grants binds nobody
   EXPECT_FALSE(next.is_felt);
+  EXPECT_EQ(next_volume(Preset::kWeir, next, filling, kLimit).volume, next.volume / 2);
+  filling.clients = 20;
+  EXPECT_EQ(next_volume(Preset::kWeir, idle, filling, kLimit).volume, 4U * 1000 * 1000 / 20 / 100);
 }
 
 TEST(VolumeWeir, FollowsTheTrendOnceItIsFelt) {

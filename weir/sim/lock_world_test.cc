@@ -27,8 +27,8 @@ LockScenario crashes() {
   LockScenario scenario = small();
   scenario.rate = 20;
   scenario.common_locks = 10;
-  scenario.common_rate = 40;
-  scenario.hold = 400ms;
+  scenario.common_rate = 4;
+  scenario.hold = 2s;
   scenario.lease = 8s;
   scenario.grace = 12s;
   scenario.crashes = {30s, 80s};
