@@ -49,6 +49,7 @@ T value_or_fail(Result<T> result, Exit status, std::string_view with) {
 
 void add_alloc(CLI::App& weir, int& status);
 void add_limit(CLI::App& weir, int& status);
+void add_lustre(CLI::App& weir, int& status);
 void add_rules(CLI::App& weir, int& status);
 void add_serve(CLI::App& weir, int& status);
 void add_sim(CLI::App& weir, int& status);

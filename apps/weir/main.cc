@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "apps/weir/command.h"
+#include "apps/weir/remote.h"
 #include "weir/base/quote.h"
 
 namespace weir::app {
@@ -18,6 +19,9 @@ Examples:
   weir rules --type jobid site.rules
   weir alloc --rate 20k --period 20ms --explain periods.jsonl
   weir sim redistribution --out report
+  weir explain ior.17
+  weir lctl set_param ost.OSS.ost_io.nrs_tbf_rule="start dd jobid={dd.*} rate=100"
+  weir lustre check
   weir limit --help
 
 Manual: weir(1). Exit statuses follow sysexits(3).)";
@@ -39,7 +43,23 @@ int report_misuse(const CLI::App& weir, const CLI::ParseError& error) {
   return static_cast<int>(Exit::kUsage);
 }
 
+// Called lctl, it is that.
+bool is_lctl(const char* name) {
+  const std::string_view path(name);
+  return path.substr(path.rfind('/') + 1) == "lctl";
+}
+
+int run_as_lctl(int argc, char** argv) {
+  try {
+    return run_lctl(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const Failure& failure) {
+    fmt::print(stderr, "lctl: {}\n", failure.message);
+    return static_cast<int>(failure.status);
+  }
+}
+
 int run(int argc, char** argv) {
+  if (argc > 0 && is_lctl(argv[0])) return run_as_lctl(argc, argv);
   CLI::App weir("I/O flow control for shared storage", "weir");
   weir.set_version_flag("--version", "weir " WEIR_VERSION, "Print the version and exit");
   weir.set_help_flag("-h,--help", "Print this help and exit");
@@ -48,9 +68,13 @@ int run(int argc, char** argv) {
   int status = 0;
   add_alloc(weir, status);
   add_limit(weir, status);
+  add_lustre(weir, status);
   add_rules(weir, status);
   add_serve(weir, status);
   add_sim(weir, status);
+  add_remote_commands(weir, status);
+  add_top(weir, status);
+  add_lctl(weir, status);
   const auto named = [&](const CLI::App* sub) { return sub->check_name(argv[1]); };
   if (argc > 1 && argv[1][0] != '-' && weir.get_subcommands(named).empty()) {
     fmt::print(stderr, "weir: unknown subcommand {}; try 'weir --help'\n", quote(argv[1]));

@@ -15,7 +15,11 @@
 #include "apps/weir/command.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/control/control.h"
+#include "weir/control/file_follower.h"
+#include "weir/control/files.h"
 #include "weir/control/serve_config.h"
+#include "weir/serve/event_log.h"
 #include "weir/serve/options.h"
 #include "weir/serve/server.h"
 
@@ -31,12 +35,12 @@ Stores:
 
 Examples:
   weir serve --export scratch=file:scratch.img,size=4GiB
-  weir serve --listen unix:/run/weir.sock --export ram=memory:1GiB --capacity 4000
+  weir serve --listen unix:/run/nbd.sock --export ram=memory:1GiB --capacity 4000
   weir serve --export a=file:a.img,size=1GiB --rule 'start r1 jobid={ior.*} rate=1000'
   nbdinfo nbd://localhost/scratch          qemu-img info nbd://localhost/scratch/job=ior.n1
 
 Prints 'ready ADDRESS...' when clients can come. SIGTERM answers what was accepted and ends; SIGHUP
-reads the file of jobs again.)";
+reads the configuration file and the file of jobs again.)";
 
 struct ServeArguments {
   std::string config;
@@ -48,6 +52,7 @@ struct ServeArguments {
   std::string adaptive;
   std::string capacity;
   std::optional<std::uint32_t> slots;
+  std::optional<std::uint32_t> classes;
   std::string claims;
   std::vector<std::string> nodemaps;
   std::string memory;
@@ -56,6 +61,15 @@ struct ServeArguments {
   std::optional<std::uint32_t> connections;
   std::string user;
   std::string jobs_file;
+  std::optional<std::string> control;
+  std::string control_tcp;
+  std::string control_token;
+  std::string journal;
+  bool journal_repair = false;
+  std::string trace_file;
+  std::string tls;
+  std::string tls_certificates;
+  bool tls_verify_peer = false;
 };
 
 serve::ClaimsOptions read_claims(const std::string& text) {
@@ -78,14 +92,16 @@ serve::NodemapOptions read_nodemap(const std::string& text) {
           value_or_fail(NidList::parse(text.substr(equals + 1)), Exit::kUsage, "--nodemap")};
 }
 
-// What is said of the service of the default name, which is there if need be.
-void add_service(const ServeArguments& arguments, serve::ServeOptions& options) {
+// The service of the default name, which is there if need be.
+serve::ServiceOptions& default_service(serve::ServeOptions& options) {
   auto found = std::find_if(options.services.begin(), options.services.end(),
                             [](const auto& one) { return one.name == serve::kDefaultService; });
   if (found == options.services.end()) found = options.services.emplace(found);
-  serve::ServiceOptions& service = *found;
+  return *found;
+}
+
+void add_service(const ServeArguments& arguments, serve::ServiceOptions& service) {
   if (!arguments.policy.empty()) service.policy = arguments.policy;
-  service.rules.insert(service.rules.end(), arguments.rules.begin(), arguments.rules.end());
   if (!arguments.adaptive.empty()) {
     service.adaptive =
         value_or_fail(serve::parse_adaptive(arguments.adaptive), Exit::kUsage, "--adaptive");
@@ -95,6 +111,7 @@ void add_service(const ServeArguments& arguments, serve::ServeOptions& options) 
         value_or_fail(serve::parse_capacity(arguments.capacity), Exit::kUsage, "--capacity");
   }
   if (arguments.slots) service.slots = *arguments.slots;
+  if (arguments.classes) service.classes = std::max(*arguments.classes, 1U);
 }
 
 void add_limits(const ServeArguments& arguments, serve::ServeLimits& limits) {
@@ -109,14 +126,17 @@ void add_limits(const ServeArguments& arguments, serve::ServeLimits& limits) {
   read_time(arguments.drain_timeout, limits.drain_timeout, "--drain-timeout");
 }
 
-// The file, and on top of it the command line.
-serve::ServeOptions options_of(const ServeArguments& arguments) {
-  serve::ServeOptions options;
-  if (!arguments.config.empty()) {
-    auto loaded = control::load_serve_config(arguments.config);
-    if (!loaded) throw Failure{Exit::kConfig, loaded.error().message()};
-    options = std::move(*loaded);
+void add_tls(const ServeArguments& arguments, serve::TlsOptions& tls) {
+  if (!arguments.tls.empty()) {
+    tls.mode = value_or_fail(serve::parse_tls(arguments.tls), Exit::kUsage, "--tls");
   }
+  if (!arguments.tls_certificates.empty()) tls.directory = arguments.tls_certificates;
+  if (arguments.tls_verify_peer) tls.verify_clients = true;
+}
+
+// What the command line says, on top of the file. Its rules are apart: they are started once and
+// belong to nobody who reads a file again.
+void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options) {
   for (const std::string& text : arguments.listen) {
     options.listen.push_back(value_or_fail(serve::parse_listen(text), Exit::kUsage, "--listen"));
   }
@@ -124,15 +144,30 @@ serve::ServeOptions options_of(const ServeArguments& arguments) {
   for (const std::string& text : arguments.exports) {
     options.exports.push_back(value_or_fail(serve::parse_export(text), Exit::kUsage, "--export"));
   }
-  add_service(arguments, options);
+  add_service(arguments, default_service(options));
   if (!arguments.claims.empty()) options.claims = read_claims(arguments.claims);
   for (const std::string& text : arguments.nodemaps) {
     options.nodemaps.push_back(read_nodemap(text));
   }
   add_limits(arguments, options.limits);
+  add_tls(arguments, options.tls);
+  if (!arguments.control_tcp.empty()) options.control.tcp = arguments.control_tcp;
+  if (!arguments.control_token.empty()) options.control.token_file = arguments.control_token;
+  if (!arguments.journal.empty()) options.control.journal = arguments.journal;
   if (!arguments.user.empty()) options.user = arguments.user;
   if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
-  check(serve::check(options), Exit::kUsage, "");
+  if (!arguments.trace_file.empty()) options.trace_file = arguments.trace_file;
+}
+
+// Everything but the rules of the command line.
+Result<serve::ServeOptions> read_options(const ServeArguments& arguments) {
+  serve::ServeOptions options;
+  if (!arguments.config.empty()) {
+    auto loaded = control::load_serve_config(arguments.config);
+    if (!loaded) return loaded;
+    options = std::move(*loaded);
+  }
+  add_arguments(arguments, options);
   return options;
 }
 
@@ -141,15 +176,83 @@ Exit status_of(const Error& error) {
   return error.code == std::errc::invalid_argument ? Exit::kUsage : Exit::kCantCreate;
 }
 
+// The same while it runs, where nobody is left to throw to.
+Result<serve::ServeOptions> read_again(const ServeArguments& arguments) {
+  auto options = read_options(arguments);
+  if (!options) return options;
+  if (auto checked = serve::check(*options); !checked) return tl::unexpected(checked.error());
+  return options;
+}
+
+// Who can read the file can control the server, so what is in it is kept out of every message.
+std::string read_token(const std::string& path) {
+  std::string token = value_or_fail(control::read_file(path), Exit::kNoInput, "--control-token");
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty()) throw Failure{Exit::kUsage, "--control-token: the file is empty"};
+  return token;
+}
+
+constexpr std::string_view kNoControl = "none";
+
+control::ControlOptions control_options(const ServeArguments& arguments,
+                                        const serve::ServeOptions& options) {
+  control::ControlOptions wanted;
+  wanted.version = WEIR_VERSION;
+  wanted.http.socket_path = arguments.control                ? *arguments.control
+                            : options.control_socket.empty() ? control::default_control_socket()
+                                                             : options.control_socket;
+  if (wanted.http.socket_path == kNoControl) wanted.http.socket_path.clear();
+  wanted.http.tcp = options.control.tcp;
+  if (!options.control.token_file.empty()) {
+    wanted.http.token = read_token(options.control.token_file);
+  }
+  wanted.journal = options.control.journal;
+  if (arguments.journal_repair) wanted.damage = control::Journal::Damage::kRepair;
+  return wanted;
+}
+
+// A socket that nobody asked for is not worth failing for.
+std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
+                                               serve::Server& server) {
+  const control::ControlOptions wanted = control_options(arguments, server.options());
+  if (!wanted.is_on() && wanted.journal.empty()) return nullptr;
+  auto control = control::Control::create(server, wanted);
+  if (control) return std::move(*control);
+  const bool asked = arguments.control || !wanted.http.tcp.empty() || !wanted.journal.empty() ||
+                     !server.options().control_socket.empty();
+  if (asked) throw Failure{status_of(control.error()), control.error().message()};
+  serve::EventLog::say("no control: " + control.error().message());
+  return nullptr;
+}
+
+void say_all(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) serve::EventLog::say(line);
+}
+
 int run_server(const ServeArguments& arguments) {
-  const serve::ServeOptions options = options_of(arguments);
+  const auto from_file = read_options(arguments);
+  if (!from_file) throw Failure{Exit::kConfig, from_file.error().message()};
+  serve::ServeOptions options = *from_file;
+  std::vector<std::string>& rules = default_service(options).rules;
+  rules.insert(rules.end(), arguments.rules.begin(), arguments.rules.end());
+  check(serve::check(options), Exit::kUsage, "");
   if (arguments.check_config) return static_cast<int>(Exit::kOk);
-  auto server = serve::Server::create(options);
+  auto server = serve::Server::create(std::move(options));
   if (!server) throw Failure{status_of(server.error()), server.error().message()};
+  std::optional<control::FileFollower> follower;
+  if (!arguments.config.empty()) {
+    follower.emplace([&] { return read_again(arguments); }, *from_file, **server);
+    (*server)->on_reload([&](serve::Server& it) { say_all(follower->follow(it)); });
+  }
+  const auto control = open_control(arguments, **server);
+  if (control != nullptr) control->start();
   (*server)->run([&] {
     std::string line = "ready";
     for (const serve::ListenAddress& address : (*server)->listening()) {
       line += " " + serve::print_listen(address);
+    }
+    if (control != nullptr && control->tcp_port() != 0) {
+      line += fmt::format(" control:{}", control->tcp_port());
     }
     fmt::print("{}\n", line);
     std::fflush(stdout);
@@ -177,6 +280,45 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
   command
       .add_option("--user", arguments.user, "Become this user when everything is opened; for root")
       ->type_name("NAME");
+  command
+      .add_option("--trace", arguments.trace_file,
+                  "Write every call on the scheduler here, for weir sim --replay")
+      ->type_name("FILE");
+}
+
+void add_control_options(CLI::App& command, ServeArguments& arguments) {
+  command
+      .add_option("--control", arguments.control,
+                  "The control socket, or none (default /run/weir.sock for root, else weir.sock in "
+                  "$XDG_RUNTIME_DIR)")
+      ->type_name("PATH");
+  command
+      .add_option("--control-tcp", arguments.control_tcp,
+                  "Control also on this loopback address; needs --control-token")
+      ->type_name("ADDRESS:PORT");
+  command
+      .add_option("--control-token", arguments.control_token,
+                  "A file with the token that requests over TCP have to bring")
+      ->type_name("FILE");
+  command
+      .add_option("--journal", arguments.journal,
+                  "Where changes are kept that outlive the server (default: nowhere)")
+      ->type_name("FILE");
+  command.add_flag("--journal-repair", arguments.journal_repair,
+                   "Start with what is whole of a damaged journal");
+}
+
+void add_tls_options(CLI::App& command, ServeArguments& arguments) {
+  command
+      .add_option("--tls", arguments.tls,
+                  "Whether clients may, or have to, encrypt: off, on or require (default off)")
+      ->type_name("MODE");
+  command
+      .add_option("--tls-certificates", arguments.tls_certificates,
+                  "Where ca-cert.pem, server-cert.pem and server-key.pem lie")
+      ->type_name("DIRECTORY");
+  command.add_flag("--tls-verify-peer", arguments.tls_verify_peer,
+                   "Clients need a certificate of the authority in ca-cert.pem");
 }
 
 }  // namespace
@@ -219,6 +361,10 @@ void add_serve(CLI::App& weir, int& status) {
                    "Requests that stores work on at a time (default 16)")
       ->type_name("N");
   command
+      ->add_option("--classes", arguments->classes,
+                   "Classes and jobs known at a time; others share one (default 8192)")
+      ->type_name("N");
+  command
       ->add_option("--jobs", arguments->jobs_file,
                    "Lines 'JOB NODES': how many nodes jobs run on; read again on SIGHUP")
       ->type_name("FILE");
@@ -228,6 +374,8 @@ void add_serve(CLI::App& weir, int& status) {
       ->type_name("WHO");
   repeatable("--nodemap", arguments->nodemaps,
              "NAME=NIDS: clients by address, for rules; may be given more than once", "NODEMAP");
+  add_control_options(*command, *arguments);
+  add_tls_options(*command, *arguments);
   add_limit_options(*command, *arguments);
   command->footer(kFooter);
   command->callback([arguments, &status] { status = run_server(*arguments); });

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "apps/weir/command.h"
+#include "apps/weir/lustre_sim.h"
 #include "apps/weir/progress.h"
 #include "apps/weir/sim_locks.h"
 #include "weir/adapt/options.h"
@@ -25,6 +26,8 @@
 #include "weir/control/scenario_file.h"
 #include "weir/control/study.h"
 #include "weir/host/clock.h"
+#include "weir/sim/replay.h"
+#include "weir/sim/traced.h"
 #include "weir/sim/world.h"
 
 namespace weir::app {
@@ -48,10 +51,12 @@ Examples:
   weir sim period-sweep --policy adaptbf,weir --service exponential
   weir sim my-cluster.toml --seed 7 --only big,small
   weir sim lock-volume --policy weir,lru-100
+  weir serve --export ram=memory:1GiB --trace /tmp/t      and later: weir sim --replay /tmp/t
 
 The report is DIR/report.html; result.json, periods.csv and throughput.csv hold its numbers.)";
 
-constexpr const char* kAllPolicies = "none,static,adaptbf,weir,wfq";
+constexpr const char* kPolicies = "none,static,adaptbf,weir,wfq";
+constexpr const char* kLustrePolicies = "none,static,adaptbf,weir";
 
 struct SimArguments {
   std::string scenario;
@@ -61,6 +66,7 @@ struct SimArguments {
   std::optional<std::string> length;
   std::optional<std::string> only;
   std::optional<std::string> out;
+  std::vector<std::string> traces;
   std::uint64_t seed = 1;
   bool list = false;
   bool unchecked = false;
@@ -261,6 +267,12 @@ struct Runner {
   bool keep_periods = false;
 
   sim::Outcome operator()(sim::Contender contender, std::optional<Nanoseconds> period) const {
+    if (scenario.lustre) {
+      LustreSimOptions options;
+      options.seed = arguments.seed;
+      options.period = period;
+      return value_or_fail(simulate_lustre(scenario, contender, options), Exit::kUsage, "--policy");
+    }
     sim::RunOptions options;
     options.seed = arguments.seed;
     options.period = period;
@@ -292,6 +304,67 @@ int list_scenarios() {
   return 0;
 }
 
+// ---- traces of servers ----
+
+void show_replay(const sim::ReplayReport& report) {
+  fmt::print("trace of {}, seed {}, {:.3f} s, targets {}\n", report.head.build, report.head.seed,
+             static_cast<double>(report.length.count()) / 1e9, report.targets);
+  fmt::print("calls {}: admitted {}, decisions {} (run {}), completed {}, withdrawn {}\n",
+             report.calls, report.admitted, report.decisions, report.run, report.completed,
+             report.withdrawn);
+  fmt::print("commands {}, periods {}\n", report.commands, report.periods);
+  if (report.is_identical()) fmt::print("every decision is the same\n");
+  std::fflush(stdout);
+}
+
+// Compares the whole trace, and tells the observer, if there is one, what happened.
+void replay_trace(const std::string& path, bool quiet, sim::ReplayObserver* observer) {
+  auto source = value_or_fail(control::open_source(path), Exit::kNoInput, "--replay");
+  const sim::ReplayReport report = sim::replay(std::move(source), observer);
+  const bool is_trace = report.ending != TraceReader::Ending::kForeign;
+  if (!quiet && is_trace) show_replay(report);
+  if (!report.is_identical()) {
+    throw Failure{Exit::kSoftware, fmt::format("{}: {}", quote(path), report.difference)};
+  }
+  if (report.ending == TraceReader::Ending::kUnread) throw Failure{Exit::kIoErr, report.complaint};
+  if (report.is_whole()) return;
+  std::string message = fmt::format("{}: {}", quote(path), report.complaint);
+  if (is_trace) {
+    message +=
+        fmt::format("; {} calls in its first {} bytes are good", report.calls, report.good_bytes);
+  }
+  throw Failure{Exit::kDataErr, message};
+}
+
+// Traces of servers under the load of a scenario, each under one of the policies: the same table
+// and report as if they had been simulated.
+int report_traces(const SimArguments& arguments) {
+  const std::vector<sim::Contender> contenders =
+      policies_of(arguments.policies.value_or(kPolicies));
+  if (contenders.size() != arguments.traces.size()) {
+    throw Failure{Exit::kUsage, "--replay: with a scenario, --policy names that of each trace"};
+  }
+  control::Study study;
+  study.on_server = true;
+  study.scenario = scenario_of(arguments);
+  if (!study.scenario.length) {
+    throw Failure{Exit::kUsage, "--replay: the scenario has no length; give --length"};
+  }
+  if (arguments.out) check(control::make_folder(*arguments.out), Exit::kCantCreate, "--out");
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    sim::TracedOutcome traced(study.scenario, contenders[i]);
+    replay_trace(arguments.traces[i], true, &traced);
+    study.outcomes.push_back(traced.outcome());
+  }
+  if (!arguments.quiet) {
+    fmt::print("{}, on a server, from {} traces that replay the same\n", study.scenario.name,
+               study.outcomes.size());
+    for (const sim::Outcome& outcome : study.outcomes) show_outcome(outcome);
+  }
+  if (arguments.out) check(control::write_study(study, *arguments.out), Exit::kCantCreate, "--out");
+  return 0;
+}
+
 LockSimArguments lock_arguments(const SimArguments& arguments) {
   const std::pair<const char*, bool> others[] = {{"--period", arguments.period.has_value()},
                                                  {"--only", arguments.only.has_value()},
@@ -308,6 +381,9 @@ LockSimArguments lock_arguments(const SimArguments& arguments) {
 
 int simulate(const SimArguments& arguments) {
   if (arguments.list) return list_scenarios();
+  if (!arguments.traces.empty() && !arguments.scenario.empty()) return report_traces(arguments);
+  for (const std::string& path : arguments.traces) replay_trace(path, arguments.quiet, nullptr);
+  if (!arguments.traces.empty()) return 0;
   if (arguments.scenario.empty()) {
     throw Failure{Exit::kUsage, "a scenario is required; weir sim --list names those there are"};
   }
@@ -315,11 +391,11 @@ int simulate(const SimArguments& arguments) {
       found && control::is_lock_scenario(found->text)) {
     return simulate_locks(*found, lock_arguments(arguments));
   }
-  const std::vector<sim::Contender> contenders =
-      policies_of(arguments.policies.value_or(kAllPolicies));
   const std::optional<Nanoseconds> period = period_of(arguments.period);
   control::Study study;
   study.scenario = scenario_of(arguments);
+  const std::vector<sim::Contender> contenders =
+      policies_of(arguments.policies.value_or(study.scenario.lustre ? kLustrePolicies : kPolicies));
   study.seed = arguments.seed;
   study.exponential = arguments.service == "exponential";
   // A folder that cannot be written is told before a long run, not after.
@@ -383,6 +459,12 @@ void add_sim(CLI::App& weir, int& status) {
   command->add_option("--length", arguments->length, "Of the run, instead of the scenario's")
       ->type_name("TIME");
   command->add_option("--only", arguments->only, "Leave out all jobs but these")->type_name("JOBS");
+  command
+      ->add_option("--replay", arguments->traces,
+                   "Repeat a trace of weir serve and compare each decision; more than one, with "
+                   "the scenario they were made by and their policies, give its table and report")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
   command->add_flag("--list", arguments->list, "Name the scenarios there are, and exit");
   command->add_flag("--unchecked", arguments->unchecked, "Run without the checkers: faster");
   command->add_flag("-q,--quiet", arguments->quiet, "No table and no progress");

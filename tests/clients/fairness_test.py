@@ -1,42 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fairness and fidelity, counted by the clients.
-
-The release build is measured, over a few seconds. A machine that is busy with something else makes
-clients miss their turns, so a measurement that fails is repeated before the test does.
-"""
-import json
+"""Fairness and fidelity, counted by the clients, over a few seconds of the release build."""
 import pathlib
-import subprocess
 import unittest
 
 import server as s
-from server import STUCK, Server
+from measured import MeasuredTest, fio
+from server import Server
 
 BINARY = s.RELEASE if pathlib.Path(s.RELEASE).exists() else s.WEIR
-ATTEMPTS = 3
-
-
-def fio(jobs, seconds, *common):
-    """Operations each job had answered a second. jobs: (name, uri, options...)."""
-    command = ["fio", "--ioengine=nbd", "--thread", "--rw=randread", "--bs=4k", "--size=32M",
-               "--norandommap", "--time_based", f"--runtime={seconds}", "--output-format=json",
-               *common]
-    for name, uri, *options in jobs:
-        command += [f"--name={name}", f"--uri={uri}", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=STUCK, check=True)
-    result = json.loads(done.stdout[done.stdout.index("{"):])
-    return {job["jobname"]: job["read"]["total_ios"] / (job["read"]["runtime"] / 1000)
-            for job in result["jobs"]}
-
-
-class MeasuredTest(unittest.TestCase):
-    def try_again(self, attempt):
-        """What attempt() returns is to be empty: what was wrong."""
-        for _ in range(ATTEMPTS):
-            wrong = attempt()
-            if not wrong:
-                return
-        self.fail(wrong)
 
 
 class Fairness(MeasuredTest):
@@ -53,22 +24,26 @@ class Fairness(MeasuredTest):
         return {name: rate for name, rate in rates.items() if not 970 <= rate <= 1030}
 
     def test_queue_depth_buys_no_share(self):
-        self.try_again(lambda: self.unfair(self.shares()))
+        self.measure(lambda: self.unfair(self.shares()))
 
     def test_without_shares_it_does(self):
         self.assertTrue(self.unfair(self.shares("--adaptive", "off")))
 
+    def sizes(self, *arguments):
+        """Bytes a second of each that is not half of 100 MB."""
+        with Server("--export", "a=memory:64MiB", "--capacity", "100MB/s", *arguments,
+                    binary=BINARY) as server:
+            rates = fio([("small", server.uri("a,job=small"), "--bs=4k"),
+                         ("large", server.uri("a,job=large"), "--bs=64k")], 3,
+                        "--iodepth=32", "--ramp_time=1")
+        each = {"small": rates["small"] * 4096, "large": rates["large"] * 65536}
+        return {name: rate for name, rate in each.items() if not 48.5e6 <= rate <= 51.5e6}
 
     def test_size_of_requests_buys_no_share(self):
-        def attempt():
-            with Server("--export", "a=memory:64MiB", "--capacity", "100MB/s",
-                        binary=BINARY) as server:
-                rates = fio([("small", server.uri("a,job=small"), "--bs=4k"),
-                             ("large", server.uri("a,job=large"), "--bs=64k")], 3,
-                            "--iodepth=32", "--ramp_time=1")
-            each = {"small": rates["small"] * 4096, "large": rates["large"] * 65536}
-            return {name: rate for name, rate in each.items() if not 48.5e6 <= rate <= 51.5e6}
-        self.try_again(attempt)
+        self.measure(self.sizes)
+
+    def test_without_shares_size_does(self):
+        self.assertTrue(self.sizes("--adaptive", "off"))
 
     def test_what_one_leaves_the_others_take(self):
         def attempt():
@@ -82,7 +57,7 @@ class Fairness(MeasuredTest):
                             "--iodepth=16", "--ramp_time=1")
                 client.close()
             return None if sum(rates.values()) >= 0.99 * 4000 else rates
-        self.try_again(attempt)
+        self.measure(attempt)
 
     def test_a_device_of_unknown_speed_is_shared_too(self):
         def attempt():
@@ -91,7 +66,7 @@ class Fairness(MeasuredTest):
                              ("d64", server.uri("a,job=d64"), "--iodepth=64")], 4,
                             "--ramp_time=3")
             return None if all(900 <= rate <= 1100 for rate in rates.values()) else rates
-        self.try_again(attempt)
+        self.measure(attempt)
 
 
 class Fidelity(MeasuredTest):
@@ -101,14 +76,14 @@ class Fidelity(MeasuredTest):
                         "--rule", "start r jobid={x} rate=1000", binary=BINARY) as server:
                 rate = fio([("x", server.uri("a,job=x"), "--iodepth=32")], 5)["x"]
             return None if 995 <= rate <= 1005 else rate
-        self.try_again(attempt)
+        self.measure(attempt)
 
     def test_a_shaped_store_does_what_it_is_told(self):
         def attempt():
             with Server("--export", "a=shaped:iops=2000:memory:64MiB", binary=BINARY) as server:
                 rate = fio([("x", server.uri("a"), "--iodepth=32")], 3)["x"]
             return None if 1980 <= rate <= 2020 else rate
-        self.try_again(attempt)
+        self.measure(attempt)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import filecmp
 import json
 import os
 import pathlib
+import random
 import subprocess
 import tempfile
 import unittest
@@ -217,8 +218,42 @@ class Libnbd(PeersTest):
         self.assertTrue(all(bytes(buffer.to_bytearray()) == bytes(range(256)) * 16
                             for buffer in buffers))
 
+    def test_large_and_small_reads_in_flight_together(self):
+        chance = random.Random(6)
+        data = chance.randbytes(8 * MIB)
+        for name in ("memory", "file", "tmpfs", "slow"):
+            with self.subTest(name):
+                client = self.handle(name)
+                client.pwrite(data, 0)
+                asked = []
+                for _ in range(100):
+                    length = chance.choice((512, 4096, 65535, 65536, 65537, 300000, 4 * MIB))
+                    offset = chance.randrange(8 * MIB - length)
+                    buffer = nbd.Buffer(length)
+                    asked.append((client.aio_pread(buffer, offset), buffer, offset, length))
+                while client.aio_in_flight():
+                    client.poll(-1)
+                for cookie, buffer, offset, length in asked:
+                    self.assertTrue(client.aio_command_completed(cookie))
+                    self.assertTrue(buffer.to_bytearray() == data[offset:offset + length])
+
 
 class StoreErrors(unittest.TestCase):
+    def test_a_file_that_was_made_shorter(self):
+        for place in (None, "/dev/shm"):
+            with tempfile.TemporaryDirectory(dir=place) as folder, \
+                    Server("--export", f"a=file:{folder}/f,size=4MiB") as server:
+                client = nbd.NBD()
+                client.connect_uri(server.uri("a"))
+                client.pwrite(b"x" * 4 * MIB, 0)
+                os.truncate(f"{folder}/f", 2 * MIB)
+                for length in (4096, MIB):
+                    with self.assertRaises(nbd.Error) as caught:
+                        client.pread(length, 3 * MIB)
+                    self.assertEqual(caught.exception.errnum, errno.EIO)
+                self.assertEqual(client.pread(MIB, MIB), b"x" * MIB)
+                client.shutdown()
+
     def test_a_full_disk_reaches_the_client_and_the_server_goes_on(self):
         with tempfile.TemporaryDirectory() as folder:
             # A file that may not grow: the limit of the process plays the full disk.

@@ -24,14 +24,16 @@ STUCK = 60  # seconds until something that should have happened counts as stuck
 
 
 class Server:
-    def __init__(self, *arguments, binary=None, env=None):
+    def __init__(self, *arguments, binary=None, env=None, control=False):
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name)
         self.socket = self.path / "s"
-        self.arguments = arguments
+        self.control = self.path / "c"
+        self.arguments = ["--control", self.control if control else "none", *arguments]
         self.binary = binary or WEIR
         self.env = env
         self.log = ""
+        self.expected = 0  # how it is to end
 
     def __enter__(self):
         self.process = subprocess.Popen(
@@ -47,6 +49,8 @@ class Server:
             self.folder.cleanup()
             raise AssertionError(f"not ready: {self.log}")
         self.port = int(ready[2].rpartition(":")[2])
+        if ready[-1].startswith("control:"):
+            self.control_port = int(ready[-1].rpartition(":")[2])
         return self
 
     def _read_log(self):
@@ -65,8 +69,15 @@ class Server:
         self.process.stdout.close()
         self.process.stderr.close()
         self.folder.cleanup()
-        if kind is None and (status != 0 or "Sanitizer" in self.log or "runtime error" in self.log):
+        is_dirty = "Sanitizer" in self.log or "runtime error" in self.log
+        if kind is None and (status != self.expected or is_dirty):
             raise AssertionError(f"the server ended with {status}: {self.log}")
+
+    def kill(self):
+        """With SIGKILL; it is gone when this returns."""
+        self.expected = -signal.SIGKILL
+        self.process.kill()
+        self.process.wait(STUCK)
 
     def uri(self, name, tcp=False):
         if tcp:
@@ -127,6 +138,10 @@ def option_reply(client):
 def enter(client, name=b"a"):
     """Through the handshake into the transmission phase, with simple replies."""
     greet(client)
+    enter_after_greeting(client, name)
+
+
+def enter_after_greeting(client, name=b"a"):
     client.sendall(go(name))
     while True:
         _, kind, body = option_reply(client)

@@ -48,7 +48,7 @@ class Figures(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            volume = pool.submit(runs, "lock-volume", "weir", "--length", "160s")
+            volume = pool.submit(runs, "lock-volume", "weir")
             reuse = pool.submit(runs, "lock-reuse", "weir,lru-25")
             cls.volume, cls.reuse = volume.result(), reuse.result()
 

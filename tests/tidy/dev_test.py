@@ -16,7 +16,8 @@ import unittest
 
 from tree import ROOT
 
-COMMANDS = ("setup", "build", "run", "test", "check", "fmt", "fuzz", "bench", "weir", "help")
+COMMANDS = ("setup", "build", "run", "demo", "test", "check", "fmt", "fuzz", "bench", "weir",
+            "help")
 
 PROGRAM = r"""
 #include <cstdio>

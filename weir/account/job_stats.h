@@ -117,6 +117,9 @@ class JobStats {
   // In the order of ids, without overflow().
   std::vector<const Entry*> sorted() const;
   std::size_t size() const { return index_.size(); }
+  // One after another, in no order that means anything; may be another one after a hold().
+  // REQUIRES: at < size().
+  const Entry& entry(std::size_t at) const { return entries_[at]; }
 
   // Shared by those there was no room for, and how often that was so.
   const Entry& overflow() const { return overflow_; }

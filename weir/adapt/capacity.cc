@@ -38,8 +38,7 @@ std::optional<Rate> CapacityEstimate::rate(Instant now) {
 }
 
 void CapacityEstimate::advance(Instant now) {
-  if (!counted_to_) return;
-  WEIR_ASSERT(now >= *counted_to_, ns_of(now), ns_of(*counted_to_));
+  if (!counted_to_ || now <= *counted_to_) return;
   // A stall longer than what is remembered leaves nothing but itself.
   Nanoseconds passed = std::min<Nanoseconds>(now - *counted_to_, kSlice * (kSlices + 1));
   counted_to_ = now;

@@ -543,6 +543,14 @@ std::optional<std::uint32_t> default_nodemap_only(std::string_view name) {
   return std::nullopt;
 }
 
+NodemapLookup nodemaps_named(std::vector<std::string> names) {
+  return [names = std::move(names)](std::string_view name) -> std::optional<std::uint32_t> {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) return default_nodemap_only(name);
+    return static_cast<std::uint32_t>(found - names.begin() + 1);
+  };
+}
+
 Result<RuleCommand> parse_command(std::string_view text, FieldSet type,
                                   const NodemapLookup& nodemaps) {
   auto command = CommandReader(text, type, nodemaps).read();

@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "weir/base/result.h"
 #include "weir/classify/attributes.h"
@@ -66,6 +67,8 @@ using NodemapLookup = std::function<std::optional<std::uint32_t>(std::string_vie
 
 // No nodemap but "default", which has id 0.
 std::optional<std::uint32_t> default_nodemap_only(std::string_view name);
+// Besides it these, whose ids are their places in the list, from 1.
+NodemapLookup nodemaps_named(std::vector<std::string> names);
 
 // EINVAL for whatever is wrong, except ENAMETOOLONG for a rule's own name.
 Result<RuleCommand> parse_command(std::string_view text, FieldSet type,

@@ -41,6 +41,9 @@ class Cost {
   }
 
   constexpr Kind kind() const { return kind_; }
+  // Of kAffine.
+  constexpr std::uint32_t base() const { return base_; }
+  constexpr std::uint32_t per_kib() const { return per_kib_; }
   // Never 0, so that no request is free of a limit.
   Tokens of(Bytes size) const { return kind_ == Kind::kOp ? Tokens{1} : of_size(size); }
   // As in commands: "op", "bytes", "affine:1:2".

@@ -123,6 +123,29 @@ RuleList::RuleList(FieldSet type) : type_(type) {
   counts_[0] = 1;
 }
 
+std::unique_ptr<RuleList> RuleList::copy() const {
+  auto list = std::make_unique<RuleList>(type_);
+  for (const Rule* const from : order_) {
+    auto* const rule = from->is_default() ? *list->default_ : new Rule;
+    rule->id_ = from->id_;
+    rule->name_ = from->name_;
+    rule->conds_ = from->conds_;
+    rule->conditions_ = from->conditions_;
+    rule->limits_ = from->limits_;
+    rule->by_ = from->by_;
+    rule->heads_ = from->heads_;
+    rule->layer_ = from->layer_;
+    if (from->is_default()) {
+      list->order_.splice(list->order_.end(), list->order_, list->default_);
+      continue;
+    }
+    list->by_name_.emplace(rule->name_, list->order_.insert(list->order_.end(), rule));
+    ++list->counts_[rule->layer_];
+  }
+  list->next_id_ = next_id_;
+  return list;
+}
+
 RuleList::~RuleList() {
   by_name_.clear();
   for (Rule* rule : order_) drop(rule);

@@ -10,7 +10,7 @@
 // sets no limit.
 //
 // A command applies wholly or not at all. check() says beforehand whether apply() would succeed,
-// for commands that are meant for two lists.
+// for commands that are meant for two lists; a copy() tells it of several commands in a row.
 //
 // generation() grows with everything that can change what a match gives: start, stop, change of
 // rank, layer or key. As long as it stands still, so does the result of every match. A change of
@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -47,6 +48,9 @@ class RuleList {
   ~RuleList();
 
   FieldSet type() const { return type_; }
+
+  // With the same rules in the same order, which are its own.
+  std::unique_ptr<RuleList> copy() const;
 
   // EEXIST: start of a name that is there. ENOENT: change of one that is not, or no such rule to
   // rank before. EPERM: stop default. ENOSPC: kRulesMax. EINVAL: limits that do not go together, or

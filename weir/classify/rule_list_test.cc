@@ -44,6 +44,25 @@ std::string names(const RuleList& list) {
   return text;
 }
 
+TEST(RuleList, ACopyHasTheSameRulesAndGoesItsOwnWay) {
+  RuleList list(kJobid);
+  must(list, "start a jobid={a} rate=1");
+  must(list, "start b jobid={b*} rate=2 layer=1");
+  must(list, "change default rate=77");
+  must(list, "start c jobid={c} rate=3 rank=default");
+  const auto copy = list.copy();
+  EXPECT_EQ(copy->listing(), list.listing());
+  for (const Rule* rule : list.rules()) EXPECT_EQ(copy->find(rule->name())->id(), rule->id());
+  EXPECT_EQ(copy->match(job("bbb"), 1)->name(), "b");
+  EXPECT_EQ(copy->match(job("x"), 0)->limits(), list.default_rule().limits());
+  const std::string before = list.listing();
+  must(*copy, "stop a");
+  must(*copy, "change c rate=4");
+  must(*copy, "start d jobid={d} rate=5 rank=b");
+  EXPECT_EQ(list.listing(), before);
+  EXPECT_EQ(names(*copy), "d b c default");
+}
+
 // ---- as recorded from a running server ----
 
 TEST(RuleList, LivesAsOnALustreServer) {

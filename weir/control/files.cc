@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -27,6 +28,22 @@ Result<std::string> read_file(const std::string& path) {
     text.resize(held + (count > 0 ? static_cast<std::size_t>(count) : 0));
     if (count == 0) return text;
   }
+}
+
+Result<ByteSource> open_source(const std::string& path) {
+  auto file = std::make_shared<host::Fd>(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file->is_open()) return fail_errno(errno, quote(path));
+  return ByteSource([file, path](std::span<char> to) -> Result<std::size_t> {
+    std::size_t filled = 0;
+    while (filled < to.size()) {
+      const ssize_t count = read(file->get(), to.data() + filled, to.size() - filled);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return fail_errno(errno, quote(path));
+      if (count == 0) break;
+      filled += static_cast<std::size_t>(count);
+    }
+    return filled;
+  });
 }
 
 Result<void> write_file(const std::string& path, std::string_view text) {

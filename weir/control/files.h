@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,6 +21,9 @@ namespace weir::control {
 inline constexpr std::size_t kFileMax = std::size_t{1} << 30;
 
 Result<std::string> read_file(const std::string& path);
+// For what may be larger than memory: each call fills the span, less only at the end of the file.
+using ByteSource = std::function<Result<std::size_t>(std::span<char>)>;
+Result<ByteSource> open_source(const std::string& path);
 Result<void> write_file(const std::string& path, std::string_view text);
 // With the folders above it; one that exists is fine.
 Result<void> make_folder(const std::string& path);

@@ -228,6 +228,16 @@ void read_faults(const TomlTable& table, sim::FaultSpec& faults) {
                    [](const auto& a, const auto& b) { return a.at < b.at; });
 }
 
+void read_lustre(const TomlTable& table, sim::Scenario& scenario) {
+  sim::LustreSpec lustre;
+  lustre.cpts = table.small("cpts", lustre.cpts, 1, sim::kCptsMax);
+  lustre.late_timers = table.flag("late_timers", lustre.late_timers);
+  lustre.vanish_permille = permille(table, "vanish", lustre.vanish_permille);
+  lustre.vanish_for = time_from_0(table, "vanish_for", lustre.vanish_for);
+  lustre.thin_percent = table.small("thin_percent", lustre.thin_percent, 1, 10'000);
+  scenario.lustre = lustre;
+}
+
 void read_periods(const TomlTable& table, sim::Scenario& scenario) {
   const TomlValue* node = table.get("periods");
   if (node == nullptr) return;
@@ -281,6 +291,11 @@ void read_scenario(const TomlTable& table, sim::Scenario& scenario) {
     read_faults(TomlTable(one, "faults", mistakes, {"late", "late_by", "lost", "recover", "step"}),
                 scenario.faults);
   });
+  table.each("lustre", [&](const TomlValue& one) {
+    read_lustre(TomlTable(one, "lustre", mistakes,
+                          {"cpts", "late_timers", "vanish", "vanish_for", "thin_percent"}),
+                scenario);
+  });
 }
 
 }  // namespace
@@ -292,7 +307,7 @@ Result<sim::Scenario> parse_scenario(std::string_view text, const std::string& w
   TomlMistakes mistakes(where);
   sim::Scenario scenario;
   TomlTable table(*document, "scenario", mistakes,
-                  {"title", "length", "periods", "target", "job", "faults", "trace"});
+                  {"title", "length", "periods", "target", "job", "faults", "trace", "lustre"});
   read_scenario(table, scenario);
   if (!mistakes.empty()) return tl::unexpected(mistakes.in_order().front());
   if (auto read = read_trace(table, folder, scenario); !read) return tl::unexpected(read.error());

@@ -33,17 +33,19 @@ struct Part {
   Words keys;
 };
 
-const std::array<Part, 7>& parts() {
-  static const std::array<Part, 7> parts = {{
+const std::array<Part, 8>& parts() {
+  static const std::array<Part, 8> parts = {{
       {"server",
        {"listen", "user", "control_socket", "trace", "connections", "memory", "connection_memory",
         "connection_requests", "handshake_timeout", "drain_timeout"}},
+      {"control", {"tcp", "token", "journal"}},
       {"tls", {"mode", "directory", "verify_clients"}},
       {"claims", {"local", "allow"}},
       {"jobs", {"file", "nodes", "unknown"}},
       {"nodemap", {"name", "nids"}},
       {"service",
-       {"name", "policy", "rules", "adaptive", "capacity", "slots", "hp_slots", "period", "cost"}},
+       {"name", "policy", "rules", "adaptive", "capacity", "slots", "hp_slots", "period", "cost",
+        "classes"}},
       {"export",
        {"name", "store", "size", "direct", "read_only", "description", "service", "block_min",
         "block_preferred", "block_max"}},
@@ -367,6 +369,8 @@ void read_service(const TomlTable& table, ServeOptions& options) {
   if (service.hp_slots >= service.slots) {
     table.refuse("hp_slots", fmt::format("must be less than slots, which is {}", service.slots));
   }
+  service.classes =
+      table.small("classes", service.classes, Bounds::kClassesMin, Bounds::kClassesMax);
   if (table.has("period")) {
     service.period = table.time("period", ControllerOptions{}.period, ControllerOptions::kPeriodMin,
                                 ControllerOptions::kPeriodMax);
@@ -375,6 +379,15 @@ void read_service(const TomlTable& table, ServeOptions& options) {
     }
   }
   options.services.push_back(std::move(service));
+}
+
+void read_control(const TomlTable& table, serve::ControlFiles& control) {
+  control.tcp = bounded_text(table, "tcp", Bounds::kNameMax);
+  control.token_file = bounded_text(table, "token", Bounds::kPathMax);
+  control.journal = bounded_text(table, "journal", Bounds::kPathMax);
+  if (!control.tcp.empty() && control.token_file.empty()) {
+    table.refuse("tcp", "needs a token", "name a file that holds one");
+  }
 }
 
 void read_blocks(const TomlTable& table, nbd::BlockSizes& blocks) {
@@ -487,6 +500,7 @@ void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptio
     });
   };
   once("server", [&](const TomlTable& table) { read_server(table, options); });
+  once("control", [&](const TomlTable& table) { read_control(table, options.control); });
   once("tls", [&](const TomlTable& table) { read_tls(table, options.tls); });
   once("claims", [&](const TomlTable& table) { read_claims(table, options.claims); });
   once("jobs", [&](const TomlTable& table) { read_jobs(table, options); });

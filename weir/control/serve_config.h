@@ -4,6 +4,7 @@
 // docs/weir.conf.example holds them all with their defaults, and a test compares the three.
 //
 //   [server]       where to listen, limits, timeouts, the user to become
+//   [control]      how it is controlled while it runs
 //   [tls]          encryption
 //   [claims]       whose word about jobs and users counts
 //   [jobs]         how many nodes jobs have
@@ -45,6 +46,8 @@ struct ServeConfigBounds {
   static constexpr std::size_t kSocketPathMax = 107;   // bytes, as sockaddr_un has room for
   static constexpr std::uint64_t kNodesMax = 1'000'000;
   static constexpr std::uint32_t kSlotsMax = 4096;
+  static constexpr std::uint32_t kClassesMin = 16;
+  static constexpr std::uint32_t kClassesMax = 1'000'000;
   static constexpr std::uint32_t kConnectionsMax = 1'000'000;
   static constexpr std::uint32_t kConnectionRequestsMax = 65'536;
   static constexpr Bytes kMemoryMin{64 << 10};

@@ -53,6 +53,7 @@ slots = 8
 hp_slots = 2
 period = "50ms"
 cost = "affine:1:2"
+classes = 100
 [[export]]
 name = "e"
 store = "shaped:iops=2000:file:/srv/e.img"
@@ -64,6 +65,10 @@ service = "fast"
 block_min = 512
 block_preferred = "64KiB"
 block_max = "1MiB"
+[control]
+tcp = "127.0.0.1:9810"
+token = "/etc/weir.token"
+journal = "/var/lib/weir/journal"
 )";
 
 std::vector<std::string> mistakes_of(const std::string& text) {
@@ -104,6 +109,8 @@ TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
   EXPECT_EQ(options.user, "nobody");
   EXPECT_EQ(options.control_socket, "/run/c.sock");
   EXPECT_EQ(options.trace_file, "/tmp/t");
+  EXPECT_EQ(options.control,
+            (serve::ControlFiles{"127.0.0.1:9810", "/etc/weir.token", "/var/lib/weir/journal"}));
   EXPECT_EQ(options.limits, (serve::ServeLimits{.connections = 10,
                                                 .memory = Bytes{1 << 30},
                                                 .connection_memory = Bytes{128 << 20},
@@ -133,7 +140,8 @@ TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
                 .slots = 8,
                 .hp_slots = 2,
                 .period = milliseconds{50},
-                .cost = Cost::affine(1, 2)}));
+                .cost = Cost::affine(1, 2),
+                .classes = 100}));
   serve::StoreOptions store;
   store.path = "/srv/e.img";
   store.size = Bytes{std::uint64_t{4} << 30};
@@ -173,6 +181,11 @@ TEST(ServeConfig, EveryKeyHasAnEffect) {
     keys.insert(std::string(key.table) + "." + std::string(key.name));
   }
   EXPECT_EQ(tried, keys);
+}
+
+TEST(ServeConfig, TcpWithoutATokenIsRefused) {
+  EXPECT_EQ(refused("token = \"/etc/weir.token\"", ""),
+            "f:49:7: control: tcp needs a token; name a file that holds one");
 }
 
 TEST(ServeConfig, NamesAnUnknownKeyAndTheNearestOne) {
@@ -346,27 +359,27 @@ TEST(ServeConfig, RefusesExportsThatDoNotGoTogether) {
                 "f:1:1: export: store is missing; such as 'file:/srv/scratch.img' or "
                 "'memory:1GiB'"}));
   EXPECT_EQ(refused("service = \"fast\"", "service = \"fats\""),
-            "f:43:11: export 'e': service 'fats' does not exist; did you mean fast?");
+            "f:44:11: export 'e': service 'fats' does not exist; did you mean fast?");
   EXPECT_EQ(
       refused("service = \"fast\"", "service = \"nothing\""),
-      "f:43:11: export 'e': service 'nothing' does not exist; add a [[service]] of that name");
+      "f:44:11: export 'e': service 'nothing' does not exist; add a [[service]] of that name");
   EXPECT_EQ(
       refused("block_min = 512", "block_min = 513"),
-      "f:44:13: export 'e': block_min does not go together with the other block sizes; "
+      "f:45:13: export 'e': block_min does not go together with the other block sizes; "
       "block_min is a power of 2 up to 64KiB, block_preferred one from 512B and block_min on, "
       "block_max a multiple of block_min up to 64MiB and not below block_preferred");
   EXPECT_EQ(refused("block_max = \"1MiB\"", "block_max = \"65MiB\""),
-            "f:46:13: export 'e': block_max must be from 1B to 64MiB");
+            "f:47:13: export 'e': block_max must be from 1B to 64MiB");
   EXPECT_EQ(refused("connection_memory = \"128MiB\"", "connection_memory = \"512KiB\""),
-            "f:46:13: export 'e': block_max is 1MiB, more than connection_memory of the server, "
+            "f:47:13: export 'e': block_max is 1MiB, more than connection_memory of the server, "
             "which is 512KiB; lower the one or raise the other");
   EXPECT_EQ(refused("e.img\"", "e.img,size=1GiB\""),
-            "f:39:8: export 'e': size is said by the store already; leave one of them out");
+            "f:40:8: export 'e': size is said by the store already; leave one of them out");
   EXPECT_EQ(refused("file:/srv/e.img", "device:/dev/sda"),
-            "f:39:8: export 'e': size is that of the device; leave it out");
+            "f:40:8: export 'e': size is that of the device; leave it out");
   EXPECT_EQ(
       refused("description = \"an export\"", "description = \"" + std::string(256, 'x') + '"'),
-      "f:42:15: export 'e': description is 256 bytes long; at most 255 are possible");
+      "f:43:15: export 'e': description is 256 bytes long; at most 255 are possible");
   EXPECT_EQ(
       mistakes_of("[[export]]\nname = ''\nstore = 'memory:1MiB'\nsize = '1MiB'\n"
                   "direct = true\n[[export]]\nname = ''\nstore = 'memory:1MiB'\n"),

@@ -164,11 +164,12 @@ class Plan {
   ServeReload make() {
     // A new field of the options has to be dealt with here: without a name it does not compile.
     const auto& [listen, exports, services, nodemaps, claims, limits, tls, jobs_file, jobs,
-                 unknown_jobs, user, control_socket, trace_file] = after_;
+                 unknown_jobs, user, control_socket, trace_file, control] = after_;
     restart_if(before_.listen != listen, "server.listen");
     restart_if(before_.user != user, "server.user");
     restart_if(before_.control_socket != control_socket, "server.control_socket");
     restart_if(before_.trace_file != trace_file, "server.trace");
+    restart_if(before_.control != control, "control");
     restart_if(before_.tls != tls, "tls");
     restart_if(before_.claims != claims, "claims");
     restart_if(before_.nodemaps != nodemaps, "nodemap");
@@ -234,7 +235,8 @@ class Plan {
   }
 
   void plan_service(const ServiceOptions& old, const ServiceOptions& service) {
-    const auto& [name, policy, rules, adaptive, capacity, slots, hp_slots, period, cost] = service;
+    const auto& [name, policy, rules, adaptive, capacity, slots, hp_slots, period, cost, classes] =
+        service;
     const std::string called = "service " + quote(name);
     restart_if(old.policy != policy, called + ": policy");
     restart_if(old.adaptive != adaptive, called + ": adaptive");
@@ -242,6 +244,7 @@ class Plan {
     restart_if(old.hp_slots != hp_slots, called + ": hp_slots");
     restart_if(old.period != period, called + ": period");
     restart_if(old.cost != cost, called + ": cost");
+    restart_if(old.classes != classes, called + ": classes");
     ServiceReload reload{name, {}, {}};
     if (old.rules != rules) {
       // Under another policy, or with other nodemaps, the commands would mean something else.
@@ -278,11 +281,35 @@ class Plan {
   void plan_exports(const std::vector<serve::ExportOptions>& exports) {
     for (const serve::ExportOptions& exported : exports) {
       const serve::ExportOptions* old = find(before_.exports, exported.name);
-      restart_if(old == nullptr || *old != exported, "export " + quote(exported.name));
+      if (old == nullptr || !plan_shape(*old, exported)) {
+        plan_.restart.push_back("export " + quote(exported.name));
+      }
     }
     for (const serve::ExportOptions& old : before_.exports) {
       restart_if(find(exports, old.name) == nullptr, "export " + quote(old.name));
     }
+  }
+
+  // False if more differs than the pace of a shaped store.
+  bool plan_shape(const serve::ExportOptions& old, const serve::ExportOptions& exported) {
+    if (old == exported) return true;
+    serve::ExportOptions reshaped = old;
+    if (!old.store.shape || !exported.store.shape) return false;
+    reshaped.store.shape = exported.store.shape;
+    if (reshaped != exported) return false;
+    change("export " + quote(old.name), print(*old.store.shape), print(*exported.store.shape));
+    plan_.shapes.push_back({exported.name, *exported.store.shape});
+    return true;
+  }
+
+  static std::string print(const serve::Shape& shape) {
+    std::string text = shape.iops ? "iops=" + print_rate(*shape.iops) : "";
+    const auto add = [&](const char* key, const std::string& value) {
+      text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value);
+    };
+    if (shape.bandwidth) add("bps", print_bandwidth(*shape.bandwidth));
+    if (shape.latency > Nanoseconds{0}) add("latency", print_duration(shape.latency));
+    return text.empty() ? "as fast as it is" : text;
   }
 
   const ServeOptions& before_;
@@ -335,6 +362,30 @@ std::optional<std::vector<std::string>> rule_commands(const std::vector<std::str
     for (const WrittenRule& rule : now.defaults) commands.emplace_back(rule.text);
   }
   return commands;
+}
+
+ServeOptions reached(ServeOptions before, const ServeReload& plan, const ServeOptions& after) {
+  const auto find = [](auto& list, std::string_view name) {
+    return std::find_if(list.begin(), list.end(), [&](auto& each) { return each.name == name; });
+  };
+  if (plan.limits) before.limits = *plan.limits;
+  if (plan.jobs) {
+    before.jobs_file = plan.jobs->file;
+    before.jobs = plan.jobs->nodes;
+    before.unknown_jobs = plan.jobs->unknown;
+  }
+  for (const ServiceReload& reload : plan.services) {
+    auto service = find(before.services, reload.service);
+    if (service == before.services.end()) service = before.services.emplace(service);
+    if (reload.capacity) service->capacity = *reload.capacity;
+    if (reload.commands.empty()) continue;
+    const auto wanted = find(after.services, reload.service);
+    service->rules = wanted == after.services.end() ? std::vector<std::string>{} : wanted->rules;
+  }
+  for (const ShapeReload& reload : plan.shapes) {
+    find(before.exports, reload.exported)->store.shape = reload.shape;
+  }
+  return before;
 }
 
 ServeReload plan_reload(const ServeOptions& before, const ServeOptions& after) {

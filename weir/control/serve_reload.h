@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a server does when it is told to read its configuration file again (SIGHUP). The file is
-// compared with itself as it was last read, not with what runs: so only what was edited changes,
-// and what the command line or an administrator set since then stays.
+// What a server is to do when it is told to read its configuration file again (SIGHUP). The file
+// is compared with itself as it was last applied, not with what runs: so only what was edited
+// changes, and what an administrator set since then stays. FileFollower carries it out.
 //
-//   ServeReload plan = plan_reload(last_read, read_now);
-//   plan.services, plan.limits, plan.jobs     to be applied at once
+//   ServeReload plan = plan_reload(applied, read_now);
+//   plan.services, plan.shapes, plan.limits, plan.jobs     to be applied at once
 //   plan.changes                              a line each, for the log
 //   plan.restart                              keys that take effect at the next start only
+//   applied = reached(applied, plan, read_now)              for the next time
 //
-// At once: rules, capacities, limits, jobs. Rules become commands that turn the old list into the
+// At once: rules, capacities (to `auto` and back as well), shapes of stores that are opened as
+// shaped ones, limits, jobs. Rules become commands that turn the old list into the
 // new one: a rule of which only limits differ is changed, and its classes keep their balances; from
 // the first other difference on rules are stopped and started again, so that the order is that of
 // the file. Rules that the file never had are left alone. Pure: values in, values out.
@@ -31,6 +33,13 @@ struct ServiceReload {
   bool operator==(const ServiceReload&) const = default;
 };
 
+struct ShapeReload {
+  std::string exported;
+  serve::Shape shape;
+
+  bool operator==(const ShapeReload&) const = default;
+};
+
 struct JobsReload {
   std::string file;  // read again whether or not its name is another
   std::vector<serve::JobNodes> nodes;
@@ -41,6 +50,7 @@ struct JobsReload {
 
 struct ServeReload {
   std::vector<ServiceReload> services;       // those that change, in the order of the file
+  std::vector<ShapeReload> shapes;           // the same
   std::optional<serve::ServeLimits> limits;  // if any of them changes
   std::optional<JobsReload> jobs;            // if [jobs] changes
   std::vector<std::string> changes;          // "server.connections: 4096 -> 100"
@@ -51,6 +61,10 @@ struct ServeReload {
 
 // Both as parse_serve_config() gave them.
 ServeReload plan_reload(const serve::ServeOptions& before, const serve::ServeOptions& after);
+
+// What of `after` is in force when the plan was carried out; the rest is as it was.
+serve::ServeOptions reached(serve::ServeOptions before, const ServeReload& plan,
+                            const serve::ServeOptions& after);
 
 // The commands that turn one list of rules into the other; nothing if that takes a restart, since a
 // change of default was taken back. REQUIRES: both are lists for a policy of that type.

@@ -85,6 +85,7 @@ TEST(ServeReload, WhatWasBoundOrBuiltAtTheStartWaitsForTheNext) {
       {"[server]\nuser = 'x'", "server.user"},
       {"[server]\ncontrol_socket = 'x'", "server.control_socket"},
       {"[server]\ntrace = 'x'", "server.trace"},
+      {"[control]\njournal = 'x'", "control"},
       {"[tls]\ndirectory = 'x'", "tls"},
       {"[claims]\nlocal = false", "claims"},
       {"[[nodemap]]\nname = 'n'\nnids = '*@tcp'", "nodemap"},
@@ -95,6 +96,7 @@ TEST(ServeReload, WhatWasBoundOrBuiltAtTheStartWaitsForTheNext) {
       {"[[service]]\nhp_slots = 1", "service 'ost_io': hp_slots"},
       {"[[service]]\nperiod = '1s'", "service 'ost_io': period"},
       {"[[service]]\ncost = 'bytes'", "service 'ost_io': cost"},
+      {"[[service]]\nclasses = 100", "service 'ost_io': classes"},
       {"[[export]]\nname = 'e'\nstore = 'memory:1MiB'", "export 'e'"},
   };
   for (const auto& [text, key] : restarts) {
@@ -107,6 +109,42 @@ TEST(ServeReload, WhatWasBoundOrBuiltAtTheStartWaitsForTheNext) {
                  "[[export]]\nname = 'e'\nstore = 'memory:2MiB'")
                 .restart,
             Texts{"export 'e'"});
+}
+
+TEST(ServeReload, TheShapeOfAShapedStoreChangesAtOnce) {
+  const auto with = [](const std::string& store) {
+    return "[[export]]\nname = 'e'\nstore = '" + store + "'\n";
+  };
+  const ServeReload reload =
+      plan(with("shaped:iops=2000:memory:1MiB"), with("shaped:bps=1MB,latency=1ms:memory:1MiB"));
+  ASSERT_EQ(reload.shapes.size(), 1U);
+  EXPECT_EQ(reload.shapes[0].exported, "e");
+  EXPECT_EQ(reload.shapes[0].shape.latency, std::chrono::milliseconds{1});
+  EXPECT_EQ(reload.changes, Texts{"export 'e': iops=2k/s -> bps=1MB/s,latency=1ms"});
+  EXPECT_TRUE(reload.restart.empty());
+  for (const char* store : {"memory:1MiB", "shaped:iops=2000:memory:2MiB"}) {
+    EXPECT_EQ(plan(with("shaped:iops=2000:memory:1MiB"), with(store)).restart, Texts{"export 'e'"});
+  }
+}
+
+// What waits for the next start is compared again each time, with what runs.
+TEST(ServeReload, WhatIsReachedIsWhatThePlanHasChanged) {
+  const ServeOptions before = parsed(
+      "[server]\nconnections = 10\n[[service]]\nrules = ['start a jobid={a}']\n"
+      "[[export]]\nname = 'e'\nstore = 'shaped:iops=1:memory:1MiB'\n");
+  const ServeOptions after = parsed(
+      "[server]\nconnections = 20\nlisten = ':1'\n[[service]]\nslots = 3\ncapacity = 7\n"
+      "[jobs]\nnodes = { x = 2 }\n[[export]]\nname = 'e'\n"
+      "store = 'shaped:iops=2:memory:1MiB'\n");
+  const ServeOptions now = reached(before, plan_reload(before, after), after);
+  EXPECT_EQ(now.limits, after.limits);
+  EXPECT_EQ(now.jobs, after.jobs);
+  EXPECT_EQ(now.exports, after.exports);
+  EXPECT_EQ(now.services[0].capacity, after.services[0].capacity);
+  EXPECT_TRUE(now.services[0].rules.empty());
+  const ServeReload again = plan_reload(now, after);
+  EXPECT_TRUE(again.changes.empty());
+  EXPECT_EQ(again.restart, (Texts{"server.listen", "service 'ost_io': slots"}));
 }
 
 TEST(ServeReload, RulesWaitWhereTheirMeaningChanges) {

@@ -92,6 +92,7 @@ Json head_json(const Study& study) {
                {"seed", study.seed},
                {"service", service_name(study)},
                {"length_s", nullptr}};
+  if (study.on_server) json["on_server"] = true;
   if (scenario.length) json["length_s"] = rounded(in_seconds(*scenario.length));
   for (const sim::TargetSpec& target : scenario.targets) {
     json["capacity"][target.name] = rounded(per_second(target.capacity));

@@ -27,6 +27,7 @@ struct Study {
   sim::Scenario scenario;
   std::uint64_t seed = 1;
   bool exponential = false;            // service times were made so
+  bool on_server = false;              // not simulated: made from the traces of a server
   std::vector<sim::Outcome> outcomes;  // one for each policy
   std::vector<sim::Outcome> sweep;     // of those with periods, at each of the scenario's
 };

@@ -153,7 +153,7 @@ Result<void> Uring::open_buffers(Kernel& kernel, const Options& options) {
 
 void Uring::accept(int listener, Operation& operation) {
   io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
-  io_uring_prep_multishot_accept(&sqe, listener, nullptr, nullptr, SOCK_CLOEXEC);
+  io_uring_prep_multishot_accept(&sqe, listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   io_uring_sqe_set_data(&sqe, &operation);
 }
 
@@ -231,6 +231,12 @@ void Uring::fetch(int file, std::uint64_t offset, std::uint32_t length, Operatio
 void Uring::poll(int fd, Operation& operation) {
   io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
   io_uring_prep_poll_add(&sqe, fd, POLLIN);
+  io_uring_sqe_set_data(&sqe, &operation);
+}
+
+void Uring::poll_room(int socket, Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_prep_poll_add(&sqe, socket, POLLOUT);
   io_uring_sqe_set_data(&sqe, &operation);
 }
 

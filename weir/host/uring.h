@@ -56,7 +56,8 @@ class Uring {
   Uring(const Uring&) = delete;
   Uring& operator=(const Uring&) = delete;
 
-  // Completes for each new connection, with its descriptor, until it fails; see goes_on().
+  // Completes for each new connection, with its descriptor (non-blocking), until it fails; see
+  // goes_on().
   void accept(int listener, Operation& operation);
   static bool goes_on(const Completion& completion);
 
@@ -80,8 +81,9 @@ class Uring {
                 Operation& operation);
   // posix_fadvise(2): the pages will be needed.
   void fetch(int file, std::uint64_t offset, std::uint32_t length, Operation& operation);
-  // Once, when the descriptor is readable.
+  // Once, when the descriptor is readable; when a socket has room to send.
   void poll(int fd, Operation& operation);
+  void poll_room(int socket, Operation& operation);
   // The operation completes with ECANCELED, unless it was done first.
   void cancel(Operation& operation);
 

@@ -282,6 +282,14 @@ Result<Gate::Pair> Gate::make_policies(std::string_view name, std::string_view a
 }
 
 Result<void> Gate::start_policy(std::string_view name, std::string_view argument, Heads heads) {
+  auto started = start(name, argument, heads);
+  if (listener_ != nullptr) {
+    listener_->policy_command(name, argument, heads, started.has_value());
+  }
+  return started;
+}
+
+Result<void> Gate::start(std::string_view name, std::string_view argument, Heads heads) {
   auto made = make_policies(name, argument);
   if (!made) return tl::unexpected(made.error());
   ++switches_;
@@ -306,7 +314,16 @@ const Tbf* Gate::tbf(Head head) const {
   return policy.name() == TbfPolicy::kName ? &static_cast<const TbfPolicy&>(policy).tbf() : nullptr;
 }
 
-Result<void> Gate::apply_rule(std::string_view text, Instant now) {
+bool Gate::set_crrn_quantum(Head head, std::uint16_t quantum) {
+  Policy& policy = policy_in_force(head);
+  const bool is_crrn = policy.name() == Crrn::kName;
+  if (is_crrn) static_cast<Crrn&>(policy).set_quantum(quantum);
+  if (listener_ != nullptr) listener_->quantum_command(head, quantum, is_crrn);
+  return is_crrn;
+}
+
+// For the heads it names, as their engines would have it.
+Result<RuleCommand> Gate::read_rule(std::string_view text) const {
   const Outline outline = outline_of(text);
   FieldSet type;
   for (const Head head : kHeads) {
@@ -323,7 +340,17 @@ Result<void> Gate::apply_rule(std::string_view text, Instant now) {
     }
     type = engine->type();
   }
-  auto command = parse_command(text, type, options_.nodemaps);
+  return parse_command(text, type, options_.nodemaps);
+}
+
+Result<void> Gate::apply_rule(std::string_view text, Instant now) {
+  auto applied = apply(text, now);
+  if (listener_ != nullptr) listener_->rule_command(text, applied.has_value(), now);
+  return applied;
+}
+
+Result<void> Gate::apply(std::string_view text, Instant now) {
+  auto command = read_rule(text);
   if (!command) return tl::unexpected(command.error());
   forward(now);
   Tbf* const regular = tbf(Head::kRegular);
@@ -340,6 +367,37 @@ Result<void> Gate::apply_rule(std::string_view text, Instant now) {
     command->heads = only(head);
     const auto applied = tbf(head)->apply(*command, now_);
     WEIR_ASSERT(applied.has_value());
+  }
+  return {};
+}
+
+Result<void> Gate::apply_rules(std::span<const std::string> commands, Instant now) {
+  if (auto checked = check_rules(commands); !checked) return checked;
+  for (const std::string& command : commands) {
+    const auto applied = apply_rule(command, now);
+    WEIR_ASSERT(applied.has_value());
+  }
+  return {};
+}
+
+Result<void> Gate::check_rules(std::span<const std::string> commands) const {
+  std::array<std::unique_ptr<RuleList>, 2> lists;
+  for (const Head head : kHeads) {
+    if (const Tbf* const engine = tbf(head)) lists[index_of(head)] = engine->rules(head).copy();
+  }
+  for (const std::string& text : commands) {
+    const auto name = [&](Error error) {
+      error.where = quote(text) + (error.where.empty() ? "" : ", " + error.where);
+      return tl::unexpected(std::move(error));
+    };
+    const auto command = read_rule(text);
+    if (!command) return name(command.error());
+    for (const Head head : kHeads) {
+      if (!names(command->heads, head)) continue;
+      if (auto applied = lists[index_of(head)]->apply(*command); !applied) {
+        return name(applied.error());
+      }
+    }
   }
   return {};
 }

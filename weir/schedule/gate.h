@@ -31,6 +31,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -63,6 +65,20 @@ class Decision {
   Kind kind_;
   Request* request_;
   Instant until_;
+};
+
+// Told of commands after they were carried out or refused: whoever records a Gate.
+class CommandListener {
+ public:
+  CommandListener() = default;
+  CommandListener(const CommandListener&) = delete;
+  CommandListener& operator=(const CommandListener&) = delete;
+  virtual ~CommandListener() = default;
+
+  virtual void policy_command(std::string_view name, std::string_view argument, Heads heads,
+                              bool is_done) = 0;
+  virtual void rule_command(std::string_view text, bool is_done, Instant now) = 0;
+  virtual void quantum_command(Head head, std::uint16_t quantum, bool is_done) = 0;
 };
 
 class Gate {
@@ -117,6 +133,16 @@ class Gate {
   // A rule command for the tbf policies of the heads it names: wholly or not at all. EINVAL (start)
   // or ENODEV where one of them runs another policy; EINVAL where they are of different types.
   Result<void> apply_rule(std::string_view text, Instant now);
+  // All of them in this order, or none. The error names the command that cannot be applied.
+  Result<void> apply_rules(std::span<const std::string> commands, Instant now);
+  // Whether apply_rules() would succeed.
+  Result<void> check_rules(std::span<const std::string> commands) const;
+  // How many requests a client may send in a row under crrn; false if a head runs another policy.
+  // REQUIRES: quantum > 0.
+  bool set_crrn_quantum(Head head, std::uint16_t quantum);
+
+  // One at most, which outlives the Gate or is taken back with nullptr.
+  void on_command(CommandListener* listener) { listener_ = listener; }
 
   struct PolicyStatus {
     enum class State : std::uint8_t { kStopped, kStopping, kStarted };
@@ -139,6 +165,9 @@ class Gate {
   static Seated& seated_of(const Request& request);
   using Pair = std::array<std::unique_ptr<Policy>, 2>;
   Result<Pair> make_policies(std::string_view name, std::string_view argument);
+  Result<void> start(std::string_view name, std::string_view argument, Heads heads);
+  Result<void> apply(std::string_view text, Instant now);
+  Result<RuleCommand> read_rule(std::string_view text) const;
   Pick pick_from(Head head, Instant now, Urge urge);
   bool has_slot(Head head) const;
   // Time that does not step back.
@@ -151,6 +180,7 @@ class Gate {
   bool shut_down_ = false;
   std::uint64_t engines_made_ = 0;
   std::uint64_t switches_ = 0;
+  CommandListener* listener_ = nullptr;
   Instant now_ = Instant::min();
 };
 

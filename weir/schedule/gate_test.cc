@@ -324,6 +324,37 @@ TEST(Gate, TimeThatStandsStillOrStepsBackMakesNoTokens) {
 
 // ---- crrn ----
 
+TEST(Gate, SeveralRuleCommandsApplyTogetherOrNotAtAll) {
+  Bench bench;
+  Gate& gate = bench.gate;
+  ASSERT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
+  ASSERT_TRUE(gate.apply_rule("start old jobid={old} rate=5", kNow));
+  const auto list = [&] { return gate.tbf(Head::kRegular)->rules(Head::kRegular).listing(); };
+  const std::string before = list();
+  using Commands = std::vector<std::string>;
+  // Each is right only after those before it.
+  const Commands good = {"start a jobid={a} rate=1", "start b jobid={b} rate=2 rank=a",
+                         "change b rate=3", "stop old", "start old jobid={x} rate=4"};
+  EXPECT_TRUE(gate.check_rules(good));
+  EXPECT_EQ(list(), before);
+  for (const char* bad : {"start a jobid={a} rate=1", "change old rate=x", "change none rate=1",
+                          "start c jobid={c} rate=1 rank=none", "stop default"}) {
+    Commands commands = good;
+    commands.emplace_back(bad);
+    const auto applied = gate.apply_rules(commands, kNow);
+    ASSERT_FALSE(applied) << bad;
+    EXPECT_NE(applied.error().where.find(bad), std::string::npos) << applied.error().where;
+    EXPECT_EQ(list(), before) << bad;
+  }
+  ASSERT_TRUE(gate.apply_rules(good, kNow));
+  EXPECT_EQ(list(),
+            "old jobid={x} 4, ref 0\nb jobid={b} 3, ref 0\na jobid={a} 1, ref 0\n"
+            "default * 10000, ref 0\n");
+  ASSERT_TRUE(gate.start_policy("fifo", "", Heads::kBoth));
+  EXPECT_FALSE(gate.check_rules(good));
+  EXPECT_TRUE(gate.check_rules(Commands{}));
+}
+
 TEST(Crrn, ServesClientsInBatches) {
   Bench bench;
   ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));

@@ -164,10 +164,7 @@ Result<void> write_nrs_crrn_quantum(Gate& gate, std::string_view text) {
   bool applied = false;
   for (const Head head : {Head::kRegular, Head::kHigh}) {
     if (!(head == Head::kRegular ? regular : high)) continue;
-    if (Crrn* crrn = crrn_of(gate, head)) {
-      crrn->set_quantum(*quantum);
-      applied = true;
-    }
+    if (gate.set_crrn_quantum(head, *quantum)) applied = true;
   }
   if (!applied) return crrn_not_running();
   return {};

@@ -71,6 +71,7 @@ class Request {
   HeapHook seat_heap;
   void* seat_group = nullptr;  // the client, class or queue it stands with
   void* account = nullptr;     // where the Target counts it, if one does
+  std::uint64_t number = 0;    // in a trace, if one is written
   Attributes attributes;
 };
 

@@ -106,8 +106,17 @@ void Tbf::enter_within_limits(Queue& queue, Instant now) {
       return;
     }
   }
+  push_ready(queue, now);
+}
+
+// Who stood first in order and does not any more has waited for a slot until now.
+void Tbf::push_ready(Queue& queue, Instant now) {
+  auto& ready = heaps_->ready[index(queue.head)];
+  Queue* const first = ready.peek();
+  if (first != nullptr && is_before(queue, *first)) count_stay(*first, now);
   queue.place = Queue::Place::kReady;
-  heaps_->ready[index(queue.head)].push(queue, queue.tag, queue.turn());
+  ready.push(queue, queue.tag, queue.turn());
+  if (ready.peek() == &queue) top_since_[index(queue.head)] = now;
 }
 
 bool Tbf::has_limits(Queue& queue) {
@@ -117,7 +126,8 @@ bool Tbf::has_limits(Queue& queue) {
 }
 
 // Takes it from where it stands; who waited behind it moves up.
-void Tbf::leave(Queue& queue) {
+void Tbf::leave(Queue& queue, Instant now) {
+  count_stay(queue, now);
   const Queue::Place place = std::exchange(queue.place, Queue::Place::kIdle);
   Bucket* const bucket = std::exchange(queue.at, nullptr);
   Crowd* const crowd = bucket == nullptr ? nullptr : bucket->crowd.get();
@@ -132,6 +142,7 @@ void Tbf::leave(Queue& queue) {
       crowd->waiters.erase(queue);
       return;
     case Queue::Place::kReady:
+      if (heaps_->ready[index(queue.head)].peek() == &queue) top_since_[index(queue.head)] = now;
       heaps_->ready[index(queue.head)].erase(queue);
       if (crowd == nullptr) return;
       crowd->ahead = nullptr;
@@ -182,7 +193,9 @@ void Tbf::promote(Bucket& bucket) {
 
 // The first in the heap of wake-ups becomes ready, or waits elsewhere from now on.
 void Tbf::let_go(Instant now) {
-  Queue& first = heaps_->wake.pop();
+  Queue& first = heaps_->wake.top();
+  count_stay(first, now);
+  heaps_->wake.pop();
   Bucket& bucket = *std::exchange(first.at, nullptr);
   Crowd* const crowd = bucket.crowd.get();
   if (crowd != nullptr) crowd->first = nullptr;
@@ -206,8 +219,7 @@ void Tbf::let_go(Instant now) {
       crowd->ahead = &first;
       first.at = &bucket;
     }
-    first.place = Queue::Place::kReady;
-    heaps_->ready[index(first.head)].push(first, first.tag, first.turn());
+    push_ready(first, now);
   }
   if (crowd != nullptr) promote(bucket);
 }
@@ -253,6 +265,8 @@ Pick Tbf::serve_ready(Head head, Instant now) {
     Queue& queue = *top;
     const std::uint64_t tag = owner_tag(queue);
     if (queue.tag < tag && queue.tag != 0) {
+      count_stay(queue, now);
+      top_since_[index(head)] = now;
       queue.tag = tag;
       ready.replace_top(tag, queue.turn());
       continue;
@@ -262,7 +276,11 @@ Pick Tbf::serve_ready(Head head, Instant now) {
       if (serve_simple(queue, first, now)) return {&first, kNever};
       continue;
     }
-    if (const Instant at = root_ready_at(first); at > now) return {nullptr, at};
+    if (const Instant at = root_ready_at(first); at > now) {
+      root_refused_ = std::min(root_refused_, now);
+      root_until_ = at;
+      return {nullptr, at};
+    }
     if (serve_any(queue, first, now)) return {&first, kNever};
   }
   return {nullptr, heaps_->wake.empty() ? kNever : heaps_->wake.top_key()};
@@ -271,7 +289,8 @@ Pick Tbf::serve_ready(Head head, Instant now) {
 // Whatever limits and share it has. False if it could not pay, and waits.
 bool Tbf::serve_any(Queue& queue, Request& first, Instant now) {
   const bool paid = pay(queue, first, now);
-  leave(queue);
+  leave(queue, now);
+  root_refused_ = kNever;
   if (!paid) {
     enter(queue, now);
     return false;
@@ -293,8 +312,11 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
   const Tokens cost = shapes.cost.of(first.bytes);
   const bool paid = limits.main.tokens.take(cost, shape, now);
   const Request* next = &first;
+  if (queue.stay != 0) count_first(queue, now);
+  top_since_[index(queue.head)] = now;
   if (paid) {
     count(queue, first, now);
+    depart(queue, now);
     virtual_ns_ = std::max(virtual_ns_, limits.tag);
     advance(limits.tag,
             static_cast<std::uint64_t>(std::max(shape.time_for(cost), Nanoseconds{1}).count()));
@@ -336,7 +358,7 @@ Pick Tbf::serve_borrower(Head head, Instant now) {
       continue;
     }
     if (Bucket* const lacking = lacking_limit(*queue, now)) {
-      leave(*queue);
+      leave(*queue, now);
       wait_at(*lacking, *queue);
       continue;
     }
@@ -349,7 +371,7 @@ Pick Tbf::serve_borrower(Head head, Instant now) {
     loan_virtual_ = std::max(loan_virtual_, share.loan_tag);
     advance(share.loan_tag, weigh(share, cost, share.loan_part));
     count(*queue, first, now);
-    leave(*queue);
+    leave(*queue, now);
     take_out(*queue, first, now);
     return {&first, kNever};
   }
@@ -363,7 +385,7 @@ Pick Tbf::serve_spare(Head head, Instant now) {
   Queue& queue = spare.top();
   Request& first = queue.requests.front();
   count(queue, first, now);
-  leave(queue);
+  leave(queue, now);
   take_out(queue, first, now);
   return {&first, kNever};
 }
@@ -373,7 +395,7 @@ Pick Tbf::force(Head head, Instant now) {
   if (busy.empty()) return {};
   Queue& queue = busy.front();
   Request& first = queue.requests.front();
-  leave(queue);
+  leave(queue, now);
   take_out(queue, first, now);
   return {&first, kNever};
 }
@@ -396,6 +418,7 @@ Pick Tbf::pick(Head head, Instant now, Urge urge) {
 
 // REQUIRES: the queue stands nowhere. Puts it where it belongs after one request less.
 void Tbf::take_out(Queue& queue, Request& request, Instant now) {
+  depart(queue, now);
   queue.requests.erase(request);
   request.seat_group = nullptr;
   if (queue.has_requests()) {
@@ -408,6 +431,7 @@ void Tbf::take_out(Queue& queue, Request& request, Instant now) {
 void Tbf::become_busy(Queue& queue, Instant now) {
   heaps_->idle.erase(heaps_->idle.iterator_to(queue));
   heaps_->busy[index(queue.head)].push_back(queue);
+  begin_stay(queue, now);
   Share* const share = queue.share();
   if (share == nullptr) return;
   if (share->busy == 0) settle_spill(*share, now);
@@ -430,18 +454,24 @@ void Tbf::admit(Request& request, Head head, Instant now) {
   request.seat_turn = arrivals_++;
   const bool was_idle = !queue.has_requests();
   queue.requests.push_back(request);
-  if (!was_idle) return heaps_->prefetch_next(head);
+  if (!was_idle) {
+    arrive(queue, now);
+    return heaps_->prefetch_next(head);
+  }
   become_busy(queue, now);
+  arrive(queue, now);
   enter(queue, now);
 }
 
 void Tbf::remove(Request& request, Head /*head*/, Instant now) {
   Queue& queue = *static_cast<Queue*>(request.seat_group);
   if (&queue.requests.front() == &request) {
-    leave(queue);
+    leave(queue, now);
     take_out(queue, request, now);
     return;
   }
+  count_stay(queue, now);
+  depart(queue, now);
   queue.requests.erase(request);
   request.seat_group = nullptr;
 }

@@ -30,6 +30,12 @@
 // A change of rules acts at once on what is queued: balances stay, queues whose classes or limits
 // changed are entered anew, all others keep their place; idle ones are matched when their next
 // request comes. Time is given; nothing here reads a clock. One owner, no locks.
+//
+// Why somebody waited. Up to Options::stays queues have a Stay that says where the time of their
+// requests went, in request nanoseconds: n requests that stood for t count n * t. It is counted
+// only when a queue changes its place, and always adds up:
+//
+//   limit + share + root + slot + order = sum of (left - came) + sum of (now - came) of who waits
 #pragma once
 
 #include <array>
@@ -63,6 +69,18 @@ struct ClassTotals {
   std::uint64_t waited_ns = 0;  // from admit to dispatch
 };
 
+// What a request waited for.
+enum class Delay : std::uint8_t {
+  kLimit,  // tokens of a rule's bucket, or others in front of it there
+  kShare,  // tokens of its job's share
+  kRoot,   // first in order, while the target was at its rate
+  kSlot,   // first in order, while the device had no slot free
+  kOrder,  // others whose turn came first
+};
+inline constexpr std::size_t kDelays = 5;
+using DelaySums = std::array<std::uint64_t, kDelays>;  // in request nanoseconds
+std::string_view delay_name(Delay delay);
+
 class Tbf {
  public:
   // How a target is shared out among jobs.
@@ -77,6 +95,7 @@ class Tbf {
     Nanoseconds depth_time = std::chrono::milliseconds{10};
     Bytes byte_depth_min{65536};
     std::size_t classes_max = 8192;
+    std::size_t stays = 0;                          // queues whose waiting is told apart by cause
     std::optional<Sharing> sharing = std::nullopt;  // none: limits alone decide
   };
 
@@ -120,6 +139,27 @@ class Tbf {
   void report_shares(Nanoseconds time, Instant now,
                      const std::function<void(const ShareReport&)>& visit);
 
+  // ---- limits of a whole cluster ----
+
+  // What this server may use of a rule with scope=cluster, from now on; the rule and its listing
+  // stay as they are. Balances stay, and depths follow the slice unless burst= is given. Nothing
+  // happens for other rules.
+  struct Slice {
+    std::optional<Rate> ops;  // none: as the rule says
+    std::optional<Rate> bytes;
+    bool operator==(const Slice&) const = default;
+  };
+  void set_slice(std::string_view rule, const Slice& slice, Instant now);
+  // What the classes of a rule were served since they were made, and what waits in their queues, of
+  // which no more than `waiting_max` requests are counted.
+  struct RuleLoad {
+    std::uint64_t served = 0;
+    std::uint64_t served_bytes = 0;
+    std::uint64_t waiting = 0;
+    std::uint64_t waiting_bytes = 0;
+  };
+  RuleLoad load_of(std::string_view rule, std::uint64_t waiting_max);
+
   // ---- to look at ----
 
   std::size_t classes() const { return classes_; }
@@ -133,6 +173,33 @@ class Tbf {
   // Of the layer-0 class a request with these attributes is under; none if it is not known.
   std::optional<ClassTotals> totals(const Attributes& attributes, Head head) const;
 
+  // A class as it stands; references are good during the visit.
+  struct ClassView {
+    const Rule& rule;
+    Attributes key;            // only the fields of rule.by(); all empty for an overflow class too
+    bool is_overflow = false;  // shared by those beyond classes_max
+    std::optional<BucketShape> ops;
+    std::optional<BucketShape> bytes;
+    Tokens ops_level{};
+    Tokens bytes_level{};
+    ClassTotals totals{};
+  };
+  // Visits classes from a place on, up to `count` places of memory, and gives the place to go on
+  // from; none at the end. Classes that come and go between two calls may be missed.
+  std::optional<std::size_t> visit_classes(
+      std::size_t from, std::size_t count, Instant now,
+      const std::function<void(const ClassView&)>& visit) const;
+
+  // Where the time of one queue went, since it was last idle among many.
+  struct StayView {
+    Attributes key;  // only the fields that tell queues apart
+    Head head = Head::kRegular;
+    std::uint32_t waiting = 0;
+    Instant begun{};
+    DelaySums delays{};  // up to now, of those that have left and of those that wait
+  };
+  void visit_stays(Instant now, const std::function<void(const StayView&)>& visit) const;
+
  private:
   struct Bucket;
   struct Class;
@@ -145,6 +212,7 @@ class Tbf {
   struct RuleState;
   struct Shapes;
   struct Share;
+  struct Stay;
 
   struct ClassKey {
     const RuleState* rule;
@@ -196,7 +264,19 @@ class Tbf {
   void enter(Queue& queue, Instant now);
   void enter_within_limits(Queue& queue, Instant now);
   static bool has_limits(Queue& queue);
-  void leave(Queue& queue);
+  void leave(Queue& queue, Instant now);
+  void push_ready(Queue& queue, Instant now);
+
+  // Telling why (tbf_stays.cc)
+  Stay& stay_of(const Queue& queue);
+  const Stay& stay_of(const Queue& queue) const;
+  void begin_stay(Queue& queue, Instant now);
+  void end_stay(Queue& queue);
+  std::uint64_t add_delays(const Queue& queue, Instant now, DelaySums& sums) const;
+  void count_stay(Queue& queue, Instant now);
+  void count_first(Queue& queue, Instant now);
+  void arrive(Queue& queue, Instant now);
+  void depart(Queue& queue, Instant now);
   void wait_at(Bucket& bucket, Queue& queue);
   void stand_first(Bucket& bucket, Queue& queue);
   static bool is_before(const Queue& a, const Queue& b);
@@ -226,7 +306,7 @@ class Tbf {
   void before_stop(const RuleCommand& command);
   void after_start(const RuleCommand& command);
   void after_change(const RuleCommand& command);
-  Shapes shapes_of(const Rule& rule) const;
+  Shapes shapes_of(const Rule& rule, const Slice& slice) const;
   bool is_affected(Queue& queue);
   void reshape_changed(Instant now);
   void forget_stopped();
@@ -246,6 +326,12 @@ class Tbf {
   std::unique_ptr<QueueSlab> slab_;
   std::array<std::unique_ptr<IndexTable>, 2> tables_;  // by head
   std::unique_ptr<Heaps> heaps_;
+  std::vector<Stay> stays_;
+  std::size_t next_stay_ = 0;
+  std::array<Instant, 2> top_since_{};  // by head: who is first in order has been since
+  Instant root_refused_ = kNever;       // the root could not pay for who is first
+  Instant root_until_ = kNever;         // and could not before
+  std::vector<LoneClass*> lone_order_;  // as lone_classes_, to be walked in parts
   std::optional<BucketShape> root_shape_;
   TokenBucket root_ = TokenBucket::empty(Instant::min());
   std::uint64_t stamp_;         // of what hints point into

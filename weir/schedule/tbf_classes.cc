@@ -99,6 +99,7 @@ Tbf::~Tbf() {
 
 void Tbf::make_table() {
   ++stamp_;
+  stays_.assign(options_.stays, {});
   slab_ = std::make_unique<QueueSlab>(PackedKey::words_of(key_), options_.classes_max);
   heaps_->ready[index(Head::kRegular)].reserve(options_.classes_max);
   heaps_->wake.reserve(options_.classes_max);
@@ -129,6 +130,7 @@ Tbf::Queue& Tbf::find_or_make(const PackedKey& key, Head head) {
   Queue& queue = slab_->at(made);
   queue.head = head;
   queue.binding = 0;
+  queue.stay = 0;
   ++queue.generation;
   std::memcpy(queue.key(), key.data(), key.size() * sizeof(std::uint64_t));
   return queue;
@@ -216,6 +218,8 @@ Tbf::Class& Tbf::make_class(RuleState& state, const Attributes& by, Queue* host,
     auto lone = std::make_unique<LoneClass>();
     lone->by = by;
     lone->is_lone = true;
+    lone->place = lone_order_.size();
+    lone_order_.push_back(lone.get());
     made = lone.get();
     lone_classes_.emplace(ClassKey{&state, by}, std::move(lone));
   }
@@ -326,6 +330,7 @@ void Tbf::forget_one_idle(Instant now) {
 // REQUIRES: idle. Classes that stand alone stay as long as they have something to remember.
 void Tbf::forget(Queue& queue) {
   unbind(queue);
+  end_stay(queue);
   if (!queue.own.is_vacant()) vacate(queue.own);
   heaps_->idle.erase(heaps_->idle.iterator_to(queue));
   IndexTable& table = *tables_[index(queue.head)];
@@ -353,6 +358,9 @@ void Tbf::vacate(Class& gone) {
 // REQUIRES: used by no queue, and in no list.
 void Tbf::forget(LoneClass& gone) {
   const ClassKey key{gone.state, gone.by};
+  lone_order_.back()->place = gone.place;
+  lone_order_[gone.place] = lone_order_.back();
+  lone_order_.pop_back();
   vacate(gone);
   lone_classes_.erase(key);
 }

@@ -60,6 +60,7 @@ struct alignas(64) Tbf::RuleState {
   std::array<const Rule*, 2> listed{};  // the rule of each head it stands for
   std::uint32_t rules = 0;              // how many of them are in their lists still
   std::uint32_t classes = 0;
+  Slice slice;  // of a rule with scope=cluster
 };
 
 struct Tbf::Bucket {
@@ -112,6 +113,7 @@ struct Tbf::Class {
 struct Tbf::LoneClass : Class {
   Attributes by;
   boost::intrusive::list_member_hook<> unused_hook;
+  std::size_t place = 0;  // in Tbf::lone_order_
 };
 
 // What few queues have.
@@ -166,6 +168,7 @@ struct Tbf::Queue {
   std::uint32_t generation = 0;  // how often this place in memory was used
   Head head = Head::kRegular;
   Place place = Place::kIdle;
+  std::uint16_t stay = 0;  // its place in Tbf::stays_, from 1; 0: it is not watched
   boost::intrusive::list_member_hook<> link;  // busy or idle
   Class own;
 };
@@ -202,6 +205,24 @@ struct Tbf::Share {
   std::uint32_t busy = 0;  // queues with requests
   bool active = false;     // the controller has set it
   HeapHook lend_hook;
+};
+
+// Where the time of a queue's requests goes. Lent to a queue when it gets busy, and to another once
+// it is idle and many come. The time all requests have stood up to t is base + length * t, in
+// unsigned arithmetic: one that comes at t changes neither by "base -= t, ++length", and one that
+// leaves by the reverse.
+struct Tbf::Stay {
+  std::uint64_t stood(Instant at) const { return base + length * ns_of(at); }
+  static std::uint64_t ns_of(Instant at) {
+    return static_cast<std::uint64_t>(at.time_since_epoch().count());
+  }
+
+  Queue* queue = nullptr;
+  std::uint64_t base = 0;
+  std::uint64_t length = 0;   // requests in the queue
+  std::uint64_t counted = 0;  // of what they stood, in `delays`
+  DelaySums delays{};
+  Instant begun{};
 };
 
 // Queues side by side, each with room for its key behind it. As many as are expected are made at
@@ -262,6 +283,27 @@ struct Tbf::Heaps {
   List<Queue, &Queue::link> idle;                   // without, least recently used first
   List<LoneClass, &LoneClass::unused_hook> unused;  // that no queue uses, in the same order
 };
+
+// REQUIRES: it is watched.
+inline Tbf::Stay& Tbf::stay_of(const Queue& queue) { return stays_[queue.stay - 1U]; }
+inline const Tbf::Stay& Tbf::stay_of(const Queue& queue) const { return stays_[queue.stay - 1U]; }
+
+inline void Tbf::arrive(Queue& queue, Instant now) {
+  if (queue.stay == 0) return;
+  // Its length must not change while it is first, unless what was before has been counted.
+  if (heaps_->ready[index(queue.head)].peek() == &queue) count_first(queue, now);
+  Stay& stay = stay_of(queue);
+  stay.base -= Stay::ns_of(now);
+  ++stay.length;
+}
+
+// REQUIRES: it has just been counted.
+inline void Tbf::depart(Queue& queue, Instant now) {
+  if (queue.stay == 0) return;
+  Stay& stay = stay_of(queue);
+  stay.base += Stay::ns_of(now);
+  --stay.length;
+}
 
 // Every class there is, the vacant ones left out.
 template <class Visit>

@@ -18,24 +18,71 @@ constexpr Nanoseconds kRealtimeCredit = std::chrono::seconds{1};
 
 }  // namespace
 
-Tbf::Shapes Tbf::shapes_of(const Rule& rule) const {
+Tbf::Shapes Tbf::shapes_of(const Rule& rule, const Slice& slice) const {
   const Limits& limits = rule.limits();
   Shapes shapes{.cost = limits.cost, .realtime = limits.realtime, .ops = {}, .bytes = {}};
   if (rule.is_default() && !default_limits_) return shapes;
+  const bool is_sliced = limits.scope == Scope::kCluster;
   if (const std::uint32_t rate = limits.rate_in_force(); rate > 0) {
-    const Rate per_second = Rate::per_second(rate);
+    const Rate whole = Rate::per_second(rate);
+    const Rate per_second = is_sliced ? slice.ops.value_or(whole) : whole;
     const Nanoseconds time = limits.realtime ? kRealtimeCredit : options_.depth_time;
     const Tokens depth = std::max(options_.depth_min, tokens_in(per_second, time));
     shapes.ops.emplace(per_second, limits.burst_ops.value_or(depth));
   }
   if (limits.bps) {
-    const Tokens depth = std::max(Tokens{options_.byte_depth_min.count()},
-                                  tokens_in(*limits.bps, options_.depth_time));
-    shapes.bytes.emplace(*limits.bps,
-                         limits.burst_bytes ? Tokens{limits.burst_bytes->count()} : depth);
+    const Rate rate = is_sliced ? slice.bytes.value_or(*limits.bps) : *limits.bps;
+    const Tokens depth =
+        std::max(Tokens{options_.byte_depth_min.count()}, tokens_in(rate, options_.depth_time));
+    shapes.bytes.emplace(rate, limits.burst_bytes ? Tokens{limits.burst_bytes->count()} : depth);
   }
   shapes.is_ops_only = shapes.ops && !shapes.bytes;
   return shapes;
+}
+
+void Tbf::set_slice(std::string_view rule_name, const Slice& slice, Instant now) {
+  bool is_changed = false;
+  for (const Head head : kHeads) {
+    const Rule* const rule = rules(head).find(rule_name);
+    if (rule == nullptr || rule->limits().scope != Scope::kCluster) continue;
+    RuleState& state = *state_of_.at(rule);
+    if (state.slice == slice) continue;
+    state.slice = slice;
+    Shapes wanted = shapes_of(*rule, slice);
+    if (wanted == state.shapes) continue;
+    state.next = std::move(wanted);
+    is_changed = true;
+  }
+  if (is_changed) return_changed(now);
+}
+
+Tbf::RuleLoad Tbf::load_of(std::string_view rule_name, std::uint64_t waiting_max) {
+  RuleLoad load;
+  const RuleState* counted = nullptr;
+  for (const Head head : kHeads) {
+    const Rule* const rule = rules(head).find(rule_name);
+    if (rule == nullptr) continue;
+    const RuleState* const state = state_of_.at(rule);
+    if (state != std::exchange(counted, state)) {
+      each_live_class([&](const Class& used) {
+        if (used.state != state) return;
+        load.served += used.totals.served;
+        load.served_bytes += used.totals.bytes;
+      });
+    }
+    for (Queue& queue : heaps_->busy[index(head)]) {
+      bool is_under = false;
+      queue.each_class([&](const Class& used) { is_under = is_under || used.state == state; });
+      if (!is_under) continue;
+      const Request* request = &queue.requests.front();
+      for (; request != nullptr && load.waiting < waiting_max;
+           request = queue.requests.behind(*request)) {
+        ++load.waiting;
+        load.waiting_bytes += request->bytes.count();
+      }
+    }
+  }
+  return load;
 }
 
 void Tbf::Class::reshape(const Shapes& from, const Shapes& to, Instant now) {
@@ -60,7 +107,7 @@ Tbf::RuleState& Tbf::make_state(const Rule& rule, Head head) {
   auto made = std::make_unique<RuleState>();
   RuleState& state = *made;
   states_.emplace(&state, std::move(made));
-  state.shapes = shapes_of(rule);
+  state.shapes = shapes_of(rule, state.slice);
   state.by = rule.by();
   state.listed[index(head)] = &rule;
   state_of_[&rule] = &state;
@@ -109,7 +156,7 @@ void Tbf::after_change(const RuleCommand& command) {
       --state->rules;
       state = &make_state(rule, head);
     } else {
-      const Shapes wanted = shapes_of(rule);
+      const Shapes wanted = shapes_of(rule, state->slice);
       if (wanted != state->shapes || rule.by() != state->by) state->next = wanted;
       state->by = rule.by();
     }
@@ -172,7 +219,7 @@ void Tbf::return_changed(Instant now) {
       }
     }
   }
-  for (Queue* const queue : affected) leave(*queue);
+  for (Queue* const queue : affected) leave(*queue, now);
   reshape_changed(now);
   for (Queue* const queue : affected) {
     if (queue->binding != bindings_) bind(*queue, now);
@@ -185,7 +232,7 @@ void Tbf::return_changed(Instant now) {
 void Tbf::return_all(FieldSet key_before, Instant now) {
   std::vector<std::pair<Request*, Head>> requests;
   for (auto& busy : heaps_->busy) {
-    for (Queue& queue : busy) leave(queue);
+    for (Queue& queue : busy) leave(queue, now);
     while (!busy.empty()) {
       Queue& queue = busy.front();
       while (queue.has_requests()) {
@@ -220,6 +267,8 @@ void Tbf::move_classes_out() {
     lone->by = attributes_of(queue);
     lone->open_to_others();
     heaps_->unused.push_back(*lone);
+    lone->place = lone_order_.size();
+    lone_order_.push_back(lone.get());
     lone_classes_.emplace(ClassKey{lone->state, lone->by}, std::move(lone));
   }
   heaps_->idle.clear();

@@ -139,7 +139,7 @@ void Tbf::enter_again(Share& share, Instant now) {
       if (queue.share() == &share) moved.push_back(&queue);
     }
   }
-  for (Queue* const queue : moved) leave(*queue);
+  for (Queue* const queue : moved) leave(*queue, now);
   for (Queue* const queue : moved) enter(*queue, now);
 }
 

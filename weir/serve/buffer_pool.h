@@ -76,6 +76,12 @@ class BufferPool {
   Buffer take_small(MemoryAccount& account);
   void give_back(MemoryAccount& account, Buffer buffer);
 
+  // Of further buffers; what is lent stays with its holders.
+  void set_limits(Bytes limit, Bytes account_limit) {
+    limit_ = limit.count();
+    account_limit_ = account_limit.count();
+  }
+
   std::uint64_t used() const { return used_; }
   // How often take() found no room.
   std::uint64_t refused() const { return refused_; }

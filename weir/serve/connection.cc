@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/sendfile.h>
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
@@ -21,6 +22,9 @@ constexpr std::uint32_t kDirectMin = 16384;
 // Replies beyond this wait for the client, so their data is not read before some were taken: it
 // would have left the cache when its turn comes.
 constexpr std::uint64_t kUnsentMax = 1U << 21;
+
+// From here on a read is worth system calls of its own, if they save its copy.
+constexpr std::uint32_t kSendFileMin = 1U << 16;
 
 template <class List, class Function>
 void drain(List& list, Function function) {
@@ -38,7 +42,7 @@ Connection::Connection(Plane& plane, host::Fd socket, const Peer& peer)
       socket_(std::move(socket)),
       peer_(peer),
       handshake_ends_(plane.now + plane.options.limits.handshake_timeout),
-      greeting_(std::make_unique<Greeting>(nbd::Tls::kOff)) {
+      greeting_(std::make_unique<Greeting>(plane.options.tls.offer())) {
   receive_.connection = this;
   receive_.done = received;
   send_.connection = this;
@@ -91,8 +95,9 @@ void Connection::close() {
 
 void Connection::settle() {
   if (state_ == State::kEnding && unanswered_ == 0 && !send_.is_pending && greeting_ == nullptr) {
-    close();
-    return;
+    if (tls_ == nullptr) return close();
+    if (!std::exchange(has_said_end_, true)) tls_->end();
+    return tls_->has_output() ? mark_dirty() : close();
   }
   if (!is_over() || is_told_over_) return;
   is_told_over_ = true;
@@ -105,6 +110,7 @@ Exchange& Connection::new_exchange(const nbd::Request& asked) {
   exchange.asked = asked;
   exchange.head_size = 0;
   exchange.payload = {};
+  exchange.operation.file = -1;
   ++unanswered_;
   return exchange;
 }
@@ -137,10 +143,11 @@ void Connection::receive() {
   // A client that does not take its answers gets no further ones.
   if (state_ == State::kHandshake && !(greeting_->out.empty() && greeting_->sending.empty()))
     return;
+  if (state_ == State::kHandshake && tls_ != nullptr && tls_->has_output()) return;
   if (unanswered_ >= plane_.options.limits.connection_requests) return mark_hungry();
   receive_.is_pending = true;
   const std::uint32_t left = writing_ != nullptr ? reader_->payload_left() : 0;
-  is_direct_ = left >= kDirectMin;
+  is_direct_ = left >= kDirectMin && tls_ == nullptr;
   if (is_direct_) {
     const std::uint32_t have = writing_->asked.length - left;
     plane_.uring->receive_into(socket_.get(), {writing_->buffer.data() + have, left}, receive_);
@@ -173,10 +180,17 @@ void Connection::received(host::Operation& io, const host::Completion& completio
   self.receive();
 }
 
-void Connection::feed(Input in) {
-  if (state_ == State::kHandshake) shake(in);
-  if (state_ == State::kOpen) read_requests(in);
-  if (state_ == State::kOpen && !in.empty()) rest_.assign(in.begin(), in.end());
+void Connection::feed(Input in) { tls_ != nullptr ? decrypt(in) : use(in); }
+
+// What the client has said.
+void Connection::use(Input in) {
+  if (state_ == State::kHandshake) {
+    const bool was_plain = tls_ == nullptr;
+    shake(in);
+    if (was_plain && tls_ != nullptr) return decrypt(in);
+  }
+  if (state_ == State::kOpen && rest_.empty()) read_requests(in);
+  if (state_ == State::kOpen) rest_.insert(rest_.end(), in.begin(), in.end());
 }
 
 void Connection::shake(Input& in) {
@@ -188,7 +202,7 @@ void Connection::shake(Input& in) {
     } else if (std::holds_alternative<nbd::WantList>(event)) {
       answer_list();
     } else if (std::holds_alternative<nbd::WantTls>(event)) {
-      greeting_->handshake.refuse(nbd::OptionReply::kErrUnsup, "", greeting_->out);
+      return begin_tls();
     } else if (const auto* end = std::get_if<nbd::Break>(&event)) {
       broken(end->reason);
     } else {
@@ -327,9 +341,8 @@ void Connection::resume() {
     start(exchange);
   }
   if (state_ != State::kOpen) return;
-  std::vector<std::byte> had = std::move(rest_);
-  rest_.clear();
-  feed(had);
+  const std::vector<std::byte> had = std::exchange(rest_, {});
+  use(had);
   receive();
 }
 
@@ -338,8 +351,12 @@ void Connection::resume() {
 void Connection::run(Exchange& exchange) {
   queued_.erase(exchange);
   if (exchange.asked.command == nbd::Command::kBlockStatus) return answer_status(exchange);
-  const bool needs_buffer =
-      exchange.asked.command == nbd::Command::kRead && served_->store->copies_reads();
+  const bool reads = exchange.asked.command == nbd::Command::kRead;
+  if (reads && exchange.asked.length >= kSendFileMin && tls_ == nullptr) {
+    exchange.operation.file =
+        served_->store->sendable(exchange.asked.offset, exchange.asked.length);
+  }
+  const bool needs_buffer = reads && exchange.operation.file < 0 && served_->store->copies_reads();
   if (needs_buffer && unsent_ < kUnsentMax) {
     exchange.buffer = plane_.pool.take(memory_, exchange.asked.length);
   }
@@ -359,8 +376,10 @@ void Connection::start(Exchange& exchange) {
   operation.offset = exchange.asked.offset;
   operation.buffer =
       exchange.buffer ? exchange.buffer.first(exchange.asked.length) : std::span<std::byte>{};
+  operation.data = {};
   operation.finished = finished;
   operation.owner = &exchange;
+  exchange.started = plane_.now;
   working_.push_back(exchange);
   if (served_->store->start(operation, plane_.now)) finish(exchange);
 }
@@ -386,6 +405,7 @@ void Connection::finish(Exchange& exchange) {
                     fmt::format("export {}: {}", quote(served_->options.name), text), plane_.now);
     return reply_error(exchange, error_of(exchange), text);
   }
+  record(exchange);
   std::span<const std::byte> head;
   if (exchange.asked.command == nbd::Command::kRead) {
     head = nbd::read_reply(exchange.head, reader_->session(), exchange.asked);
@@ -397,6 +417,29 @@ void Connection::finish(Exchange& exchange) {
   }
   exchange.head_size = static_cast<std::uint32_t>(head.size());
   reply(exchange);
+}
+
+// What moves no data and has no counter of its own is left out, as on an OST.
+void Connection::record(const Exchange& exchange) {
+  OpStats::Op op = OpStats::Op::kRead;
+  switch (exchange.asked.command) {
+    case nbd::Command::kRead:
+      break;
+    case nbd::Command::kWrite:
+      op = OpStats::Op::kWrite;
+      break;
+    case nbd::Command::kFlush:
+      op = OpStats::Op::kSync;
+      break;
+    case nbd::Command::kTrim:
+    case nbd::Command::kWriteZeroes:
+      op = OpStats::Op::kPunch;
+      break;
+    default:
+      return;
+  }
+  served_->stats.record(stats_, attributes_.job, op, exchange.bytes, plane_.now - exchange.started,
+                        plane_.now);
 }
 
 nbd::ErrorCode Connection::error_of(const Exchange& exchange) const {
@@ -417,7 +460,7 @@ void Connection::answer_status(Exchange& exchange) {
 }
 
 void Connection::reply(Exchange& exchange) {
-  unsent_ += exchange.payload.size();
+  unsent_ += exchange.payload_size();
   replies_.push_back(exchange);
   mark_dirty();
 }
@@ -427,6 +470,7 @@ void Connection::reply_error(Exchange& exchange, nbd::ErrorCode error, std::stri
   exchange.buffer = plane_.pool.take_small(memory_);
   const std::span<std::byte, nbd::kErrorReplyMax> to(exchange.buffer.data(), nbd::kErrorReplyMax);
   exchange.head_size = 0;
+  exchange.operation.file = -1;
   exchange.payload = nbd::error_reply(to, reader_->session(), exchange.asked.cookie, error, text);
   reply(exchange);
 }
@@ -436,6 +480,8 @@ void Connection::reply_error(Exchange& exchange, nbd::ErrorCode error, std::stri
 void Connection::flush() {
   is_dirty_ = false;
   if (state_ == State::kClosed || send_.is_pending) return;
+  if (greeting_ != nullptr && !greeting_->sending.empty()) return send_greeting();
+  if (tls_ != nullptr) return send_encrypted();
   if (greeting_ != nullptr) return send_greeting();
   if (sending_.empty()) std::swap(sending_, replies_);
   if (!sending_.empty()) send_replies();
@@ -444,9 +490,12 @@ void Connection::flush() {
 void Connection::send_greeting() {
   if (greeting_->sending.empty()) std::swap(greeting_->sending, greeting_->out);
   if (greeting_->sending.empty()) return;
+  send_one(std::span(greeting_->sending).subspan(sent_of_first_));
+}
+
+void Connection::send_one(std::span<const std::byte> bytes) {
   Outgoing& outgoing = plane_.next_outgoing();
-  outgoing.parts[0] = {greeting_->sending.data() + sent_of_first_,
-                       greeting_->sending.size() - sent_of_first_};
+  outgoing.parts[0] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   outgoing.message = {};
   outgoing.message.msg_iov = outgoing.parts.data();
   outgoing.message.msg_iovlen = 1;
@@ -455,6 +504,7 @@ void Connection::send_greeting() {
 }
 
 void Connection::send_replies() {
+  if (sending_.front().sends_file()) return send_files();
   Outgoing& outgoing = plane_.next_outgoing();
   std::size_t parts = 0;
   std::size_t skip = sent_of_first_;
@@ -465,7 +515,8 @@ void Connection::send_replies() {
     if (bytes.empty()) return;
     outgoing.parts[parts++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   };
-  for (const Exchange* one = &sending_.front(); one != nullptr && parts + 2 <= Outgoing::kPartsMax;
+  for (const Exchange* one = &sending_.front();
+       one != nullptr && !one->sends_file() && parts + 2 <= Outgoing::kPartsMax;
        one = sending_.behind(*one)) {
     add({one->head.data(), one->head_size});
     add(one->payload);
@@ -477,10 +528,39 @@ void Connection::send_replies() {
   plane_.uring->send(socket_.get(), outgoing.message, send_);
 }
 
+// At once, as far as the socket has room. The ring could do it only with a thread for each.
+void Connection::send_files() {
+  while (!sending_.empty() && sending_.front().sends_file()) {
+    const Exchange& first = sending_.front();
+    ssize_t sent = 0;
+    if (sent_of_first_ < first.head_size) {
+      sent = ::send(socket_.get(), first.head.data() + sent_of_first_,
+                    first.head_size - sent_of_first_, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
+    } else {
+      const std::uint32_t done = sent_of_first_ - first.head_size;
+      auto offset = static_cast<off_t>(first.asked.offset + done);
+      sent = sendfile(socket_.get(), first.operation.file, &offset, first.asked.length - done);
+    }
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) {
+      send_.is_pending = true;
+      awaits_room_ = true;
+      return plane_.uring->poll_room(socket_.get(), send_);
+    }
+    // 0: somebody has just made the file shorter, and its head is on the way already.
+    if (sent <= 0) return close();
+    release_sent(sent_of_first_ + static_cast<std::size_t>(sent));
+  }
+  mark_dirty();  // others may be behind them
+  settle();
+}
+
 void Connection::sent(host::Operation& io, const host::Completion& completion) {
   auto& mine = static_cast<Io&>(io);
   Connection& self = *mine.connection;
   mine.is_pending = false;
+  const bool has_room = std::exchange(self.awaits_room_, false);
+  if (has_room && self.state_ != State::kClosed) return self.mark_dirty();
   if (self.state_ == State::kClosed || completion.result < 0) {
     const bool again = completion.result == -EINTR || completion.result == -EAGAIN;
     if (self.state_ != State::kClosed && again) return self.mark_dirty();
@@ -495,6 +575,8 @@ void Connection::sent(host::Operation& io, const host::Completion& completion) {
 }
 
 void Connection::drop_sent(std::size_t bytes) {
+  const bool plain = greeting_ != nullptr && !greeting_->sending.empty();
+  if (tls_ != nullptr && !plain) return tls_->sent(bytes);
   bytes += sent_of_first_;
   sent_of_first_ = 0;
   if (greeting_ != nullptr) {
@@ -506,12 +588,17 @@ void Connection::drop_sent(std::size_t bytes) {
     if (state_ != State::kHandshake && greeting_->out.empty()) greeting_.reset();
     return;
   }
+  release_sent(bytes);
+}
+
+// So much of the first replies has left, counted from the start of the first.
+void Connection::release_sent(std::size_t bytes) {
   while (!sending_.empty()) {
     Exchange& first = sending_.front();
-    const std::size_t size = first.head_size + first.payload.size();
+    const std::size_t size = first.head_size + first.payload_size();
     if (bytes < size) break;
     bytes -= size;
-    unsent_ -= first.payload.size();
+    unsent_ -= first.payload_size();
     sending_.erase(first);
     release(first);
   }

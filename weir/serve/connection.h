@@ -12,6 +12,15 @@
 // for a payload, or too many requests are unanswered, the rest of the bytes is kept and nothing
 // more is read from this socket until there is room: others do not notice.
 //
+// Replies go out at the end of a turn, all that are ready in one message of the ring. Payload that
+// is in a file is sent from there by the kernel, as much as the socket takes; the rest when it has
+// room again.
+//
+// TLS. A client that asks for it is answered in plain text once more; from then on what comes goes
+// through a TlsSession before it is used, and replies go through it before they are sent: payload
+// that is encrypted is given back, and at most kTlsBatch of it waits for the socket. Bytes that
+// came behind the question are TLS or nothing.
+//
 // Closing. What is queued is withdrawn from the Gate, uncharged; what a store or the kernel works
 // on is waited for, because it uses our buffers. Then the connection is_over() and may be deleted.
 #pragma once
@@ -25,9 +34,11 @@
 #include <string>
 #include <vector>
 
+#include "weir/account/op_stats.h"
 #include "weir/base/ring.h"
 #include "weir/classify/attributes.h"
 #include "weir/host/fd.h"
+#include "weir/host/tls.h"
 #include "weir/host/uring.h"
 #include "weir/serve/peer.h"
 #include "weir/serve/plane.h"
@@ -83,7 +94,11 @@ class Connection {
   void receive();
   static void received(host::Operation& io, const host::Completion& completion);
   void feed(Input in);
+  void use(Input in);
   void shake(Input& in);
+  void begin_tls();
+  void decrypt(Input in);
+  void tls_failed();
   void answer(const nbd::WantExport& want);
   void answer_list();
   void read_requests(Input& in);
@@ -99,6 +114,7 @@ class Connection {
   void start(Exchange& exchange);
   static void finished(StoreOperation& operation);
   void finish(Exchange& exchange);
+  void record(const Exchange& exchange);
   void answer_status(Exchange& exchange);
   void reply(Exchange& exchange);
   void reply_error(Exchange& exchange, nbd::ErrorCode error, std::string_view text);
@@ -106,8 +122,13 @@ class Connection {
   // ---- bytes out ----
   void send_greeting();
   void send_replies();
+  void send_files();
+  void send_one(std::span<const std::byte> bytes);
+  void send_encrypted();
+  void encrypt_replies();
   static void sent(host::Operation& io, const host::Completion& completion);
   void drop_sent(std::size_t bytes);
+  void release_sent(std::size_t bytes);
 
   Exchange& new_exchange(const nbd::Request& asked);
   void release(Exchange& exchange);
@@ -126,16 +147,20 @@ class Connection {
   bool is_told_over_ = false;
   bool is_direct_ = false;     // the pending receive goes to a request's own buffer
   bool lacks_memory_ = false;  // for the payload of writing_
+  bool awaits_room_ = false;   // the pending send waits for room in the socket
   std::uint32_t unanswered_ = 0;
   std::uint64_t unsent_ = 0;  // payload of replies that are ready
   Instant handshake_ends_;
   Io receive_;
   Io send_;
   std::unique_ptr<Greeting> greeting_;
+  std::unique_ptr<host::TlsSession> tls_;
+  bool has_said_end_ = false;  // of the TLS session
   std::optional<nbd::RequestReader> reader_;
   ServedExport* served_ = nullptr;
   Attributes attributes_;
   std::array<ClassHint, 8> hints_;  // by command
+  OpStats::Handle stats_;           // of its job, in its export's
   MemoryAccount memory_;
   std::vector<std::byte> rest_;  // that was received and could not be used yet
   Exchange* writing_ = nullptr;  // its payload is coming

@@ -22,8 +22,8 @@ namespace weir::serve {
 
 class EventLog {
  public:
-  enum class Kind : std::uint8_t { kRefusal, kBreak, kClaim, kTimeout, kStore, kAccept };
-  static constexpr std::size_t kKinds = 6;
+  enum class Kind : std::uint8_t { kRefusal, kBreak, kClaim, kTimeout, kStore, kAccept, kTls };
+  static constexpr std::size_t kKinds = 7;
 
   // The line to be written now, or empty.
   std::string line(Kind kind, std::string_view text, Instant now);

@@ -15,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -97,6 +98,32 @@ bool can_try(int file) {
   return preadv2(file, &one, 1, 0, RWF_NOWAIT) >= 0 || errno == EAGAIN;
 }
 
+// cachestat(2), of Linux 6.5, which is newer than the system's headers. ENOSYS before: not cached.
+constexpr long kCachestat = 451;
+constexpr std::uint64_t kPage = 4096;
+struct CacheRange {
+  std::uint64_t offset, length;
+};
+struct CacheCounts {
+  std::uint64_t cached, dirty, written_back, evicted, recently_evicted;
+};
+
+bool is_cached(int file, std::uint64_t offset, std::uint32_t length) {
+  const std::uint64_t first = offset / kPage;
+  const std::uint64_t last = (offset + length - 1) / kPage;
+  const CacheRange range{first * kPage, (last - first + 1) * kPage};
+  CacheCounts counts{};
+  if (syscall(kCachestat, file, &range, &counts, 0) != 0) return false;
+  if (counts.cached != last - first + 1) return false;
+  // A page that is still being read counts as cached: the ends tell of most.
+  for (const std::uint64_t at : {offset, offset + length - 1}) {
+    std::byte probe;
+    const iovec one{&probe, 1};
+    if (preadv2(file, &one, 1, static_cast<off_t>(at), RWF_NOWAIT) != 1) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Store>> FileStore::open(const StoreOptions& options, bool read_only,
@@ -105,7 +132,10 @@ Result<std::unique_ptr<Store>> FileStore::open(const StoreOptions& options, bool
   const bool creates = options.kind == StoreOptions::Kind::kFile && options.size && !read_only;
   const int flags = (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | (creates ? O_CREAT : 0) |
                     (options.direct ? O_DIRECT : 0);
-  host::Fd file(::open(options.path.c_str(), flags, 0600));
+  // When a page was last read is nobody's business here, and keeping it costs each read. Only the
+  // file's owner may do without.
+  host::Fd file(::open(options.path.c_str(), flags | O_NOATIME, 0600));
+  if (!file.is_open() && errno == EPERM) file = host::Fd(::open(options.path.c_str(), flags, 0600));
   if (!file.is_open()) {
     const bool missing = errno == ENOENT && !options.size;
     return fail_errno(errno, where,
@@ -133,8 +163,21 @@ std::uint16_t FileStore::flags() const {
          nbd::kSendFastZero | nbd::kSendCache | nbd::kCanMultiConn;
 }
 
+// One that was made shorter is left to a read, which says so to the client.
+int FileStore::sendable(std::uint64_t offset, std::uint32_t length) const {
+  if (way_ == Way::kRing) return -1;
+  struct stat status {};
+  if (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      static_cast<std::uint64_t>(status.st_size) < offset + length) {
+    return -1;
+  }
+  if (way_ == Way::kCached && !is_cached(file_.get(), offset, length)) return -1;
+  return file_.get();
+}
+
 bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
   operation.error = 0;
+  if (operation.file >= 0) return true;
   operation.store = this;
   operation.io.done = completed;
   operation.moved = 0;
@@ -183,13 +226,16 @@ bool FileStore::move(StoreOperation& operation) {
 
 // As much as can be had without waiting; the ring does the rest.
 bool FileStore::move_here(StoreOperation& operation) {
-  const iovec whole{operation.buffer.data(), operation.buffer.size()};
+  const std::span<std::byte> whole = operation.buffer;
   const auto offset = static_cast<off_t>(operation.offset);
   ssize_t moved = 0;
-  if (operation.command == nbd::Command::kRead) {
-    moved = preadv2(file_.get(), &whole, 1, offset, way_ == Way::kCached ? RWF_NOWAIT : 0);
+  if (operation.command == nbd::Command::kRead && way_ == Way::kCached) {
+    const iovec one{whole.data(), whole.size()};
+    moved = preadv2(file_.get(), &one, 1, offset, RWF_NOWAIT);
+  } else if (operation.command == nbd::Command::kRead) {
+    moved = pread(file_.get(), whole.data(), whole.size(), offset);
   } else if (way_ == Way::kMemory) {
-    moved = pwritev2(file_.get(), &whole, 1, offset, 0);
+    moved = pwrite(file_.get(), whole.data(), whole.size(), offset);
     if (moved < 0 && errno != EAGAIN) return finish(operation, errno);
   }
   if (moved > 0) operation.moved = static_cast<std::uint32_t>(moved);

@@ -3,6 +3,7 @@
 // A store in a file or on a block device. A file is created on demand, sparse: it takes space for
 // what was written. Trims and zeroes punch holes, and block status tells where they are.
 //
+//   large cached read  sent from the page cache (sendfile(2)): the bytes are copied by nobody here
 //   cached read        preadv2(RWF_NOWAIT), at once: no second turn of the loop for a hot page
 //   anything else      through the Uring, so a slow disk stops nobody
 //   file in memory     tmpfs has no "without waiting" and nothing to wait for: plain calls
@@ -31,6 +32,7 @@ class FileStore : public Store {
   std::uint16_t flags() const override;
   std::uint32_t block_min() const override { return block_min_; }
   bool copies_reads() const override { return true; }
+  int sendable(std::uint64_t offset, std::uint32_t length) const override;
   bool start(StoreOperation& operation, Instant now) override;
   void extents(std::uint64_t offset, const ExtentVisitor& visit) const override;
 

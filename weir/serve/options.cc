@@ -192,6 +192,13 @@ Result<Adaptive> parse_adaptive(std::string_view text) {
   return refuse(text, "is no way to adapt", "expected on, off or paper");
 }
 
+Result<TlsOptions::Mode> parse_tls(std::string_view text) {
+  if (text == "off") return TlsOptions::Mode::kOff;
+  if (text == "on") return TlsOptions::Mode::kOn;
+  if (text == "require") return TlsOptions::Mode::kRequire;
+  return refuse(text, "is no mode of TLS", "expected off, on or require");
+}
+
 Result<Capacity> parse_capacity(std::string_view text) {
   if (text == "auto") return Capacity{};
   if (const auto ops = parse_rate(text)) return Capacity{Capacity::Kind::kOps, *ops};
@@ -257,6 +264,10 @@ Result<void> check(const ServeOptions& options) {
   if (options.limits.connections == 0 || options.limits.connection_requests == 0) {
     return fail(std::errc::invalid_argument, "limits", "0 would let nobody in",
                 "give 1 connection and 1 request or more");
+  }
+  if (options.tls.mode != TlsOptions::Mode::kOff && options.tls.directory.empty()) {
+    return fail(std::errc::invalid_argument, "tls", "has no certificates",
+                "say where they are: --tls-certificates DIRECTORY");
   }
   return {};
 }

@@ -29,6 +29,7 @@
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
 #include "weir/wire/nbd.h"
+#include "weir/wire/nbd_handshake.h"
 
 namespace weir::serve {
 
@@ -113,7 +114,8 @@ struct ServiceOptions {
   std::uint32_t slots = 16;           // requests that the stores work on at a time
   std::uint32_t hp_slots = 0;         // of them kept from the regular head; less than slots
   std::optional<Nanoseconds> period;  // of the controller; none: its own
-  std::optional<Cost> cost;  // of a request, against the capacity; none: as the capacity says
+  std::optional<Cost> cost;      // of a request, against the capacity; none: as the capacity says
+  std::uint32_t classes = 8192;  // and jobs that are known at a time; others share a class
 
   bool operator==(const ServiceOptions&) const = default;
 };
@@ -154,7 +156,22 @@ struct TlsOptions {
   std::string directory;
   bool verify_clients = false;  // they need a certificate of the same authority
 
+  nbd::Tls offer() const {
+    return mode == Mode::kOff  ? nbd::Tls::kOff
+           : mode == Mode::kOn ? nbd::Tls::kOffered
+                               : nbd::Tls::kRequired;
+  }
   bool operator==(const TlsOptions&) const = default;
+};
+Result<TlsOptions::Mode> parse_tls(std::string_view text);
+
+// How a server is controlled, besides its socket.
+struct ControlFiles {
+  std::string tcp;         // "127.0.0.1:9810"; empty: none
+  std::string token_file;  // holds what requests over TCP have to bring
+  std::string journal;     // of changes that outlive the server; empty: none
+
+  bool operator==(const ControlFiles&) const = default;
 };
 
 struct ServeLimits {
@@ -184,6 +201,7 @@ struct ServeOptions {
   std::string user;            // to become after binding, when started as root; empty: none
   std::string control_socket;  // empty: none
   std::string trace_file;      // empty: none
+  ControlFiles control;
 
   bool operator==(const ServeOptions&) const = default;
 };

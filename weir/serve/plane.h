@@ -26,6 +26,7 @@
 
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
+#include "weir/host/tls.h"
 #include "weir/host/uring.h"
 #include "weir/schedule/request.h"
 #include "weir/serve/buffer_pool.h"
@@ -43,13 +44,17 @@ struct Exchange : Request {
   Connection* connection = nullptr;
   nbd::Request asked;
   StoreOperation operation;
+  Instant started;  // by the store
   Buffer buffer;
   RingLink<Exchange> link;  // in one list of its connection at a time
 
-  // The reply: a head, and payload in the buffer or in the store.
+  // The reply: a head, and payload in the buffer, in the store, or in a file.
   std::uint32_t head_size = 0;
   std::array<std::byte, nbd::kReplyHeadMax> head{};
   std::span<const std::byte> payload;
+
+  bool sends_file() const { return operation.file >= 0 && head_size > 0; }
+  std::size_t payload_size() const { return sends_file() ? asked.length : payload.size(); }
 };
 using ExchangeList = Ring<Exchange, &Exchange::link>;
 
@@ -77,6 +82,8 @@ struct Counters {
   std::uint64_t refused = 0;            // connections above the limit
   std::uint64_t broken = 0;             // connections that broke the protocol
   std::uint64_t handshake_expired = 0;  // connections that took too long to begin
+  std::uint64_t tls_sessions = 0;       // that were agreed on
+  std::uint64_t tls_failed = 0;         // connections whose TLS failed
   std::uint64_t claims_refused = 0;
   std::uint64_t requests = 0;
   std::uint64_t requests_refused = 0;
@@ -92,6 +99,8 @@ struct Plane {
 
   const ServeOptions& options;
   std::unique_ptr<host::Uring> uring;
+  std::unique_ptr<host::TlsKeys> tls_keys;  // none with TLS off
+  std::vector<std::byte> plain;             // room for a piece of text, within one call
   BufferPool pool;
   ExchangeSlab exchanges;
   std::vector<std::unique_ptr<Service>> services;

@@ -45,26 +45,23 @@ void tune(int socket, bool is_tcp) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 120'000);
 }
 
-// What the options can say and this server cannot do: better told than left out.
-Result<void> check_supported(const ServeOptions& options) {
-  const char* const what = options.tls.mode != TlsOptions::Mode::kOff ? "tls"
-                           : !options.control_socket.empty()          ? "control socket"
-                           : !options.trace_file.empty()              ? "trace"
-                                                                      : nullptr;
-  if (what == nullptr) return {};
-  return fail(std::errc::invalid_argument, what, "is not built yet", "leave it out");
+tl::unexpected<Error> stopping() {
+  return fail(std::errc::operation_canceled, "server", "is stopping", "ask the next one");
 }
 
 }  // namespace
 
-Server::Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals)
+Server::Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals,
+               host::Fd wake_fd)
     : options_(std::move(options)),
       plane_(options_, std::move(uring)),
-      signals_(std::move(signals)) {
+      signals_(std::move(signals)),
+      commands_(std::move(wake_fd), kCommandsMax) {
   plane_.now = host::now();
 }
 
 Server::~Server() {
+  close_commands();
   for (const auto& listener : listeners_) {
     if (!listener->path.empty()) unlink(listener->path.c_str());
   }
@@ -77,16 +74,19 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
     options.services.emplace_back();
   }
   if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
-  if (auto checked = check_supported(options); !checked) return tl::unexpected(checked.error());
   if (auto checked = check_memory(options.limits.memory); !checked) {
     return tl::unexpected(checked.error());
   }
   auto signals = host::SignalFd::create({SIGTERM, SIGINT, SIGHUP});
   if (!signals) return tl::unexpected(signals.error());
+  // sendfile(2) to a client that has gone would end the process; no flag of it says otherwise.
+  std::signal(SIGPIPE, SIG_IGN);
+  auto wake_fd = host::make_wake_fd();
+  if (!wake_fd) return tl::unexpected(wake_fd.error());
   auto uring = host::Uring::create({});
   if (!uring) return tl::unexpected(uring.error());
   std::unique_ptr<Server> server(
-      new Server(std::move(options), std::move(*uring), std::move(*signals)));
+      new Server(std::move(options), std::move(*uring), std::move(*signals), std::move(*wake_fd)));
   if (auto opened = server->open(); !opened) return tl::unexpected(opened.error());
   return server;
 }
@@ -94,9 +94,7 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
 Result<void> Server::open() {
   // A timer that is armed for a token should fire then, not up to 50 us later.
   prctl(PR_SET_TIMERSLACK, 1);
-  const auto others =
-      static_cast<std::uint32_t>(kOwnFiles + options_.exports.size() + options_.listen.size());
-  const auto room = room_for_connections(options_.limits.connections, others);
+  const auto room = room_for_connections(options_.limits.connections, other_files());
   if (!room) return tl::unexpected(room.error());
   connections_max_ = *room;
   if (*room < options_.limits.connections) {
@@ -105,6 +103,13 @@ Result<void> Server::open() {
                     "(ulimit -n) for {}",
                     *room, options_.limits.connections));
   }
+  if (options_.tls.mode != TlsOptions::Mode::kOff) {
+    using Clients = host::TlsKeys::Clients;
+    auto keys = host::TlsKeys::load(
+        options_.tls.directory, options_.tls.verify_clients ? Clients::kCertified : Clients::kAny);
+    if (!keys) return tl::unexpected(keys.error());
+    plane_.tls_keys = std::move(*keys);
+  }
   if (auto opened = open_services(); !opened) return opened;
   if (auto listening = listen(); !listening) return listening;
   if (!options_.user.empty()) return become_user(options_.user);
@@ -112,27 +117,34 @@ Result<void> Server::open() {
 }
 
 Result<void> Server::open_services() {
+  if (!options_.trace_file.empty()) {
+    const TraceHead head{.build = "weir " WEIR_VERSION,
+                         .seed = 0};  // nothing here is left to chance
+    auto trace = TraceFile::create(options_.trace_file, head, *plane_.uring);
+    if (!trace) return tl::unexpected(trace.error());
+    trace_ = std::move(*trace);
+  }
   for (const ServiceOptions& one : options_.services) {
-    auto service = open_service(one, options_.nodemaps, options_.unknown_jobs, plane_.now);
+    auto service =
+        open_service(one, options_.nodemaps, options_.unknown_jobs, plane_.now, trace_.get());
     if (!service) return tl::unexpected(service.error());
     plane_.services.push_back(std::move(*service));
   }
   for (const ExportOptions& one : options_.exports) {
-    const auto service =
-        std::find_if(plane_.services.begin(), plane_.services.end(),
-                     [&](const auto& candidate) { return candidate->name == one.service; });
-    WEIR_ASSERT(service != plane_.services.end());
-    auto served = open_export(one, **service, *plane_.uring);
+    Service* const service = find_service(one.service);
+    WEIR_ASSERT(service != nullptr);
+    auto served = open_export(one, *service, *plane_.uring);
     if (!served) return tl::unexpected(served.error());
     plane_.exports.push_back(std::move(*served));
   }
-  auto jobs = known_jobs();
+  auto jobs = load_jobs(options_.jobs_file, options_.jobs);
   if (!jobs) return tl::unexpected(jobs.error());
-  for (const auto& service : plane_.services) {
-    if (auto set = set_nodes(service->target, jobs_, *jobs, plane_.now); !set) return set;
-  }
-  jobs_ = std::move(*jobs);
+  set_jobs(std::move(*jobs));
   return {};
+}
+
+std::uint32_t Server::other_files() const {
+  return static_cast<std::uint32_t>(kOwnFiles + options_.exports.size() + options_.listen.size());
 }
 
 Result<void> Server::listen() {
@@ -151,6 +163,13 @@ Result<void> Server::listen() {
   return {};
 }
 
+Service* Server::find_service(std::string_view name) const {
+  for (const auto& service : plane_.services) {
+    if (service->name == name) return service.get();
+  }
+  return nullptr;
+}
+
 Result<void> Server::reshape(std::string_view export_name, const Shape& shape) {
   ServedExport* const served = plane_.find_export(export_name);
   if (served == nullptr || served->options.name != export_name) {
@@ -158,6 +177,47 @@ Result<void> Server::reshape(std::string_view export_name, const Shape& shape) {
                 "is not there");
   }
   return served->store->reshape(shape, plane_.now);
+}
+
+Result<void> Server::check_limits(const ServeLimits& limits) const {
+  ServeOptions wanted = options_;
+  wanted.limits = limits;
+  if (auto checked = check(wanted); !checked) return checked;
+  if (auto checked = check_memory(limits.memory); !checked) return checked;
+  const auto room = room_for_connections(limits.connections, other_files());
+  if (!room) return tl::unexpected(room.error());
+  if (*room >= limits.connections) return {};
+  return fail(std::errc::too_many_files_open, "limit of open files",
+              fmt::format("leaves room for {} connections, not for {}", *room, limits.connections),
+              "raise it (ulimit -n)");
+}
+
+Result<void> Server::set_limits(const ServeLimits& limits) {
+  if (auto checked = check_limits(limits); !checked) return checked;
+  options_.limits = limits;
+  connections_max_ = limits.connections;
+  plane_.pool.set_limits(limits.memory, limits.connection_memory);
+  plane_.freed = true;  // who waits for memory or room may have it now
+  return {};
+}
+
+Result<JobTable> Server::load_jobs(const std::string& file, const std::vector<JobNodes>& named) {
+  JobTable jobs;
+  for (const JobNodes& job : named) jobs[job.job] = job.nodes;
+  if (file.empty()) return jobs;
+  auto listed = read_jobs(file);
+  if (!listed) return tl::unexpected(listed.error());
+  for (const auto& [job, nodes] : *listed) jobs[job] = nodes;
+  return jobs;
+}
+
+void Server::set_jobs(JobTable jobs) {
+  for (const auto& service : plane_.services) {
+    if (auto set = set_nodes(service->target, jobs_, jobs, plane_.now); !set) {
+      EventLog::say(set.error().message());
+    }
+  }
+  jobs_ = std::move(jobs);
 }
 
 // ---- coming and going ----
@@ -217,8 +277,7 @@ void Server::signalled(host::Operation& io, const host::Completion& /*completion
   Server& self = *static_cast<Waker&>(io).server;
   while (const auto signal = self.signals_.next()) {
     if (*signal == SIGHUP) {
-      self.read_jobs_again();
-      if (self.reload_) self.reload_(self);
+      self.reload_ ? self.reload_(self) : self.read_jobs_again();
     } else {
       self.stop();
     }
@@ -226,32 +285,17 @@ void Server::signalled(host::Operation& io, const host::Completion& /*completion
   self.plane_.uring->poll(self.signals_.fd(), self.signal_waker_);
 }
 
-// Those of the options and those of the file, whose word counts for more.
-Result<JobTable> Server::known_jobs() const {
-  JobTable jobs;
-  for (const JobNodes& job : options_.jobs) jobs[job.job] = job.nodes;
-  if (options_.jobs_file.empty()) return jobs;
-  auto listed = read_jobs(options_.jobs_file);
-  if (!listed) return tl::unexpected(listed.error());
-  for (const auto& [job, nodes] : *listed) jobs[job] = nodes;
-  return jobs;
-}
-
 void Server::read_jobs_again() {
-  auto jobs = known_jobs();
+  auto jobs = load_jobs(options_.jobs_file, options_.jobs);
   if (!jobs) return EventLog::say(jobs.error().message() + "; the jobs stay as they were");
-  for (const auto& service : plane_.services) {
-    if (auto set = set_nodes(service->target, jobs_, *jobs, plane_.now); !set) {
-      EventLog::say(set.error().message());
-    }
-  }
-  jobs_ = std::move(*jobs);
+  set_jobs(std::move(*jobs));
 }
 
 void Server::stop() {
   if (is_stopping_) return;
   is_stopping_ = true;
   host::notify_manager("STOPPING=1");
+  close_commands();
   stop_at_ = plane_.now + options_.limits.drain_timeout;
   for (const auto& listener : listeners_) {
     if (listener->is_pending) plane_.uring->cancel(*listener);
@@ -271,16 +315,59 @@ bool Server::is_done() const {
          std::none_of(listeners_.begin(), listeners_.end(), pending);
 }
 
+// ---- commands of other threads ----
+
+Result<void> Server::post(Command command) {
+  switch (commands_.put(std::move(command))) {
+    case host::Put::kDone:
+      return {};
+    case host::Put::kFull:
+      return fail(std::errc::resource_unavailable_try_again, "server",
+                  "too many commands wait for it", "try again later");
+    case host::Put::kClosed:
+      break;
+  }
+  return stopping();
+}
+
+void Server::woken(host::Operation& io, const host::Completion& /*completion*/) {
+  auto& waker = static_cast<Waker&>(io);
+  Server& self = *waker.server;
+  self.has_commands_ = true;
+  self.plane_.uring->read(self.commands_.fd(), std::as_writable_bytes(std::span(&waker.wakes, 1)),
+                          0, waker);
+}
+
+void Server::run_commands() {
+  if (!std::exchange(has_commands_, false)) return;
+  for (const Command& command : commands_.take()) {
+    // One before it may have stopped the server.
+    if (is_stopping_) {
+      command(stopping());
+    } else {
+      command(this);
+    }
+  }
+}
+
+void Server::close_commands() {
+  for (const Command& command : commands_.close()) command(stopping());
+}
+
 // ---- the loop ----
 
 void Server::run(const std::function<void()>& ready) {
   signal_waker_.server = this;
   signal_waker_.done = signalled;
   plane_.uring->poll(signals_.fd(), signal_waker_);
+  command_waker_.server = this;
+  command_waker_.done = woken;
+  woken(command_waker_, {});
   accept_all();
   ready();
   host::notify_manager("READY=1");
   while (!is_done()) turn();
+  if (trace_ != nullptr) trace_->finish();
 }
 
 void Server::turn() {
@@ -288,12 +375,14 @@ void Server::turn() {
   plane_.outgoing_used = 0;
   plane_.now = host::now();
   plane_.uring->reap();
+  run_commands();
   expire_handshakes();
   wake_stores();
   feed_hungry();
   dispatch();
   flush();
   bury();
+  if (trace_ != nullptr) trace_->turn(plane_.now);
   if (plane_.now >= accepts_again_ && !is_stopping_) accept_all();
   if (plane_.now >= stop_at_) {
     stop_at_ = kNever;
@@ -360,10 +449,13 @@ void Server::bury() {
 }
 
 Instant Server::wakes_at() const {
+  // What was sent at the end of this turn may have made room for somebody.
+  if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
   Instant at = std::min(accepts_again_, stop_at_);
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
   for (const auto& served : plane_.exports) at = std::min(at, served->store->wakes_at());
   if (!handshakes_.empty()) at = std::min(at, handshakes_.front().handshake_ends());
+  if (trace_ != nullptr) at = std::min(at, trace_->wakes_at());
   return at;
 }
 

@@ -5,6 +5,7 @@
 //   wait, then read the clock once       one system call hands over all that was asked for
 //   reap                                 bytes become requests, which are admitted to their Gate;
 //                                        stores finish; replies have been sent
+//   commands of other threads            command.h: the only way to reach a server from outside
 //   stores that wait for time, connections that waited for memory
 //   each Gate: next() until it says wait what runs goes to its store
 //   send                                 all replies of a connection in one message
@@ -12,22 +13,32 @@
 // All services share the loop; nothing in it needs a lock. It runs until SIGTERM or SIGINT: then no
 // connection is accepted, nothing more is read, everything that was accepted is answered (what
 // waits for tokens no longer waits), and run() returns, at the latest after the drain timeout.
-// SIGHUP reads the file of jobs again.
+// SIGHUP reads the file of jobs again, or calls who has asked for it. Created and run by one
+// thread; only post() and ask() may be called by others.
 #pragma once
 
 #include <functional>
+#include <future>
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
+
+#include <sys/eventfd.h>
 
 #include "weir/base/result.h"
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/host/fd.h"
+#include "weir/host/mailbox.h"
 #include "weir/host/signals.h"
+#include "weir/serve/command.h"
 #include "weir/serve/connection.h"
 #include "weir/serve/options.h"
 #include "weir/serve/plane.h"
+#include "weir/serve/trace_file.h"
 
 namespace weir::serve {
 
@@ -42,15 +53,43 @@ class Server {
   // Where it listens, with the port the kernel chose for port 0.
   const std::vector<ListenAddress>& listening() const { return listening_; }
 
-  // Called on SIGHUP, after the file of jobs was read.
+  // Called on SIGHUP instead of reading the file of jobs again.
   void on_reload(std::function<void(Server&)> reload) { reload_ = std::move(reload); }
-  // Another pace for a shaped store. ENOENT: no such export; ENOTSUP: not shaped.
-  Result<void> reshape(std::string_view export_name, const Shape& shape);
 
   // `ready` is called when clients can come.
   void run(const std::function<void()>& ready);
 
+  // ---- for every thread, see command.h ----
+
+  // EAGAIN: too many wait; ECANCELED: it stops. Then the command is not called.
+  Result<void> post(Command command);
+  // `function` takes a Server& and gives a Result; so does this, when the loop has run it.
+  template <class Function>
+  std::invoke_result_t<Function, Server&> ask(Function function);
+
+  // ---- for commands and whoever else is on the loop ----
+
+  // Of this turn.
+  Instant now() const { return plane_.now; }
+  const ServeOptions& options() const { return options_; }
   const Counters& counters() const { return plane_.counters; }
+  std::uint32_t connection_count() const { return connection_count_; }
+  std::span<const std::unique_ptr<Service>> services() const { return plane_.services; }
+  std::span<const std::unique_ptr<ServedExport>> exports() const { return plane_.exports; }
+  // nullptr if there is none of the name.
+  Service* find_service(std::string_view name) const;
+  // Another pace for a shaped store. ENOENT: no such export; ENOTSUP: not shaped.
+  Result<void> reshape(std::string_view export_name, const Shape& shape);
+  // As ServeOptions::limits. Who is above a new one keeps what it has. EMFILE, ENOMEM: the system
+  // has no room for them; nothing changes.
+  Result<void> check_limits(const ServeLimits& limits) const;
+  Result<void> set_limits(const ServeLimits& limits);
+  // Those that are named and those of the file, whose word counts for more.
+  static Result<JobTable> load_jobs(const std::string& file, const std::vector<JobNodes>& named);
+  // In all services; jobs that were known and are not among them are back to one node.
+  void set_jobs(JobTable jobs);
+  // As SIGTERM does.
+  void stop();
 
  private:
   struct Listener : host::Operation {
@@ -62,9 +101,11 @@ class Server {
   };
   struct Waker : host::Operation {
     Server* server = nullptr;
+    eventfd_t wakes = 0;
   };
 
-  Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals);
+  Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals,
+         host::Fd wake_fd);
   Result<void> open();
   Result<void> open_services();
   Result<void> listen();
@@ -73,10 +114,12 @@ class Server {
   void add_connection(host::Fd socket, bool is_tcp);
   void accept_all();
   static void signalled(host::Operation& io, const host::Completion& completion);
-  Result<JobTable> known_jobs() const;
+  std::uint32_t other_files() const;
   void read_jobs_again();
-  void stop();
   bool is_done() const;
+  static void woken(host::Operation& io, const host::Completion& completion);
+  void run_commands();
+  void close_commands();
 
   void turn();
   void expire_handshakes();
@@ -88,9 +131,12 @@ class Server {
   Instant wakes_at() const;
 
   ServeOptions options_;
+  std::unique_ptr<TraceFile> trace_;  // outlives the services it is told of
   Plane plane_;
   host::SignalFd signals_;
   Waker signal_waker_;
+  host::Mailbox<Command> commands_;
+  Waker command_waker_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<ListenAddress> listening_;
   std::function<void(Server&)> reload_;
@@ -102,6 +148,20 @@ class Server {
   Instant accepts_again_ = kNever;
   Instant stop_at_ = kNever;
   bool is_stopping_ = false;
+  bool has_commands_ = false;
 };
+
+template <class Function>
+std::invoke_result_t<Function, Server&> Server::ask(Function function) {
+  using Answer = std::invoke_result_t<Function, Server&>;
+  const auto promise = std::make_shared<std::promise<Answer>>();
+  std::future<Answer> answer = promise->get_future();
+  // The function is called before there is an answer, so it need not be copied.
+  auto posted = post([promise, &function](const Result<Server*>& server) {
+    promise->set_value(server ? function(**server) : Answer(tl::unexpected(server.error())));
+  });
+  if (!posted) return tl::unexpected(posted.error());
+  return answer.get();
+}
 
 }  // namespace weir::serve

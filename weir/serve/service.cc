@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "weir/adapt/allocator.h"
 #include "weir/adapt/options.h"
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
@@ -30,21 +31,24 @@ constexpr std::array<std::uint32_t, 8> kOpcodes = {
     23,  // block status: ost_seek
 };
 
-Target::Options target_options(const ServiceOptions& options,
-                               const std::vector<NodemapOptions>& nodemaps,
-                               UnknownJobs unknown_jobs) {
-  Target::Options target;
+// Queues whose waiting is told apart by cause, for weir explain.
+constexpr std::uint16_t kStays = 1024;
+
+TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOptions>& nodemaps,
+                     UnknownJobs unknown_jobs, Instant now) {
+  TraceTarget described;
+  described.name = options.name;
+  described.made_at = now;
+  Target::Options& target = described.options;
   target.gate.slots = options.slots;
   target.gate.hp_slots = options.hp_slots;
+  target.gate.tbf.classes_max = options.classes;
+  target.jobs_max = options.classes;
+  target.gate.tbf.stays = kStays;
   target.nodes_by_clients = unknown_jobs == UnknownJobs::kClients;
-  std::vector<std::string> names;
-  names.reserve(nodemaps.size());
-  for (const NodemapOptions& nodemap : nodemaps) names.push_back(nodemap.name);
-  target.gate.nodemaps = [names](std::string_view name) -> std::optional<std::uint32_t> {
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) return default_nodemap_only(name);
-    return static_cast<std::uint32_t>(found - names.begin() + 1);
-  };
+  described.nodemaps.reserve(nodemaps.size());
+  for (const NodemapOptions& nodemap : nodemaps) described.nodemaps.push_back(nodemap.name);
+  target.gate.nodemaps = nodemaps_named(described.nodemaps);
   if (options.adaptive == Adaptive::kOn) target.controller = ControllerOptions{};
   if (options.adaptive == Adaptive::kPaper) target.controller = ControllerOptions::paper();
   if (target.controller && options.period) target.controller->period = *options.period;
@@ -53,16 +57,18 @@ Target::Options target_options(const ServiceOptions& options,
       target.controller.has_value() && options.capacity.kind == Capacity::Kind::kAuto;
   if (options.capacity.kind == Capacity::Kind::kBytes) target.cost = Cost::bytes();
   if (options.cost) target.cost = *options.cost;
-  return target;
+  return described;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
-                                              UnknownJobs unknown_jobs, Instant now) {
-  auto service =
-      std::make_unique<Service>(options.name, target_options(options, nodemaps, unknown_jobs), now);
+                                              UnknownJobs unknown_jobs, Instant now,
+                                              TraceFile* trace) {
+  const TraceTarget described = describe(options, nodemaps, unknown_jobs, now);
+  auto service = std::make_unique<Service>(options.name, described.options, now);
+  if (trace != nullptr) service->target.record(&trace->add_target(described));
   Gate& gate = service->target.gate();
   if (auto started = write_nrs_policies(gate, options.policy); !started) {
     Error error = started.error();
@@ -143,10 +149,12 @@ Result<JobTable> parse_jobs(std::string_view text) {
     line.remove_prefix(gap);
     line.remove_prefix(std::min(line.find_first_not_of(kBlank), line.size()));
     const auto nodes = read_decimal(line);
-    if (!nodes || *nodes == 0 || job.size() > JobId::kSizeMax) {
-      return fail(std::errc::invalid_argument, fmt::format("line {}", number),
-                  "does not say how many nodes a job has",
-                  "expected JOB NODES: an id of up to 31 bytes and a number above 0");
+    if (!nodes || *nodes == 0 || *nodes > Allocator::kNodesMax || job.size() > JobId::kSizeMax) {
+      return fail(
+          std::errc::invalid_argument, fmt::format("line {}", number),
+          "does not say how many nodes a job has",
+          fmt::format("expected JOB NODES: an id of up to 31 bytes and a number from 1 to {}",
+                      Allocator::kNodesMax));
     }
     jobs[std::string(job)] = *nodes;
   }

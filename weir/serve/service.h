@@ -19,12 +19,14 @@
 #include <string>
 #include <vector>
 
+#include "weir/account/op_stats.h"
 #include "weir/base/job_id.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/host/uring.h"
 #include "weir/serve/options.h"
 #include "weir/serve/store.h"
+#include "weir/serve/trace_file.h"
 #include "weir/target/target.h"
 #include "weir/wire/nbd.h"
 #include "weir/wire/nbd_requests.h"
@@ -45,12 +47,15 @@ struct ServedExport {
   std::unique_ptr<Store> store;
   Service* service = nullptr;
   nbd::Export offer;  // its texts are those of `options`
+  OpStats stats;      // what jobs did here
 };
 
-// With its policy started and its rules applied. The error names the rule.
+// With its policy started and its rules applied; from its first call on in the trace, if there is
+// one. The error names the rule.
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
-                                              UnknownJobs unknown_jobs, Instant now);
+                                              UnknownJobs unknown_jobs, Instant now,
+                                              TraceFile* trace = nullptr);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
                                                   host::Uring& uring);
 

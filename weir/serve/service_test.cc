@@ -16,7 +16,7 @@ TEST(Jobs, AreLinesOfAJobAndItsNodes) {
 }
 
 TEST(Jobs, TheLineThatIsWrongIsNamed) {
-  for (const char* text : {"a", "a 0", "a -1", "a x", "a 1 2", "a 1.5"}) {
+  for (const char* text : {"a", "a 0", "a -1", "a x", "a 1 2", "a 1.5", "a 18446744073709551615"}) {
     const auto jobs = parse_jobs("ok 1\n" + std::string(text));
     ASSERT_FALSE(jobs) << text;
     EXPECT_EQ(jobs.error().where, "line 2") << text;

@@ -25,6 +25,9 @@ class ShapedStore : public Store {
   std::uint16_t flags() const override { return behind_->flags(); }
   std::uint32_t block_min() const override { return behind_->block_min(); }
   bool copies_reads() const override { return behind_->copies_reads(); }
+  int sendable(std::uint64_t offset, std::uint32_t length) const override {
+    return behind_->sendable(offset, length);
+  }
   bool start(StoreOperation& operation, Instant now) override;
   void extents(std::uint64_t offset, const ExtentVisitor& visit) const override {
     behind_->extents(offset, visit);

@@ -7,7 +7,8 @@
 //   if (store.start(operation, now)) { ...done: operation.error says how... }
 //
 // A store that has its bytes in memory gives a read without copying it: `data` then points into
-// the store, and stays valid as long as the store does. Others read into the caller's buffer.
+// the store, and stays valid as long as the store does. Others read into the caller's buffer, or
+// name a file that the caller sends a large read from, without a copy.
 // Several operations may overlap in time and in their bytes; as the protocol allows, nothing is
 // promised about the order of those. What was written and finished is what a later read sees, and
 // what a finished kFlush, or a write with FUA, has made durable.
@@ -39,6 +40,7 @@ struct StoreOperation {
   std::uint64_t offset = 0;
   std::span<std::byte> buffer;      // of a write: its payload; of a read: where to put it
   std::span<const std::byte> data;  // of a finished read: where it is
+  int file = -1;                    // of a read that is sent from there, as sendable() said
   int error = 0;                    // of a finished one: an errno value
   Finished finished = nullptr;
   void* owner = nullptr;  // of whoever set `finished`
@@ -66,8 +68,11 @@ class Store {
   virtual std::uint16_t flags() const = 0;
   // What every offset and length has to be a multiple of.
   virtual std::uint32_t block_min() const { return 1; }
-  // Whether a read needs a buffer.
+  // Whether a read needs a buffer, unless it is sendable.
   virtual bool copies_reads() const = 0;
+  // A file that has this range at the same place and gives it without waiting; -1: there is none.
+  // An operation that names it needs no buffer, and is finished when the file may be sent.
+  virtual int sendable(std::uint64_t /*offset*/, std::uint32_t /*length*/) const { return -1; }
 
   // True: it is finished, and the callback will not be called.
   virtual bool start(StoreOperation& operation, Instant now) = 0;

@@ -8,6 +8,7 @@
 //   adaptbf   the controller as it was published
 //   weir      the controller as Weir runs it
 //   wfq       fair queueing by nodes, without tokens: the upper bound to be measured against
+//   slices, fixed, each   of a limit on many servers; see cluster_limit.h
 //
 // make_target() gives a Target that knows every job's nodes and has its rules. What a checker needs
 // to know of a policy - who is limited to how much, and whether a slot may idle - stands beside it.
@@ -29,9 +30,22 @@
 
 namespace weir::sim {
 
-enum class Contender : std::uint8_t { kNone, kStatic, kAdaptbf, kWeir, kWfq };
+enum class Contender : std::uint8_t {
+  kNone,
+  kStatic,
+  kAdaptbf,
+  kWeir,
+  kWfq,
+  kSlices,
+  kFixed,
+  kEach
+};
 inline constexpr std::array kContenders = {Contender::kNone, Contender::kStatic,
                                            Contender::kAdaptbf, Contender::kWeir, Contender::kWfq};
+// Of a limit on many servers; see cluster_limit.h.
+inline constexpr std::array kClusterContenders = {Contender::kSlices, Contender::kFixed,
+                                                  Contender::kEach};
+constexpr bool is_cluster_contender(Contender contender) { return contender >= Contender::kSlices; }
 
 std::string_view contender_name(Contender contender);
 std::optional<Contender> contender_by(std::string_view name);

@@ -128,6 +128,19 @@ Result<void> check_faults(const FaultSpec& faults) {
   return {};
 }
 
+Result<void> check_lustre(const Scenario& scenario) {
+  if (!scenario.lustre) return {};
+  const LustreSpec& lustre = *scenario.lustre;
+  if (scenario.targets.size() != 1) return refuse("lustre", "has exactly one target");
+  if (!scenario.trace.empty()) return refuse("lustre", "replays no traces");
+  if (!scenario.length) return refuse("lustre", "needs a length");
+  if (lustre.cpts == 0 || lustre.cpts > kCptsMax) {
+    return refuse("lustre", fmt::format("has 1 to {} CPTs", kCptsMax));
+  }
+  if (lustre.thin_percent == 0) return refuse("lustre", "serves in no time");
+  return {};
+}
+
 }  // namespace
 
 std::uint64_t Scenario::nodes() const {
@@ -172,6 +185,7 @@ Result<void> check(const Scenario& scenario) {
     }
   }
   if (auto checked = check_faults(scenario.faults); !checked) return checked;
+  if (auto checked = check_lustre(scenario); !checked) return checked;
   return check_jobs(scenario);
 }
 

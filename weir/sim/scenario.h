@@ -10,6 +10,7 @@
 //    |   +- ProcessSpec  so many of them: continuous, bursts, or think and ask again
 //    +- TraceEntry   or arrivals as they were recorded, whatever comes back
 //    +- FaultSpec    late timers, lost wake-ups, steps of the clock
+//    +- LustreSpec   or a Lustre server in place of the target's own scheduling
 //
 // A process has at most `window` requests outstanding; what it wants beyond that waits inside it
 // and has not arrived yet. check() refuses what cannot be run, and World assumes it was asked.
@@ -103,6 +104,16 @@ struct FaultSpec {
   std::vector<ClockStep> steps;
 };
 
+// The target is a Lustre server (lustre_model.h), steered through its files.
+struct LustreSpec {
+  std::uint32_t cpts = 1;
+  bool late_timers = true;            // plain rules deliver less than their rate
+  std::uint32_t vanish_permille = 0;  // of new jobs that make the others vanish from job_stats
+  Nanoseconds vanish_for = std::chrono::seconds{3};
+  std::uint32_t thin_percent = 100;  // service times while few requests are in service
+};
+inline constexpr std::uint32_t kCptsMax = 64;
+
 struct Scenario {
   std::string name;
   std::string title;
@@ -112,6 +123,7 @@ struct Scenario {
   std::vector<JobSpec> jobs;
   std::vector<TraceEntry> trace;  // in order of time
   FaultSpec faults;
+  std::optional<LustreSpec> lustre;
 
   std::uint64_t nodes() const;  // of all jobs
 };

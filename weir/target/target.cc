@@ -68,7 +68,7 @@ Target::Target(const Options& options, Instant now)
   shares_ = std::make_unique<GateShares>(gate_, options_.controller->lending);
   controller_ = std::make_unique<Controller>(*options_.controller, *shares_);
   period_end_ = now + options_.controller->period;
-  set_capacity(options_.capacity, now);
+  take_capacity(options_.capacity, now);
 }
 
 Target::~Target() {
@@ -85,10 +85,17 @@ void Target::admit(Request& request, Head head, Instant now) {
   if (controller_ != nullptr && entry.mark != period_) note_active(entry, now);
   entry.arrive(cost_of(request), now);
   gate_.admit(request, head, now);
+  if (recorder_ != nullptr) recorder_->admitted(request, head, now);
 }
 
 Decision Target::next(Instant now) {
   advance(now);
+  const Decision decision = decide(now);
+  if (recorder_ != nullptr) recorder_->decided(decision, now);
+  return decision;
+}
+
+Decision Target::decide(Instant now) {
   const Decision decision = gate_.next(now);
   if (decision.kind() == Decision::Kind::kRun) {
     Request& request = decision.request();
@@ -113,6 +120,7 @@ void Target::complete(Request& request, Instant now) {
   stats_.release(entry);
   if (options_.estimate_capacity) estimate_.complete(cost_of(request), now);
   gate_.complete(request, now);
+  if (recorder_ != nullptr) recorder_->completed(request, now);
 }
 
 void Target::withdraw(Request& request, Instant now) {
@@ -122,6 +130,22 @@ void Target::withdraw(Request& request, Instant now) {
   entry.withdraw(cost_of(request));
   request.account = nullptr;
   stats_.release(entry);
+  if (recorder_ != nullptr) recorder_->withdrawn(request, now);
+}
+
+void Target::promote(Request& request, Instant now) {
+  gate_.promote(request, now);
+  if (recorder_ != nullptr) recorder_->promoted(request, now);
+}
+
+void Target::shutdown(Instant now) {
+  gate_.shutdown(now);
+  if (recorder_ != nullptr) recorder_->shut_down(now);
+}
+
+void Target::record(TargetRecorder* recorder) {
+  recorder_ = recorder;
+  gate_.on_command(recorder);
 }
 
 // The device is what holds things up while every slot is busy and more waits. What happens at one
@@ -140,13 +164,20 @@ void Target::watch_slots(Instant now) {
 
 Result<void> Target::set_nodes(const JobId& job, std::uint64_t nodes, Instant now) {
   advance(now);
-  if (controller_ == nullptr) return {};
-  auto set = controller_->set_nodes(job, nodes);
-  if (set) {
-    named_.insert(job);
-    clients_.erase(job);
+  Result<void> set;
+  if (controller_ != nullptr) {
+    set = controller_->set_nodes(job, nodes);
+    if (set) {
+      named_.insert(job);
+      clients_.erase(job);
+    }
   }
+  if (recorder_ != nullptr) recorder_->nodes_set(job, nodes, set.has_value(), now);
   return set;
+}
+
+Result<void> Target::restore(const Controller::State& state) {
+  return controller_ == nullptr ? Result<void>() : controller_->restore(state);
 }
 
 // Jobs beyond the bound, and clients of a job beyond it, count no further.
@@ -165,11 +196,36 @@ std::optional<Rate> Target::capacity() const {
 }
 
 void Target::set_capacity(std::optional<Rate> capacity, Instant now) {
+  take_capacity(capacity, now);
+  if (recorder_ != nullptr) recorder_->capacity_set(capacity, std::nullopt, now);
+}
+
+void Target::set_capacity(std::optional<Rate> capacity, CapacitySource source, Instant now) {
+  advance(now);
+  const bool estimates = source == CapacitySource::kEstimated && controller_ != nullptr;
+  if (estimates && !options_.estimate_capacity) {
+    estimate_ = CapacityEstimate();
+    watched_to_ = now;
+  }
+  options_.estimate_capacity = estimates;
+  take_capacity(capacity, now);
+  if (recorder_ != nullptr) recorder_->capacity_set(capacity, source, now);
+}
+
+void Target::take_capacity(std::optional<Rate> capacity, Instant now) {
   options_.capacity = capacity;
   estimate_.set_ceiling(capacity);
   if (controller_ == nullptr) return;
   controller_->set_capacity(options_.estimate_capacity ? estimate_.rate(now) : capacity);
   set_root(now);
+}
+
+void Target::set_nodes_by_clients(bool counts) {
+  if (recorder_ != nullptr) recorder_->nodes_by_clients_set(counts);
+  if (options_.nodes_by_clients == counts) return;
+  options_.nodes_by_clients = counts;
+  for (const auto& [job, clients] : clients_) controller_->forget_nodes(job);
+  clients_.clear();
 }
 
 // With an estimated capacity the free slot alone decides, and as published there is none.
@@ -225,6 +281,7 @@ void Target::end_period(Instant now) {
   observe(now);
   const PeriodReport& report = controller_->decide(now);
   begin_period();
+  if (recorder_ != nullptr) recorder_->period_ended(report, controller_->capacity());
   if (listener_) listener_(report);
 }
 

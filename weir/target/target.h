@@ -44,6 +44,7 @@
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
 #include "weir/schedule/gate.h"
+#include "weir/target/recorder.h"
 
 namespace weir {
 
@@ -63,6 +64,7 @@ class Target {
     std::size_t jobs_max = JobStats::kJobsMaxDefault;
   };
   using PeriodListener = std::function<void(const PeriodReport&)>;
+  using CapacitySource = weir::CapacitySource;
 
   Target(const Options& options, Instant now);
   // REQUIRES: as of the Gate's.
@@ -78,20 +80,32 @@ class Target {
   Decision next(Instant now);
   void complete(Request& request, Instant now);
   void withdraw(Request& request, Instant now);
-  void promote(Request& request, Instant now) { gate_.promote(request, now); }
-  void shutdown(Instant now) { gate_.shutdown(now); }
+  void promote(Request& request, Instant now);
+  void shutdown(Instant now);
 
   // How many nodes a job runs on. EINVAL for 0 and absurd numbers.
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes, Instant now);
   // As Options::capacity, from now on.
   void set_capacity(std::optional<Rate> capacity, Instant now);
+  // And as Options::estimate_capacity: an estimate that begins knows nothing yet. Without a
+  // controller there is nothing to estimate for.
+  void set_capacity(std::optional<Rate> capacity, CapacitySource source, Instant now);
+  // As Options::nodes_by_clients: what was counted so far is forgotten.
+  void set_nodes_by_clients(bool counts);
   // What the device is taken to do; none while unknown.
   std::optional<Rate> capacity() const;
 
   // Told at the end of every period.
   void on_period(PeriodListener listener) { listener_ = std::move(listener); }
 
+  // Tells it every call from now on, and every period. One at most, which outlives the Target or
+  // is taken back with nullptr.
+  void record(TargetRecorder* recorder);
+
   const JobStats& stats() const { return stats_; }
+  // What jobs owe each other, as it was when the last run ended. Before the first period ends;
+  // without a controller it is of no use. On failure nothing has changed.
+  Result<void> restore(const Controller::State& state);
   // None without a controller.
   const Controller* controller() const { return controller_.get(); }
 
@@ -107,6 +121,7 @@ class Target {
   };
 
   void advance(Instant now);
+  Decision decide(Instant now);
   void follow_policy(Instant now);
   void give_all_shares(Instant now);
   void note_active(JobStats::Entry& entry, Instant now);
@@ -114,6 +129,7 @@ class Target {
   void observe(Instant now);
   void begin_period();
   void count_client(const Request& request);
+  void take_capacity(std::optional<Rate> capacity, Instant now);
   void set_root(Instant now);
   void watch_slots(Instant now);
   Tokens cost_of(const Request& request) const { return options_.cost.of(request.bytes); }
@@ -126,6 +142,7 @@ class Target {
   CapacityEstimate estimate_;
   Instant watched_to_;  // the slots, for the estimate
   PeriodListener listener_;
+  TargetRecorder* recorder_ = nullptr;
   std::vector<Active> active_;
   absl::flat_hash_set<JobId, std::hash<JobId>> named_;  // whose nodes were set
   struct NidHash {

@@ -242,5 +242,36 @@ TEST(Target, SleepsWhileNobodyIsActive) {
   EXPECT_LE(periods, before + 500 + 3001);
 }
 
+TEST(Target, ACapacityMayBeGivenOrEstimatedWhileItRuns) {
+  World world(shared_out(500), milliseconds{8});  // 16 slots: 2,000 a second
+  world.send("a", 40);
+  world.send("b", 40);
+  world.run_until(instant_at(0) + seconds{2});
+  EXPECT_LE(world.served("a") + world.served("b"), 1'060U);
+  world.target.set_capacity(std::nullopt, Target::CapacitySource::kEstimated, world.now());
+  EXPECT_EQ(world.target.capacity(), std::nullopt);  // it knows nothing yet
+  world.forget_served();
+  world.run_until(instant_at(0) + seconds{4});
+  ASSERT_TRUE(world.target.capacity().has_value());
+  EXPECT_NEAR(static_cast<double>(tokens_in(*world.target.capacity(), seconds{1}).count()), 2000,
+              100);
+  EXPECT_GE(world.served("a") + world.served("b"), 3'900U);
+  world.target.set_capacity(Rate::per_second(500), Target::CapacitySource::kGiven, world.now());
+  world.forget_served();
+  world.run_until(instant_at(0) + seconds{6});
+  EXPECT_LE(world.served("a") + world.served("b"), 1'070U);
+}
+
+TEST(Target, WhetherClientsStandForNodesMayChange) {
+  World world(shared_out(1000));
+  world.target.set_nodes_by_clients(true);
+  world.send("many", 30, 3);
+  world.send("one", 30);
+  world.run_until(instant_at(0) + seconds{1});
+  EXPECT_EQ(world.target.controller()->nodes_of(JobId("many")), 3U);
+  world.target.set_nodes_by_clients(false);
+  EXPECT_EQ(world.target.controller()->nodes_of(JobId("many")), 1U);
+}
+
 }  // namespace
 }  // namespace weir

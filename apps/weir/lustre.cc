@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// weir lustre: the rules of a Lustre server, driven by what it counts.
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "apps/weir/command.h"
+#include "apps/weir/slurm_poll.h"
+#include "weir/base/quote.h"
+#include "weir/base/units.h"
+#include "weir/control/files.h"
+#include "weir/control/slurm.h"
+#include "weir/host/clock.h"
+#include "weir/host/signals.h"
+#include "weir/host/state_file.h"
+#include "weir/host/timer_fd.h"
+#include "weir/lustre/driver.h"
+#include "weir/lustre/guard.h"
+#include "weir/lustre/names.h"
+#include "weir/lustre/server.h"
+#include "weir/lustre/tree.h"
+
+namespace weir::app {
+namespace {
+
+constexpr const char* kFooter = R"(
+ACTION is one of
+  check   tell what is here, what would be driven and what is missing; changes nothing
+  run     drive the rules of ost_io until SIGTERM or SIGINT, then remove them
+
+Examples:
+  weir lustre check
+  weir lustre run --dry-run
+  weir lustre run --slurm --job-pattern %j
+  weir lustre run --capacity 4000 --period 100ms
+
+Only rules that it made itself are changed or removed, and never the policy, unless --set-policy
+is given. weir-lustre(1) has the rest; docs/runbook-lustre.md says how to try it on a server.)";
+
+// In a row, while the server can be read: it will not get better by itself.
+constexpr int kFailedWritesMax = 20;
+// The guard of a run that has just died may still be at work.
+constexpr Nanoseconds kLockPatience = std::chrono::seconds{3};
+constexpr Nanoseconds kLockPause = std::chrono::milliseconds{50};
+
+struct LustreArguments {
+  std::string action;
+  std::string root;
+  std::string map = "/var/lib/weir/lustre.map";
+  std::string prefix{lustre::Names::kPrefixDefault};
+  std::string period = "20ms";
+  std::string capacity = "auto";
+  std::string dead_man = "5s";
+  std::string lctl = "auto";
+  std::string lctl_program = "lctl";
+  std::optional<std::string> nodes;
+  std::string job_pattern = "%j";
+  std::string slurm_every = "10s";
+  std::string squeue = "squeue";
+  std::uint64_t rounds = 0;
+  std::uint32_t step = 10;
+  bool dry_run = false;
+  bool set_policy = false;
+  bool slurm = false;
+  bool verbose = false;
+};
+
+lustre::HostTree::Options tree_options(const LustreArguments& arguments) {
+  using Lctl = lustre::HostTree::Lctl;
+  lustre::HostTree::Options options;
+  options.root = arguments.root;
+  options.lctl_program = arguments.lctl_program;
+  options.lctl = arguments.lctl == "always"  ? Lctl::kAlways
+                 : arguments.lctl == "never" ? Lctl::kNever
+                                             : Lctl::kAuto;
+  return options;
+}
+
+Exit exit_for(const Error& error) {
+  if (error.code == std::errc::no_such_file_or_directory ||
+      error.code == std::errc::permission_denied ||
+      error.code == std::errc::operation_not_permitted) {
+    return Exit::kNoInput;
+  }
+  return error.code == std::errc::no_such_device || error.code == std::errc::not_supported
+             ? Exit::kConfig
+             : Exit::kIoErr;
+}
+
+[[noreturn]] void give_up(const Error& error) { throw Failure{exit_for(error), error.message()}; }
+
+Nanoseconds duration_of(const std::string& text, const char* option, Nanoseconds least,
+                        Nanoseconds most) {
+  const Nanoseconds time = value_or_fail(parse_duration(text), Exit::kUsage, option);
+  if (time < least || time > most) {
+    throw Failure{Exit::kUsage, fmt::format("{}: {} is not from {} to {}", option, quote(text),
+                                            print_duration(least), print_duration(most))};
+  }
+  return time;
+}
+
+// ---- check ----
+
+class Checklist {
+ public:
+  void tell(std::string_view what, const std::string& text) {
+    fmt::print("{:<10} {}\n", what, text);
+  }
+  void miss(std::string_view what, const Error& error) {
+    fmt::print("{:<10} NOT READY: {}\n", what, error.message());
+    if (!worst_) worst_ = exit_for(error);
+  }
+  int finish() const {
+    fmt::print("{:<10} {}\n", "result",
+               worst_ ? "not ready; what is missing is above"
+                      : "ready: weir lustre run --dry-run shows what it would do");
+    return static_cast<int>(worst_.value_or(Exit::kOk));
+  }
+
+ private:
+  std::optional<Exit> worst_;
+};
+
+void check_jobs(lustre::Tree& tree, Checklist& list) {
+  const auto targets = lustre::targets_of(tree);
+  if (!targets) return list.miss("targets", targets.error());
+  for (const std::string& name : *targets) {
+    const auto view = lustre::target_view(tree, name);
+    if (!view) {
+      list.miss("target", view.error());
+      continue;
+    }
+    std::size_t unnamed = 0;
+    for (const lustre::JobCounters& job : view->jobs) unnamed += !lustre::is_expressible(job.job);
+    list.tell("target",
+              fmt::format(
+                  "{}: {} jobs in job_stats{}{}", name, view->jobs.size(),
+                  unnamed == 0 ? std::string() : fmt::format(", {} that no rule can name", unnamed),
+                  view->rpcs ? "" : "; no stats, so lost jobs cannot be noticed"));
+  }
+}
+
+void check_rules(lustre::Tree& tree, const lustre::Names& names, Checklist& list) {
+  const auto rules = lustre::rules_of(tree);
+  if (!rules) return list.miss("rules", rules.error());
+  std::size_t ours = 0;
+  std::size_t others = 0;
+  for (const lustre::RuleLine& rule : rules->regular.front().rules) {
+    if (rule.name == "default") continue;
+    ++(names.owner(rule.name, rule.conds) ? ours : others);
+  }
+  list.tell("rules", fmt::format("{} of Weir, {} of others, which stay as they are and match first",
+                                 ours, others));
+}
+
+int check_server(const LustreArguments& arguments) {
+  lustre::HostTree tree(tree_options(arguments));
+  const auto map = control::read_file(arguments.map);
+  const auto names =
+      value_or_fail(lustre::Names::read(arguments.prefix, map.value_or("")), Exit::kUsage, "");
+  Checklist list;
+  check_jobs(tree, list);
+  list.tell("CPTs", fmt::format("{}; a change of a rule gives away up to {} tokens on each",
+                                lustre::partitions_of(tree), lustre::depth_of(tree)));
+  const auto policies = lustre::policies_of(tree);
+  if (!policies) {
+    list.miss("policy", policies.error());
+    return list.finish();
+  }
+  const auto type = lustre::type_of(*policies);
+  if (type) {
+    list.tell("policy", fmt::format("tbf {}; {} requests wait", type->empty() ? "(generic)" : *type,
+                                    policies->queued()));
+    check_rules(tree, names, list);
+  } else {
+    list.miss("policy", type.error());
+  }
+  const std::string rules = arguments.root + lustre::kRulesPath;
+  list.tell("writes", access(rules.c_str(), W_OK) == 0
+                          ? "directly to nrs_tbf_rule"
+                          : "by lctl: nrs_tbf_rule cannot be written from here");
+  list.tell("map", map ? arguments.map : arguments.map + ": not there yet");
+  return list.finish();
+}
+
+// ---- run ----
+
+host::StateFile open_map(const std::string& path) {
+  for (Nanoseconds waited{0};; waited += kLockPause) {
+    auto file = host::StateFile::open(path);
+    if (file || file.error().code != std::errc::device_or_resource_busy ||
+        waited >= kLockPatience) {
+      return value_or_fail(std::move(file), Exit::kCantCreate, "--map");
+    }
+    poll(nullptr, 0, static_cast<int>(kLockPause / std::chrono::milliseconds{1}));
+  }
+}
+
+// Of the guard, in its own process.
+void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason) {
+  std::optional<host::StateFile> lock;
+  if (reason == lustre::Guard::Reason::kGone) {
+    auto file = host::StateFile::open(arguments.map);
+    if (!file) return;  // another run has taken over
+    lock.emplace(std::move(*file));
+  }
+  const auto text = control::read_file(arguments.map);
+  auto names = lustre::Names::read(arguments.prefix, text.value_or(""));
+  if (!names) return;
+  lustre::HostTree tree(tree_options(arguments));
+  lustre::Driver driver(
+      {}, tree, *names, [](std::string_view) { return Result<void>{}; },
+      [](std::string_view, std::string_view) {});
+  const auto removed = driver.remove_all();
+  fmt::print(stderr, "weir lustre: guard: the driver {}; its rules {}\n",
+             reason == lustre::Guard::Reason::kGone ? "is gone" : "hangs",
+             removed ? "are removed" : "cannot be removed: " + removed.error().message());
+}
+
+void set_nodes_from(const std::string& path, lustre::Driver& driver) {
+  const auto sizes = value_or_fail(
+      control::parse_nodes(value_or_fail(control::read_file(path), Exit::kNoInput, "--nodes")),
+      Exit::kDataErr, "--nodes");
+  for (const control::JobNodes& size : sizes) {
+    check(driver.set_nodes(JobId(size.job), size.nodes), Exit::kDataErr, "--nodes");
+  }
+}
+
+class LustreRun {
+ public:
+  explicit LustreRun(const LustreArguments& arguments)
+      : arguments_(arguments),
+        period_(duration_of(arguments.period, "--period", std::chrono::milliseconds{10},
+                            std::chrono::seconds{10})),
+        tree_(tree_options(arguments)) {}
+
+  int run() {
+    const Nanoseconds patience =
+        duration_of(arguments_.dead_man, "--dead-man", period_ * 2, std::chrono::hours{1});
+    if (!arguments_.dry_run) {
+      guard_.emplace(value_or_fail(
+          lustre::Guard::start(patience, [&](auto reason) { remove_rules(arguments_, reason); }),
+          Exit::kIoErr, ""));
+      map_.emplace(open_map(arguments_.map));
+    }
+    names_.emplace(
+        value_or_fail(lustre::Names::read(arguments_.prefix, map_ ? map_->text() : std::string()),
+                      Exit::kUsage, ""));
+    prepare_policy();
+    make_driver();
+    auto signals = value_or_fail(host::SignalFd::create({SIGTERM, SIGINT}), Exit::kIoErr, "");
+    auto timer = value_or_fail(host::TimerFd::create(), Exit::kIoErr, "");
+    if (arguments_.slurm) {
+      slurm_.emplace(arguments_.squeue,
+                     duration_of(arguments_.slurm_every, "--slurm-every", std::chrono::seconds{1},
+                                 std::chrono::hours{1}));
+    }
+    host::notify_manager("READY=1");
+    in_files_before_ = tree_.in_files();
+    fmt::print(stderr, "weir lustre: driving ost_io every {}{}\n", print_duration(period_),
+               arguments_.dry_run ? ", writing nothing" : "");
+    loop(signals, timer);
+    return finish();
+  }
+
+ private:
+  void prepare_policy() {
+    const auto policies = lustre::policies_of(tree_);
+    const auto type = policies ? lustre::type_of(*policies)
+                               : Result<std::string>(tl::unexpected(policies.error()));
+    if (!type && arguments_.set_policy && !arguments_.dry_run) {
+      const auto wait = [] { return poll(nullptr, 0, 50) == 0; };
+      fmt::print(stderr, "weir lustre: starting 'tbf jobid' on ost_io\n");
+      const auto set = lustre::set_policy(tree_, +wait);
+      if (!set) give_up(set.error());
+    } else if (!type) {
+      give_up(type.error());
+    }
+    if (const auto view = lustre::look(tree_); !view) give_up(view.error());
+  }
+
+  void make_driver() {
+    lustre::Driver::Options options;
+    options.dry_run = arguments_.dry_run;
+    options.controller.period = period_;
+    options.controller.cpts = lustre::partitions_of(tree_);
+    options.controller.depth = lustre::depth_of(tree_);
+    options.controller.step_percent = arguments_.step;
+    if (arguments_.capacity != "auto") {
+      options.controller.capacity =
+          value_or_fail(parse_rate(arguments_.capacity), Exit::kUsage, "--capacity");
+    }
+    driver_.emplace(
+        options, tree_, *names_, [this](std::string_view text) { return map_->replace(text); },
+        [this](std::string_view command, std::string_view reason) {
+          if (!arguments_.dry_run && !arguments_.verbose) return;
+          fmt::print("{:<60} # {}\n", command, reason);
+          std::fflush(stdout);
+        });
+    if (arguments_.nodes) set_nodes_from(*arguments_.nodes, *driver_);
+  }
+
+  void loop(host::SignalFd& signals, host::TimerFd& timer) {
+    Instant next = host::now();
+    for (std::uint64_t rounds = 0; arguments_.rounds == 0 || rounds < arguments_.rounds; ++rounds) {
+      if (guard_) guard_->beat();
+      one_round();
+      const Instant now = host::now();
+      next = std::max(next + period_, now + period_ / 4);  // never a busy loop
+      timer.arm(next);
+      if (!wait(signals, timer)) return;
+    }
+  }
+
+  // False when it is to end.
+  bool wait(host::SignalFd& signals, host::TimerFd& timer) {
+    for (;;) {
+      if (slurm_) slurm_->tick(host::now(), [this](std::string_view text) { take_sizes(text); });
+      pollfd waiting[] = {{signals.fd(), POLLIN, 0},
+                          {timer.fd(), POLLIN, 0},
+                          {slurm_ ? slurm_->fd() : -1, POLLIN, 0}};
+      if (poll(waiting, std::size(waiting), -1) < 0) continue;
+      if (signals.next()) return false;
+      if (timer.acknowledge()) return true;
+    }
+  }
+
+  void take_sizes(std::string_view text) {
+    const auto sizes = control::parse_squeue(text, arguments_.job_pattern);
+    if (!sizes) return tell(sizes.error().message());
+    for (const auto& [job, nodes] : sizes_) driver_->forget_nodes(job);
+    sizes_.clear();
+    for (const control::JobNodes& size : *sizes) {
+      const JobId job(size.job);
+      if (driver_->set_nodes(job, size.nodes)) sizes_[job] = size.nodes;
+    }
+  }
+
+  void one_round() {
+    const Instant began = host::now();
+    const auto done = driver_->round(began);
+    in_rounds_ += host::now() - began;
+    if (done) {
+      failed_writes_ = 0;
+      if (!told_.empty()) fmt::print(stderr, "weir lustre: going on\n");
+      told_.clear();
+      return;
+    }
+    tell(done.error().message());
+    const bool in_writing = driver_->counters().failed_rounds == failed_rounds_;
+    failed_rounds_ = driver_->counters().failed_rounds;
+    failed_writes_ = in_writing ? failed_writes_ + 1 : 0;
+    if (failed_writes_ < kFailedWritesMax) return;
+    const auto removed = driver_->remove_all();
+    if (removed && guard_) guard_->dismiss();
+    throw Failure{Exit::kTempFail,
+                  fmt::format("{} rounds in a row failed in writing; its rules are {}",
+                              kFailedWritesMax, removed ? "removed" : "left to the guard")};
+  }
+
+  // The same trouble once.
+  void tell(const std::string& message) {
+    if (message == told_) return;
+    told_ = message;
+    fmt::print(stderr, "weir lustre: {}; trying again\n", message);
+  }
+
+  int finish() {
+    const auto& counters = driver_->counters();
+    const Nanoseconds in_files = tree_.in_files() - in_files_before_;
+    if (!arguments_.dry_run) {
+      const auto removed = driver_->remove_all();
+      if (!removed) give_up(removed.error());
+      if (guard_) guard_->dismiss();
+    }
+    const auto rounds = static_cast<std::int64_t>(std::max<std::uint64_t>(counters.rounds, 1));
+    const auto us = [&](Nanoseconds time) { return time.count() / rounds / 1000; };
+    fmt::print(stderr,
+               "weir lustre: {} rounds, {} writes, {} failed, {} repairs, {} processes of lctl; "
+               "{} us a round and {} us in files\n",
+               counters.rounds, counters.writes, counters.failed_writes, counters.repairs,
+               tree_.lctl_started(), us(in_rounds_ - in_files), us(in_files));
+    return 0;
+  }
+
+  const LustreArguments& arguments_;
+  Nanoseconds period_;
+  lustre::HostTree tree_;
+  std::optional<lustre::Guard> guard_;
+  std::optional<host::StateFile> map_;
+  std::optional<lustre::Names> names_;
+  std::optional<lustre::Driver> driver_;
+  std::optional<SlurmPoll> slurm_;
+  std::map<JobId, std::uint64_t> sizes_;
+  std::string told_;
+  Nanoseconds in_rounds_{0};
+  Nanoseconds in_files_before_{0};
+  std::uint64_t failed_rounds_ = 0;
+  int failed_writes_ = 0;
+};
+
+int drive(const LustreArguments& arguments) {
+  if (arguments.action == "check") return check_server(arguments);
+  if (arguments.action == "run") return LustreRun(arguments).run();
+  throw Failure{Exit::kUsage,
+                fmt::format("{} is no action; expected check or run", quote(arguments.action))};
+}
+
+}  // namespace
+
+void add_lustre(CLI::App& weir, int& status) {
+  auto arguments = std::make_shared<LustreArguments>();
+  CLI::App* command = weir.add_subcommand("lustre", "Drive the rules of a Lustre server");
+  command->add_option("ACTION", arguments->action, "check or run")->required();
+  command->add_flag("--dry-run", arguments->dry_run, "Print every write and why; write nothing");
+  command->add_flag("--set-policy", arguments->set_policy,
+                    "Start 'tbf jobid' on ost_io if it does not run; its rules are lost");
+  command->add_option("--period", arguments->period, "Between two rounds (default 20ms)")
+      ->type_name("TIME");
+  command
+      ->add_option("--capacity", arguments->capacity,
+                   "What the server does a second, or auto (default)")
+      ->type_name("RATE");
+  command
+      ->add_option("--step", arguments->step,
+                   "Changes of a rate by less are not written (default 10)")
+      ->type_name("PERCENT")
+      ->check(CLI::Range(1, 100));
+  command->add_option("--nodes", arguments->nodes, "Lines 'JOB NODES': sizes of jobs")
+      ->type_name("FILE");
+  command->add_flag("--slurm", arguments->slurm, "Take the sizes of jobs from squeue --json");
+  command
+      ->add_option("--job-pattern", arguments->job_pattern,
+                   "Job ids of Lustre, made of Slurm's: %j %u %e ... (default %j)")
+      ->type_name("PATTERN");
+  command->add_option("--slurm-every", arguments->slurm_every, "How often (default 10s)")
+      ->type_name("TIME");
+  command->add_option("--squeue", arguments->squeue, "The program (default squeue)")
+      ->type_name("PATH");
+  command->add_option("--prefix", arguments->prefix, "Of the names of our rules (default weir)")
+      ->type_name("NAME");
+  command
+      ->add_option("--map", arguments->map,
+                   "Where names are kept (default /var/lib/weir/lustre.map)")
+      ->type_name("FILE");
+  command
+      ->add_option("--dead-man", arguments->dead_man,
+                   "Rules are removed when no round was made for so long (default 5s)")
+      ->type_name("TIME");
+  command->add_option("--root", arguments->root, "Put before every path of the server")
+      ->type_name("DIR");
+  command
+      ->add_option("--lctl", arguments->lctl,
+                   "Write by lctl: auto (default: where files cannot be opened), always, never")
+      ->type_name("WHEN")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  command->add_option("--lctl-program", arguments->lctl_program, "The program (default lctl)")
+      ->type_name("PATH");
+  command->add_option("--rounds", arguments->rounds, "End after so many (default 0: never)")
+      ->type_name("N");
+  command->add_flag("-v,--verbose", arguments->verbose, "Print every write and why");
+  command->footer(kFooter);
+  command->callback([arguments, &status] { status = drive(*arguments); });
+}
+
+}  // namespace weir::app

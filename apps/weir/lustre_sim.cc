@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/weir/lustre_sim.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "apps/weir/model_tree.h"
+#include "weir/base/assert.h"
+#include "weir/lustre/names.h"
+
+namespace weir::app {
+namespace {
+
+using sim::Contender;
+
+// The driver and what it needs, made when the server is there.
+struct Steered {
+  Steered(sim::LustreServer& server, const lustre::Driver::Options& options)
+      : tree(server),
+        names(*lustre::Names::read(lustre::Names::kPrefixDefault, "")),
+        driver(
+            options, tree, names, [](std::string_view) { return Result<void>{}; },
+            [](std::string_view, std::string_view) {}) {}
+
+  ModelTree tree;
+  lustre::Names names;
+  lustre::Driver driver;
+};
+
+void write_static_rules(const sim::Scenario& scenario, ModelTree& tree) {
+  const std::uint64_t could =
+      tokens_in(scenario.targets.front().capacity, std::chrono::seconds{1}).count();
+  std::size_t number = 0;
+  for (const sim::JobSpec& job : scenario.jobs) {
+    const std::uint64_t rate =
+        std::max<std::uint64_t>(could * job.nodes / scenario.nodes() / scenario.lustre->cpts, 1);
+    const auto done = tree.write(lustre::kRulesPath, fmt::format("start s{} jobid={{{}}} rate={}",
+                                                                 number++, job.name, rate));
+    WEIR_ASSERT(done.has_value());
+  }
+}
+
+lustre::Driver::Options driver_options(const sim::Scenario& scenario, Contender contender,
+                                       std::optional<Nanoseconds> period) {
+  lustre::Driver::Options options;
+  const sim::TargetSpec& target = scenario.targets.front();
+  if (contender == Contender::kAdaptbf) options.controller = RuleController::Options::paper();
+  if (period) options.controller.period = *period;
+  options.controller.cpts = scenario.lustre->cpts;
+  if (contender == Contender::kAdaptbf || !target.estimate) {
+    options.controller.capacity = target.capacity;
+  }
+  return options;
+}
+
+}  // namespace
+
+Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, Contender contender,
+                                     const LustreSimOptions& options) {
+  if (contender == Contender::kWfq) {
+    return fail(std::errc::invalid_argument, "policy wfq", "cannot be made of rules",
+                "leave it out: --policy none,static,adaptbf,weir");
+  }
+  sim::LustreRunOptions run;
+  run.seed = options.seed;
+  run.done = options.done;
+  std::unique_ptr<Steered> steered;
+  const bool drives = contender == Contender::kAdaptbf || contender == Contender::kWeir;
+  const lustre::Driver::Options driver = driver_options(scenario, contender, options.period);
+  if (drives) run.period = driver.controller.period;
+  run.start = [&](sim::LustreServer& server, Instant now) {
+    if (contender == Contender::kNone) return;
+    ModelTree tree(server);
+    const auto started = tree.write(lustre::kPoliciesPath, "tbf jobid");
+    WEIR_ASSERT(started.has_value());
+    if (contender == Contender::kStatic) return write_static_rules(scenario, tree);
+    steered = std::make_unique<Steered>(server, driver);
+    for (const sim::JobSpec& job : scenario.jobs) {
+      const auto set = steered->driver.set_nodes(JobId(job.name), job.nodes);
+      WEIR_ASSERT(set.has_value());
+    }
+    steered->tree.set_now(now);
+  };
+  run.tick = [&](sim::LustreServer& server, Instant now) {
+    steered->tree.set_now(now);
+    const auto done = steered->driver.round(now);
+    WEIR_ASSERT(done.has_value());
+    if (options.watch) options.watch(steered->driver, server, now);
+  };
+  return sim::run_on_lustre(scenario, contender, run);
+}
+
+}  // namespace weir::app

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scenarios with a Lustre server, for weir sim: joins the model (weir/sim) and the driver
+// (weir/lustre) through the files' text in memory, one policy a run.
+//
+//   none       fifo                     static     fixed rules by nodes
+//   adaptbf    the published algorithm: served counts, 100 ms, every rule written every period
+//   weir       the driver as weir lustre runs it
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/lustre/driver.h"
+#include "weir/sim/contender.h"
+#include "weir/sim/lustre_world.h"
+#include "weir/sim/outcome.h"
+#include "weir/sim/scenario.h"
+
+namespace weir::app {
+
+struct LustreSimOptions {
+  std::uint64_t seed = 1;
+  std::optional<Nanoseconds> period;
+  // After each round of a driver.
+  std::function<void(const lustre::Driver&, const sim::LustreServer&, Instant)> watch;
+  std::function<void(const sim::Rpc&, Instant started, Instant now)> done;
+};
+
+// EINVAL for wfq, which no rules make.
+Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, sim::Contender contender,
+                                     const LustreSimOptions& options);
+
+}  // namespace weir::app

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// weir status, explain, ledger, job and rule: a server's API as commands.
+#include "apps/weir/remote.h"
+
+#include <array>
+#include <cmath>
+#include <memory>
+
+#include <fmt/core.h>
+
+#include "weir/base/quote.h"
+
+namespace weir::app {
+namespace {
+
+Exit status_of(const Error& error) {
+  switch (error.code) {
+    case std::errc::invalid_argument:
+    case std::errc::file_exists:
+    case std::errc::no_such_device:
+      return Exit::kDataErr;
+    case std::errc::no_such_file_or_directory:
+      return Exit::kNoInput;
+    default:
+      return Exit::kTempFail;
+  }
+}
+
+Json parsed(const std::string& text) {
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) throw Failure{Exit::kTempFail, "the server's answer is no JSON"};
+  return json;
+}
+
+std::string or_unknown(const Json& number) {
+  return number.is_null() ? "unknown" : short_number(number.get<double>());
+}
+
+void show_status(const Json& status) {
+  fmt::print("weir {}, {} connections, {} requests\n", status["version"].get<std::string>(),
+             status["connections"].get<std::uint64_t>(),
+             status["counters"]["requests"].get<std::uint64_t>());
+  fmt::print("{:<12} {:<14} {:>10} {:>8} {:>8} {:>8} {:>8} {:>6}  {}\n", "SERVICE", "POLICY",
+             "CAPACITY", "QUEUED", "RUNNING", "CLASSES", "JOBS", "RULES", "ADAPTIVE");
+  for (const Json& one : status["services"]) {
+    fmt::print("{:<12} {:<14} {:>10} {:>8} {:>8} {:>8} {:>8} {:>6}  {}\n",
+               one["service"].get<std::string>(), one["policy"].get<std::string>(),
+               or_unknown(one["capacity"]), one["queued"].get<std::uint64_t>(),
+               one["running"].get<std::uint64_t>(), one["classes"].get<std::uint64_t>(),
+               one["jobs"].get<std::uint64_t>(), one["rules"].get<std::uint64_t>(),
+               one["adaptive"].get<std::string>());
+  }
+}
+
+void show_delays(const Json& delays) {
+  if (delays.is_null()) {
+    fmt::print("delays    not watched: more classes are busy than can be\n");
+    return;
+  }
+  const double all = delays["wait_ns"].get<double>();
+  fmt::print("delays    {} of waiting in the last {}\n", short_time(all),
+             short_time(delays["window_ns"].get<double>()));
+  static constexpr std::array<std::pair<const char*, const char*>, 5> kCauses = {
+      {{"limit", "its own limit"},
+       {"share", "its share of the target"},
+       {"root", "the target's rate"},
+       {"slot", "a free slot of the device"},
+       {"order", "others whose turn it was"}}};
+  for (const auto& [key, what] : kCauses) {
+    const double ns = delays[std::string(key) + "_ns"].get<double>();
+    fmt::print("  {:<6} {:>9} {:>4.0f} %  {}\n", key, short_time(ns), all > 0 ? ns * 100 / all : 0,
+               what);
+  }
+}
+
+void show_explanation(const Json& it) {
+  const auto number = [&](const char* key) { return it[key].get<double>(); };
+  fmt::print("class     {} of service {}, policy {}\n", it["class"].get<std::string>(),
+             it["service"].get<std::string>(), it["policy"].get<std::string>());
+  fmt::print("rule      {}: {}\n", it["rule"].get<std::string>(), it["reason"].get<std::string>());
+  if (number("rate") > 0) {
+    fmt::print("limit     {} operations/s; bucket {} of {}\n", short_number(number("rate")),
+               short_number(number("level")), short_number(number("depth")));
+  }
+  if (number("bps") > 0) {
+    fmt::print("limit     {}B/s; bucket {} of {}\n", short_number(number("bps")),
+               short_number(number("byte_level")), short_number(number("byte_depth")));
+  }
+  if (number("rate") == 0 && number("bps") == 0) fmt::print("limit     none\n");
+  fmt::print("served    {} requests, {}B, each waited {}; {} wait now\n",
+             short_number(number("served")), short_number(number("bytes")),
+             short_time(number("served") > 0 ? number("waited_ns") / number("served") : 0),
+             it["waiting"].get<std::uint64_t>());
+  show_delays(it["delays"]);
+  if (!it.contains("job")) return;
+  const Json& job = it["job"];
+  fmt::print("job       {} on {} nodes, share {}/s\n", job["job"].get<std::string>(),
+             job["nodes"].get<std::uint64_t>(), or_unknown(job["share"]));
+  const auto record = job["record"].get<std::int64_t>();
+  fmt::print("record    {} tokens: it {}\n", record,
+             record > 0   ? "has lent these"
+             : record < 0 ? "owes these"
+                          : "owes nobody");
+  for (const auto& [key, what] : {std::pair{"debtors", "owe"}, {"lenders", "are owed"}}) {
+    std::string line;
+    for (const Json& one : it[key]) {
+      line +=
+          fmt::format(" {} ({})", one["job"].get<std::string>(), one["tokens"].get<std::int64_t>());
+    }
+    if (!line.empty()) fmt::print("  {:<8}{}\n", what, line);
+  }
+}
+
+void show_ledger(const Json& accounts) {
+  fmt::print("{:<32} {:>12} {:>12} {:>12}\n", "JOB", "RECORD", "LENT", "BORROWED");
+  for (const Json& one : accounts) {
+    fmt::print("{:<32} {:>12} {:>12} {:>12}\n", one["job"].get<std::string>(),
+               one["record"].get<std::int64_t>(), one["lent"].get<std::uint64_t>(),
+               one["borrowed"].get<std::uint64_t>());
+  }
+}
+
+void show_rules(const Json& rules) {
+  fmt::print("{:<16} {:>8} {:>6} {:<5} {}\n", "RULE", "RATE", "CLASSES", "HEADS", "CONDITIONS");
+  for (const Json& one : rules) {
+    fmt::print("{:<16} {:>8} {:>7} {:<5} {}\n", one["rule"].get<std::string>(),
+               one["rate"].get<std::uint64_t>(), one["classes"].get<std::uint64_t>(),
+               one["heads"].get<std::string>(), one["conditions"].get<std::string>());
+  }
+}
+
+// What all of these have, and what some do.
+struct Arguments {
+  Remote remote;
+  std::string service = "ost_io";
+  std::string name;
+  std::vector<std::string> words;
+  std::uint64_t nodes = 0;
+};
+
+using Callback = void (*)(const Arguments&);
+
+// A command with a callback of its own.
+CLI::App* add(CLI::App& parent, const char* name, const char* help, Callback callback,
+              const std::shared_ptr<Arguments>& arguments, int& status) {
+  CLI::App* const command = parent.add_subcommand(name, help);
+  arguments->remote.add_to(*command);
+  command->callback([arguments, callback, &status] {
+    callback(*arguments);
+    status = static_cast<int>(Exit::kOk);
+  });
+  return command;
+}
+
+void show(const Arguments& arguments, const std::string& target, void (*printer)(const Json&)) {
+  const std::string text = arguments.remote.ask("GET", target);
+  if (arguments.remote.json) {
+    fmt::print("{}", text);
+  } else {
+    printer(parsed(text));
+  }
+}
+
+void confirm(const Arguments& arguments, const std::string& answer) {
+  if (arguments.remote.json) fmt::print("{}", answer);
+}
+
+std::string service_path(const Arguments& arguments, const char* what) {
+  return fmt::format("/v1/services/{}/{}", control::url_text(arguments.service), what);
+}
+
+void send_rule(const Arguments& arguments, const std::string& verb) {
+  std::string command = verb;
+  for (const std::string& word : arguments.words) command += " " + word;
+  confirm(arguments, arguments.remote.ask("POST", service_path(arguments, "rules"),
+                                          Json{{"command", command}}.dump()));
+}
+
+void send_job(const Arguments& arguments, std::string_view method, const std::string& body) {
+  confirm(arguments,
+          arguments.remote.ask(method, "/v1/jobs/" + control::url_text(arguments.name), body));
+}
+
+// A command that has others below it; options stand anywhere behind it.
+CLI::App* add_group(CLI::App& weir, const char* name, const char* help,
+                    const std::shared_ptr<Arguments>& arguments) {
+  CLI::App* const group = weir.add_subcommand(name, help);
+  group->require_subcommand(1);
+  arguments->remote.add_to(*group);
+  return group;
+}
+
+CLI::App* add_below(CLI::App& group, const char* name, const char* help, Callback callback,
+                    const std::shared_ptr<Arguments>& arguments, int& status) {
+  CLI::App* const command = group.add_subcommand(name, help);
+  command->fallthrough();
+  command->callback([arguments, callback, &status] {
+    callback(*arguments);
+    status = static_cast<int>(Exit::kOk);
+  });
+  return command;
+}
+
+void add_rule_commands(CLI::App& weir, int& status) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* const rule = add_group(weir, "rule", "Rules of a running server", arguments);
+  rule->add_option("--service", arguments->service, "Which service (default ost_io)")
+      ->type_name("NAME");
+  const auto with = [&](const char* name, const char* help, Callback callback, const char* words) {
+    CLI::App* const command = add_below(*rule, name, help, callback, arguments, status);
+    if (words == nullptr) return;
+    command->add_option("rule", arguments->words, words)->required()->type_name("WORD");
+  };
+  with(
+      "start", "Start a rule: NAME CONDITIONS [KEY=VALUE...]",
+      [](const Arguments& it) { send_rule(it, "start"); }, "As in weir-rules(7), behind start");
+  with(
+      "change", "Change a rule: NAME KEY=VALUE...",
+      [](const Arguments& it) { send_rule(it, "change"); }, "As in weir-rules(7), behind change");
+  with(
+      "stop", "Stop a rule", [](const Arguments& it) { send_rule(it, "stop"); }, "Its name");
+  with(
+      "list", "List the rules",
+      [](const Arguments& it) { show(it, service_path(it, "rules"), show_rules); }, nullptr);
+}
+
+void list_jobs(const Arguments& arguments) {
+  show(arguments, "/v1/jobs", [](const Json& jobs) {
+    for (const Json& one : jobs) {
+      fmt::print("{:<32} {:>8}\n", one["job"].get<std::string>(),
+                 one["nodes"].get<std::uint64_t>());
+    }
+  });
+}
+
+void add_job_commands(CLI::App& weir, int& status) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* const job =
+      add_group(weir, "job", "How many nodes jobs of a running server have", arguments);
+  const auto with = [&](const char* name, const char* help, Callback callback, bool has_nodes) {
+    CLI::App* const command = add_below(*job, name, help, callback, arguments, status);
+    command->add_option("job", arguments->name, "The job's id")->required()->type_name("JOB");
+    if (!has_nodes) return;
+    command->add_option("nodes", arguments->nodes, "Its nodes")->required()->type_name("NODES");
+  };
+  const Callback set = [](const Arguments& it) {
+    send_job(it, "PUT", Json{{"nodes", it.nodes}}.dump());
+  };
+  with("add", "Say how many nodes a job runs on", set, true);
+  with("set", "The same for a job that was named before", set, true);
+  with(
+      "rm", "Forget a job's nodes", [](const Arguments& it) { send_job(it, "DELETE", ""); }, false);
+  add_below(*job, "list", "List the jobs that were named", list_jobs, arguments, status);
+}
+
+}  // namespace
+
+std::string Remote::ask(std::string_view method, const std::string& target,
+                        std::string_view body) const {
+  auto answer = client().ask(method, target, body);
+  if (!answer) throw Failure{status_of(answer.error()), answer.error().message()};
+  return std::move(*answer);
+}
+
+Json Remote::get(const std::string& target) const { return parsed(ask("GET", target)); }
+
+std::string short_number(double number) {
+  static constexpr std::array<const char*, 5> kUnits = {"", "k", "M", "G", "T"};
+  std::size_t unit = 0;
+  while (std::fabs(number) >= 10'000 && unit + 1 < kUnits.size()) number /= 1000, ++unit;
+  return unit == 0 ? fmt::format("{:.0f}", number) : fmt::format("{:.1f}{}", number, kUnits[unit]);
+}
+
+std::string short_time(double ns) {
+  static constexpr std::array<std::pair<double, const char*>, 3> kUnits = {
+      {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}}};
+  for (const auto& [size, unit] : kUnits) {
+    if (ns >= size) return fmt::format("{:.1f}{}", ns / size, unit);
+  }
+  return fmt::format("{:.0f}ns", ns);
+}
+
+void add_remote_commands(CLI::App& weir, int& status) {
+  add(
+      weir, "status", "What a running server does",
+      [](const Arguments& it) { show(it, "/v1/status", show_status); },
+      std::make_shared<Arguments>(), status);
+  auto explained = std::make_shared<Arguments>();
+  CLI::App* const explain = add(
+      weir, "explain", "Which rule a class or job is under, and what delays it",
+      [](const Arguments& it) {
+        show(it, "/v1/explain?name=" + control::url_text(it.name), show_explanation);
+      },
+      explained, status);
+  explain->add_option("name", explained->name, "A class (RULE/KEY) or a job")
+      ->required()
+      ->type_name("NAME");
+  auto accounts = std::make_shared<Arguments>();
+  CLI::App* const ledger = add(
+      weir, "ledger", "What jobs have lent and borrowed",
+      [](const Arguments& it) { show(it, service_path(it, "ledger"), show_ledger); }, accounts,
+      status);
+  ledger->add_option("--service", accounts->service, "Which service (default ost_io)")
+      ->type_name("NAME");
+  add_rule_commands(weir, status);
+  add_job_commands(weir, status);
+}
+
+}  // namespace weir::app

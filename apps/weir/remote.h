@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the commands that talk to a running server share: the option that names its socket, and
+// printing. They ask the API and show what it answers; with --json as it comes.
+//
+//   Remote remote;  remote.add_to(*command);
+//   const Json status = remote.get("/v1/status");
+//
+// What a client named itself comes escaped from the server, so nothing here can upset a terminal.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/weir/command.h"
+#include "weir/control/client.h"
+
+namespace weir::app {
+
+using Json = nlohmann::ordered_json;
+
+struct Remote {
+  std::string socket;
+  bool json = false;
+
+  void add_to(CLI::App& command) {
+    command
+        .add_option("--control", socket,
+                    "The server's control socket (default $WEIR_SOCKET, else as weir serve has it)")
+        ->type_name("PATH");
+    command.add_flag("--json", json, "Print what the server answers, as JSON");
+  }
+
+  control::ControlClient client() const {
+    return control::ControlClient(control::control_socket_of(socket));
+  }
+  // The answer as text, or a Failure.
+  std::string ask(std::string_view method, const std::string& target,
+                  std::string_view body = {}) const;
+  Json get(const std::string& target) const;
+};
+
+// 1234567 as "1.23M", for columns.
+std::string short_number(double number);
+// Nanoseconds as "1.2ms".
+std::string short_time(double ns);
+
+void add_remote_commands(CLI::App& weir, int& status);
+void add_lctl(CLI::App& weir, int& status);
+void add_top(CLI::App& weir, int& status);
+// What `lctl ARGS...` does.
+int run_lctl(const std::vector<std::string>& arguments);
+
+}  // namespace weir::app

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/weir/slurm_poll.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace weir::app {
+
+void SlurmPoll::start(Instant now) {
+  next_ = now + every_;
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  host::Fd ours(ends[0]);
+  const host::Fd theirs(ends[1]);
+  fcntl(ours.get(), F_SETFL, O_NONBLOCK);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, theirs.get(), STDOUT_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);  // ours are blocked for the signalfd
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  std::string json = "--json";
+  char* const arguments[] = {program_.data(), json.data(), nullptr};
+  const int failed =
+      posix_spawnp(&child_, program_.c_str(), &actions, &attributes, arguments, environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) {
+    child_ = -1;
+    return;
+  }
+  started_ = now;
+  pipe_ = std::move(ours);
+  text_.clear();
+}
+
+void SlurmPoll::end() {
+  pipe_ = host::Fd();
+  if (child_ < 0) return;
+  kill(child_, SIGKILL);
+  while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) continue;
+  child_ = -1;
+}
+
+void SlurmPoll::tick(Instant now, const std::function<void(std::string_view)>& take) {
+  if (child_ < 0) {
+    if (now >= next_) start(now);
+    return;
+  }
+  char part[65536];
+  ssize_t got = 0;
+  while ((got = read(pipe_.get(), part, sizeof part)) > 0) {
+    text_.append(part, static_cast<std::size_t>(got));
+    if (text_.size() > kTextMax) break;
+  }
+  const bool is_done = got == 0;
+  if (!is_done && errno == EAGAIN && now - started_ < kPatience && text_.size() <= kTextMax) return;
+  end();
+  if (is_done && !text_.empty()) take(text_);
+}
+
+}  // namespace weir::app

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs `squeue --json` now and then without waiting for it: a child process with a pipe, which the
+// caller's loop watches. One at a time; one that does not end in kPatience is killed, so a Slurm
+// controller that hangs costs nothing but old sizes.
+//
+//   SlurmPoll poll("squeue", 10s);
+//   poll.tick(now, [](std::string_view text) { ... });      whenever fd() is readable, and each
+//   turn
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include <sys/types.h>
+
+#include "weir/base/time.h"
+#include "weir/host/fd.h"
+
+namespace weir::app {
+
+class SlurmPoll {
+ public:
+  static constexpr Nanoseconds kPatience = std::chrono::seconds{30};
+  static constexpr std::size_t kTextMax = std::size_t{256} << 20;
+
+  SlurmPoll(std::string program, Nanoseconds every) : program_(std::move(program)), every_(every) {}
+  SlurmPoll(const SlurmPoll&) = delete;
+  SlurmPoll& operator=(const SlurmPoll&) = delete;
+  ~SlurmPoll() { end(); }
+
+  // -1 while none runs.
+  int fd() const { return pipe_.get(); }
+  void tick(Instant now, const std::function<void(std::string_view)>& take);
+
+ private:
+  void start(Instant now);
+  void end();
+
+  std::string program_;
+  Nanoseconds every_;
+  Instant next_{};
+  Instant started_{};
+  pid_t child_ = -1;
+  host::Fd pipe_;
+  std::string text_;
+};
+
+}  // namespace weir::app

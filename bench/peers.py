@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NBD servers to be measured beside each other: how they are started, and one run of fio on each.
+
+    with Images() as folder:
+        run = measure(folder, "nbdkit file", bs="4k", depth=32, connections=4)
+        run.cpu_us, run.rate, run.p99_us
+
+The image is in /dev/shm: what is measured is the server, not a disk.
+"""
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+WEIR = pathlib.Path(__file__).resolve().parent.parent / "build/release/apps/weir/weir"
+MIB = 1 << 20
+SIZE = 512 * MIB
+SECONDS = 2
+STUCK = 60
+
+
+@dataclasses.dataclass
+class Run:
+    cpu_us: float   # of the server, an operation
+    rate: float     # operations a second
+    p99_us: float   # of the latency
+
+
+class Images:
+    """A folder in memory with an image of random bytes."""
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(dir="/dev/shm")
+        with open(f"{self.folder.name}/image", "wb") as image:
+            for _ in range(SIZE // MIB):
+                image.write(os.urandom(MIB))
+        return self.folder.name
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+
+def servers(folder):
+    """Name: command line and name of the export."""
+    socket, image = f"{folder}/s", f"{folder}/image"
+    weir = [WEIR, "serve", "--listen", f"unix:{socket}"]
+    return {
+        "nbdkit file": (["nbdkit", "-f", "-U", socket, "file", image], ""),
+        "nbdkit memory": (["nbdkit", "-f", "-U", socket, "memory", str(SIZE)], ""),
+        "qemu-nbd": (["qemu-nbd", "-t", "-e", "16", "-f", "raw", "-k", socket, image], ""),
+        "q-s-d": (["qemu-storage-daemon",
+                   "--blockdev", f"driver=file,node-name=f,filename={image},aio=io_uring",
+                   "--nbd-server", f"addr.type=unix,addr.path={socket},max-connections=16",
+                   "--export", "type=nbd,id=e,node-name=f,name=a"], "a"),
+        "weir file": ([*weir, "--export", f"a=file:{image}"], "a"),
+        "weir memory": ([*weir, "--export", f"a=memory:{SIZE}"], "a"),
+        "weir fifo": ([*weir, "--export", f"a=memory:{SIZE}", "--policy", "fifo", "--adaptive",
+                       "off"], "a"),
+    }
+
+
+def cpu_seconds(process):
+    with open(f"/proc/{process.pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_for(uri, server):
+    deadline = time.monotonic() + STUCK
+    while subprocess.run(["nbdinfo", "--size", uri], capture_output=True, check=False).returncode:
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"no server at {uri}")
+        time.sleep(0.01)
+
+
+def fio(uri, bs, depth, connections, *options):
+    """What fio says about the reads of all connections together."""
+    out = subprocess.run(
+        ["fio", "--name=x", "--ioengine=nbd", f"--uri={uri}", "--thread", "--norandommap",
+         "--rw=randread", f"--bs={bs}", f"--size={SIZE}", f"--iodepth={depth}",
+         f"--numjobs={connections}", "--group_reporting", "--output-format=json", *options],
+        capture_output=True, text=True, check=True).stdout
+    return json.loads(out[out.index("{"):])["jobs"][0]["read"]
+
+
+def measure(folder, name, bs, depth, connections):
+    command, export = servers(folder)[name]
+    socket = pathlib.Path(folder, "s")
+    uri = f"nbd+unix:///{export}?socket={socket}"
+    socket.unlink(missing_ok=True)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+        try:
+            wait_for(uri, server)
+            if "memory" in name or "fifo" in name:
+                subprocess.run(["nbdcopy", f"{folder}/image", uri], check=True)
+            before = cpu_seconds(server)
+            read = fio(uri, bs, depth, connections, "--time_based", f"--runtime={SECONDS}")
+            spent = cpu_seconds(server) - before
+        finally:
+            server.terminate()
+    return Run(spent / read["total_ios"] * 1e6, read["iops"],
+               read["clat_ns"]["percentile"]["99.000000"] / 1e3)
+
+
+def instructions(folder, policy, count):
+    """Of the server's whole life with so many reads, in user space, as callgrind counts them."""
+    socket = pathlib.Path(folder, "s")
+    socket.unlink(missing_ok=True)
+    uri = f"nbd+unix:///a?socket={socket}"
+    with subprocess.Popen(
+            ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", WEIR, "serve",
+             "--listen", f"unix:{socket}", "--export", "a=memory:64MiB", *policy],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            wait_for(uri, server)
+            subprocess.run(
+                ["fio", "--name=x", "--ioengine=nbd", f"--uri={uri}", "--thread", "--norandommap",
+                 "--rw=randread", "--bs=4k", "--size=64M", "--iodepth=32",
+                 f"--io_size={count * 4}k"],
+                capture_output=True, check=True)
+        finally:
+            server.terminate()
+        log = server.stderr.read()
+    return int(next(line for line in log.splitlines() if "Collected :" in line).split()[-1])

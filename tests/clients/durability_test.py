@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client was told is durable is there after the server was killed.
+
+The store is a file system (forgetful.cc) that loses whatever was not synced when the server dies.
+Clients write all the time: one with FUA, one that flushes now and then, fio with checksums in its
+blocks, and one more fio that is in the way. After each kill everything that was durable is read
+back, by the clients themselves and by fio --verify_only. On a store that answers a sync and forgets
+the data all the same, the same check must find the loss.
+"""
+import os
+import pathlib
+import random
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import nbd
+
+import server as s
+from server import STUCK, Server
+
+BINARY = s.RELEASE if pathlib.Path(s.RELEASE).exists() else s.WEIR
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD_DIR", s.ROOT / "build/dev"))
+KILLS = 50
+BLOCK = 4096
+MIB = 1 << 20
+SIZE = 16 * MIB
+FIO = 4 * MIB, 2 * MIB       # where fio writes what it will verify
+NOISE = 8 * MIB, 8 * MIB     # where another one only writes
+
+
+class Forgetful:
+    """The file system, mounted."""
+
+    def __init__(self, *options):
+        self.options = options
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.process = subprocess.Popen(
+            [BUILD / "tests/forgetful", *self.options, str(SIZE), self.folder.name, "-f", "-s"],
+            stderr=subprocess.PIPE, text=True)
+        self.disk = pathlib.Path(self.folder.name) / "disk"
+        deadline = time.monotonic() + STUCK
+        while not self.disk.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"not mounted: {self.process.communicate()[1]}")
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run(["fusermount3", "-u", self.folder.name], check=False)
+        try:
+            self.process.wait(STUCK)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stderr.close()
+        self.folder.cleanup()
+
+
+class Writer(threading.Thread):
+    """A client that writes blocks of its region until the server is gone, and keeps account of
+    what each block may hold: what was durable last, or anything that was written after it."""
+
+    def __init__(self, server, region, flags, flush_every, blocks):
+        super().__init__()
+        self.uri = server.uri("a")
+        self.first = region // BLOCK
+        self.flags = flags
+        self.flush_every = flush_every
+        self.blocks = blocks  # block: values it may hold, the durable one first
+        self.random = random.Random(region)
+        self.durable = 0      # writes that were
+
+    def run(self):
+        handle = nbd.NBD()
+        handle.connect_uri(self.uri)
+        pending = set()
+        try:
+            for count in range(1 << 30):
+                block = self.first + self.random.randrange(64)
+                value = self.random.getrandbits(64).to_bytes(8, "little") * (BLOCK // 8)
+                self.blocks.setdefault(block, [bytes(BLOCK)]).append(value)
+                handle.pwrite(value, block * BLOCK, self.flags)
+                pending.add(block)
+                if self.flush_every and count % self.flush_every == self.flush_every - 1:
+                    handle.flush()
+                if not self.flush_every or count % self.flush_every == self.flush_every - 1:
+                    for one in pending:
+                        self.blocks[one] = self.blocks[one][-1:]
+                    self.durable += len(pending)
+                    pending.clear()
+        except nbd.Error:
+            pass  # the server was killed
+
+
+def fio(server, region, name, *options):
+    offset, size = region
+    return ["fio", "--ioengine=nbd", "--thread", f"--name={name}", f"--uri={server.uri('a')}",
+            "--rw=randwrite", f"--bs={BLOCK}", f"--offset={offset}", f"--size={size}",
+            "--iodepth=8", *options]
+
+
+def verified(number):
+    return ["--verify=crc32c", "--verify_fatal=1", f"--randseed={number}", "--io_size=256k",
+            "--do_verify=0", "--end_fsync=1"]
+
+
+class Kill:
+    """Kills a server that serves a forgetful disk, again and again."""
+
+    def __init__(self, disk):
+        self.disk = disk
+        self.random = random.Random(1)
+        self.regions = {0: (nbd.CMD_FLAG_FUA, 0), MIB: (0, 8)}
+        self.blocks = {region: {} for region in self.regions}
+        self.durable = 0
+
+    def serve(self):
+        return Server("--export", f"a=file:{self.disk}", binary=BINARY)
+
+    def once(self, number):
+        """Everything that is wrong afterwards."""
+        with self.serve() as server:
+            writers = [Writer(server, region, *how, self.blocks[region])
+                       for region, how in self.regions.items()]
+            noise = subprocess.Popen(fio(server, NOISE, "noise", "--fsync=32", "--time_based",
+                                         "--runtime=60", "--rate_iops=2000"),
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                for writer in writers:
+                    writer.start()
+                subprocess.run(fio(server, FIO, "kept", *verified(number)), timeout=STUCK,
+                               stdout=subprocess.DEVNULL, check=True)
+                deadline = time.monotonic() + STUCK
+                while any(writer.durable < 10 for writer in writers):
+                    assert time.monotonic() < deadline, "nothing gets durable"
+                    time.sleep(0.01)
+                time.sleep(self.random.random() / 20)  # anywhere in the midst of it
+            finally:
+                server.kill()
+                noise.kill()  # fio may wait for ever for replies
+                noise.wait(STUCK)
+                for writer in writers:
+                    writer.join()
+        self.durable += sum(writer.durable for writer in writers)
+        return self.lost(number)
+
+    def lost(self, number):
+        wrong = []
+        with self.serve() as server:
+            handle = nbd.NBD()
+            handle.connect_uri(server.uri("a"))
+            for region, blocks in self.blocks.items():
+                lost = 0
+                for block, values in blocks.items():
+                    found = bytes(handle.pread(BLOCK, block * BLOCK))
+                    lost += found not in values
+                    blocks[block] = [found]  # what counts from now on
+                if lost:
+                    wrong.append(f"region {region}: {lost} blocks lost what was durable")
+            handle.shutdown()
+            done = subprocess.run(fio(server, FIO, "kept", *verified(number), "--verify_only",
+                                      "--do_verify=1"), capture_output=True, text=True,
+                                  timeout=STUCK, check=False)
+            if done.returncode != 0:
+                wrong.append(f"fio --verify_only: {done.stderr or done.stdout}")
+        return wrong
+
+
+class Durability(unittest.TestCase):
+    def test_what_was_synced_survives_fifty_kills(self):
+        with Forgetful() as disk:
+            kill = Kill(disk.disk)
+            for number in range(1, KILLS + 1):
+                self.assertEqual(kill.once(number), [], f"kill {number}")
+        self.assertGreater(kill.durable, 10 * KILLS)
+
+    def test_a_store_that_ignores_syncs_is_found_out(self):
+        with Forgetful("--ignore-sync") as disk:
+            kill = Kill(disk.disk)
+            wrong = [one for number in range(1, 4) for one in kill.once(number)]
+        self.assertTrue(any(one.startswith("fio --verify_only") for one in wrong), wrong)
+        for region in kill.regions:
+            self.assertTrue(any(one.startswith(f"region {region}:") for one in wrong), wrong)
+
+
+if __name__ == "__main__":
+    unittest.main()

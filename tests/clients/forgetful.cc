@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// forgetful [--ignore-sync] SIZE MOUNTPOINT [FUSE OPTION ...]
+//
+// A file system with one file, `disk`, that loses what was not synced when whoever had it open
+// dies: the nearest thing to a power failure that a process can have. Written is what the kernel
+// has asked for; kept is what an fsync was asked for afterwards. Opening the file begins with what
+// was kept.
+//
+//   write --> now          fsync: now --> kept          open: kept --> now
+//
+// With --ignore-sync an fsync is answered and forgotten like everything else, as by a device that
+// lies: a test of durability has to fail on it.
+#define FUSE_USE_VERSION 31
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include <fuse.h>
+
+namespace {
+
+constexpr std::size_t kBlock = 4096;
+constexpr std::string_view kName = "/disk";
+
+struct Disk {
+  std::vector<char> now;
+  std::vector<char> kept;
+  std::set<std::size_t> dirty;  // blocks in which they differ
+  bool ignores_sync = false;
+};
+Disk disk;  // fuse is told to run one thread
+
+// The dirty blocks of one image become those of the other.
+void settle(const std::vector<char>& from, std::vector<char>& to) {
+  for (const std::size_t block : disk.dirty) {
+    const std::size_t at = block * kBlock;
+    std::memcpy(to.data() + at, from.data() + at, std::min(kBlock, from.size() - at));
+  }
+  disk.dirty.clear();
+}
+
+int get_attributes(const char* path, struct stat* attributes, fuse_file_info* /*file*/) {
+  *attributes = {};
+  if (std::string_view(path) == "/") {
+    attributes->st_mode = S_IFDIR | 0755;
+    attributes->st_nlink = 2;
+    return 0;
+  }
+  if (path != kName) return -ENOENT;
+  attributes->st_mode = S_IFREG | 0644;
+  attributes->st_nlink = 1;
+  attributes->st_size = static_cast<off_t>(disk.now.size());
+  return 0;
+}
+
+int open_disk(const char* path, fuse_file_info* /*file*/) {
+  if (path != kName) return -ENOENT;
+  settle(disk.kept, disk.now);  // the kernel drops its cached pages with an open
+  return 0;
+}
+
+int read_disk(const char* /*path*/, char* to, std::size_t size, off_t offset,
+              fuse_file_info* /*file*/) {
+  const auto at = std::min(static_cast<std::size_t>(offset), disk.now.size());
+  const std::size_t count = std::min(size, disk.now.size() - at);
+  std::memcpy(to, disk.now.data() + at, count);
+  return static_cast<int>(count);
+}
+
+int write_disk(const char* /*path*/, const char* from, std::size_t size, off_t offset,
+               fuse_file_info* /*file*/) {
+  const auto at = static_cast<std::size_t>(offset);
+  if (at > disk.now.size() || size > disk.now.size() - at) return -ENOSPC;
+  std::memcpy(disk.now.data() + at, from, size);
+  for (std::size_t block = at / kBlock; block * kBlock < at + size; ++block) {
+    disk.dirty.insert(block);
+  }
+  return static_cast<int>(size);
+}
+
+int sync_disk(const char* /*path*/, int /*data_only*/, fuse_file_info* /*file*/) {
+  if (!disk.ignores_sync) settle(disk.now, disk.kept);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<char*> arguments(argv, argv + argc);
+  if (arguments.size() > 1 && std::string_view(arguments[1]) == "--ignore-sync") {
+    disk.ignores_sync = true;
+    arguments.erase(arguments.begin() + 1);
+  }
+  const std::size_t size = arguments.size() < 3 ? 0 : std::strtoull(arguments[1], nullptr, 10);
+  if (size == 0) {
+    std::fputs("usage: forgetful [--ignore-sync] SIZE MOUNTPOINT [FUSE OPTION ...]\n", stderr);
+    return 64;
+  }
+  arguments.erase(arguments.begin() + 1);
+  disk.now.resize(size);
+  disk.kept.resize(size);
+  fuse_operations operations{};
+  operations.getattr = get_attributes;
+  operations.open = open_disk;
+  operations.read = read_disk;
+  operations.write = write_disk;
+  operations.fsync = sync_disk;
+  return fuse_main(static_cast<int>(arguments.size()), arguments.data(), &operations, nullptr);
+}

@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP API and the commands on top of it: every path of weir-api(7), and bad input."""
+import concurrent.futures
+import http.client
+import json
+import pathlib
+import socket
+import tempfile
+import time
+import unittest
+
+from remote import READ, STUCK, Remote, UnixHttp, request, simple_reply, wait_for
+
+EXPORT = ("--export", "a=memory:64MiB")
+TBF = (*EXPORT, "--adaptive", "off")
+SERVICE = "/v1/services/ost_io"
+
+
+class Reading(unittest.TestCase):
+    def test_every_path(self):
+        with Remote(*EXPORT, "--capacity", "4000") as it:
+            it.read("dd.0", 20)
+            status = it.get("/v1/status")
+            self.assertEqual(status["exports"], ["a"])
+            self.assertGreaterEqual(status["counters"]["requests"], 20)
+            self.assertEqual(it.get("/v1/services")[0]["service"], "ost_io")
+            self.assertEqual(it.get(SERVICE)["policy"], "tbf jobid")
+            self.assertEqual(it.get(f"{SERVICE}/capacity")["capacity"], 4000)
+            self.assertIn("tbf", [one["policy"] for one in it.get(f"{SERVICE}/policies")])
+            self.assertEqual(it.get(f"{SERVICE}/rules")[0]["rule"], "default")
+            classes = it.get(f"{SERVICE}/classes?limit=1&sort=served&filter=dd")
+            self.assertEqual([one["class"] for one in classes], ["default/dd.0"])
+            self.assertEqual(classes[0]["served"], 20)
+            self.assertEqual(it.get(f"{SERVICE}/jobs")[0]["finished"], 20)
+            self.assertIsInstance(it.get(f"{SERVICE}/ledger"), list)
+            self.assertEqual(it.get("/v1/jobs"), [])
+            self.assertEqual(it.get("/v1/explain?name=dd.0")["class"], "default/dd.0")
+            self.assertEqual(it.get("/v1/params?pattern=obdfilter.a.job_cleanup_interval"),
+                             [{"path": "obdfilter.a.job_cleanup_interval",
+                               "file": "obdfilter/a/job_cleanup_interval", "value": "600\n"}])
+            self.assertEqual(it.get("/healthz"), {"status": "ok"})
+            self.assertEqual(it.get("/readyz"), {"status": "ready"})
+            for path, kind in (("/", "text/html"), ("/live.js", "text/javascript"),
+                               ("/live.css", "text/css"), ("/uplot.js", "text/javascript"),
+                               ("/uplot.css", "text/css"), ("/metrics", "text/plain")):
+                code, head, body = it.http("GET", path)
+                self.assertEqual(code, 200, path)
+                self.assertTrue(head["Content-Type"].startswith(kind), head)
+                self.assertGreater(len(body), 500, path)
+
+    def test_what_is_not_there_is_named(self):
+        with Remote(*TBF) as it:
+            for path in ("/nothing", "/v1", "/v1/services/none", f"{SERVICE}/none",
+                         "/v1/explain?name=none"):
+                code, _, body = it.http("GET", path)
+                self.assertEqual(code, 404, path)
+                self.assertIn("error", json.loads(body))
+
+    def test_events_come_every_second(self):
+        with Remote(*TBF) as it:
+            connection = UnixHttp(it.control)
+            connection.request("GET", "/v1/events")
+            answer = connection.getresponse()
+            self.assertEqual(answer.getheader("Content-Type"), "text/event-stream")
+            events = []
+            while len(events) < 2:
+                line = answer.readline().decode()
+                if line.startswith("data: "):
+                    events.append(json.loads(line[6:]))
+            connection.close()
+            self.assertEqual(events[1]["services"][0]["service"], "ost_io")
+            self.assertGreater(events[1]["time_ns"], events[0]["time_ns"])
+
+
+class Changing(unittest.TestCase):
+    def test_rules_policies_capacity_and_jobs(self):
+        with Remote(*EXPORT) as it:
+            rule = {"command": "start dd jobid={dd.*} rate=10"}
+            self.assertEqual(it.send("POST", f"{SERVICE}/rules", rule)[0], 200)
+            self.assertEqual([one["rule"] for one in it.get(f"{SERVICE}/rules")],
+                             ["dd", "default"])
+            self.assertEqual(it.send("POST", f"{SERVICE}/rules", rule)[0], 409)
+            self.assertEqual(it.http("DELETE", f"{SERVICE}/rules/dd")[0], 200)
+            self.assertEqual(it.send("PUT", f"{SERVICE}/capacity", {"capacity": "500"})[0], 200)
+            self.assertEqual(it.send("PUT", f"{SERVICE}/policies", {"policy": "fifo"})[0], 200)
+            self.assertEqual(it.send("PUT", "/v1/jobs/ior.1", {"nodes": 7})[0], 200)
+            wait_for("a snapshot that knows", lambda: it.get(SERVICE)["policy"] == "fifo")
+            self.assertEqual(it.get(f"{SERVICE}/capacity")["capacity"], 500)
+            self.assertEqual(it.get("/v1/jobs"), [{"job": "ior.1", "nodes": 7}])
+            self.assertEqual(it.http("DELETE", "/v1/jobs/ior.1")[0], 200)
+            self.assertEqual(it.get("/v1/jobs"), [])
+
+    def test_a_rule_acts_within_milliseconds(self):
+        with Remote(*TBF, "--rule", "start dd jobid={dd.0} rate=10") as it:
+            client = it.client("dd.0")
+            client.sendall(b"".join(request(READ, i, 0, 512) for i in range(200)))
+            begun = time.monotonic()
+            status, _, _ = it.send("POST", f"{SERVICE}/rules", {"command": "change dd rate=100000"})
+            self.assertEqual(status, 200)
+            for _ in range(200):
+                simple_reply(client, 512)
+            self.assertLess(time.monotonic() - begun, 10, "at the old rate: 20 s")
+            client.close()
+
+    def test_two_administrators_do_not_overwrite_each_other(self):
+        with Remote(*TBF) as it:
+            _, head, _ = it.http("GET", f"{SERVICE}/rules")
+            seen = {"If-Match": head["ETag"]}
+            start = "start r{} jobid={{a}} rate=1"
+            first = it.send("POST", f"{SERVICE}/rules", {"command": start.format(1)}, seen)
+            second = it.send("POST", f"{SERVICE}/rules", {"command": start.format(2)}, seen)
+            self.assertEqual((first[0], second[0]), (200, 412))
+            again = {"If-Match": second[1]["ETag"]}
+            self.assertEqual(it.send("POST", f"{SERVICE}/rules", {"command": start.format(2)},
+                                     again)[0], 200)
+
+    def test_concurrent_changes_with_one_generation_let_one_through(self):
+        with Remote(*TBF) as it:
+            _, head, _ = it.http("GET", f"{SERVICE}/rules")
+
+            def start(number):
+                return it.send("POST", f"{SERVICE}/rules",
+                               {"command": f"start r{number} jobid={{a}} rate=1"},
+                               {"If-Match": head["ETag"]})[0]
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                codes = sorted(pool.map(start, range(16)))
+            self.assertEqual(codes, [200] + [412] * 15)
+
+
+class BadInput(unittest.TestCase):
+    def test_bodies(self):
+        with Remote(*TBF) as it:
+            for path, method, body, code in (
+                    (f"{SERVICE}/rules", "POST", "{", 400), (f"{SERVICE}/rules", "POST", "[]", 400),
+                    (f"{SERVICE}/rules", "POST", '{"command":7}', 400),
+                    (f"{SERVICE}/rules", "POST", '{"command":"start x"}', 400),
+                    (f"{SERVICE}/rules", "POST", '{"command":"stop x","also":1}', 400),
+                    (f"{SERVICE}/rules", "POST", '{"command":"\\u0000\\n"}', 400),
+                    (f"{SERVICE}/capacity", "PUT", '{"capacity":"much"}', 400),
+                    ("/v1/jobs/a", "PUT", '{"nodes":-1}', 400),
+                    ("/v1/jobs/a", "PUT", '{"nodes":0}', 400),
+                    ("/v1/jobs/" + "a" * 40, "PUT", '{"nodes":1}', 400),
+                    ("/v1/params", "POST", '{"set":{}}', 400),
+                    ("/v1/params", "POST", '{"set":[1]}', 400),
+                    ("/v1/params", "POST", '{"set":[{"pattern":"a"}]}', 400),
+                    ("/v1/services/none/rules", "POST", '{"command":"stop x"}', 404),
+                    ("/v1/status", "POST", "{}", 405), ("/v1/jobs/a", "POST", "{}", 405)):
+                status, _, text = it.http(method, path, body)
+                self.assertEqual(status, code, (path, body, text))
+                self.assertIn("error", json.loads(text), text)
+            self.assertEqual(it.get("/healthz"), {"status": "ok"})
+
+    def test_what_is_too_large(self):
+        with Remote(*TBF) as it:
+            self.assertEqual(it.http("POST", f"{SERVICE}/rules", "x" * (2 << 20))[0], 413)
+            self.assertEqual(it.http("GET", "/" + "x" * 10_000)[0], 431)
+            self.assertEqual(it.http("GET", "/v1/status", None, {"X": "y" * 10_000})[0], 431)
+
+    def test_what_is_not_http(self):
+        with Remote(*TBF) as it:
+            for data in (b"\0" * 100, b"GET\r\n\r\n", b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"):
+                with socket.socket(socket.AF_UNIX) as client:
+                    client.settimeout(STUCK)
+                    client.connect(str(it.control))
+                    client.sendall(data)
+                    self.assertTrue(client.recv(4096).startswith(b"HTTP/1.1 400"), data)
+            self.assertEqual(it.get("/healthz"), {"status": "ok"})
+
+    def test_a_client_that_never_finishes_is_sent_away(self):
+        with Remote(*TBF) as it, socket.socket(socket.AF_UNIX) as slow:
+            slow.settimeout(STUCK)
+            slow.connect(str(it.control))
+            slow.sendall(b"GET /v1/status HTTP/1.1\r\nX: ")
+            begun = time.monotonic()
+            self.assertEqual(slow.recv(100), b"")
+            self.assertLess(time.monotonic() - begun, 30)
+            self.assertEqual(it.get("/healthz"), {"status": "ok"})
+
+    def test_five_hundred_readers_of_events(self):
+        with Remote(*TBF) as it:
+            readers = []
+            for _ in range(500):
+                reader = socket.socket(socket.AF_UNIX)
+                reader.settimeout(STUCK)
+                reader.connect(str(it.control))
+                reader.sendall(b"GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n")
+                readers.append(reader)
+            for reader in readers[::50]:
+                data = b""
+                while b"data: " not in data:
+                    piece = reader.recv(65536)
+                    self.assertTrue(piece)
+                    data += piece
+            self.assertGreater(it.read("dd.0", 100), 0)
+            self.assertEqual(it.get("/healthz"), {"status": "ok"})
+            for reader in readers:
+                reader.close()
+
+
+class Tcp(unittest.TestCase):
+    def server(self, folder, token="s3cret"):
+        path = pathlib.Path(folder) / "token"
+        path.write_text(token + "\n", encoding="utf-8")
+        return Remote(*TBF, "--control-tcp", "127.0.0.1:0", "--control-token", path)
+
+    def test_needs_its_token(self):
+        with tempfile.TemporaryDirectory() as folder, self.server(folder) as it:
+            def ask(headers, path="/v1/status"):
+                connection = http.client.HTTPConnection("127.0.0.1", it.control_port,
+                                                        timeout=STUCK)
+                connection.request("GET", path, headers=headers)
+                answer = connection.getresponse()
+                answer.read()
+                connection.close()
+                return answer.status
+            self.assertEqual(ask({}), 401)
+            self.assertEqual(ask({"Authorization": "Bearer wrong"}), 401)
+            self.assertEqual(ask({"Authorization": "Bearer s3cre"}), 401)
+            self.assertEqual(ask({"Authorization": "s3cret"}), 401)
+            self.assertEqual(ask({"Authorization": "Bearer s3cret"}), 200)
+            self.assertEqual(ask({}, "/metrics"), 401)
+            self.assertEqual(ask({}, "/"), 200, "the page holds no secret")
+            self.assertNotIn("s3cret", it.http("GET", "/metrics")[2])
+        self.assertNotIn("s3cret", it.log)
+
+    def test_is_refused_without_a_token_and_beyond_loopback(self):
+        with Remote(*TBF) as it, tempfile.TemporaryDirectory() as folder:
+            token = pathlib.Path(folder) / "token"
+            token.write_text("x", encoding="utf-8")
+            serve = ("serve", "--listen", f"unix:{folder}/s", *TBF, "--control", f"{folder}/c")
+            status, _, error = it.weir(*serve, "--control-tcp", "127.0.0.1:0")
+            self.assertEqual(status, 64, error)
+            self.assertIn("token", error)
+            status, _, error = it.weir(*serve, "--control-tcp", "0.0.0.0:0", "--control-token",
+                                       token)
+            self.assertEqual(status, 64, error)
+            self.assertIn("loopback", error)
+
+    def test_the_socket_is_for_its_owner_and_group(self):
+        with Remote(*TBF) as it:
+            self.assertEqual(it.control.stat().st_mode & 0o777, 0o660)
+        self.assertFalse(it.control.exists())
+
+
+class Commands(unittest.TestCase):
+    def test_each_of_them(self):
+        with Remote(*EXPORT, "--capacity", "4000") as it:
+            it.read("dd.0", 20)
+            status, out, error = it.weir("status")
+            self.assertEqual((status, error), (0, ""))
+            self.assertRegex(out, r"ost_io +tbf jobid +4000 ")
+            self.assertEqual(it.weir("rule", "start", "dd", "jobid={dd.*}", "rate=50"),
+                             (0, "", ""))
+            self.assertEqual(it.weir("rule", "change", "dd", "rate=60"), (0, "", ""))
+            time.sleep(0.3)
+            self.assertRegex(it.weir("rule", "list")[1], r"dd +60 ")
+            it.read("dd.0", 5)
+            time.sleep(0.3)
+            status, out, error = it.weir("explain", "dd.0")
+            self.assertEqual((status, error), (0, ""))
+            self.assertRegex(out, r"rule +dd: 'jobid=\{dd\.\*\}' fits")
+            self.assertRegex(out, r"limit +60 operations/s")
+            self.assertEqual(it.weir("rule", "stop", "dd"), (0, "", ""))
+            self.assertEqual(it.weir("job", "add", "dd.0", "4"), (0, "", ""))
+            self.assertRegex(it.weir("job", "list")[1], r"dd\.0 +4")
+            self.assertEqual(it.weir("job", "set", "dd.0", "5"), (0, "", ""))
+            self.assertEqual(it.weir("job", "rm", "dd.0"), (0, "", ""))
+            self.assertEqual(it.weir("ledger")[0], 0)
+            status, out, _ = it.weir("top", "--once", "--interval", "0.2", "--sort", "name")
+            self.assertEqual(status, 0)
+            self.assertIn("default/dd.0", out)
+
+    def test_json_everywhere(self):
+        with Remote(*EXPORT) as it:
+            it.read("dd.0", 5)
+            for command in (["status"], ["rule", "list"], ["job", "list"], ["ledger"],
+                            ["explain", "dd.0"], ["top", "--once", "--interval", "0.1"],
+                            ["rule", "start", "x", "jobid={x}", "rate=1"],
+                            ["job", "add", "x", "2"]):
+                status, out, error = it.weir(*command, "--json")
+                self.assertEqual((status, error), (0, ""), command)
+                json.loads(out)
+
+    def test_errors_name_what_is_wrong(self):
+        with Remote(*TBF) as it:
+            status, _, error = it.weir("rule", "start", "x", "jobid={a}", "rate=none")
+            self.assertEqual(status, 65)
+            self.assertIn("rate", error)
+            self.assertEqual(it.weir("explain", "nobody")[0], 66)
+
+    def test_the_delays_of_a_throttled_job_are_its_limit(self):
+        with Remote(*TBF, "--rule", "start dd jobid={dd.0} rate=50") as it:
+            it.read("dd.0", 20)
+            time.sleep(0.3)
+            told = it.get("/v1/explain?name=dd.0")
+            delays = told["delays"]
+            self.assertEqual(delays["wait_ns"], sum(delays[f"{cause}_ns"] for cause in
+                                                    ("limit", "share", "root", "slot", "order")))
+            self.assertEqual(delays["wait_ns"], told["waited_ns"])
+            self.assertGreater(delays["limit_ns"], 0.9 * delays["wait_ns"])
+
+
+class Injection(unittest.TestCase):
+    EVIL = "<b>\x1b[2J\n\"}x 1"
+
+    def test_names_of_clients_stay_names(self):
+        with Remote(*TBF) as it:
+            it.read(self.EVIL, 3)
+            time.sleep(0.3)
+            for path in ("/metrics", f"{SERVICE}/classes", f"{SERVICE}/jobs", "/v1/status"):
+                body = it.http("GET", path)[2]
+                self.assertNotIn("<b>", body, path)
+                self.assertNotIn("\x1b", body, path)
+            page = it.http("GET", "/metrics")[2]
+            self.assertIn('job="\\\\x3Cb\\\\x3E\\\\x1B', page)
+            for line in page.splitlines():
+                self.assertRegex(line, r'^(#.*|weir_[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)+\})? '
+                                       r'-?[0-9.]+)$')
+            for command in (["top", "--once", "--interval", "0.1"], ["ledger"], ["status"],
+                            ["lctl", "get_param", "*.*.job_stats"]):
+                self.assertNotIn("\x1b", it.weir(*command)[1], command)
+            name = it.get(f"{SERVICE}/classes?filter=x3C")[0]["class"]
+            self.assertEqual(it.weir("explain", name)[0], 0, "what is shown can be asked for")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What was changed for good: nothing confirmed is lost, nothing half-applied appears."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+from remote import Remote, wait_for
+
+RULES = "/v1/services/ost_io/rules"
+LIMITS = ("--export", "a=memory:64MiB", "--adaptive", "off")
+SHARES = ("--export", "a=memory:64MiB", "--capacity", "2000")
+
+
+class Journal(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name) / "journal"
+
+    def server(self, *more, kind=LIMITS):
+        return Remote(*kind, "--journal", self.path, *more)
+
+    def names(self, it):
+        return [one["rule"] for one in it.get(RULES)]
+
+    def kill(self, it):
+        it.process.send_signal(signal.SIGKILL)
+        it.process.wait()
+        it.reader.join()
+        it.process.stdout.close()
+        it.process.stderr.close()
+        it.folder.cleanup()
+
+    def test_what_outlives_a_restart_and_what_does_not(self):
+        name = "ost.OSS.ost_io.nrs_tbf_rule"
+        with self.server() as it:
+            it.lctl("set_param", f"{name}=start mortal jobid={{m}} rate=1")
+            self.assertEqual(it.lctl("set_param", "-P", f"{name}=start kept jobid={{k}} rate=2"),
+                             (0, "", ""))
+            it.weir("rule", "start", "cli", "jobid={c}", "rate=3")
+            it.weir("rule", "start", "gone", "jobid={g}", "rate=3")
+            it.weir("rule", "stop", "gone")
+            it.weir("rule", "change", "cli", "rate=4")
+            it.weir("job", "add", "ior.1", "9")
+        with self.server("--rule", "start file jobid={f} rate=5") as it:
+            self.assertEqual(self.names(it), ["cli", "kept", "file", "default"],
+                             "first the command line's, then the journal's")
+            self.assertEqual(it.get(RULES)[0]["rate"], 4)
+            self.assertEqual(it.get("/v1/jobs"), [{"job": "ior.1", "nodes": 9}])
+            it.lctl("set_param", "-P", "-d", f"{name}=start  kept jobid={{k}} rate=2")
+            self.assertIn("kept", self.names(it), "it stays until the end")
+        with self.server() as it:
+            self.assertEqual(self.names(it), ["cli", "default"])
+
+    def test_nothing_that_was_confirmed_is_lost_by_kill_9(self):
+        it = self.server().__enter__()
+        confirmed, stopped = [], threading.Event()
+
+        def start_rules():
+            for number in range(10_000):
+                if stopped.is_set():
+                    return
+                try:
+                    status, _, _ = it.http("POST", RULES, json.dumps(
+                        {"command": f"start r{number} jobid={{j{number}}} rate={number + 1}"}))
+                except (OSError, ConnectionError, ValueError, AttributeError):
+                    return
+                if status == 200:
+                    confirmed.append(f"r{number}")
+        thread = threading.Thread(target=start_rules)
+        thread.start()
+        wait_for("fifty rules", lambda: len(confirmed) >= 50)
+        self.kill(it)
+        stopped.set()
+        thread.join()
+        with self.server() as again:
+            there = self.names(again)
+            self.assertEqual([name for name in confirmed if name not in there], [])
+            self.assertLessEqual(len(there), len(confirmed) + 2, "at most one was on its way")
+
+    def test_a_record_that_was_never_finished_is_dropped_and_told(self):
+        with self.server() as it:
+            it.weir("rule", "start", "whole", "jobid={a}", "rate=1")
+        with open(self.path, "ab") as file:
+            file.write(b"12345678 {\"param\":")
+        with self.server() as it:
+            self.assertEqual(self.names(it), ["whole", "default"])
+            self.assertIn("never confirmed", it.log)
+
+    def test_a_damaged_one_is_refused_unless_told_to_repair(self):
+        with self.server() as it:
+            for name in ("one", "two", "three"):
+                it.weir("rule", "start", name, f"jobid={{{name}}}", "rate=1")
+        text = self.path.read_bytes().replace(b"two", b"twO", 1)
+        self.path.write_bytes(text)
+        with self.assertRaisesRegex(AssertionError, "line 2 is damaged: 1 records before it are "
+                                                    "whole, 2 lines"):
+            self.server().__enter__()
+        self.assertEqual(self.path.read_bytes(), text, "nothing was touched")
+        with self.server("--journal-repair") as it:
+            self.assertEqual(self.names(it), ["one", "default"])
+            self.assertIn("kept 1 records, dropped 2 lines", it.log)
+        self.assertEqual(self.path.with_name("journal.damaged").read_bytes(), text)
+        with self.server() as it:
+            self.assertEqual(self.names(it), ["one", "default"])
+
+    def test_what_was_undone_is_taken_out_at_the_next_start(self):
+        sets = [{"pattern": "ost.OSS.ost_io.nrs_tbf_rule",
+                 "value": f"change default rate={100 + i}"} for i in range(1200)]
+        with self.server() as it:
+            status, _, _ = it.send("POST", "/v1/params", {"set": sets, "persist": True})
+            self.assertEqual(status, 200)
+        self.assertEqual(len(self.path.read_text(encoding="utf-8").splitlines()), 1200)
+        for _ in range(2):
+            with self.server() as it:
+                self.assertEqual(it.get(RULES)[0]["rate"], 1299)
+            self.assertEqual(len(self.path.read_text(encoding="utf-8").splitlines()), 1)
+
+    def test_one_server_at_a_time(self):
+        with self.server():
+            with self.assertRaisesRegex(AssertionError, "another server has this journal"):
+                self.server().__enter__()
+
+    def test_a_full_disk(self):
+        disk = pathlib.Path(self.folder.name) / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk],
+                          check=False).returncode != 0:
+            self.skipTest("not allowed to mount")
+        try:
+            self.path = disk / "journal"
+            with self.server() as it:
+                it.weir("rule", "start", "first", "jobid={a}", "rate=1")
+                with open(disk / "ballast", "wb", buffering=0) as ballast:
+                    try:
+                        while True:
+                            ballast.write(b"x" * 4096)
+                    except OSError:
+                        pass
+                long = "start big jobid={" + " ".join(f"j{i}" for i in range(600)) + "} rate=1"
+                codes = []
+                for number in range(4):
+                    codes.append(it.http("POST", RULES, json.dumps(
+                        {"command": long.replace("big", f"big{number}")})))
+                refused = [body for status, _, body in codes if status == 507]
+                self.assertTrue(refused, codes)
+                self.assertIn("in force, but", refused[0])
+                (disk / "ballast").unlink()
+                self.assertEqual(it.weir("rule", "start", "last", "jobid={z}", "rate=1")[0], 0)
+            with self.server() as it:
+                names = self.names(it)
+                self.assertIn("first", names)
+                self.assertIn("last", names)
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
+    def test_records_outlive_kill_9(self):
+        it = self.server(kind=SHARES).__enter__()
+        try:
+            # One job alone takes what another, idle, lends.
+            it.read("lender", 50)
+            lender = it.client("lender")
+            it.read("borrower", 3000)
+            lender.close()
+            told = wait_for("records", lambda: it.get("/v1/services/ost_io/ledger"))
+            wait_for("a checkpoint", lambda: os.path.exists(f"{self.path}.records"))
+            time.sleep(2.5)
+        finally:
+            self.kill(it)
+        self.assertEqual(sum(one["record"] for one in told), 0)
+        with self.server(kind=SHARES) as again:
+            self.assertNotIn("damaged", again.log)
+            # A job is listed once it has been seen; its account was there all along.
+            again.read("borrower", 1)
+            again.read("lender", 1)
+            kept = again.get("/v1/services/ost_io/ledger")
+            self.assertEqual({one["job"] for one in kept} & {"lender", "borrower"},
+                             {one["job"] for one in told} & {"lender", "borrower"})
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

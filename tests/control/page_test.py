@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The live page in Chromium: data moves, a rule shows its effect, an explanation opens.
+
+WEIR_SCREENSHOTS=FOLDER keeps what was seen.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import threading
+import unittest
+
+from remote import READ, RELEASE, Remote, request, simple_reply
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD_DIR", HERE.parents[1] / "build/dev"))
+TOKEN = "page-token"
+
+
+def modules():
+    """playwright-core in the version of the lock file, and no other."""
+    folder = BUILD / "page_test"
+    folder.mkdir(exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / name, folder / name)
+    if not (folder / "node_modules/playwright-core/package.json").exists():
+        subprocess.run(["npm", "ci", "--prefix", folder, "--ignore-scripts", "--no-audit",
+                        "--no-fund", "--loglevel=error"], check=True, timeout=300)
+    return folder
+
+
+class Load:
+    """A job that asks for one thing after another until it is told to end."""
+
+    def __init__(self, it, job):
+        self.stopped = threading.Event()
+        self.thread = threading.Thread(target=self.run, args=(it, job))
+        self.thread.start()
+
+    def run(self, it, job):
+        client = it.client(job)
+        while not self.stopped.wait(0.002):
+            client.sendall(request(READ, 0, 0, 4096))
+            simple_reply(client, 4096)
+        client.close()
+
+    def end(self):
+        self.stopped.set()
+        self.thread.join()
+
+
+class Page(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.shots = pathlib.Path(os.environ.get("WEIR_SCREENSHOTS", self.folder))
+        self.shots.mkdir(exist_ok=True)
+        (self.folder / "token").write_text(TOKEN, encoding="utf-8")
+
+    def test_what_an_administrator_sees(self):
+        folder = modules()
+        with Remote("--export", "a=memory:64MiB", "--adaptive", "off", "--control-tcp",
+                    "127.0.0.1:0", "--control-token", self.folder / "token",
+                    binary=RELEASE) as it:
+            loads = [Load(it, job) for job in ("dd.0", "ior.1", "<b>bold")]
+            browser = subprocess.Popen(
+                ["node", HERE / "page.mjs", folder,
+                 f"http://127.0.0.1:{it.control_port}/#token={TOKEN}", self.shots],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            try:
+                self.follow(it, browser)
+            finally:
+                browser.kill()
+                browser.communicate()
+                for load in loads:
+                    load.end()
+
+    def follow(self, it, browser):
+        def seen():
+            line = browser.stdout.readline()
+            self.assertTrue(line, "the browser has ended early")
+            return json.loads(line)
+
+        def go_on():
+            browser.stdin.write("\n")
+            browser.stdin.flush()
+        live = seen()
+        self.assertTrue(live["drawn"])
+        self.assertNotEqual(live["ops"], "0")
+        self.assertEqual(live["html"], 0, "a name became HTML")
+        self.assertEqual(live["dark"], "rgb(18, 22, 28)")
+        self.assertEqual(it.weir("rule", "start", "slow", "jobid={dd.*}", "rate=20")[0], 0)
+        go_on()
+        ruled = seen()
+        self.assertEqual(ruled["limit"], "20")
+        self.assertIn("'jobid={dd.*}' fits", ruled["explained"])
+        self.assertIn("its own limit", ruled["explained"])
+        self.assertTrue(ruled["closed"])
+        for number in range(210):
+            it.read(f"many.{number}", 1)
+        go_on()
+        many = seen()
+        self.assertEqual(many["problems"], [])
+        self.assertLess(many["task"], 100, "drawing 200 classes, milliseconds")
+        go_on()
+        self.assertEqual(browser.wait(60), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The driver against the model of a server, in virtual time: that it is safe beside an
+// administrator, survives what servers do, and holds its figures.
+#include "weir/lustre/driver.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "apps/weir/model_tree.h"
+#include "weir/lustre/names.h"
+#include "weir/sim/lustre_model.h"
+
+namespace weir {
+namespace {
+
+using app::ModelTree;
+
+constexpr Nanoseconds kPeriod = std::chrono::milliseconds{20};
+const std::string kRules = lustre::kRulesPath;
+
+// Fails from some operation on, as if the process had died there.
+class DyingTree final : public lustre::Tree {
+ public:
+  DyingTree(lustre::Tree& tree, std::uint64_t lives) : tree_(tree), lives_(lives) {}
+
+  Result<std::string> read(const std::string& path) override {
+    if (is_dead()) return fail(std::errc::operation_canceled, path, "dead");
+    return tree_.read(path);
+  }
+  Result<void> write(const std::string& path, std::string_view text) override {
+    if (is_dead()) return fail(std::errc::operation_canceled, path, "dead");
+    return tree_.write(path, text);
+  }
+  Result<std::vector<std::string>> list(const std::string& folder) override {
+    if (is_dead()) return fail(std::errc::operation_canceled, folder, "dead");
+    return tree_.list(folder);
+  }
+  bool is_dead() { return used_++ >= lives_; }
+
+ private:
+  lustre::Tree& tree_;
+  std::uint64_t lives_;
+  std::uint64_t used_ = 0;
+};
+
+// A server with two CPTs, a job that never has enough and one that comes and goes.
+class Site {
+ public:
+  explicit Site(std::uint32_t cpts = 2, std::uint32_t vanish_permille = 0)
+      : server_(options(cpts, vanish_permille), Rng(7)), tree(server_) {
+    EXPECT_TRUE(write(lustre::kPoliciesPath, "tbf jobid"));
+    EXPECT_TRUE(write(kRules, "start admin jobid={backup.*} rate=77"));
+    EXPECT_TRUE(write(kRules, "start weir00009 jobid={somebody} rate=5"));  // not ours
+    for (std::size_t i = 0; i < 64; ++i) arrive("hog", i);
+  }
+  static sim::LustreServer::Options options(std::uint32_t cpts, std::uint32_t vanish_permille) {
+    sim::LustreServer::Options options;
+    options.cpts = cpts;
+    options.late_timers = true;
+    options.stats.vanish_permille = vanish_permille;
+    return options;
+  }
+
+  Result<void> write(const std::string& path, std::string_view text) {
+    return server_.write(path, text, now);
+  }
+  void arrive(const char* job, std::size_t tag) {
+    server_.arrive({.job = JobId(job), .tag = tag, .cpt = static_cast<std::uint32_t>(tag)}, now);
+  }
+  // Whoever is done asks again; `big` only while it bursts.
+  void run_to(Instant until) {
+    while (now < until) {
+      now = std::min(until, server_.next());
+      server_.run(now, [&](const sim::Rpc& rpc, Instant, Instant) {
+        if (rpc.job == JobId("hog") || bursts) again_.push_back(rpc);
+      });
+      for (const sim::Rpc& rpc : std::exchange(again_, {})) server_.arrive(rpc, now);
+    }
+    tree.set_now(now);
+  }
+  void burst() {
+    bursts = true;
+    for (std::size_t i = 0; i < 16; ++i) arrive("big", i);
+  }
+
+  // Lines of the listing that are not ours, as they are.
+  std::string foreign() {
+    std::string text;
+    std::string all = *server_.read(kRules, now);
+    std::istringstream lines(all);
+    std::string line;
+    while (std::getline(lines, line)) {
+      if (line.starts_with("weir") && !line.starts_with("weir00009")) continue;
+      text += line.substr(0, line.find(", ref")) + "\n";
+    }
+    return text;
+  }
+  // How often each own rule is listed, and whether all say the same.
+  std::map<std::string, int> own() {
+    std::map<std::string, int> lines_of;
+    std::string all = *server_.read(kRules, now);
+    std::istringstream lines(all);
+    std::string line;
+    while (std::getline(lines, line)) {
+      if (line.starts_with("weir") && !line.starts_with("weir00009")) {
+        ++lines_of[line.substr(0, line.find(", ref"))];
+      }
+    }
+    return lines_of;
+  }
+
+ private:
+  sim::LustreServer server_;
+  std::vector<sim::Rpc> again_;
+
+ public:
+  sim::LustreServer& server() { return server_; }
+  ModelTree tree;
+  Instant now{};
+  bool bursts = false;
+  std::string map;  // on disk
+};
+
+// A run of the driver: its life begins with the map that is on disk.
+struct Drive {
+  Drive(Site& at, lustre::Tree& through, bool dry = false)
+      : site(at),
+        names(*lustre::Names::read("weir", at.map)),
+        driver(
+            options(dry), through, names,
+            [this](std::string_view text) {
+              if (dies_saving) return Result<void>(fail(std::errc::operation_canceled, "map", ""));
+              site.map = text;
+              return Result<void>{};
+            },
+            [this](std::string_view command, std::string_view) { log.emplace_back(command); }) {
+    EXPECT_TRUE(driver.set_nodes(JobId("big"), 3));
+  }
+  static lustre::Driver::Options options(bool dry) {
+    lustre::Driver::Options options;
+    options.dry_run = dry;
+    options.controller.capacity = Rate::per_second(1000);
+    options.controller.period = kPeriod;
+    options.controller.cpts = 2;
+    return options;
+  }
+  Result<void> round() {
+    site.run_to(site.now + kPeriod);
+    return driver.round(site.now);
+  }
+  void rounds(int count) {
+    for (int i = 0; i < count; ++i) EXPECT_TRUE(round());
+  }
+
+  Site& site;
+  std::vector<std::string> log;
+  bool dies_saving = false;
+  lustre::Names names;
+  lustre::Driver driver;
+};
+
+TEST(Driver, HoldsTheHogWhileABiggerJobWantsMore) {
+  Site site;
+  Drive run(site, site.tree);
+  run.rounds(20);
+  EXPECT_TRUE(site.own().empty());  // alone
+  site.burst();
+  run.rounds(10);
+  const auto own = site.own();
+  ASSERT_EQ(own.size(), 1U);
+  EXPECT_NE(own.begin()->first.find("jobid={hog}"), std::string::npos);
+  EXPECT_EQ(own.begin()->second, 4);  // two CPTs, two heads
+  site.bursts = false;
+  run.rounds(30);
+  EXPECT_TRUE(site.own().empty());
+}
+
+TEST(Driver, StandsBehindTheRulesOfOthersAndLeavesThemAlone) {
+  Site site;
+  const std::string before = site.foreign();
+  Drive run(site, site.tree);
+  run.rounds(10);
+  site.burst();
+  run.rounds(10);
+  const std::string listing = *site.server().read(kRules, site.now);
+  EXPECT_LT(listing.find("admin jobid"), listing.find("jobid={hog}"));
+  EXPECT_EQ(site.foreign(), before);
+  EXPECT_TRUE(run.driver.remove_all());
+  EXPECT_TRUE(site.own().empty());
+  EXPECT_EQ(site.foreign(), before);
+  for (const std::string& command : run.log) EXPECT_EQ(command.find("clear"), std::string::npos);
+}
+
+// The map says weir00009 is ours if it ever was; what it asks for says that it is not now.
+TEST(Driver, ANameThatSomebodyElseUsesIsNotTouched) {
+  Site site;
+  site.map = "weir lustre names 1\nweir00009\t\"hog\"\n";
+  Drive run(site, site.tree);
+  run.rounds(5);
+  site.burst();
+  run.rounds(10);
+  EXPECT_NE(site.foreign().find("weir00009 jobid={somebody} 5"), std::string::npos);
+  EXPECT_EQ(site.own().size(), 1U);
+}
+
+TEST(Driver, ADryRunWritesNothingAndSaysEverything) {
+  Site site;
+  Drive run(site, site.tree, true);
+  run.rounds(10);
+  site.burst();
+  run.rounds(10);
+  EXPECT_TRUE(site.own().empty());
+  EXPECT_TRUE(site.map.empty());
+  ASSERT_FALSE(run.log.empty());
+  EXPECT_TRUE(run.log.front().starts_with("start weir"));
+  EXPECT_LE(run.log.size(), 6U);  // once each, not every round
+}
+
+TEST(Driver, RepairsWhatHeadsDisagreeAbout) {
+  Site site;
+  Drive run(site, site.tree);
+  run.rounds(10);
+  site.burst();
+  run.rounds(10);
+  const std::string line = site.own().begin()->first;
+  const std::string name = line.substr(0, line.find(' '));
+  // As a change whose rank does not exist leaves it: CPT 0's regular head only.
+  EXPECT_FALSE(site.write(kRules, "change " + name + " rate=999 rank=nosuch"));
+  ASSERT_EQ(site.own().size(), 2U);
+  run.rounds(1);
+  ASSERT_EQ(site.own().size(), 1U);
+  EXPECT_EQ(site.own().begin()->second, 4);
+  EXPECT_EQ(run.driver.counters().repairs, 1U);
+  EXPECT_TRUE(site.write(kRules, "hp stop " + name));
+  run.rounds(1);
+  EXPECT_EQ(site.own().begin()->second, 4);
+}
+
+TEST(Driver, SurvivesARestartOfTheServer) {
+  Site site;
+  Drive run(site, site.tree);
+  run.rounds(10);
+  site.burst();
+  run.rounds(10);
+  site.server().restart();
+  EXPECT_FALSE(run.round());  // tbf does not run; the message says so
+  EXPECT_TRUE(site.write(lustre::kPoliciesPath, "tbf jobid"));
+  run.rounds(12);
+  EXPECT_EQ(site.own().size(), 1U);
+}
+
+TEST(Driver, AServerThatRefusesEveryWriteKeepsNothing) {
+  Site site;
+  Drive run(site, site.tree);
+  run.rounds(10);
+  site.burst();
+  for (const int error : {EAGAIN, EBUSY, EIO, ENOSPC}) {
+    site.server().set_write_error(error);
+    for (int i = 0; i < 5; ++i) (void)run.round();
+    EXPECT_TRUE(site.own().empty());
+  }
+  EXPECT_GT(run.driver.counters().failed_writes, 0U);
+  site.server().set_write_error(0);
+  run.rounds(3);
+  EXPECT_EQ(site.own().size(), 1U);
+}
+
+TEST(Driver, WhatCannotBeSavedIsNotStarted) {
+  Site site;
+  Drive run(site, site.tree);
+  run.dies_saving = true;
+  run.rounds(10);
+  site.burst();
+  for (int i = 0; i < 10; ++i) (void)run.round();
+  EXPECT_TRUE(site.own().empty());
+}
+
+TEST(Driver, AFreeHogThatVanishesFromJobStatsIsHeldAllTheSame) {
+  Site site(1, 1000);  // every newcomer makes the others vanish
+  Drive run(site, site.tree);
+  run.rounds(20);
+  site.burst();
+  run.rounds(15);
+  EXPECT_GT(run.driver.counters().vanished, 0U);
+  ASSERT_EQ(site.own().size(), 1U);
+  EXPECT_NE(site.own().begin()->first.find("jobid={hog}"), std::string::npos);
+}
+
+// The process dies at any operation of any round: the next one converges in its first round that
+// has counts to compare, and what is not ours is as it was.
+TEST(Driver, ACrashAnywhereCostsOneRound) {
+  Rng rng(3);
+  int with_rules = 0;
+  for (int i = 0; i < 200; ++i) {
+    Site site;
+    const std::string before = site.foreign();
+    {
+      DyingTree dying(site.tree, 40 + rng.below(260));
+      Drive run(site, dying);
+      for (int round = 0; round < 25; ++round) {
+        if (round == 5) site.burst();
+        (void)run.round();
+      }
+    }
+    with_rules += !site.own().empty();
+    Drive next(site, site.tree);
+    ASSERT_TRUE(next.round());
+    EXPECT_TRUE(site.own().empty()) << "what a dead run left is not ours to go on with";
+    ASSERT_EQ(site.foreign(), before);
+    next.rounds(6);
+    ASSERT_EQ(site.own().size(), 1U);
+    EXPECT_EQ(site.own().begin()->second, 4);
+    ASSERT_EQ(site.foreign(), before);
+  }
+  EXPECT_GT(with_rules, 50);
+}
+
+}  // namespace
+}  // namespace weir

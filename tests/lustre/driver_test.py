@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""weir lustre, the binary, against a modelled server as a file system (lustrefs), in real time."""
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from tree import WEIR, driver, lustre, wait_until
+
+HOG = ("job=hog,16,4", "burst=big,60,700,16", "rule=start admin jobid={backup} rate=77")
+NODES = "big 3\nhog 1\n"
+
+
+class Scratch(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.map = self.folder / "map"
+        self.nodes = self.folder / "nodes"
+        self.nodes.write_text(NODES)
+
+    def run_weir(self, *arguments):
+        return subprocess.run([WEIR, "lustre", *arguments], capture_output=True, text=True,
+                              timeout=60)
+
+
+class Drives(Scratch):
+    def test_holds_the_hog_in_bursts_and_removes_its_rules(self):
+        with lustre("cpts=2", "tbf=jobid", *HOG) as server:
+            before = server.foreign()
+            with driver(server, "--capacity", "400", "--nodes", str(self.nodes),
+                        map_file=self.map) as weir:
+                wait_until(lambda: any("jobid={hog}" in line for line in server.own()),
+                           "a rule for the hog")
+                lines = [line.split(", ref")[0] for line in server.own()]
+                self.assertIn(len(lines), (0, 4))  # both CPTs and heads, unless it is gone again
+                weir.send_signal(signal.SIGTERM)
+                self.assertEqual(weir.wait(60), 0)
+                self.assertIn("0 processes of lctl", weir.stdout.read())
+            self.assertEqual(server.own(), [])
+            self.assertEqual(server.foreign(), before)
+
+    def test_a_dry_run_prints_and_writes_nothing(self):
+        with lustre("tbf=jobid", *HOG) as server:
+            with driver(server, "--dry-run", "--capacity", "400", "--nodes", str(self.nodes),
+                        map_file=self.map) as weir:
+                line = ""
+                while "start weir" not in line:
+                    line = weir.stdout.readline()
+                    self.assertTrue(line, "it ended without a line")
+                self.assertRegex(line, r"start weir\d{5} jobid=\{hog\} rate=\d+ rank=default +# ")
+                self.assertEqual(server.own(), [])
+            self.assertFalse(self.map.exists())
+
+    def test_the_guard_removes_the_rules_of_a_driver_that_was_killed(self):
+        with lustre("tbf=jobid", *HOG) as server:
+            before = server.foreign()
+            with driver(server, "--capacity", "400", "--nodes", str(self.nodes),
+                        map_file=self.map) as weir:
+                wait_until(server.own, "a rule")
+                weir.kill()
+                weir.wait()
+                wait_until(lambda: not server.own(), "the guard has removed it")
+            self.assertEqual(server.foreign(), before)
+
+    def test_the_guard_removes_the_rules_of_a_driver_that_hangs(self):
+        with lustre("tbf=jobid", *HOG) as server:
+            with driver(server, "--capacity", "400", "--nodes", str(self.nodes), "--dead-man",
+                        "300ms", map_file=self.map) as weir:
+                wait_until(server.own, "a rule")
+                weir.send_signal(signal.SIGSTOP)
+                try:
+                    wait_until(lambda: not server.own(), "the guard has removed it")
+                finally:
+                    weir.send_signal(signal.SIGCONT)
+                wait_until(server.own, "it goes on when it can")
+
+    def test_survives_a_restart_of_the_server(self):
+        with lustre("tbf=jobid", *HOG) as server:
+            with driver(server, "--capacity", "400", "--nodes", str(self.nodes),
+                        map_file=self.map) as weir:
+                wait_until(server.own, "a rule")
+                server.write("control", "restart")
+                server.write("sys/kernel/debug/lustre/ost/OSS/ost_io/nrs_policies", "tbf jobid")
+                wait_until(server.own, "a rule again")
+                self.assertIsNone(weir.poll())
+
+    def test_gives_up_on_a_server_that_refuses_every_write(self):
+        with lustre("tbf=jobid", *HOG) as server:
+            with driver(server, "--capacity", "400", "--nodes", str(self.nodes),
+                        map_file=self.map) as weir:
+                wait_until(server.own, "a rule")
+                server.write("control", "fail 5")
+                self.assertEqual(weir.wait(60), 75)
+                self.assertIn("Input/output error", weir.stdout.read())
+
+
+class Crashes(Scratch):
+    def test_200_kills_leave_what_is_not_ours_as_it_was(self):
+        chance = random.Random(7)
+        with lustre("cpts=2", "tbf=jobid", "job=hog,16,4", "burst=big,30,200,16",
+                    "rule=start admin jobid={backup} rate=77",
+                    "rule=start weird jobid={x.*} rate=9") as server:
+            before = server.foreign()
+            command = [WEIR, "lustre", "run", "--root", server.root, "--map", self.map, "--lctl",
+                       "never", "--capacity", "400", "--nodes", self.nodes, "--period", "10ms"]
+            for _ in range(200):
+                # Its guard dies with it: what is left is for the next start.
+                weir = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+                time.sleep(chance.uniform(0.01, 0.12))
+                os.killpg(weir.pid, signal.SIGKILL)
+                weir.wait()
+                self.assertEqual(server.foreign(), before)
+            done = subprocess.run([*command, "--rounds", "1"], capture_output=True, text=True,
+                                  timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(server.own(), [])
+            self.assertEqual(server.foreign(), before)
+
+
+class Checks(Scratch):
+    def test_a_server_that_is_ready(self):
+        with lustre("tbf=jobid", *HOG, "idle=3") as server:
+            done = self.run_weir("check", "--root", server.root, "--map", self.map)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            for word in ("lustre-OST0000", "tbf jobid", "1 of others", "directly", "ready"):
+                self.assertIn(word, done.stdout)
+
+    def test_tbf_does_not_run(self):
+        with lustre(*HOG[:2]) as server:
+            for action in ("check", "run"):
+                done = self.run_weir(action, "--root", server.root, "--map", self.map)
+                self.assertEqual(done.returncode, 78)
+                self.assertIn("--set-policy", done.stdout + done.stderr)
+
+    def test_set_policy_starts_tbf_by_way_of_fifo(self):
+        with lustre("tbf=nid", *HOG[:2]) as server:
+            done = self.run_weir("run", "--root", server.root, "--map", self.map)
+            self.assertEqual(done.returncode, 78)
+            self.assertIn("'nid'", done.stderr)
+            done = self.run_weir("run", "--root", server.root, "--map", self.map, "--set-policy",
+                                 "--rounds", "2", "--lctl", "never")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("tbf jobid", (server.rules_path.parent / "nrs_policies").read_text())
+
+    def test_no_lustre_here(self):
+        for action in ("check", "run"):
+            done = self.run_weir(action, "--root", self.folder, "--map", self.map)
+            self.assertEqual(done.returncode, 66)
+            self.assertIn("OSS", done.stdout + done.stderr)
+
+    def test_job_stats_that_is_none(self):
+        with lustre("tbf=jobid") as server:
+            copy = self.folder / "copy"
+            for path in ("nrs_policies", "nrs_tbf_rule"):
+                file = copy / "sys/kernel/debug/lustre/ost/OSS/ost_io" / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text((server.rules_path.parent / path).read_text())
+            stats = copy / "proc/fs/lustre/obdfilter/lustre-OST0000/job_stats"
+            stats.parent.mkdir(parents=True)
+            stats.write_bytes(b"\x00\xff no job_stats\n")
+            done = self.run_weir("run", "--root", copy, "--map", self.map)
+            self.assertEqual(done.returncode, 74)
+            self.assertIn("job_stats", done.stderr)
+
+    def test_lctl_stands_in_where_files_cannot_be_written(self):
+        with lustre("tbf=jobid", *HOG) as server:
+            fake = self.folder / "lctl"
+            fake.write_text("#!/bin/sh\n"
+                            f"printf '%s' \"${{3#*=}}\" > {server.rules_path} || exit 22\n")
+            fake.chmod(0o755)
+            with driver(server, "--lctl-program", str(fake), "--capacity", "400", "--nodes",
+                        str(self.nodes), map_file=self.map, lctl="always") as weir:
+                wait_until(server.own, "a rule")
+                weir.send_signal(signal.SIGTERM)
+                self.assertEqual(weir.wait(60), 0)
+                self.assertNotIn(" 0 processes of lctl", weir.stdout.read())
+            self.assertEqual(server.own(), [])
+
+    def test_misuse(self):
+        self.assertEqual(self.run_weir("fly").returncode, 64)
+        self.assertEqual(self.run_weir("run", "--period", "1ns").returncode, 64)
+        done = self.run_weir("run", "--prefix", "a.b", "--map", self.map)
+        self.assertEqual(done.returncode, 64)
+        self.assertIn("prefix", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

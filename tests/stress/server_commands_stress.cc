@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Threads that command a running server: each command is called exactly once, on the loop, also
+// those that the server's end overtakes.
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "weir/schedule/nrs_text.h"
+#include "weir/serve/server.h"
+
+namespace weir::serve {
+namespace {
+
+// A server in memory, on a thread of its own.
+class Running {
+ public:
+  Running() {
+    std::array<char, 32> name{"/tmp/weir-stress-XXXXXX"};
+    folder_ = mkdtemp(name.data());
+    thread_ = std::thread([this] {
+      ServeOptions options;
+      options.listen = {*parse_listen("unix:" + folder_ + "/s")};
+      options.exports = {*parse_export("a=shaped:iops=100:memory:1MiB")};
+      auto server = Server::create(std::move(options));
+      ASSERT_TRUE(server) << server.error().message();
+      loop_ = std::this_thread::get_id();
+      (*server)->run([&] { ready_.set_value(server->get()); });
+      over_.get_future().wait();  // others may still hold on to it
+    });
+    server_ = ready_.get_future().get();
+  }
+  ~Running() {
+    static_cast<void>(stop());
+    over_.set_value();
+    thread_.join();
+    std::filesystem::remove_all(folder_);
+  }
+
+  Result<void> stop() {
+    return server_->ask([](Server& it) -> Result<void> {
+      it.stop();
+      return {};
+    });
+  }
+  Server& server() { return *server_; }
+  bool is_on_loop() const { return std::this_thread::get_id() == loop_; }
+
+ private:
+  std::string folder_;
+  std::promise<Server*> ready_;
+  std::promise<void> over_;
+  std::thread::id loop_;
+  std::thread thread_;
+  Server* server_ = nullptr;
+};
+
+TEST(ServerCommandsStress, AThreadReadsAndChangesWhatTheLoopOwns) {
+  Running running;
+  Server& server = running.server();
+  const auto rules = server.ask([](Server& it) -> Result<std::string> {
+    Gate& gate = it.find_service("ost_io")->target.gate();
+    if (auto set = write_nrs_tbf_rule(gate, "start r1 jobid={x.*} rate=5", it.now()); !set) {
+      return tl::unexpected(set.error());
+    }
+    return read_nrs_tbf_rule(gate);
+  });
+  ASSERT_TRUE(rules) << rules.error().message();
+  EXPECT_NE(rules->find("r1 jobid={x.*} 5"), std::string::npos) << *rules;
+  const auto reshape = [](const std::string& name) {
+    return [name](Server& it) {
+      Shape shape;
+      shape.iops = Rate::per_second(5);
+      return it.reshape(name, shape);
+    };
+  };
+  EXPECT_TRUE(server.ask(reshape("a")));
+  const auto missing = server.ask(reshape("b"));
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, std::errc::no_such_file_or_directory);
+  const auto alone = server.ask([](Server& it) -> Result<bool> {
+    return it.find_service("other") == nullptr && it.connection_count() == 0 &&
+           it.exports().size() == 1 && it.services().size() == 1;
+  });
+  EXPECT_TRUE(alone && *alone);
+}
+
+TEST(ServerCommandsStress, EachCommandIsCalledOnceWheneverTheServerEnds) {
+  constexpr int kThreads = 4;
+  constexpr int kEach = 2000;
+  std::atomic<int> accepted{0}, ran{0}, refused{0}, elsewhere{0};
+  {
+    Running running;
+    std::vector<std::thread> threads;
+    threads.reserve(kThreads);
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        for (int each = 0; each < kEach; ++each) {
+          if (i == 0 && each == kEach / 2) {
+            EXPECT_TRUE(running.stop());
+          }
+          const auto posted = running.server().post([&](const Result<Server*>& server) {
+            ++(server ? ran : refused);
+            if (!running.is_on_loop()) ++elsewhere;
+          });
+          if (posted) ++accepted;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  EXPECT_EQ(accepted, ran + refused);
+  EXPECT_GT(ran, 0);
+  EXPECT_EQ(elsewhere, 0);
+}
+
+TEST(ServerCommandsStress, AfterTheEndIsAskedForCommandsAreToldSo) {
+  Running running;
+  ASSERT_TRUE(running.stop());
+  const auto late = running.stop();
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, std::errc::operation_canceled);
+}
+
+}  // namespace
+}  // namespace weir::serve

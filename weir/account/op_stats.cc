@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/account/op_stats.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace weir {
+
+void OpStats::Sum::add(std::uint64_t value) {
+  min = samples == 0 ? value : std::min(min, value);
+  max = std::max(max, value);
+  ++samples;
+  sum += value;
+  sumsq += value * value;
+}
+
+void OpStats::ByteSum::add(std::uint64_t value) {
+  Sum::add(value);
+  const auto bucket =
+      value <= 1 ? std::size_t{0} : static_cast<std::size_t>(std::bit_width(value - 1));
+  ++buckets[std::min(bucket, kBuckets - 1)];
+}
+
+void OpStats::record(Handle& handle, const JobId& job, Op op, Bytes bytes, Nanoseconds latency,
+                     Instant now) {
+  if (job.empty()) return;
+  if (handle.job_ == nullptr || handle.generation_ != generation_ || handle.job_->id != job) {
+    handle.job_ = &job_of(job, now);
+    handle.generation_ = generation_;
+  }
+  Job& at = *handle.job_;
+  at.updated = now;
+  at.usecs[static_cast<std::size_t>(op)].add(static_cast<std::uint64_t>(latency.count()) / 1000);
+  if (op == Op::kRead) at.read_bytes.add(bytes.count());
+  if (op == Op::kWrite) at.write_bytes.add(bytes.count());
+}
+
+OpStats::Job& OpStats::job_of(const JobId& id, Instant now) {
+  if (const auto found = index_.find(id); found != index_.end()) return *found->second;
+  drop_idle(now);
+  if (jobs_.size() >= kJobsMax) {
+    const auto oldest =
+        std::min_element(jobs_.begin(), jobs_.end(),
+                         [](const Job& a, const Job& b) { return a.updated < b.updated; });
+    drop(JobId(oldest->id));
+  }
+  Job& made = jobs_.emplace_back();
+  made.id = id;
+  made.since = made.updated = now;
+  index_.emplace(id, std::prev(jobs_.end()));
+  return made;
+}
+
+void OpStats::drop_idle(Instant now) {
+  if (cleanup_ == Nanoseconds{0}) return;
+  for (auto job = jobs_.begin(); job != jobs_.end();) {
+    const auto next = std::next(job);
+    if (now - job->updated > cleanup_) drop(JobId(job->id));
+    job = next;
+  }
+}
+
+const std::list<OpStats::Job>& OpStats::jobs(Instant now) {
+  drop_idle(now);
+  return jobs_;
+}
+
+void OpStats::clear() {
+  ++generation_;
+  index_.clear();
+  jobs_.clear();
+}
+
+bool OpStats::drop(const JobId& job) {
+  const auto found = index_.find(job);
+  if (found == index_.end()) return false;
+  ++generation_;
+  jobs_.erase(found->second);
+  index_.erase(found);
+  return true;
+}
+
+}  // namespace weir

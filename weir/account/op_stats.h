@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What jobs did on one export, operation by operation, the way a Lustre server keeps job_stats: how
+// often, the smallest, the largest, the sum and the sum of squares, and for bytes a histogram by
+// powers of two. Latencies are those of the device alone, without the wait in the scheduler.
+//
+//   OpStats::Handle handle;                          one for each connection
+//   stats.record(handle, job, Op::kRead, bytes, latency, now);
+//
+// Jobs are kept in the order they came. One that was idle for longer than the cleanup interval is
+// dropped when the next new job comes or somebody reads; above jobs_max the one that was idle for
+// longest makes room. Requests without a job are not recorded.
+//
+// A handle remembers where its job is, so that recording searches nothing; one that has become
+// stale is found out and searches again. No clock; one owner, no locks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <optional>
+
+#include <absl/container/flat_hash_map.h>
+
+#include "weir/base/job_id.h"
+#include "weir/base/quantity.h"
+#include "weir/base/time.h"
+
+namespace weir {
+
+class OpStats {
+ public:
+  static constexpr std::size_t kJobsMax = 8192;
+  static constexpr Nanoseconds kCleanupDefault = std::chrono::seconds{600};
+
+  enum class Op : std::uint8_t { kRead, kWrite, kPunch, kSync };
+  static constexpr std::size_t kOps = 4;
+
+  struct Sum {
+    std::uint64_t samples = 0;
+    std::uint64_t min = 0;
+    std::uint64_t max = 0;
+    std::uint64_t sum = 0;
+    std::uint64_t sumsq = 0;
+
+    void add(std::uint64_t value);
+    bool operator==(const Sum&) const = default;
+  };
+  // Bucket b counts values of at most 2^b that are above 2^(b-1).
+  struct ByteSum : Sum {
+    static constexpr std::size_t kBuckets = 33;
+    std::array<std::uint32_t, kBuckets> buckets{};
+
+    void add(std::uint64_t value);
+  };
+  struct Job {
+    JobId id;
+    Instant since{};
+    Instant updated{};
+    ByteSum read_bytes;
+    ByteSum write_bytes;
+    std::array<Sum, kOps> usecs{};
+  };
+
+  // Where a job was last found.
+  class Handle {
+    friend class OpStats;
+    Job* job_ = nullptr;
+    std::uint64_t generation_ = 0;
+  };
+
+  void record(Handle& handle, const JobId& job, Op op, Bytes bytes, Nanoseconds latency,
+              Instant now);
+
+  // In the order they came; first drops who has been idle for too long.
+  const std::list<Job>& jobs(Instant now);
+  void clear();
+  // False if there is none of that id.
+  bool drop(const JobId& job);
+
+  // 0: never.
+  Nanoseconds cleanup_interval() const { return cleanup_; }
+  void set_cleanup_interval(Nanoseconds interval) { cleanup_ = interval; }
+
+ private:
+  Job& job_of(const JobId& id, Instant now);
+  void drop_idle(Instant now);
+
+  std::list<Job> jobs_;
+  absl::flat_hash_map<JobId, std::list<Job>::iterator, std::hash<JobId>> index_;
+  Nanoseconds cleanup_ = kCleanupDefault;
+  std::uint64_t generation_ = 1;  // grows when a job goes
+};
+
+}  // namespace weir

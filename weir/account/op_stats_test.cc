@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/account/op_stats.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace weir {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::seconds;
+using Op = OpStats::Op;
+
+Instant at(seconds time) { return Instant{} + time; }
+
+TEST(OpStats, KeepsCountSmallestLargestSumSquaresAndPowersOfTwo) {
+  OpStats stats;
+  OpStats::Handle handle;
+  const JobId job("dd.0");
+  for (const std::uint64_t size : {1U, 4096U, 4097U, 1U << 20}) {
+    stats.record(handle, job, Op::kWrite, Bytes{size}, microseconds{size}, at(seconds{1}));
+  }
+  const OpStats::Job& kept = stats.jobs(at(seconds{1})).front();
+  EXPECT_EQ(kept.write_bytes.samples, 4U);
+  EXPECT_EQ(kept.write_bytes.min, 1U);
+  EXPECT_EQ(kept.write_bytes.max, 1U << 20);
+  EXPECT_EQ(kept.write_bytes.sum, 1U + 4096 + 4097 + (1U << 20));
+  EXPECT_EQ(kept.write_bytes.sumsq,
+            1U + 4096ULL * 4096 + 4097ULL * 4097 + (std::uint64_t{1} << 40));
+  EXPECT_EQ(kept.write_bytes.buckets[0], 1U);
+  EXPECT_EQ(kept.write_bytes.buckets[12], 1U) << "4096 is the upper bound of its bucket";
+  EXPECT_EQ(kept.write_bytes.buckets[13], 1U);
+  EXPECT_EQ(kept.write_bytes.buckets[20], 1U);
+  EXPECT_EQ(kept.usecs[static_cast<std::size_t>(Op::kWrite)].max, 1U << 20);
+  EXPECT_EQ(kept.read_bytes.samples, 0U);
+}
+
+TEST(OpStats, RecordsNothingWithoutAJob) {
+  OpStats stats;
+  OpStats::Handle handle;
+  stats.record(handle, JobId(), Op::kRead, Bytes{1}, microseconds{1}, at(seconds{1}));
+  EXPECT_TRUE(stats.jobs(at(seconds{1})).empty());
+}
+
+TEST(OpStats, DropsWhoHasBeenIdleForLongerThanTheInterval) {
+  OpStats stats;
+  OpStats::Handle a, b;
+  stats.set_cleanup_interval(seconds{4});
+  stats.record(a, JobId("a"), Op::kSync, Bytes{0}, microseconds{1}, at(seconds{0}));
+  stats.record(b, JobId("b"), Op::kSync, Bytes{0}, microseconds{1}, at(seconds{3}));
+  EXPECT_EQ(stats.jobs(at(seconds{4})).size(), 2U);
+  EXPECT_EQ(stats.jobs(at(seconds{5})).size(), 1U);
+  stats.set_cleanup_interval(seconds{0});
+  EXPECT_EQ(stats.jobs(at(seconds{5000})).size(), 1U) << "0 is never";
+}
+
+TEST(OpStats, AHandleOfAJobThatWasDroppedFindsItAgain) {
+  OpStats stats;
+  OpStats::Handle handle;
+  stats.record(handle, JobId("a"), Op::kRead, Bytes{7}, microseconds{1}, at(seconds{1}));
+  EXPECT_TRUE(stats.drop(JobId("a")));
+  EXPECT_FALSE(stats.drop(JobId("a")));
+  stats.record(handle, JobId("a"), Op::kRead, Bytes{7}, microseconds{1}, at(seconds{2}));
+  stats.clear();
+  stats.record(handle, JobId("a"), Op::kRead, Bytes{7}, microseconds{1}, at(seconds{3}));
+  ASSERT_EQ(stats.jobs(at(seconds{3})).size(), 1U);
+  EXPECT_EQ(stats.jobs(at(seconds{3})).front().read_bytes.samples, 1U);
+}
+
+TEST(OpStats, AboveTheBoundTheLongestIdleMakesRoom) {
+  OpStats stats;
+  OpStats::Handle handle;
+  for (std::size_t i = 0; i <= OpStats::kJobsMax; ++i) {
+    stats.record(handle, JobId(std::to_string(i)), Op::kSync, Bytes{0}, microseconds{1},
+                 Instant{} + microseconds{i});
+  }
+  const auto& jobs = stats.jobs(Instant{} + microseconds{OpStats::kJobsMax});
+  EXPECT_EQ(jobs.size(), OpStats::kJobsMax);
+  EXPECT_EQ(jobs.front().id.text(), "1");
+}
+
+}  // namespace
+}  // namespace weir

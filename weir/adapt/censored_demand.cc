@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/adapt/censored_demand.h"
+
+#include <algorithm>
+
+namespace weir {
+namespace {
+
+using Wide = unsigned __int128;
+
+// Jobs that were idle for so long are forgotten.
+constexpr Nanoseconds kForgetAfter = std::chrono::minutes{10};
+// Of the requests that no counters account for, so few are chance: rounds of the two files are not
+// one moment.
+constexpr std::uint64_t kStrayPercent = 10;
+
+// What the depth of a bucket and a request in service may add to a rule in one round.
+constexpr std::uint64_t kFewTokens = 4;
+
+std::uint64_t scaled(std::uint64_t count, Nanoseconds to, Nanoseconds from) {
+  if (from.count() <= 0) return count;
+  return static_cast<std::uint64_t>(Wide{count} * static_cast<std::uint64_t>(to.count()) /
+                                    static_cast<std::uint64_t>(from.count()));
+}
+
+}  // namespace
+
+void CensoredDemand::begin(Nanoseconds elapsed, std::optional<Tokens> served_all) {
+  elapsed_ = elapsed;
+  served_all_ = served_all;
+  counted_ = 0;
+  for (auto& [id, job] : jobs_) job.seen = false;
+}
+
+void CensoredDemand::count(const Count& count) {
+  Job& job = jobs_[count.job];
+  job.seen = true;
+  job.away = Nanoseconds{0};
+  job.demand.job = count.job;
+  job.demand.known = true;
+  job.demand.served = count.served;
+  job.allowed = count.allowed;
+  job.own = count.own;
+  counted_ += count.served.count();
+}
+
+void CensoredDemand::vanish(const JobId& id, std::optional<Tokens> allowed, Tokens own) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return;
+  Job& job = found->second;
+  job.seen = true;
+  job.away += elapsed_;
+  job.demand.known = false;
+  job.demand.served = Tokens{0};
+  job.allowed = allowed;
+  job.own = own;
+}
+
+std::vector<JobId> CensoredDemand::jobs() const {
+  std::vector<JobId> all;
+  all.reserve(jobs_.size());
+  for (const auto& [id, job] : jobs_) all.push_back(id);
+  return all;
+}
+
+// Requests that the server served and no counters show belong to those that have vanished: first to
+// the active ones by what they had before, and no more to one that has a rule than the rule lets
+// through; what is left then is of one that was idle when it vanished.
+void CensoredDemand::attribute() {
+  if (!served_all_) return attribute_by_time();
+  std::uint64_t missing = served_all_->count() > counted_ ? served_all_->count() - counted_ : 0;
+  if (missing * 100 < served_all_->count() * kStrayPercent) return;
+  std::vector<Job*> active;
+  std::vector<Job*> idle;
+  for (auto& [id, job] : jobs_) {
+    if (job.demand.known || !job.seen) continue;
+    (job.demand.state == JobDemand::State::kIdle ? idle : active).push_back(&job);
+  }
+  std::uint64_t usual = 0;
+  for (const Job* job : active) usual += std::max<std::uint64_t>(job->usual, 1);
+  const std::uint64_t all = missing;
+  for (Job* job : active) {
+    const Wide part = Wide{all} * std::max<std::uint64_t>(job->usual, 1) / usual;
+    auto served = static_cast<std::uint64_t>(part);
+    // A change of a rule gives away a few tokens more.
+    if (job->allowed) {
+      served = std::min(served, job->allowed->count() + job->allowed->count() / 4 + kFewTokens);
+    }
+    served = std::min(served, missing);
+    job->demand.served = Tokens{served};
+    missing -= served;
+  }
+  if (missing * 100 < served_all_->count() * kStrayPercent) return;
+  for (Job* job : active) {
+    if (!job->allowed) {
+      job->demand.served += Tokens{missing};
+      return;
+    }
+  }
+  for (Job* job : idle) job->demand.served = Tokens{missing / idle.size()};
+}
+
+// Without a sum over all jobs the active ones are taken to go on, for a while.
+void CensoredDemand::attribute_by_time() {
+  for (auto& [id, job] : jobs_) {
+    if (job.demand.known || !job.seen || job.demand.state == JobDemand::State::kIdle) continue;
+    if (job.away > kUnknownFor) continue;
+    job.demand.served = Tokens{scaled(job.usual, elapsed_, std::chrono::seconds{1})};
+  }
+}
+
+// What was served in those rounds of the window in which a rule held it; and what that allowed.
+std::uint64_t CensoredDemand::sum_of(const Job& job, std::uint64_t& allowed) {
+  std::uint64_t served = 0;
+  allowed = 0;
+  for (const Round& round : job.rounds) {
+    if (!round.allowed) continue;
+    served += round.served;
+    allowed += *round.allowed;
+  }
+  return served;
+}
+
+void CensoredDemand::judge(Job& job) {
+  const std::uint64_t now = job.demand.served.count();
+  const bool was_idle = job.demand.state == JobDemand::State::kIdle;
+  const bool returns = now > 0 && (was_idle || job.quiet >= kReturning);
+  job.quiet = now > 0 ? Nanoseconds{0} : job.quiet + elapsed_;
+  job.rounds.push_back(
+      {elapsed_, now, job.allowed ? std::optional(job.allowed->count()) : std::nullopt});
+  Nanoseconds time{0};
+  for (const Round& round : job.rounds) time += round.time;
+  while (job.rounds.size() > 1 && time - job.rounds.front().time >= kWindow) {
+    time -= job.rounds.front().time;
+    job.rounds.erase(job.rounds.begin());
+  }
+  if (job.demand.known) {
+    std::uint64_t served = 0;
+    for (const Round& round : job.rounds) served += round.served;
+    job.usual = scaled(served, std::chrono::seconds{1}, time);
+  }
+  if (was_idle ? now == 0 : job.quiet >= kIdleAfter) {
+    job.demand.state = JobDemand::State::kIdle;
+    job.demand.since = Nanoseconds{0};
+    job.demand.wanted = Tokens{0};
+    return;
+  }
+  job.demand.since = returns ? elapsed_ : job.demand.since + elapsed_;
+  bool hungry = false;
+  if (job.allowed) {
+    std::uint64_t allowed = 0;
+    const std::uint64_t served = sum_of(job, allowed);
+    // One request more or less is how the window was cut.
+    hungry = (served + 1) * 100 >= allowed * kHungryPercent;
+  } else {
+    const std::uint64_t percent =
+        job.demand.since <= kReturning ? kReturningPercent : kHungryPercent;
+    std::uint64_t served = 0;
+    for (const Round& round : job.rounds) served += round.served;
+    // Few requests a round vary, so the window counts too; but not of one that is about to stop.
+    const std::uint64_t own = scaled(job.own.count(), time, elapsed_);
+    hungry = (now * 100 >= job.own.count() * percent && now > 1) ||
+             (served * 100 >= own * percent && now * 100 >= job.own.count() * kReturningPercent);
+  }
+  job.demand.state = hungry ? JobDemand::State::kHungry : JobDemand::State::kActive;
+  job.demand.wanted = Tokens{now + now / 4 + 1};
+}
+
+const std::vector<JobDemand>& CensoredDemand::end() {
+  // Neither counted nor said to have vanished: it is gone.
+  for (auto& [id, job] : jobs_) {
+    if (job.seen) continue;
+    job.demand.known = true;
+    job.demand.served = Tokens{0};
+    job.allowed.reset();
+  }
+  attribute();
+  result_.clear();
+  result_.reserve(jobs_.size());
+  for (auto job = jobs_.begin(); job != jobs_.end();) {
+    judge(job->second);
+    if (job->second.quiet > kForgetAfter) {
+      job = jobs_.erase(job);
+      continue;
+    }
+    result_.push_back(job->second.demand);
+    ++job;
+  }
+  return result_;
+}
+
+}  // namespace weir

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What jobs want of a server that tells only what it served. A job held at a rate never looks
+// hungrier than that rate, so served counts alone would keep it there for ever; and counters of
+// jobs that live can vanish. So each job is one of:
+//
+//   idle      nothing was served of it for kIdleAfter
+//   active    it was served, less than it may have: it wants that, and a little more
+//   hungry    it was served what its rule allows (4/5 of it at least), or has no rule and uses up
+//             what is its own: it wants all there is
+//   unknown   its counters vanished. It goes on as what it was for as long as the sum over all jobs
+//             misses requests that the server as a whole has served; those are shared out among
+//             the unknown by what they had before, and what their rules cannot have let through
+//             is of one that was idle. Without such a sum: for kUnknownFor
+//
+//   demand.begin(elapsed, served by the server as a whole);
+//   demand.count({job, served, allowed});   ...   for each job that has counters
+//   for (const JobDemand& job : demand.end()) ...
+//
+// `allowed` is what its rule would have let through in the time, by the rate as written; none
+// without a rule. Integers only, no clock; one owner.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <absl/container/btree_map.h>
+
+#include "weir/base/job_id.h"
+#include "weir/base/quantity.h"
+#include "weir/base/time.h"
+
+namespace weir {
+
+struct JobDemand {
+  enum class State : std::uint8_t { kIdle, kActive, kHungry };
+
+  JobId job;
+  State state = State::kIdle;
+  bool known = true;     // its counters are there
+  Tokens served{};       // in the round; of an unknown job: as attributed
+  Tokens wanted{};       // in a time like this; of a hungry one all that is asked for it
+  Nanoseconds since{0};  // it became active, or was served again after a pause
+};
+
+class CensoredDemand {
+ public:
+  // Shorter pauses are part of being active.
+  static constexpr Nanoseconds kIdleAfter = std::chrono::milliseconds{250};
+  static constexpr Nanoseconds kUnknownFor = std::chrono::seconds{1};
+  // Over how long a job is compared with its rule: at low rates one round holds few requests.
+  static constexpr Nanoseconds kWindow = std::chrono::milliseconds{100};
+  // In this time after it became active half of its own is enough to be hungry: its first round may
+  // be cut anywhere.
+  static constexpr Nanoseconds kReturning = std::chrono::milliseconds{100};
+  static constexpr std::uint64_t kHungryPercent = 80;
+  static constexpr std::uint64_t kReturningPercent = 40;
+
+  struct Count {
+    JobId job;
+    Tokens served{};
+    std::optional<Tokens> allowed = {};  // by its rule
+    Tokens own{};                        // what is its own, if all others were hungry too
+  };
+
+  // A round of so long; the sum is over all jobs, with and without counters.
+  void begin(Nanoseconds elapsed, std::optional<Tokens> served_all);
+  // In the order of their ids, each once.
+  void count(const Count& count);
+  // A job that had counters and has none; with what would have been counted of its rule. One that
+  // nothing is remembered of is left out.
+  void vanish(const JobId& job, std::optional<Tokens> allowed, Tokens own);
+  // All jobs but those idle for so long that nothing is remembered of them. Valid until begin().
+  const std::vector<JobDemand>& end();
+
+  bool is_known(const JobId& job) const { return jobs_.contains(job); }
+  // Jobs that are remembered, in the order of their ids.
+  std::vector<JobId> jobs() const;
+
+ private:
+  struct Round {
+    Nanoseconds time{0};
+    std::uint64_t served = 0;
+    std::optional<std::uint64_t> allowed;
+  };
+  struct Job {
+    JobDemand demand;
+    std::vector<Round> rounds;      // of the last kWindow
+    Nanoseconds quiet{0};           // since it was served
+    Nanoseconds away{0};            // since its counters vanished
+    std::uint64_t usual = 0;        // served a second, when it was last known
+    std::optional<Tokens> allowed;  // in this round
+    Tokens own{};
+    bool seen = false;
+  };
+
+  void attribute();
+  void attribute_by_time();
+  void judge(Job& job);
+  static std::uint64_t sum_of(const Job& job, std::uint64_t& allowed);
+
+  Nanoseconds elapsed_{0};
+  std::optional<Tokens> served_all_;
+  std::uint64_t counted_ = 0;
+  absl::btree_map<JobId, Job> jobs_;
+  std::vector<JobDemand> result_;
+};
+
+}  // namespace weir

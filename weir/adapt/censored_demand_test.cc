@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/adapt/censored_demand.h"
+
+#include <gtest/gtest.h>
+
+namespace weir {
+namespace {
+
+using State = JobDemand::State;
+
+constexpr Nanoseconds kRound = std::chrono::milliseconds{50};
+const JobId kHog("hog");
+const JobId kBurst("burst");
+
+const JobDemand& of(const std::vector<JobDemand>& demands, const JobId& job) {
+  for (const JobDemand& demand : demands) {
+    if (demand.job == job) return demand;
+  }
+  static const JobDemand kNone{};
+  return kNone;
+}
+
+TEST(CensoredDemand, FourFifthsOfWhatARuleAllowsIsHunger) {
+  CensoredDemand demand;
+  for (const auto& [served, state] : {std::pair{std::uint64_t{8}, State::kHungry},
+                                      {7, State::kHungry},  // one is how the window was cut
+                                      {3, State::kActive}}) {
+    for (int i = 0; i < 4; ++i) {
+      demand.begin(kRound, std::nullopt);
+      demand.count({kHog, Tokens{served}, Tokens{10}, Tokens{100}});
+    }
+    EXPECT_EQ(of(demand.end(), kHog).state, state) << served;
+  }
+}
+
+TEST(CensoredDemand, WithoutARuleHungerIsToUseWhatIsOnesOwn) {
+  CensoredDemand demand;
+  for (int i = 0; i < 4; ++i) {
+    demand.begin(kRound, std::nullopt);
+    demand.count({kHog, Tokens{90}, std::nullopt, Tokens{100}});
+    demand.count({kBurst, Tokens{20}, std::nullopt, Tokens{100}});
+    demand.end();
+  }
+  demand.begin(kRound, std::nullopt);
+  demand.count({kHog, Tokens{90}, std::nullopt, Tokens{100}});
+  demand.count({kBurst, Tokens{20}, std::nullopt, Tokens{100}});
+  const auto& demands = demand.end();
+  EXPECT_EQ(of(demands, kHog).state, State::kHungry);
+  EXPECT_EQ(of(demands, kBurst).state, State::kActive);
+  EXPECT_EQ(of(demands, kBurst).wanted, Tokens{26});
+}
+
+// Lesson 1 of running servers: a job that vanishes is unknown, not idle.
+TEST(CensoredDemand, AJobThatVanishesGoesOnWhileTheSumMissesItsRequests) {
+  CensoredDemand demand;
+  for (int i = 0; i < 3; ++i) {
+    demand.begin(kRound, Tokens{40});
+    demand.count({kHog, Tokens{40}, std::nullopt, Tokens{20}});
+    demand.end();
+  }
+  for (int i = 0; i < 20; ++i) {
+    demand.begin(kRound, Tokens{50});
+    demand.count({kBurst, Tokens{10}, std::nullopt, Tokens{20}});
+    demand.vanish(kHog, std::nullopt, Tokens{20});
+    const auto& demands = demand.end();
+    EXPECT_EQ(of(demands, kHog).state, State::kHungry);
+    EXPECT_EQ(of(demands, kHog).served, Tokens{40});
+    EXPECT_FALSE(of(demands, kHog).known);
+  }
+  // The sum is complete without it: now it is idle.
+  for (int i = 0; i < 6; ++i) {
+    demand.begin(kRound, Tokens{10});
+    demand.count({kBurst, Tokens{10}, std::nullopt, Tokens{20}});
+    demand.vanish(kHog, std::nullopt, Tokens{20});
+    demand.end();
+  }
+  demand.begin(kRound, Tokens{10});
+  demand.count({kBurst, Tokens{10}, std::nullopt, Tokens{20}});
+  demand.vanish(kHog, std::nullopt, Tokens{20});
+  EXPECT_EQ(of(demand.end(), kHog).state, State::kIdle);
+}
+
+TEST(CensoredDemand, WhatARuleCannotHaveLetThroughIsOfAnIdleJobThatVanished) {
+  CensoredDemand demand;
+  demand.begin(kRound, Tokens{40});
+  demand.count({kBurst, Tokens{0}, std::nullopt, Tokens{20}});
+  demand.count({kHog, Tokens{40}, std::nullopt, Tokens{20}});
+  demand.end();
+  demand.begin(kRound, Tokens{44});
+  demand.vanish(kBurst, std::nullopt, Tokens{20});
+  demand.vanish(kHog, Tokens{4}, Tokens{20});  // held at 4 a round
+  const auto& demands = demand.end();
+  EXPECT_LE(of(demands, kHog).served, Tokens{9});
+  EXPECT_GE(of(demands, kBurst).served, Tokens{35});
+  EXPECT_NE(of(demands, kBurst).state, State::kIdle);
+}
+
+TEST(CensoredDemand, WithoutASumTheUnknownGoOnForASecond) {
+  CensoredDemand demand;
+  for (int i = 0; i < 3; ++i) {
+    demand.begin(kRound, std::nullopt);
+    demand.count({kHog, Tokens{40}, std::nullopt, Tokens{20}});
+    demand.end();
+  }
+  int rounds = 0;
+  for (; rounds < 100; ++rounds) {
+    demand.begin(kRound, std::nullopt);
+    demand.vanish(kHog, std::nullopt, Tokens{20});
+    if (of(demand.end(), kHog).state == State::kIdle) break;
+  }
+  EXPECT_NEAR(rounds, 25, 2);  // a second, and then a pause that is no pause any more
+}
+
+TEST(CensoredDemand, AShortPauseIsNotIdle) {
+  CensoredDemand demand;
+  demand.begin(kRound, std::nullopt);
+  demand.count({kBurst, Tokens{5}, std::nullopt, Tokens{20}});
+  demand.end();
+  for (int i = 1; i <= 5; ++i) {
+    demand.begin(kRound, std::nullopt);
+    demand.count({kBurst, Tokens{0}, std::nullopt, Tokens{20}});
+    EXPECT_EQ(of(demand.end(), kBurst).state, i < 5 ? State::kActive : State::kIdle) << i;
+  }
+}
+
+}  // namespace
+}  // namespace weir

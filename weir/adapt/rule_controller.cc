@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/adapt/rule_controller.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace weir {
+namespace {
+
+using Wide = unsigned __int128;
+using State = JobDemand::State;
+
+constexpr std::uint64_t kOne = 1024;
+constexpr std::uint64_t kGainMax = 4 * kOne;
+// Yields are taken for measured within these; late timers were never seen to cost more.
+constexpr std::uint64_t kYieldMin = kOne * 7 / 10;
+// A share of so much of the server is not worth a rule.
+constexpr std::uint64_t kMostPercent = 80;
+// Shares this near to the largest count among the largest.
+constexpr std::uint64_t kLargestPercent = 90;
+// The free tokens of a change may be one part in so many of what the rate gives.
+constexpr std::uint64_t kFreeParts = 5;
+// In this time after jobs have met, those that are held leave the server to the others.
+constexpr Nanoseconds kWelcome = std::chrono::milliseconds{40};
+// A queue that is longer by so much has a newcomer's requests in it; and for how long that is
+// believed without counters that say so.
+constexpr std::uint64_t kNewcomerRequests = 4;
+constexpr Nanoseconds kSuspectFor = std::chrono::milliseconds{60};
+constexpr Nanoseconds kCautionMin = std::chrono::seconds{1};
+constexpr Nanoseconds kCautionMax = std::chrono::minutes{1};
+// A content job keeps its rule for so long, so that the rule does not come and go.
+constexpr Nanoseconds kContentFor = std::chrono::milliseconds{250};
+
+std::uint64_t count_in(Rate rate, Nanoseconds time) { return tokens_in(rate, time).count(); }
+
+std::uint64_t per_second(Rate rate) { return count_in(rate, std::chrono::seconds{1}); }
+
+std::uint64_t scaled(std::uint64_t count, Nanoseconds to, Nanoseconds from) {
+  return static_cast<std::uint64_t>(
+      Wide{count} * static_cast<std::uint64_t>(to.count()) /
+      static_cast<std::uint64_t>(std::max<std::int64_t>(from.count(), 1)));
+}
+
+ControllerOptions controller_options(const RuleController::Options& options) {
+  ControllerOptions own = options.mode == RuleController::Mode::kPaper ? ControllerOptions::paper()
+                                                                       : ControllerOptions{};
+  own.period = options.period;
+  own.lending = false;  // nobody here sees what a bucket has left
+  own.jobs_max = options.jobs_max;
+  return own;
+}
+
+}  // namespace
+
+// Where the Controller's decisions go: into a table, from which rules are made.
+struct RuleController::Shares final : Enforcer {
+  Result<void> set(const JobId& job, const Share& share, Instant) override {
+    rates[job] = share.rate;
+    return {};
+  }
+  Result<void> change(const JobId& job, const Share& share, Instant now) override {
+    return set(job, share, now);
+  }
+  Result<void> drop(const JobId& job, Instant) override {
+    rates.erase(job);
+    return {};
+  }
+  std::uint64_t rate_of(const JobId& job) const {
+    const auto found = rates.find(job);
+    return found == rates.end() || !found->second ? 0 : per_second(*found->second);
+  }
+
+  absl::btree_map<JobId, std::optional<Rate>> rates;
+};
+
+RuleController::RuleController(const Options& options)
+    : options_(options),
+      shares_(std::make_unique<Shares>()),
+      controller_(controller_options(options), *shares_),
+      capacity_(options.capacity) {}
+
+RuleController::~RuleController() = default;
+
+Result<void> RuleController::set_nodes(const JobId& job, std::uint64_t nodes) {
+  return controller_.set_nodes(job, nodes);
+}
+
+void RuleController::forget_nodes(const JobId& job) { controller_.forget_nodes(job); }
+
+const std::vector<RuleChange>& RuleController::decide(const RuleRound& round) {
+  changes_.clear();
+  const bool first = !last_;
+  const Nanoseconds elapsed = first ? options_.period : round.at - *last_;
+  last_ = round.at;
+  if (first || elapsed <= Nanoseconds{0}) {
+    if (first) stop_all(round, "left by an earlier run");
+    return changes_;
+  }
+  if (options_.mode == Mode::kPaper) {
+    decide_paper(round, elapsed);
+    return changes_;
+  }
+  measure(round, elapsed);
+  estimate(round, elapsed);
+  learn(round, elapsed);
+  suspect(round, elapsed);
+  if (capacity_ && suspected_ > Nanoseconds{0} && hungry_count() < 2) {
+    hold_for_newcomer(round);
+    return changes_;
+  }
+  if (active_count_ < 2 || !capacity_) {
+    contended_ = Nanoseconds{0};
+    gain_ = kOne;
+    stop_all(round, active_count_ < 2 ? "nobody else is active" : "the capacity is not known yet");
+    held_.clear();
+    return changes_;
+  }
+  contended_ += elapsed;
+  allocate(round, elapsed);
+  choose(round);
+  return changes_;
+}
+
+// Counters show a job only when its first request is done; the queue shows it at once. While one
+// job has the server for itself, a queue that grows by a step is a newcomer, until the counters
+// have had time to tell. Whoever is wrong about it waits twice as long before the next time.
+void RuleController::suspect(const RuleRound& round, Nanoseconds elapsed) {
+  const bool alone = hungry_count() < 2;
+  const std::uint64_t usual = usual_queue_;
+  usual_queue_ = round.queued;
+  caution_ = std::max(caution_ - elapsed, Nanoseconds{0});
+  if (suspected_ > Nanoseconds{0}) {
+    suspected_ = std::max(suspected_ - elapsed, Nanoseconds{0});
+    // What has come is few requests yet, since its first ones are only just done.
+    bool has_come = !alone;
+    for (JobDemand& demand : demands_) {
+      const bool is_new = demand.since <= CensoredDemand::kReturning;
+      if (demand.state != State::kActive || !is_new) continue;
+      demand.state = State::kHungry;
+      has_come = true;
+    }
+    if (has_come) {
+      caution_next_ = kCautionMin;
+    } else if (suspected_ == Nanoseconds{0}) {
+      caution_ = caution_next_;
+      caution_next_ = std::min(caution_next_ * 2, kCautionMax);
+    }
+    return;
+  }
+  if (!alone || active_count_ == 0 || caution_ > Nanoseconds{0}) return;
+  if (usual > 0 && round.queued >= usual + kNewcomerRequests) suspected_ = kSuspectFor;
+}
+
+std::uint64_t RuleController::hungry_count() const {
+  return static_cast<std::uint64_t>(
+      std::count_if(demands_.begin(), demands_.end(),
+                    [](const JobDemand& demand) { return demand.state == State::kHungry; }));
+}
+
+// The one that is active makes room until the newcomer is known.
+void RuleController::hold_for_newcomer(const RuleRound& round) {
+  for (const JobDemand& demand : demands_) {
+    if (demand.state != State::kHungry || !may_hold(demand)) continue;
+    if (seen_of(round, demand.job) != nullptr) continue;
+    held_[demand.job] = Held{};
+    const std::uint64_t rate = std::clamp<std::uint64_t>(lowest_at_first(), 1, kRateMax);
+    change(demand.job, static_cast<std::uint32_t>(rate), "the queue grew: somebody has come");
+  }
+}
+
+// What the server can do is seen while requests wait and no rule is what they wait for.
+void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
+  const std::uint64_t served = round.served_all ? round.served_all->count() : [&] {
+    std::uint64_t sum = 0;
+    for (const JobCount& job : round.jobs) sum += job.served.count();
+    return sum;
+  }();
+  if (!options_.capacity) {
+    if (round.queued > 0 && round.rules.empty() && held_.empty()) {
+      estimate_.saturate(round.at - elapsed);
+      estimate_.complete(Tokens{served}, round.at);
+    } else {
+      estimate_.relax(round.at - elapsed);
+    }
+    capacity_ = estimate_.rate(round.at);
+  }
+  if (capacity_) controller_.set_capacity(capacity_);
+  const std::uint64_t could = capacity_ ? count_in(*capacity_, elapsed) : 0;
+  const std::uint64_t used = could == 0 ? kOne : std::min(2 * kOne, served * kOne / could);
+  use_ = (use_ * 3 + used) / 4;
+  // Lesson of running servers: with a backlog and less served than allowed, rates are too low.
+  const bool idles = round.queued > 0 && use_ * 100 < 90 * kOne && !round.rules.empty();
+  gain_ = idles ? std::min(kGainMax, gain_ + gain_ / 4) : std::max(kOne, gain_ - gain_ / 10);
+}
+
+// What would be the job's if all others were hungry, and no more than taking turns gives it.
+Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
+  if (!capacity_) return Tokens{1};
+  const std::uint64_t nodes = controller_.nodes_of(job);
+  bool counted = false;
+  for (const JobDemand& demand : demands_) {
+    counted = counted || (demand.job == job && demand.state != State::kIdle);
+  }
+  const std::uint64_t all = active_nodes_ + (counted ? 0 : nodes);
+  const std::uint64_t count = active_count_ + (counted ? 0 : 1);
+  const std::uint64_t could = count_in(*capacity_, elapsed);
+  const auto by_nodes = static_cast<std::uint64_t>(Wide{could} * nodes / std::max(all, nodes));
+  const std::uint64_t by_turns = could / std::max<std::uint64_t>(count, 1);
+  return Tokens{std::max<std::uint64_t>(std::min(by_nodes, by_turns), 1)};
+}
+
+void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
+  demand_.begin(elapsed, round.served_all);
+  cannot_hold_.clear();
+  for (const JobCount& job : round.jobs) {
+    std::optional<Tokens> allowed;
+    if (const RuleSeen* seen = seen_of(round, job.job)) {
+      allowed = tokens_in(Rate::per_second(seen->rate), elapsed);
+    }
+    const Tokens own = own_part(job.job, elapsed);
+    if (job.known) {
+      demand_.count({job.job, job.served, allowed, own});
+    } else {
+      demand_.vanish(job.job, allowed, own);
+    }
+    if (!job.can_hold) cannot_hold_[job.job] = true;
+  }
+  demands_ = demand_.end();
+  active_nodes_ = 0;
+  active_count_ = 0;
+  for (const JobDemand& demand : demands_) {
+    if (demand.state == State::kIdle) continue;
+    active_nodes_ += controller_.nodes_of(demand.job);
+    ++active_count_;
+  }
+}
+
+// What a rule really gave for its rate.
+void RuleController::learn(const RuleRound& round, Nanoseconds elapsed) {
+  for (const JobDemand& demand : demands_) {
+    const RuleSeen* const seen = seen_of(round, demand.job);
+    const auto found = held_.find(demand.job);
+    if (seen == nullptr || found == held_.end()) continue;
+    Held& held = found->second;
+    held.time += elapsed;
+    held.content = demand.state == State::kHungry ? Nanoseconds{0} : held.content + elapsed;
+    held.served += demand.served.count();
+    held.allowed += count_in(Rate::per_second(seen->rate), elapsed);
+    const std::uint64_t free = std::uint64_t{options_.depth} * seen->reach;
+    const bool is_enough = held.allowed * seen->reach >= free * kFreeParts;
+    if (demand.state != State::kHungry || !demand.known || !is_enough) continue;
+    const std::uint64_t paid = held.served > free ? held.served - free : 0;
+    const std::uint64_t most = kOne * options_.cpts * 21 / 20;
+    const std::uint64_t now = std::clamp(paid * kOne / held.allowed, kYieldMin, most);
+    held.yield = held.yield == 0 ? now : (held.yield + now) / 2;
+  }
+}
+
+void RuleController::allocate(const RuleRound& round, Nanoseconds elapsed) {
+  const Tokens all{count_in(*capacity_, options_.period) + 1};
+  for (const JobDemand& demand : demands_) {
+    if (demand.state == State::kIdle) continue;
+    const Tokens wanted = demand.state == State::kHungry
+                              ? all
+                              : Tokens{scaled(demand.wanted.count(), options_.period, elapsed)};
+    controller_.observe({.job = demand.job, .arrived = std::max(wanted, Tokens{1})});
+  }
+  report_ = controller_.decide(round.at);
+}
+
+bool RuleController::may_hold(const JobDemand& demand) const {
+  return demand.state != State::kIdle && !cannot_hold_.contains(demand.job);
+}
+
+void RuleController::choose(const RuleRound& round) {
+  std::uint64_t largest = 0;
+  for (const JobDemand& demand : demands_) {
+    if (demand.state == State::kHungry) {
+      largest = std::max(largest, shares_->rate_of(demand.job));
+    }
+  }
+  const std::uint64_t could = per_second(*capacity_);
+  for (const JobDemand& demand : demands_) {
+    const RuleSeen* const seen = seen_of(round, demand.job);
+    const std::uint64_t share = shares_->rate_of(demand.job);
+    const bool is_large = share * 100 >= largest * kLargestPercent;
+    const bool is_most = share * gain_ / kOne * 100 >= could * kMostPercent;
+    const auto known = held_.find(demand.job);
+    const bool lingers =
+        seen != nullptr && known != held_.end() && known->second.content < kContentFor;
+    const bool wants = demand.state == State::kHungry || lingers;
+    if (!may_hold(demand) || !wants || is_large || is_most) {
+      if (seen != nullptr) {
+        change(demand.job, std::nullopt,
+               demand.state == State::kIdle ? "idle"
+               : is_most                    ? "most of the server is its own"
+               : is_large                   ? "its share is among the largest"
+                                            : "wants less than its share");
+      }
+      if (known != held_.end()) held_.erase(known);
+      continue;
+    }
+    Held& held = held_[demand.job];
+    if (const auto rate = next_rate(demand.job, held, seen)) {
+      held.served = held.allowed = 0;
+      held.time = Nanoseconds{0};
+      change(demand.job, rate,
+             fmt::format("its share is {} of {} a second, gain {} %, yield {} %", share, could,
+                         gain_ * 100 / kOne, yield_of(held) * 100 / kOne));
+    }
+  }
+  // Rules of jobs that nobody remembers.
+  for (const RuleSeen& seen : round.rules) {
+    const auto known = std::find_if(demands_.begin(), demands_.end(), [&](const JobDemand& demand) {
+      return demand.job == seen.job;
+    });
+    if (known == demands_.end()) change(seen.job, std::nullopt, "its job is gone");
+  }
+}
+
+std::uint64_t RuleController::wanted_rate(const JobId& job, const Held& held) const {
+  return shares_->rate_of(job) * gain_ / yield_of(held);
+}
+
+// Until it is measured, all CPTs are taken to be reached: that is the most there can be.
+std::uint64_t RuleController::yield_of(const Held& held) const {
+  return held.yield == 0 ? kOne * options_.cpts : held.yield;
+}
+
+// As written, on each CPT: where the free tokens of a change are a fifth of what the rate gives in
+// kFirstHold.
+std::uint64_t RuleController::lowest_at_first() const {
+  return options_.depth * kFreeParts * 1'000'000'000 /
+         static_cast<std::uint64_t>(kFirstHold.count());
+}
+
+// None if what is in force stays.
+std::optional<std::uint32_t> RuleController::next_rate(const JobId& job, Held& held,
+                                                       const RuleSeen* seen) const {
+  const std::uint64_t reach = seen == nullptr ? options_.cpts : std::max(1U, seen->reach);
+  const std::uint64_t free = options_.depth * reach;
+  std::uint64_t wanted = wanted_rate(job, held);
+  // A low rate is worth its free tokens only when it lasts. And whoever comes back finds the others
+  // out of its way.
+  const std::uint64_t lowest = lowest_at_first();
+  if (contended_ < kFirstHold) wanted = std::max(wanted, lowest);
+  if (contended_ < kWelcome) wanted = std::min(wanted, lowest);
+  wanted = std::clamp<std::uint64_t>(wanted, 1, kRateMax);
+  if (seen == nullptr) return static_cast<std::uint32_t>(wanted);
+  const std::uint64_t now = seen->rate;
+  const std::uint64_t apart = now > wanted ? now - wanted : wanted - now;
+  if (apart * 100 <= now * options_.step_percent) return std::nullopt;
+  const bool is_paid = held.allowed * reach >= free * kFreeParts;
+  const bool is_rise = wanted >= 2 * now;
+  if (!is_paid && !is_rise) return std::nullopt;
+  return static_cast<std::uint32_t>(wanted);
+}
+
+// ---- the published algorithm ----
+
+void RuleController::decide_paper(const RuleRound& round, Nanoseconds elapsed) {
+  if (capacity_) controller_.set_capacity(capacity_);
+  demands_.clear();
+  for (const JobCount& job : round.jobs) {
+    if (job.served == Tokens{0}) continue;
+    const Tokens served{
+        std::max<std::uint64_t>(scaled(job.served.count(), options_.period, elapsed), 1)};
+    controller_.observe({.job = job.job, .served = served});
+  }
+  report_ = controller_.decide(round.at);
+  for (const JobPeriod& job : report_.jobs) {
+    const std::uint64_t rate = shares_->rate_of(job.job) / options_.cpts;
+    change(job.job, static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rate, 1, kRateMax)),
+           "active");
+  }
+  for (const RuleSeen& seen : round.rules) {
+    if (!shares_->rates.contains(seen.job)) change(seen.job, std::nullopt, "not active");
+  }
+}
+
+// ---- changes ----
+
+const RuleSeen* RuleController::seen_of(const RuleRound& round, const JobId& job) const {
+  const auto found =
+      std::lower_bound(round.rules.begin(), round.rules.end(), job,
+                       [](const RuleSeen& rule, const JobId& id) { return rule.job < id; });
+  return found == round.rules.end() || found->job != job ? nullptr : &*found;
+}
+
+void RuleController::stop_all(const RuleRound& round, const std::string& reason) {
+  for (const RuleSeen& seen : round.rules) change(seen.job, std::nullopt, reason);
+}
+
+void RuleController::change(const JobId& job, std::optional<std::uint32_t> rate,
+                            std::string reason) {
+  changes_.push_back({job, rate, std::move(reason)});
+}
+
+}  // namespace weir

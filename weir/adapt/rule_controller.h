@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decides on rules for a server that only knows rates (a Lustre server: weir/lustre drives one),
+// from what it counts. The allocation is the Controller's; here is what such a server needs beyond
+// it, pure, and what the driver does is to read and to write:
+//
+//   counts -> CensoredDemand -> Controller (AdapTBF, records) -> which jobs are held, at which rate
+//
+// Who is held: a job that is hungry while others are, and whose share is not among the largest. The
+// most entitled are never held: higher rates go first on such a server, and what the others leave
+// is theirs without a rule. So nothing idles because a rule was in the way, and what they want is
+// seen uncensored. A lone job has no rule. One that comes back has none either, so its burst starts
+// at once, and the others are held low for the first moment. A share of most of the server is no
+// reason for a rule. Counters tell of a job when its first request is done; a queue that grows by a
+// step tells of it at once, and is believed for a moment.
+//
+// The rate that is written:
+//   share x gain / yield     gain rises while requests wait and the server does less than it can;
+//                            yield is what the job was served for each token of its rule: more than
+//                            1 where it reaches several CPTs, less where timers are late
+//   at least a step away     from what is in force, and not while the free tokens of the last
+//   change
+//                            (depth on each CPT that it reaches) are more than a fifth of what the
+//                            rate has given since; a lower rate first halts where they are a fifth
+//                            of kFirstHold
+//   1 ... 999999             what a server takes
+//
+// Mode kPaper is the published algorithm as far as such a server allows it, to be compared with:
+// served counts, a rule for every active job, written anew each period.
+//
+// Integers only, no clock; one owner.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/container/btree_map.h>
+
+#include "weir/adapt/capacity.h"
+#include "weir/adapt/censored_demand.h"
+#include "weir/adapt/controller.h"
+#include "weir/adapt/enforcer.h"
+#include "weir/adapt/options.h"
+#include "weir/base/job_id.h"
+#include "weir/base/quantity.h"
+#include "weir/base/rate.h"
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+
+namespace weir {
+
+// What one job was served since the last round.
+struct JobCount {
+  JobId job;
+  Tokens served{};
+  bool known = true;     // false: it had counters and has none now
+  bool can_hold = true;  // false: no rule can name it
+};
+
+// A rule of the driver's own that is in force.
+struct RuleSeen {
+  JobId job;
+  std::uint32_t rate = 1;
+  std::uint32_t reach = 1;  // CPTs on which requests of the job have met it
+};
+
+struct RuleRound {
+  Instant at;
+  std::vector<JobCount> jobs;        // in the order of their ids
+  std::optional<Tokens> served_all;  // by the server as a whole
+  std::uint64_t queued = 0;
+  std::vector<RuleSeen> rules;  // in the order of their jobs
+};
+
+struct RuleChange {
+  JobId job;
+  std::optional<std::uint32_t> rate;  // none: stop its rule
+  std::string reason;
+};
+
+class RuleController {
+ public:
+  enum class Mode : std::uint8_t { kWeir, kPaper };
+
+  static constexpr std::uint32_t kRateMax = 999'999;
+  static constexpr Nanoseconds kFirstHold = std::chrono::milliseconds{300};
+
+  struct Options {
+    Mode mode = Mode::kWeir;
+    Nanoseconds period = std::chrono::milliseconds{20};
+    std::optional<Rate> capacity;  // none: it is measured while no rule is in force
+    std::uint32_t cpts = 1;
+    std::uint32_t depth = 3;          // free tokens of a change on one CPT
+    std::uint32_t step_percent = 10;  // a smaller change is not written
+    std::size_t jobs_max = 8192;
+
+    static Options paper() {
+      Options options;
+      options.mode = Mode::kPaper;
+      options.period = ControllerOptions::paper().period;
+      return options;
+    }
+  };
+
+  explicit RuleController(const Options& options);
+  ~RuleController();
+
+  Result<void> set_nodes(const JobId& job, std::uint64_t nodes);
+  void forget_nodes(const JobId& job);
+
+  // What to change. Of the first round, which has nothing to compare with, and whenever nobody
+  // needs to be held: to stop every rule there is. Good until the next call.
+  const std::vector<RuleChange>& decide(const RuleRound& round);
+
+  const Options& options() const { return options_; }
+  // What the server does a second, as given or measured.
+  std::optional<Rate> capacity() const { return capacity_; }
+  const std::vector<JobDemand>& demands() const { return demands_; }
+  // Whether anything is remembered of the job.
+  bool is_known(const JobId& job) const { return demand_.is_known(job); }
+  const PeriodReport& report() const { return report_; }
+
+ private:
+  struct Shares;
+  struct Held {
+    std::uint64_t yield = 0;    // in 1/1024; 0: not known yet
+    std::uint64_t served = 0;   // since the last change
+    std::uint64_t allowed = 0;  // by the rate as written
+    Nanoseconds time{0};        // since the last change
+    Nanoseconds content{0};     // since it was hungry
+  };
+
+  void measure(const RuleRound& round, Nanoseconds elapsed);
+  void estimate(const RuleRound& round, Nanoseconds elapsed);
+  void learn(const RuleRound& round, Nanoseconds elapsed);
+  void suspect(const RuleRound& round, Nanoseconds elapsed);
+  void hold_for_newcomer(const RuleRound& round);
+  std::uint64_t hungry_count() const;
+  void allocate(const RuleRound& round, Nanoseconds elapsed);
+  void choose(const RuleRound& round);
+  void decide_paper(const RuleRound& round, Nanoseconds elapsed);
+  bool may_hold(const JobDemand& demand) const;
+  std::uint64_t wanted_rate(const JobId& job, const Held& held) const;
+  std::uint64_t yield_of(const Held& held) const;
+  std::uint64_t lowest_at_first() const;
+  std::optional<std::uint32_t> next_rate(const JobId& job, Held& held, const RuleSeen* seen) const;
+  const RuleSeen* seen_of(const RuleRound& round, const JobId& job) const;
+  Tokens own_part(const JobId& job, Nanoseconds elapsed) const;
+  void stop_all(const RuleRound& round, const std::string& reason);
+  void change(const JobId& job, std::optional<std::uint32_t> rate, std::string reason);
+
+  Options options_;
+  std::unique_ptr<Shares> shares_;
+  Controller controller_;
+  CensoredDemand demand_;
+  CapacityEstimate estimate_;
+  std::optional<Rate> capacity_;
+  std::optional<Instant> last_;
+  absl::btree_map<JobId, Held> held_;
+  absl::btree_map<JobId, bool> cannot_hold_;
+  std::vector<JobDemand> demands_;
+  std::vector<RuleChange> changes_;
+  PeriodReport report_;
+  Nanoseconds contended_{0};   // several jobs are active, without a break
+  std::uint64_t gain_ = 1024;  // in 1/1024
+  std::uint64_t use_ = 1024;   // of the capacity, lately
+  std::uint64_t usual_queue_ = 0;
+  Nanoseconds suspected_{0};  // somebody has come, for so long yet
+  Nanoseconds caution_{0};    // nobody is suspected for so long
+  Nanoseconds caution_next_ = std::chrono::seconds{1};
+  std::uint64_t active_nodes_ = 0;
+  std::uint64_t active_count_ = 0;
+};
+
+}  // namespace weir

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rounds written down by hand; the same against the model of a server are in tests/lustre.
+#include "weir/adapt/rule_controller.h"
+
+#include <map>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+namespace weir {
+namespace {
+
+constexpr Nanoseconds kRound = std::chrono::milliseconds{50};
+const JobId kBig("big");
+const JobId kHog("hog");
+
+// Plays a server that does what it is told: changes are in force in the next round, and fill
+// buckets.
+struct Played {
+  explicit Played(RuleController::Options options = {}) : controller(with_period(options)) {
+    EXPECT_TRUE(controller.set_nodes(kBig, 3));
+    round({});
+  }
+  static RuleController::Options with_period(RuleController::Options options) {
+    options.period = kRound;
+    if (!options.capacity) options.capacity = Rate::per_second(1000);
+    return options;
+  }
+
+  // Served in the round by each job; those not named are known and served nothing.
+  const std::vector<RuleChange>& round(std::map<JobId, std::uint64_t> served) {
+    RuleRound read;
+    at += kRound;
+    read.at = at;
+    read.queued = queued;
+    std::uint64_t sum = 0;
+    for (const JobId& job : {kBig, kHog}) {
+      read.jobs.push_back({job, Tokens{served[job]}, true, true});
+      sum += served[job];
+    }
+    read.served_all = Tokens{sum};
+    for (const auto& [job, rate] : rules) read.rules.push_back({job, rate, reach});
+    const auto& changes = controller.decide(read);
+    for (const RuleChange& change : changes) {
+      ++writes;
+      if (change.rate) {
+        rules[change.job] = *change.rate;
+        free = 3 * reach;
+        written[change.job] = *change.rate;
+      } else {
+        rules.erase(change.job);
+      }
+    }
+    return changes;
+  }
+  // Both hungry, the hog as its rule lets it.
+  void contend(int rounds, std::uint64_t yield_percent = 100) {
+    for (int i = 0; i < rounds; ++i) {
+      std::uint64_t hog = 25;
+      if (rules.contains(kHog)) {
+        hog = rules[kHog] * reach * yield_percent / 100 / 20 + std::exchange(free, 0);
+      }
+      round({{kBig, 50 - std::min<std::uint64_t>(hog, 50)}, {kHog, hog}});
+    }
+  }
+
+  RuleController controller;
+  Instant at{};
+  std::map<JobId, std::uint32_t> rules;
+  std::map<JobId, std::uint32_t> written;  // last, whether it is still there or not
+  std::uint32_t reach = 1;
+  std::uint64_t queued = 100;
+  std::uint64_t free = 0;  // tokens that the last change gave away
+  std::uint64_t writes = 0;
+};
+
+TEST(RuleController, ALoneJobIsNotLimited) {
+  Played played;
+  for (int i = 0; i < 100; ++i) played.round({{kHog, 50}});
+  EXPECT_TRUE(played.rules.empty());
+  EXPECT_EQ(played.writes, 0U);
+}
+
+TEST(RuleController, TheSmallerOneOfTwoHungryJobsIsHeldAtItsShare) {
+  Played played;
+  played.contend(40);
+  ASSERT_TRUE(played.rules.contains(kHog));
+  EXPECT_FALSE(played.rules.contains(kBig));  // the most entitled never
+  EXPECT_GE(played.rules[kHog], 125U);        // half of its share, while it pays back
+  EXPECT_LE(played.rules[kHog], 320U);
+}
+
+TEST(RuleController, TheRuleGoesWhenTheOtherIsGone) {
+  Played played;
+  played.contend(10);
+  ASSERT_TRUE(played.rules.contains(kHog));
+  played.round({{kHog, 12}});
+  EXPECT_FALSE(played.rules.contains(kHog));
+}
+
+TEST(RuleController, AReturningJobHasNoRule) {
+  Played played;
+  played.contend(10);
+  for (int i = 0; i < 10; ++i) played.round({{kBig, 50}});
+  EXPECT_TRUE(played.rules.empty());
+}
+
+// One idle round is no reason: at short periods the rule would come and go.
+TEST(RuleController, ARuleOutlivesAPause) {
+  Played played;
+  played.contend(10);
+  played.round({{kBig, 45}, {kHog, 0}});
+  EXPECT_TRUE(played.rules.contains(kHog));
+}
+
+TEST(RuleController, SmallChangesAreNotWritten) {
+  Played played;
+  played.contend(20);
+  const std::uint64_t before = played.writes;
+  played.contend(200);
+  EXPECT_LE(played.writes - before, 10U);  // in 10 s
+}
+
+TEST(RuleController, LowRatesAreHeldUntilTheirFreeTokensAreAFifth) {
+  RuleController::Options options;
+  options.capacity = Rate::per_second(100);
+  Played played(options);
+  std::uint32_t rate = 0;
+  int rounds = 0;
+  for (int i = 0; i < 400; ++i) {
+    played.round({{kBig, 4}, {kHog, 1}});
+    const std::uint32_t now = played.rules.contains(kHog) ? played.rules[kHog] : 0;
+    if (now == rate) {
+      ++rounds;
+      continue;
+    }
+    const bool is_change = rate != 0 && now != 0 && now < 2 * rate;
+    // 15 tokens, of which three are a fifth; a round's more or less.
+    if (is_change) EXPECT_GE((rounds + 2) * rate, 15U * 20) << "at " << rate;
+    rate = now;
+    rounds = 0;
+  }
+}
+
+TEST(RuleController, WhatRulesFallShortOfIsCorrected) {
+  Played exact;
+  Played late;
+  exact.contend(60, 100);
+  late.contend(60, 80);
+  EXPECT_GT(late.written[kHog] * 100, exact.written[kHog] * 110);
+}
+
+TEST(RuleController, RatesAreDividedByTheCptsThatAJobReaches) {
+  RuleController::Options options;
+  options.cpts = 4;
+  Played one(options);
+  one.contend(60);  // reaches one CPT of four
+  Played all(options);
+  all.reach = 4;
+  all.contend(60);
+  ASSERT_TRUE(one.rules.contains(kHog) && all.rules.contains(kHog));
+  EXPECT_LT(all.rules[kHog] * 2, one.rules[kHog]);
+}
+
+TEST(RuleController, RatesRiseWhileRequestsWaitAndTheServerIdles) {
+  Played played;
+  played.contend(10);
+  const std::uint32_t before = played.rules[kHog];
+  for (int i = 0; i < 6; ++i) {
+    const std::uint64_t hog = played.rules.contains(kHog) ? played.rules[kHog] / 20 : 25;
+    played.round({{kBig, 22}, {kHog, hog}});  // together far below 50
+  }
+  EXPECT_TRUE(!played.rules.contains(kHog) || played.rules[kHog] > before);
+}
+
+TEST(RuleController, AQueueThatGrowsIsANewcomerForAMoment) {
+  Played played;
+  for (int i = 0; i < 10; ++i) played.round({{kHog, 50}});
+  played.queued = 120;
+  played.round({{kHog, 50}});
+  EXPECT_TRUE(played.rules.contains(kHog));
+  played.round({{kHog, 3}});
+  played.round({{kHog, 3}});
+  played.round({{kHog, 3}});
+  EXPECT_FALSE(played.rules.contains(kHog));  // nobody came
+  played.queued = 140;
+  played.round({{kHog, 50}});
+  EXPECT_FALSE(played.rules.contains(kHog));  // not believed again at once
+}
+
+TEST(RuleController, CapacityIsMeasuredWhileNoRuleIsInTheWay) {
+  RuleController::Options options;
+  options.period = kRound;
+  RuleController controller(options);
+  RuleRound read;
+  for (int i = 0; i < 100; ++i) {
+    read.at += kRound;
+    read.queued = 10;
+    read.jobs = {{kHog, Tokens{20}, true, true}};
+    read.served_all = Tokens{20};
+    controller.decide(read);
+  }
+  ASSERT_TRUE(controller.capacity());
+  const Tokens rate = tokens_in(*controller.capacity(), std::chrono::seconds{1});
+  EXPECT_NEAR(static_cast<double>(rate.count()), 400, 10);
+}
+
+TEST(RuleController, WhatAnEarlierRunLeftIsStoppedInTheFirstRound) {
+  RuleController::Options options;
+  options.capacity = Rate::per_second(1000);
+  RuleController controller(options);
+  RuleRound read;
+  read.at = instant_at(1);
+  read.rules = {{kHog, 7, 1}};
+  const auto& changes = controller.decide(read);
+  ASSERT_EQ(changes.size(), 1U);
+  EXPECT_FALSE(changes[0].rate);
+}
+
+TEST(RuleController, ThePaperWritesEveryActiveJobEveryPeriod) {
+  RuleController::Options options = RuleController::Options::paper();
+  Played played(options);
+  for (int i = 0; i < 10; ++i) played.round({{kBig, 20}, {kHog, 30}});
+  EXPECT_EQ(played.writes, 20U);
+}
+
+}  // namespace
+}  // namespace weir

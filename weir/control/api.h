@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The HTTP API as functions from values to values: snapshots to JSON, paths to what is asked for.
+// What it takes to get a snapshot or to apply a change is control.cc's business; nothing here
+// touches a socket, a file or a server.
+//
+// Objects have the same keys everywhere, and `weir --json` prints them as they come. Numbers are
+// integers; times are nanoseconds ("_ns") and rates are per second. weir-api(7) lists every path.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/control/change.h"
+#include "weir/control/http.h"
+#include "weir/control/params.h"
+#include "weir/control/snapshot.h"
+
+namespace weir::control {
+
+// {"error":..., "where":..., "hint":..., "errno":...} with the status that fits the errno.
+HttpResponse error_response(const Error& error);
+HttpResponse error_response(unsigned status, std::string_view what, std::string_view hint = {});
+
+// ---- reading ----
+
+// Whether the path is one that a snapshot answers, and the answer. 404 with the name of what is not
+// there.
+bool is_snapshot_path(std::string_view path);
+HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::string_view version,
+                         std::string_view generation);
+
+// One event of the page's stream: the classes that do or wait most, and the sums of the others.
+std::string live_event(const Snapshot& shot, std::string_view generation);
+
+std::string params_json(const std::vector<ParamOutcome>& outcomes);
+
+// ---- explaining ----
+
+// Stays of some time ago, to tell what the last minute brought.
+struct StayHistory {
+  struct Sample {
+    Instant at{};
+    std::vector<std::vector<Tbf::StayView>> services;
+  };
+  static constexpr std::size_t kSamplesMax = 13;
+  static constexpr Nanoseconds kWindow = std::chrono::seconds{60};
+
+  void add(Instant at, std::vector<std::vector<Tbf::StayView>> services);
+  // The delays of this queue since up to a minute ago, and since when.
+  DelaySums since(std::size_t service, const Tbf::StayView& now, Instant at, Instant& from) const;
+
+  std::deque<Sample> samples;
+};
+
+// What is asked about: a class "RULE/KEY", a key, or a job.
+struct Explained {
+  std::size_t service = 0;
+  const ClassShot* found = nullptr;
+};
+// A job may have had classes under several rules: the one under `rule` counts first.
+std::optional<Explained> find_class(const Snapshot& shot, std::string_view service,
+                                    std::string_view name, std::string_view rule = {});
+// `reason` is what RuleList::explain says of it.
+std::string explain_json(const Snapshot& shot, const Explained& explained,
+                         const StayHistory& history, std::string_view reason);
+
+// ---- changing ----
+
+struct ChangeRequest {
+  std::vector<Change> changes = {};  // each applied and answered for itself
+  bool persists = true;              // in the journal
+  bool applies = true;               // false: of the journal alone
+  bool is_params = false;            // answered like lctl
+};
+// EINVAL: not JSON, wrong types, unknown keys; ENOENT: no such path; ENOTSUP: no such method there.
+Result<ChangeRequest> read_change(const HttpRequest& request);
+
+}  // namespace weir::control

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an administrator can change while a server runs, as one value: it is applied on the loop,
+// and written to the journal as one line of JSON, from which the next start reads it back.
+//
+//   {"param":"ost.OSS.ost_io.nrs_tbf_rule","value":"start dd jobid={dd.*} rate=100"}
+//   {"param":"ost.OSS.ost_io.nrs_policies","value":"tbf nid"}
+//   {"job":"ior.17","nodes":64}           nodes 0: back to what it counts as without being named
+//   {"service":"ost_io","capacity":"4000"}
+//   {"forget":"ost.OSS.ost_io.nrs_tbf_rule","value":"start ..."}   of the journal alone (-P -d)
+//
+// effective() is what the records of a journal come to: what was forgotten, rules that were started
+// and stopped again, limits that were changed again and values that were given twice are left out.
+// Applying it gives the same rules as applying all records.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/control/job_stats_text.h"
+#include "weir/serve/server.h"
+
+namespace weir::control {
+
+struct Change {
+  enum class Kind : std::uint8_t { kParam, kJob, kCapacity, kForget };
+  Kind kind = Kind::kParam;
+  std::string target = {};  // a path, a job (its bytes), or a service
+  std::optional<std::string> value = {};
+  std::uint64_t nodes = 0;
+
+  bool operator==(const Change&) const = default;
+};
+
+std::string print_change(const Change& change);
+Result<Change> parse_change(std::string_view line);
+// Records that are none are left out and told of in `mistakes`.
+std::vector<Change> effective(const std::vector<std::string>& records,
+                              std::vector<std::string>& mistakes);
+
+// REQUIRES: on the loop, or before it runs. ENOENT: no such parameter or service.
+Result<void> apply(serve::Server& server, const Change& change, const Moment& moment);
+
+// The parameter that takes the rule commands, or policies, of a service.
+std::string rule_path(std::string_view service);
+std::string policy_path(std::string_view service);
+
+}  // namespace weir::control

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/change.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "weir/base/rng.h"
+#include "weir/schedule/gate.h"
+#include "weir/schedule/nrs_text.h"
+
+namespace weir::control {
+namespace {
+
+Change rule(const std::string& command) {
+  return {.kind = Change::Kind::kParam, .target = rule_path("ost_io"), .value = command};
+}
+
+std::vector<std::string> printed(const std::vector<Change>& changes) {
+  std::vector<std::string> lines;
+  lines.reserve(changes.size());
+  for (const Change& change : changes) lines.push_back(print_change(change));
+  return lines;
+}
+
+std::vector<Change> effective_of(const std::vector<Change>& changes) {
+  std::vector<std::string> mistakes;
+  auto kept = effective(printed(changes), mistakes);
+  EXPECT_EQ(mistakes, std::vector<std::string>());
+  return kept;
+}
+
+TEST(Change, ReadsBackWhatItPrinted) {
+  const std::vector<Change> all = {
+      rule("start dd jobid={\"a b\\x\"} rate=1"),
+      {.kind = Change::Kind::kJob, .target = std::string("a\0\n\"\xFF", 5), .nodes = 7},
+      {.kind = Change::Kind::kCapacity, .target = "ost_io", .value = "4000"},
+      {.kind = Change::Kind::kForget, .target = rule_path("ost_io"), .value = "start x"},
+      {.kind = Change::Kind::kForget, .target = rule_path("ost_io")}};
+  for (const Change& one : all) {
+    const std::string line = print_change(one);
+    EXPECT_EQ(line.find('\n'), std::string::npos);
+    const auto read = parse_change(line);
+    ASSERT_TRUE(read) << line;
+    EXPECT_EQ(*read, one) << line;
+  }
+}
+
+TEST(Change, WhatIsNoneIsNamedAndLeftOut) {
+  std::vector<std::string> mistakes;
+  EXPECT_TRUE(effective({"{}", "nonsense", "[1]", R"({"job":"a","nodes":"b"})"}, mistakes).empty());
+  EXPECT_EQ(mistakes.size(), 4U);
+}
+
+TEST(Change, ForgettingTakesOutOneValueOrAll) {
+  const Change a = rule("start a jobid={a} rate=1"), b = rule("start b jobid={b} rate=1");
+  Change forget{.kind = Change::Kind::kForget,
+                .target = rule_path("ost_io"),
+                .value = "start  a jobid={a } rate=1"};
+  EXPECT_EQ(effective_of({a, b, forget}), std::vector{b}) << "whatever the blanks";
+  forget.value.reset();
+  EXPECT_EQ(effective_of({a, b, forget}), std::vector<Change>());
+}
+
+TEST(Change, TheSameIsKeptOnce) {
+  const Change policy{
+      .kind = Change::Kind::kParam, .target = policy_path("ost_io"), .value = "tbf nid"};
+  const Change start = rule("start a nid={0@lo} rate=1");
+  EXPECT_EQ(effective_of({policy, start, policy, start}), (std::vector{policy, start}));
+}
+
+std::string listing_after(const std::vector<Change>& changes) {
+  Gate gate({});
+  EXPECT_TRUE(write_nrs_policies(gate, "tbf jobid"));
+  for (const Change& one : changes) {
+    (void)(one.target == rule_path("ost_io") ? write_nrs_tbf_rule(gate, *one.value, Instant{})
+                                             : write_nrs_policies(gate, *one.value));
+  }
+  return read_nrs_tbf_rule(gate).value_or("no tbf");
+}
+
+// Whatever was done, what is left of it does the same.
+TEST(ChangeProperty, WhatIsLeftMakesTheSameRules) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Rng rng(seed);
+    std::vector<Change> done;
+    Gate gate({});
+    ASSERT_TRUE(write_nrs_policies(gate, "tbf jobid"));
+    for (int i = 0; i < 40; ++i) {
+      const std::string name = "r" + std::to_string(rng.below(4));
+      const std::string rate = " rate=" + std::to_string(1 + rng.below(1000));
+      const std::string head = rng.below(4) == 0 ? "reg " : "";
+      Change one;
+      switch (rng.below(8)) {
+        case 0:
+        case 1:
+        case 2:
+          one = rule(head + "start " + name + " jobid={a}" + rate);
+          break;
+        case 3:
+        case 4:
+          one = rule(head + "change " + name + rate);
+          break;
+        case 5:
+        case 6:
+          one = rule(head + "stop " + name);
+          break;
+        default:
+          one = {.kind = Change::Kind::kParam,
+                 .target = policy_path("ost_io"),
+                 .value = rng.below(2) == 0 ? "tbf jobid" : "fifo"};
+      }
+      // Only what was applied is ever journalled.
+      const auto applied = one.target == rule_path("ost_io")
+                               ? write_nrs_tbf_rule(gate, *one.value, Instant{})
+                               : write_nrs_policies(gate, *one.value);
+      if (applied) done.push_back(one);
+    }
+    EXPECT_EQ(listing_after(effective_of(done)), listing_after(done)) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace weir::control

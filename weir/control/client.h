@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The other end of a server's control socket, for commands: one request, one answer, with a time
+// limit. Errors of the server come back as Results with its words; what cannot be reached names the
+// socket and the cure.
+//
+//   ControlClient client(control_socket_of(option));
+//   Result<std::string> body = client.get("/v1/status");
+//
+// Blocking; one thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "weir/base/result.h"
+
+namespace weir::control {
+
+// The option if it is given, else $WEIR_SOCKET, else the default.
+std::string control_socket_of(const std::string& option);
+
+struct ControlAnswer {
+  unsigned status = 0;
+  std::string etag;
+  std::string body;
+};
+
+class ControlClient {
+ public:
+  explicit ControlClient(std::string socket_path) : path_(std::move(socket_path)) {}
+
+  // Whatever the server answers.
+  Result<ControlAnswer> send(std::string_view method, std::string_view target,
+                             std::string_view body = {}, std::string_view if_match = {}) const;
+  // The body of a 200; else an error with the server's words and errno.
+  Result<std::string> get(std::string_view target) const { return ask("GET", target, {}); }
+  Result<std::string> ask(std::string_view method, std::string_view target,
+                          std::string_view body) const;
+
+ private:
+  std::string path_;
+};
+
+// For a part of a path or a query.
+std::string url_text(std::string_view text);
+
+}  // namespace weir::control

@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/control.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "weir/control/api.h"
+#include "weir/control/change.h"
+#include "weir/control/embedded.h"
+#include "weir/control/metrics.h"
+#include "weir/control/params.h"
+#include "weir/control/records.h"
+#include "weir/control/snapshot.h"
+#include "weir/serve/event_log.h"
+
+namespace weir::control {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kStayInterval{5};
+constexpr std::size_t kCompactAbove = 1000;  // records of a journal
+
+// The page's own files, which hold nothing worth a token.
+struct PageFile {
+  std::string_view path;
+  std::string_view file;
+  std::string_view type;
+};
+constexpr PageFile kPage[] = {{"/", "live.html", "text/html; charset=utf-8"},
+                              {"/live.js", "live.js", "text/javascript"},
+                              {"/live.css", "live.css", "text/css"},
+                              {"/uplot.js", "uPlot.iife.min.js", "text/javascript"},
+                              {"/uplot.css", "uPlot.min.css", "text/css"}};
+
+}  // namespace
+
+std::string default_control_socket() {
+  if (geteuid() == 0) return "/run/weir.sock";
+  const char* const folder = std::getenv("XDG_RUNTIME_DIR");
+  return folder == nullptr || *folder == '\0' ? "" : std::string(folder) + "/weir.sock";
+}
+
+// Everything but what is marked "loop" happens in the HTTP server's thread.
+class Control::Core {
+ public:
+  Core(serve::Server& server, const ControlOptions& options)
+      : server_(server),
+        version_(options.version),
+        boot_(fmt::format("{:x}", moment_at(server.now()).wall_ns)) {}
+
+  Result<void> open(const ControlOptions& options);
+  void start();
+  void end();
+  std::uint16_t tcp_port() const { return http_->tcp_port(); }
+
+ private:
+  using Reply = HttpServer::Reply;
+  using WithSnapshot = std::function<void(const Result<const Snapshot*>&)>;
+  // What a set of changes came to.
+  struct Applied {
+    std::vector<ParamOutcome> outcomes;  // one or more for each change
+    std::vector<std::string> records;    // to be journalled
+    std::optional<Error> failed;         // the first
+    std::optional<std::string> stale;    // the generation that was expected is not this
+    std::uint64_t generation = 0;
+  };
+
+  Result<void> replay();
+  void answer(const HttpRequest& request, const Reply& reply);
+  bool answer_plain(const HttpRequest& request, const Reply& reply);
+  void get(const HttpRequest& request, const Reply& reply);
+  void read_params_of(const HttpRequest& request, const Reply& reply);
+  void explain(const HttpRequest& request, const Reply& reply);
+  void list_jobs(const Reply& reply);
+
+  void change(const HttpRequest& request, const Reply& reply);
+  Applied apply_on_loop(serve::Server& server, const ChangeRequest& request,
+                        const std::string& expected);
+  void confirm(const ChangeRequest& request, const Applied& applied, const Reply& reply);
+  void note_jobs(const ChangeRequest& request);
+
+  void with_snapshot(WithSnapshot then);
+  void took(std::shared_ptr<SnapshotTaker> taker);
+  void hand_out(const Result<const Snapshot*>& shot);
+  void publish_event();
+  void sample_stays();
+  void checkpoint();
+
+  // Runs `on_loop` there and `then` here, with what it gave or why not.
+  template <class Value>
+  void ask(std::function<Result<Value>(serve::Server&)> on_loop,
+           std::function<void(Result<Value>)> then);
+  std::string generation_name() const { return fmt::format("{}-{}", boot_, generation_); }
+
+  serve::Server& server_;
+  std::string version_;
+  std::string boot_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<Journal> journal_;
+  std::string records_path_;
+  std::string records_text_;  // as last written
+  std::thread thread_;
+
+  std::uint64_t loop_generation_ = 1;  // loop
+  std::uint64_t generation_ = 1;       // as last heard
+  std::optional<Snapshot> shot_;
+  Clock::time_point shot_at_;
+  bool is_taking_ = false;
+  std::vector<WithSnapshot> wanting_;
+  StayHistory history_;
+  Metrics metrics_;
+  std::map<std::string, std::uint64_t> jobs_;  // whose nodes were set here
+};
+
+template <class Value>
+void Control::Core::ask(std::function<Result<Value>(serve::Server&)> on_loop,
+                        std::function<void(Result<Value>)> then) {
+  auto shared = std::make_shared<std::function<void(Result<Value>)>>(std::move(then));
+  const auto posted = server_.post(
+      [this, on_loop = std::move(on_loop), shared](const Result<serve::Server*>& server) {
+        auto value = std::make_shared<Result<Value>>(
+            server ? on_loop(**server) : Result<Value>(tl::unexpected(server.error())));
+        http_->post([shared, value] { (*shared)(std::move(*value)); });
+      });
+  if (!posted) {
+    http_->post([shared, error = posted.error()] { (*shared)(tl::unexpected(error)); });
+  }
+}
+
+// ---- coming and going ----
+
+Result<void> Control::Core::open(const ControlOptions& options) {
+  if (!options.journal.empty()) {
+    auto journal = Journal::open(options.journal, options.damage);
+    if (!journal) return tl::unexpected(journal.error());
+    journal_ = std::move(*journal);
+    records_path_ = options.journal + ".records";
+    if (!journal_->report().empty()) serve::EventLog::say(journal_->report());
+    if (auto replayed = replay(); !replayed) return replayed;
+  }
+  auto http = HttpServer::create(
+      options.http, [this](const HttpRequest& request, Reply reply) { answer(request, reply); });
+  if (!http) return tl::unexpected(http.error());
+  http_ = std::move(*http);
+  return {};
+}
+
+// What no longer fits is told and left out: a server that does not start helps nobody.
+Result<void> Control::Core::replay() {
+  std::vector<std::string> mistakes;
+  const auto changes = effective(journal_->records(), mistakes);
+  for (const Change& one : changes) {
+    if (auto applied = apply(server_, one, moment_at(server_.now())); !applied) {
+      mistakes.push_back(print_change(one) + ": " + applied.error().message());
+    }
+    if (one.kind == Change::Kind::kJob) jobs_[one.target] = one.nodes;
+  }
+  for (const std::string& mistake : mistakes) serve::EventLog::say("journal: " + mistake);
+  if (journal_->records().size() > kCompactAbove &&
+      changes.size() * 2 < journal_->records().size()) {
+    std::vector<std::string> records;
+    records.reserve(changes.size());
+    for (const Change& one : changes) records.push_back(print_change(one));
+    if (auto compacted = journal_->compact(records); !compacted) return compacted;
+  }
+  // A replay of the trace would begin with nothing owed.
+  if (!server_.options().trace_file.empty()) return {};
+  const auto restored = restore_records(server_, records_path_);
+  if (!restored) serve::EventLog::say(restored.error().message() + "; all begin with nothing owed");
+  return {};
+}
+
+void Control::Core::start() {
+  http_->every(kEventInterval, [this] { publish_event(); });
+  http_->every(kStayInterval, [this] { sample_stays(); });
+  if (journal_ != nullptr) http_->every(kCheckpointInterval, [this] { checkpoint(); });
+  thread_ = std::thread([this] { http_->run(); });
+}
+
+void Control::Core::end() {
+  if (!thread_.joinable()) return;
+  http_->stop();
+  thread_.join();
+  journal_.reset();
+  if (!records_path_.empty()) {
+    const auto written = replace_file(records_path_, print_records(records_of(server_)));
+    if (!written) serve::EventLog::say(written.error().message());
+  }
+}
+
+// ---- answering ----
+
+void Control::Core::answer(const HttpRequest& request, const Reply& reply) {
+  if (answer_plain(request, reply)) return;
+  if (!request.is_authorized) {
+    return reply(error_response(401, "a token is needed", "send Authorization: Bearer TOKEN"));
+  }
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  reads ? get(request, reply) : change(request, reply);
+}
+
+bool Control::Core::answer_plain(const HttpRequest& request, const Reply& reply) {
+  for (const PageFile& file : kPage) {
+    if (request.path != file.path) continue;
+    const auto text = embedded_file(file.file);
+    reply(text ? HttpResponse{.body = std::string(*text), .type = std::string(file.type)}
+               : error_response(404, "this build has no page"));
+    return true;
+  }
+  if (request.path == "/healthz") {
+    reply({.body = "{\"status\":\"ok\"}\n"});
+    return true;
+  }
+  if (request.path != "/readyz") return false;
+  ask<bool>([](serve::Server&) -> Result<bool> { return true; },
+            [reply](const Result<bool>& ready) {
+              reply(ready ? HttpResponse{.body = "{\"status\":\"ready\"}\n"}
+                          : error_response(503, "the server stops"));
+            });
+  return true;
+}
+
+void Control::Core::get(const HttpRequest& request, const Reply& reply) {
+  if (request.path == "/v1/events") return reply({.is_stream = true});
+  if (request.path == "/v1/params") return read_params_of(request, reply);
+  if (request.path == "/v1/explain") return explain(request, reply);
+  if (request.path == "/v1/jobs") return list_jobs(reply);
+  if (request.path == "/metrics") {
+    return with_snapshot([this, reply](const Result<const Snapshot*>& shot) {
+      if (!shot) return reply(error_response(shot.error()));
+      reply({.body = metrics_.scrape(**shot), .type = "text/plain; version=0.0.4; charset=utf-8"});
+    });
+  }
+  if (is_snapshot_path(request.path)) {
+    return with_snapshot([this, request, reply](const Result<const Snapshot*>& shot) {
+      if (!shot) return reply(error_response(shot.error()));
+      reply(answer_from(**shot, request, version_, generation_name()));
+    });
+  }
+  reply(error_response(404, "no such path", "see weir-api(7)"));
+}
+
+void Control::Core::read_params_of(const HttpRequest& request, const Reply& reply) {
+  const bool lists = request.find("list").has_value();
+  std::vector<std::string> patterns;
+  for (const auto& [key, value] : request.query) {
+    if (key == "pattern") patterns.push_back(value);
+  }
+  ask<std::vector<ParamOutcome>>(
+      [lists, patterns](serve::Server& server) -> Result<std::vector<ParamOutcome>> {
+        const Params params = server_params(server, moment_at(server.now()));
+        std::vector<ParamOutcome> all;
+        for (const std::string& pattern : patterns) {
+          std::vector<ParamOutcome> found;
+          if (lists) {
+            for (std::string& path : params.list(pattern)) found.push_back({path, path, {}, {}});
+          } else {
+            found = read_params(params, pattern);
+          }
+          if (found.empty()) {
+            found.push_back({pattern,
+                             pattern,
+                             {},
+                             {std::errc::no_such_file_or_directory, pattern, "not found", {}}});
+          }
+          std::move(found.begin(), found.end(), std::back_inserter(all));
+        }
+        return all;
+      },
+      [reply](Result<std::vector<ParamOutcome>> outcomes) {
+        reply(outcomes ? HttpResponse{.body = params_json(*outcomes)}
+                       : error_response(outcomes.error()));
+      });
+}
+
+void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
+  const std::string name(request.find("name").value_or(""));
+  const std::string service(request.find("service").value_or(""));
+  with_snapshot([this, name, service, reply](const Result<const Snapshot*>& shot) {
+    if (!shot) return reply(error_response(shot.error()));
+    const auto found = find_class(**shot, service, name);
+    if (!found) {
+      return reply(error_response(404, "there is no class or job " + name,
+                                  "list them with weir top, or /v1/services/NAME/classes"));
+    }
+    const Attributes key = found->found->key;
+    const std::string in = (**shot).services[found->service].name;
+    ask<std::string>(
+        [key, in](serve::Server& server) -> Result<std::string> {
+          const serve::Service* const there = server.find_service(in);
+          const Tbf* const tbf =
+              there == nullptr ? nullptr : there->target.gate().tbf(Head::kRegular);
+          if (tbf == nullptr) return std::string("tbf is not in force");
+          return tbf->rules(Head::kRegular).explain(key, 0);
+        },
+        [this, name, service, reply](const Result<std::string>& told) {
+          const std::string reason = told.value_or("");
+          const std::size_t tab = std::min(reason.find('\t'), reason.size());
+          // The snapshot may be another by now.
+          const auto again = find_class(*shot_, service, name, reason.substr(0, tab));
+          if (!again) return reply(error_response(404, "the class has just gone"));
+          reply({.body = explain_json(*shot_, *again, history_,
+                                      reason.substr(std::min(tab + 1, reason.size())))});
+        });
+  });
+}
+
+void Control::Core::list_jobs(const Reply& reply) {
+  std::string body = "[";
+  for (const auto& [job, nodes] : jobs_) {
+    if (nodes == 0) continue;
+    std::string id = printable_id(job);
+    for (std::size_t at = 0; (at = id.find('\\', at)) != std::string::npos; at += 2) {
+      id.insert(at, 1, '\\');
+    }
+    body += fmt::format("{}{{\"job\":\"{}\",\"nodes\":{}}}", body.size() > 1 ? "," : "", id, nodes);
+  }
+  reply({.body = body + "]\n", .etag = generation_name()});
+}
+
+// ---- changing ----
+
+void Control::Core::change(const HttpRequest& request, const Reply& reply) {
+  auto wanted = read_change(request);
+  if (!wanted) return reply(error_response(wanted.error()));
+  if (wanted->is_params && wanted->persists && journal_ == nullptr) {
+    return reply(error_response(409, "this server has no journal", "start it with --journal FILE"));
+  }
+  const std::string expected = request.if_match;
+  ask<Applied>(
+      [this, wanted = *wanted, expected](serve::Server& server) -> Result<Applied> {
+        return apply_on_loop(server, wanted, expected);
+      },
+      [this, wanted = *wanted, reply](const Result<Applied>& applied) {
+        if (!applied) return reply(error_response(applied.error()));
+        confirm(wanted, *applied, reply);
+      });
+}
+
+// On the loop.
+Control::Core::Applied Control::Core::apply_on_loop(serve::Server& server,
+                                                    const ChangeRequest& request,
+                                                    const std::string& expected) {
+  Applied applied;
+  const std::string current = fmt::format("{}-{}", boot_, loop_generation_);
+  if (!expected.empty() && expected != "*" && expected != current) {
+    applied.stale = current;
+    applied.generation = loop_generation_;
+    return applied;
+  }
+  const Moment moment = moment_at(server.now());
+  for (const Change& one : request.changes) {
+    std::vector<ParamOutcome> outcomes;
+    if (request.is_params && request.applies) {
+      outcomes = write_params(server_params(server, moment), one.target, *one.value);
+      if (outcomes.empty()) {
+        outcomes.push_back({one.target,
+                            one.target,
+                            *one.value,
+                            {std::errc::no_such_file_or_directory, one.target, "not found", {}}});
+      }
+    } else {
+      outcomes.push_back({one.target, one.target, one.value.value_or(""), {}});
+      if (const auto done = control::apply(server, one, moment); !done) {
+        outcomes.back().error = done.error();
+      }
+    }
+    bool succeeded = true;
+    for (const ParamOutcome& outcome : outcomes) {
+      if (outcome.error.code == std::errc{}) continue;
+      succeeded = false;
+      if (!applied.failed) applied.failed = outcome.error;
+    }
+    if (succeeded && request.persists) applied.records.push_back(print_change(one));
+    if (succeeded) ++loop_generation_;
+    std::move(outcomes.begin(), outcomes.end(), std::back_inserter(applied.outcomes));
+  }
+  applied.generation = loop_generation_;
+  return applied;
+}
+
+void Control::Core::confirm(const ChangeRequest& request, const Applied& applied,
+                            const Reply& reply) {
+  generation_ = std::max(generation_, applied.generation);
+  if (applied.stale) {
+    HttpResponse response =
+        error_response(412, "somebody else has changed something", "read again, then change");
+    response.etag = *applied.stale;
+    return reply(response);
+  }
+  HttpResponse response;
+  response.etag = fmt::format("{}-{}", boot_, applied.generation);
+  if (request.is_params) {
+    response.body = params_json(applied.outcomes);
+  } else if (applied.failed) {
+    return reply(error_response(*applied.failed));
+  } else {
+    note_jobs(request);
+    response.body = fmt::format("{{\"generation\":\"{}\",\"durable\":{}}}\n", response.etag,
+                                journal_ != nullptr);
+  }
+  if (applied.records.empty() || journal_ == nullptr) return reply(response);
+  auto left = std::make_shared<std::size_t>(applied.records.size());
+  auto failed = std::make_shared<std::optional<Error>>();
+  for (const std::string& record : applied.records) {
+    journal_->append(record, [this, left, failed, response, reply](const Result<void>& written) {
+      http_->post([left, failed, response, reply, written] {
+        if (!written) *failed = written.error();
+        if (--*left > 0) return;
+        if (!*failed) return reply(response);
+        Error error = **failed;
+        error.hint = "it is in force, but will be gone after a restart; make room and repeat it";
+        reply(error_response(error));
+      });
+    });
+  }
+}
+
+void Control::Core::note_jobs(const ChangeRequest& request) {
+  for (const Change& one : request.changes) {
+    if (one.kind == Change::Kind::kJob) jobs_[one.target] = one.nodes;
+  }
+}
+
+// ---- snapshots ----
+
+void Control::Core::with_snapshot(WithSnapshot then) {
+  if (shot_ && Clock::now() - shot_at_ <= kSnapshotAge) return then(&*shot_);
+  wanting_.push_back(std::move(then));
+  if (is_taking_) return;
+  is_taking_ = true;
+  took(std::make_shared<SnapshotTaker>());
+}
+
+// One step after another, each a command of its own, so that requests get their turn between them.
+void Control::Core::took(std::shared_ptr<SnapshotTaker> taker) {
+  ask<std::pair<bool, std::uint64_t>>(
+      [this, taker](serve::Server& server) -> Result<std::pair<bool, std::uint64_t>> {
+        return std::pair{taker->step(server), loop_generation_};
+      },
+      [this, taker](const Result<std::pair<bool, std::uint64_t>>& step) {
+        if (!step) return hand_out(tl::unexpected(step.error()));
+        generation_ = std::max(generation_, step->second);
+        if (!step->first) return took(taker);
+        shot_ = taker->finish();
+        shot_at_ = Clock::now();
+        hand_out(&*shot_);
+      });
+}
+
+void Control::Core::hand_out(const Result<const Snapshot*>& shot) {
+  is_taking_ = false;
+  for (const WithSnapshot& one : std::exchange(wanting_, {})) one(shot);
+}
+
+void Control::Core::publish_event() {
+  if (http_->streams() == 0) return;
+  with_snapshot([this](const Result<const Snapshot*>& shot) {
+    if (shot) http_->publish(live_event(**shot, generation_name()));
+  });
+}
+
+void Control::Core::sample_stays() {
+  using Stays = std::pair<Instant, std::vector<std::vector<Tbf::StayView>>>;
+  ask<Stays>(
+      [](serve::Server& server) -> Result<Stays> {
+        Stays stays;
+        stays.first = server.now();
+        for (const auto& service : server.services()) {
+          auto& of_service = stays.second.emplace_back();
+          const Tbf* const tbf = service->target.gate().tbf(Head::kRegular);
+          if (tbf == nullptr) continue;
+          tbf->visit_stays(server.now(),
+                           [&](const Tbf::StayView& stay) { of_service.push_back(stay); });
+        }
+        return stays;
+      },
+      [this](Result<Stays> stays) {
+        if (stays) history_.add(stays->first, std::move(stays->second));
+      });
+}
+
+void Control::Core::checkpoint() {
+  ask<Records>([](serve::Server& server) -> Result<Records> { return records_of(server); },
+               [this](const Result<Records>& records) {
+                 if (!records) return;
+                 std::string text = print_records(*records);
+                 if (text == records_text_) return;
+                 if (auto written = replace_file(records_path_, text); !written) {
+                   return serve::EventLog::say(written.error().message());
+                 }
+                 records_text_ = std::move(text);
+               });
+}
+
+// ---- Control ----
+
+Control::Control(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+
+Control::~Control() { core_->end(); }
+
+Result<std::unique_ptr<Control>> Control::create(serve::Server& server,
+                                                 const ControlOptions& options) {
+  auto core = std::make_unique<Core>(server, options);
+  if (auto opened = core->open(options); !opened) return tl::unexpected(opened.error());
+  return std::unique_ptr<Control>(new Control(std::move(core)));
+}
+
+void Control::start() { core_->start(); }
+std::uint16_t Control::tcp_port() const { return core_->tcp_port(); }
+
+}  // namespace weir::control

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The control of a running server: its HTTP API, the journal of what was changed for good, and the
+// checkpoints of what jobs owe each other. It has a thread of its own and reaches the server only
+// by commands on its loop.
+//
+//   auto control = Control::create(*server, options);    the journal is applied, the socket bound
+//   (*control)->start();                                  answers from now on
+//   server->run(...);
+//   control->reset();                                     the last checkpoint; the socket goes
+//
+//   GET     a snapshot that is at most kSnapshotAge old; one at a time is taken, for all who wait
+//   change  applied on the loop, journalled, synced, and only then confirmed
+//
+// Every change that is applied has a number, the generation. GET tells it as the ETag, and a change
+// with If-Match is refused with 412 when somebody else has changed something since. It begins anew
+// with each start of the server, under another name, so that one from before never fits.
+//
+// weir-api(7) has every path. A Control is made and destroyed by the thread that runs the server.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "weir/base/result.h"
+#include "weir/control/http.h"
+#include "weir/control/journal.h"
+#include "weir/serve/server.h"
+
+namespace weir::control {
+
+struct ControlOptions {
+  HttpOptions http;
+  std::string journal;  // a file; empty: nothing outlives the process. Records are beside it
+  Journal::Damage damage = Journal::Damage::kRefuse;
+  std::string version;
+
+  bool is_on() const { return !http.socket_path.empty() || !http.tcp.empty(); }
+};
+
+// /run/weir.sock for root, else weir.sock in $XDG_RUNTIME_DIR; empty if there is none.
+std::string default_control_socket();
+
+class Control {
+ public:
+  static constexpr std::chrono::milliseconds kSnapshotAge{200};
+  static constexpr std::chrono::seconds kEventInterval{1};
+  static constexpr std::chrono::seconds kCheckpointInterval{1};
+
+  // REQUIRES: the server does not run yet.
+  static Result<std::unique_ptr<Control>> create(serve::Server& server,
+                                                 const ControlOptions& options);
+  ~Control();
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+
+  void start();
+  std::uint16_t tcp_port() const;
+
+  class Core;
+
+ private:
+  explicit Control(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace weir::control

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keeps a running server as its configuration file says: each time it is told to (SIGHUP), the file
+// is read again and what was edited in it is carried out.
+//
+//   FileFollower follower(read, as_read_at_the_start, server);
+//   server.on_reload([&](serve::Server& it) { for (auto& line : follower.follow(it)) say(line); });
+//
+// Wholly or not at all: everything is tried first, on copies where it has to be, and a file with a
+// mistake, a rule that cannot be applied, or a limit that the system has no room for changes
+// nothing. What can change only at the next start is named, and the rest is done.
+//
+// Only what came from the file is touched. A rule that an administrator started is nobody's but
+// his, even if the file had one of the same name that was stopped meanwhile: the follower knows its
+// rules by their ids, and refuses an edit that would reach another's.
+//
+// On the server's loop only: the files are read there, once, while clients wait.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/control/serve_reload.h"
+#include "weir/serve/options.h"
+#include "weir/serve/server.h"
+
+namespace weir::control {
+
+class FileFollower {
+ public:
+  // The file as it is now. What the command line set instead of it must be set in the answer too.
+  using Read = std::function<Result<serve::ServeOptions>()>;
+
+  // `started_with` is what the answer was when the server was created, just now.
+  FileFollower(Read read, serve::ServeOptions started_with, const serve::Server& server);
+
+  // Lines for the operator: what was changed and what waits for the next start, or why nothing was
+  // changed. The last one says whether the file is applied now.
+  std::vector<std::string> follow(serve::Server& server);
+
+ private:
+  // Service and name to the id of the rule that was started for the file.
+  using OwnRules = std::map<std::pair<std::string, std::string>, std::uint64_t>;
+
+  Result<void> check(const serve::Server& server, const ServeReload& plan) const;
+  Result<void> check_rules(const serve::Service& service,
+                           const std::vector<std::string>& commands) const;
+  void note_rules(const serve::Service& service, const std::vector<std::string>& commands);
+
+  Read read_;
+  serve::ServeOptions applied_;
+  OwnRules own_;
+};
+
+}  // namespace weir::control

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/file_follower.h"
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "weir/control/serve_config.h"
+#include "weir/schedule/nrs_text.h"
+
+namespace weir::control {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+constexpr const char* kRefused = "nothing of the configuration was changed";
+
+// A server that never runs, and its file. Under clients: tests/clients/reload_test.py.
+class FileFollowerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::array<char, 32> name{"/tmp/weir-follow-XXXXXX"};
+    folder_ = mkdtemp(name.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void start(const std::string& rules) {
+    file_ = rules;
+    auto options = read();
+    ASSERT_TRUE(options) << options.error().message();
+    auto server = serve::Server::create(*options);
+    ASSERT_TRUE(server) << server.error().message();
+    server_ = std::move(*server);
+    follower_.emplace([this] { return read(); }, *options, *server_);
+  }
+  Lines edit(const std::string& rules) {
+    file_ = rules;
+    return follower_->follow(*server_);
+  }
+  void command(const std::string& text) {
+    ASSERT_TRUE(write_nrs_tbf_rule(gate(), text, server_->now())) << text;
+  }
+  Gate& gate() { return server_->find_service("ost_io")->target.gate(); }
+  std::string names() {
+    std::string text;
+    for (const Rule* rule : gate().tbf(Head::kRegular)->rules(Head::kRegular).rules()) {
+      text += rule->name() + " ";
+    }
+    return text;
+  }
+
+ private:
+  Result<serve::ServeOptions> read() const {
+    auto parsed = parse_serve_config("[server]\nlisten = 'unix:" + folder_ + "/s'\n" +
+                                         "[[export]]\nname = 'e'\nstore = 'memory:1MiB'\n" +
+                                         "[[service]]\nrules = [" + file_ + "]\n",
+                                     "f");
+    if (!parsed) return tl::unexpected(parsed.error().front());
+    return *parsed;
+  }
+
+  std::string folder_;
+  std::string file_;
+  std::unique_ptr<serve::Server> server_;
+  std::optional<FileFollower> follower_;
+};
+
+TEST_F(FileFollowerTest, DoesWhatWasEdited) {
+  start("'start a jobid={a} rate=1'");
+  EXPECT_EQ(
+      edit("'start a jobid={a} rate=2', 'start b jobid={b} rate=3'"),
+      (Lines{"service 'ost_io': change a rate=2", "service 'ost_io': start b jobid={b} rate=3",
+             "the configuration was read again"}));
+  EXPECT_EQ(names(), "b a default ");
+  EXPECT_EQ(edit("'start a jobid={a} rate=2', 'start b jobid={b} rate=3'"),
+            Lines{"the configuration was read again"});
+}
+
+TEST_F(FileFollowerTest, TakesNobodyElsesRuleForTheFiles) {
+  start("'start a jobid={a} rate=1', 'start b jobid={b} rate=1'");
+  command("stop a");
+  command("start a jobid={other} rate=9");
+  for (const char* edited :
+       {"'start b jobid={b} rate=1'", "'start a jobid={a} rate=5', 'start b jobid={b} rate=1'"}) {
+    const Lines lines = edit(edited);
+    ASSERT_EQ(lines.size(), 2U);
+    EXPECT_NE(lines[0].find("rule 'a': is not the file's any more"), std::string::npos) << lines[0];
+    EXPECT_EQ(lines[1], kRefused);
+    EXPECT_EQ(names(), "a b default ");
+  }
+  command("stop a");
+  EXPECT_EQ(edit("'start b jobid={b} rate=1'").size(), 2U);
+  EXPECT_EQ(names(), "b default ");
+}
+
+TEST_F(FileFollowerTest, LeavesEverythingAsItIsWhenOneThingCannotBeDone) {
+  start("'start a jobid={a} rate=1'");
+  command("start mine jobid={m} rate=9");
+  const Lines lines = edit("'start a jobid={a} rate=2', 'start mine jobid={b} rate=3'");
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[1], kRefused);
+  EXPECT_EQ(gate().tbf(Head::kRegular)->rules(Head::kRegular).find("a")->limits().rate_in_force(),
+            1U);
+  EXPECT_EQ(edit("nonsense")[1], kRefused);
+  EXPECT_EQ(edit("'start a jobid={a} rate=2'").size(), 2U);
+}
+
+}  // namespace
+}  // namespace weir::control

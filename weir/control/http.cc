@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/http.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <deque>
+#include <list>
+#include <utility>
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "weir/base/quote.h"
+
+namespace weir::control {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+
+namespace {
+
+using Stream = beast::basic_stream<asio::generic::stream_protocol>;
+using Socket = asio::generic::stream_protocol::socket;
+constexpr std::chrono::seconds kWriteTime{30};
+constexpr std::chrono::seconds kLingerTime{5};
+constexpr std::chrono::milliseconds kAcceptPause{100};
+constexpr std::size_t kDiscarded = 65536;  // bytes at a time
+constexpr std::string_view kBearer = "Bearer ";
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool decode(std::string_view text, bool plus_is_blank, std::string& decoded) {
+  decoded.clear();
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '+' && plus_is_blank) {
+      decoded += ' ';
+    } else if (text[at] != '%') {
+      decoded += text[at];
+    } else {
+      if (at + 2 >= text.size()) return false;
+      const int high = hex_digit(text[at + 1]);
+      const int low = hex_digit(text[at + 2]);
+      if (high < 0 || low < 0) return false;
+      decoded += static_cast<char>(high * 16 + low);
+      at += 2;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::string_view> HttpRequest::find(std::string_view name) const {
+  for (const auto& [key, value] : query) {
+    if (key == name) return value;
+  }
+  return std::nullopt;
+}
+
+bool split_target(std::string_view target, HttpRequest& request) {
+  if (!target.starts_with('/')) return false;
+  const std::size_t mark = std::min(target.find('?'), target.size());
+  if (!decode(target.substr(0, mark), false, request.path)) return false;
+  std::string_view rest = target.substr(std::min(mark + 1, target.size()));
+  while (!rest.empty()) {
+    const std::string_view pair = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
+    const std::size_t equals = std::min(pair.find('='), pair.size());
+    std::string name, value;
+    if (!decode(pair.substr(0, equals), true, name)) return false;
+    if (!decode(pair.substr(std::min(equals + 1, pair.size())), true, value)) return false;
+    request.query.emplace_back(std::move(name), std::move(value));
+  }
+  return true;
+}
+
+bool is_same_secret(std::string_view a, std::string_view b) {
+  unsigned differs = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const char other = b.empty() ? '\0' : b[i % b.size()];
+    differs |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(other);
+  }
+  return differs == 0;
+}
+
+class Session;
+
+struct HttpServer::State {
+  Answer answer;
+  std::string token;
+  std::string path;
+  std::size_t connections = 0;
+  std::list<std::weak_ptr<Session>> streams;
+  asio::io_context io{1};
+  std::optional<asio::local::stream_protocol::acceptor> local;
+  std::optional<asio::ip::tcp::acceptor> tcp;
+  std::deque<asio::steady_timer> timers;
+
+  void accept_local();
+  void accept_tcp();
+  void admit(Socket socket, bool is_tcp);
+  void after_a_breath(std::function<void()> function);
+  void repeat(asio::steady_timer& timer, std::chrono::milliseconds interval,
+              const std::function<void()>& function);
+};
+
+// One connection. Lives as long as an operation of it is under way or its answer is awaited.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(HttpServer::State& state, Socket socket, bool is_tcp)
+      : state_(state), stream_(std::move(socket)), is_tcp_(is_tcp) {
+    ++state_.connections;
+  }
+  ~Session() { --state_.connections; }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  void read() {
+    parser_.emplace();
+    parser_->header_limit(HttpServer::kHeadMax);
+    parser_->body_limit(HttpServer::kBodyMax);
+    stream_.expires_after(is_first_ ? HttpServer::kRequestTime : HttpServer::kIdleTime);
+    is_first_ = false;
+    http::async_read_header(
+        stream_, buffer_, *parser_,
+        [self = shared_from_this()](error_code error, std::size_t) { self->on_head(error); });
+  }
+
+  // For everybody at once; the newest takes the place of one that could not be sent yet.
+  void send_event(const std::shared_ptr<const std::string>& event) {
+    if (sending_ != nullptr) {
+      waiting_ = event;
+      return;
+    }
+    sending_ = event;
+    stream_.expires_after(kWriteTime);
+    asio::async_write(stream_, asio::buffer(*sending_),
+                      [self = shared_from_this()](error_code error, std::size_t) {
+                        self->sending_.reset();
+                        if (error) return self->close();
+                        self->stream_.expires_never();
+                        if (auto next = std::exchange(self->waiting_, nullptr)) {
+                          self->send_event(next);
+                        }
+                      });
+  }
+
+  void close() {
+    error_code ignored;
+    stream_.socket().close(ignored);
+  }
+
+ private:
+  void on_head(error_code error) {
+    if (error == http::error::header_limit) return refuse(431, "the head is too large");
+    if (error == http::error::end_of_stream || error == beast::error::timeout) return close();
+    if (error) return is_http(error) ? refuse(400, error.message()) : close();
+    stream_.expires_after(HttpServer::kRequestTime);
+    http::async_read(
+        stream_, buffer_, *parser_,
+        [self = shared_from_this()](error_code failed, std::size_t) { self->on_request(failed); });
+  }
+
+  static bool is_http(const error_code& error) {
+    return error.category() == make_error_code(http::error::bad_method).category();
+  }
+
+  void on_request(error_code error) {
+    if (error == http::error::body_limit) return refuse(413, "the body is too large");
+    if (error) return is_http(error) ? refuse(400, error.message()) : close();
+    stream_.expires_never();
+    const auto& message = parser_->get();
+    keep_alive_ = message.keep_alive();
+    HttpRequest request;
+    request.method = std::string(message.method_string());
+    if (!split_target({message.target().data(), message.target().size()}, request)) {
+      return refuse(400, "no path");
+    }
+    request.body = message.body();
+    request.is_authorized = is_allowed(message);
+    const auto match = message[http::field::if_match];
+    request.if_match.assign(match.data(), match.size());
+    std::erase(request.if_match, '"');
+    is_head_ = message.method() == http::verb::head;
+    state_.answer(request, [self = shared_from_this()](HttpResponse response) {
+      self->answer(std::move(response));
+    });
+  }
+
+  template <class Message>
+  bool is_allowed(const Message& message) const {
+    if (!is_tcp_) return true;
+    const auto given = message[http::field::authorization];
+    std::string_view text(given.data(), given.size());
+    if (!text.starts_with(kBearer)) return false;
+    text.remove_prefix(kBearer.size());
+    return is_same_secret(text, state_.token);
+  }
+
+  void refuse(unsigned status, const std::string& what) {
+    keep_alive_ = false;
+    answer({.status = status, .body = "{\"error\":" + json_text(what) + "}\n"});
+  }
+
+  static std::string json_text(const std::string& text) {
+    std::string quoted = "\"";
+    for (const char c : text) {
+      if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20) continue;
+      quoted += c;
+    }
+    return quoted + "\"";
+  }
+
+  void answer(HttpResponse response) {
+    if (response.is_stream) {
+      if (state_.streams.size() >= HttpServer::kStreamsMax) {
+        return refuse(503, "too many readers of events");
+      }
+      return begin_stream();
+    }
+    reply_.emplace();
+    reply_->version(11);
+    reply_->result(response.status);
+    reply_->set(http::field::server, "weir");
+    reply_->set(http::field::content_type, response.type);
+    reply_->set(http::field::cache_control, "no-store");
+    reply_->set("X-Content-Type-Options", "nosniff");
+    reply_->set("Content-Security-Policy",
+                "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:");
+    if (response.status == 401) reply_->set(http::field::www_authenticate, "Bearer");
+    if (!response.etag.empty()) reply_->set(http::field::etag, "\"" + response.etag + "\"");
+    reply_->keep_alive(keep_alive_);
+    reply_->body() = std::move(response.body);
+    reply_->prepare_payload();
+    if (is_head_) reply_->body().clear();
+    stream_.expires_after(kWriteTime);
+    http::async_write(stream_, *reply_, [self = shared_from_this()](error_code error, std::size_t) {
+      if (error || !self->keep_alive_) return self->end();
+      self->read();
+    });
+  }
+
+  // A peer that still sends would not read the answer if it were cut off: what comes is thrown away
+  // until it has noticed, or for a while.
+  void end() {
+    error_code ignored;
+    stream_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
+    stream_.expires_after(kLingerTime);
+    buffer_.consume(buffer_.size());
+    discard();
+  }
+
+  void discard() {
+    stream_.async_read_some(buffer_.prepare(kDiscarded),
+                            [self = shared_from_this()](error_code error, std::size_t) {
+                              if (error) return self->close();
+                              self->discard();
+                            });
+  }
+
+  void begin_stream() {
+    state_.streams.push_back(weak_from_this());
+    static const auto head = std::make_shared<const std::string>(
+        "HTTP/1.1 200 OK\r\nServer: weir\r\nContent-Type: text/event-stream\r\n"
+        "Cache-Control: no-store\r\nConnection: close\r\n\r\nretry: 2000\n\n");
+    send_event(head);
+    watch();
+  }
+
+  // A reader says nothing more; whatever comes is the end.
+  void watch() {
+    stream_.async_read_some(asio::buffer(&byte_, 1),
+                            [self = shared_from_this()](error_code error, std::size_t) {
+                              if (error) return self->close();
+                              self->watch();
+                            });
+  }
+
+  HttpServer::State& state_;
+  Stream stream_;
+  bool is_tcp_;
+  bool is_first_ = true;
+  bool is_head_ = false;
+  bool keep_alive_ = false;
+  char byte_ = 0;
+  beast::flat_buffer buffer_{HttpServer::kHeadMax + HttpServer::kBodyMax};
+  std::optional<http::request_parser<http::string_body>> parser_;
+  std::optional<http::response<http::string_body>> reply_;
+  std::shared_ptr<const std::string> sending_;
+  std::shared_ptr<const std::string> waiting_;
+};
+
+void HttpServer::State::admit(Socket socket, bool is_tcp) {
+  if (connections >= kConnectionsMax) return;  // its socket closes with it
+  std::make_shared<Session>(*this, std::move(socket), is_tcp)->read();
+}
+
+// Out of descriptors: asking again at once would only burn the processor.
+void HttpServer::State::after_a_breath(std::function<void()> function) {
+  const auto timer = std::make_shared<asio::steady_timer>(io, kAcceptPause);
+  timer->async_wait([timer, function = std::move(function)](error_code error) {
+    if (!error) function();
+  });
+}
+
+void HttpServer::State::accept_local() {
+  local->async_accept([this](error_code error, asio::local::stream_protocol::socket socket) {
+    if (error == asio::error::operation_aborted) return;
+    if (error) return after_a_breath([this] { accept_local(); });
+    admit(Socket(std::move(socket)), false);
+    accept_local();
+  });
+}
+
+void HttpServer::State::accept_tcp() {
+  tcp->async_accept([this](error_code error, asio::ip::tcp::socket socket) {
+    if (error == asio::error::operation_aborted) return;
+    if (error) return after_a_breath([this] { accept_tcp(); });
+    admit(Socket(std::move(socket)), true);
+    accept_tcp();
+  });
+}
+
+void HttpServer::State::repeat(asio::steady_timer& timer, std::chrono::milliseconds interval,
+                               const std::function<void()>& function) {
+  timer.expires_after(interval);
+  timer.async_wait([this, &timer, interval, function](error_code error) {
+    if (error) return;
+    function();
+    repeat(timer, interval, function);
+  });
+}
+
+namespace {
+
+// A socket that a server left behind is removed; one that somebody listens on is not.
+Result<void> open_local(HttpServer::State& state, const std::string& path) {
+  const asio::local::stream_protocol::endpoint endpoint(path);
+  error_code error;
+  struct stat there {};
+  if (lstat(path.c_str(), &there) == 0 && S_ISSOCK(there.st_mode)) {
+    asio::local::stream_protocol::socket probe(state.io);
+    probe.connect(endpoint, error);
+    if (!error) {
+      return fail(std::errc::address_in_use, quote(path), "somebody listens there",
+                  "stop the other server, or name another path with --control");
+    }
+    unlink(path.c_str());
+  }
+  state.local.emplace(state.io);
+  state.local->open(endpoint.protocol(), error);
+  const mode_t before = umask(0117);  // for its owner and group
+  if (!error) state.local->bind(endpoint, error);
+  umask(before);
+  if (!error) state.local->listen(asio::socket_base::max_listen_connections, error);
+  if (error) return fail_errno(error.value(), quote(path), "name a path with --control");
+  state.path = path;
+  return {};
+}
+
+Result<void> open_tcp(HttpServer::State& state, const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  std::string host = text.substr(0, colon == std::string::npos ? 0 : colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  error_code error;
+  const auto address = asio::ip::make_address(host, error);
+  int port = -1;
+  if (colon != std::string::npos) port = std::atoi(text.c_str() + colon + 1);
+  if (error || port < 0 || port > 65535) {
+    return fail(std::errc::invalid_argument, quote(text), "is no ADDRESS:PORT",
+                "for example 127.0.0.1:9810");
+  }
+  if (!address.is_loopback()) {
+    return fail(std::errc::invalid_argument, quote(text), "is not on loopback",
+                "use 127.0.0.1 or [::1], and a proxy with TLS for others");
+  }
+  const asio::ip::tcp::endpoint endpoint(address, static_cast<std::uint16_t>(port));
+  state.tcp.emplace(state.io);
+  state.tcp->open(endpoint.protocol(), error);
+  if (!error) state.tcp->set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) state.tcp->bind(endpoint, error);
+  if (!error) state.tcp->listen(asio::socket_base::max_listen_connections, error);
+  if (error) return fail_errno(error.value(), quote(text));
+  return {};
+}
+
+}  // namespace
+
+HttpServer::HttpServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+HttpServer::~HttpServer() {
+  if (!state_->path.empty()) unlink(state_->path.c_str());
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpOptions& options, Answer answer) {
+  auto state = std::make_unique<State>();
+  state->answer = std::move(answer);
+  state->token = options.token;
+  if (!options.socket_path.empty()) {
+    if (auto opened = open_local(*state, options.socket_path); !opened) {
+      return tl::unexpected(opened.error());
+    }
+  }
+  if (!options.tcp.empty()) {
+    if (options.token.empty()) {
+      return fail(std::errc::invalid_argument, "control on " + quote(options.tcp), "has no token",
+                  "name a file that holds one with --control-token");
+    }
+    if (auto opened = open_tcp(*state, options.tcp); !opened) {
+      return tl::unexpected(opened.error());
+    }
+  }
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(state)));
+}
+
+void HttpServer::run() {
+  if (state_->local) state_->accept_local();
+  if (state_->tcp) state_->accept_tcp();
+  const auto work = asio::make_work_guard(state_->io);
+  state_->io.run();
+}
+
+void HttpServer::stop() { state_->io.stop(); }
+
+void HttpServer::post(std::function<void()> function) {
+  asio::post(state_->io, std::move(function));
+}
+
+void HttpServer::every(std::chrono::milliseconds interval, std::function<void()> function) {
+  post([this, interval, function = std::move(function)] {
+    state_->repeat(state_->timers.emplace_back(state_->io), interval, function);
+  });
+}
+
+void HttpServer::publish(const std::string& event) {
+  const auto shared = std::make_shared<const std::string>(event);
+  std::erase_if(state_->streams, [&](const std::weak_ptr<Session>& weak) {
+    const auto session = weak.lock();
+    if (session == nullptr) return true;
+    session->send_event(shared);
+    return false;
+  });
+}
+
+std::size_t HttpServer::streams() const { return state_->streams.size(); }
+
+std::uint16_t HttpServer::tcp_port() const {
+  return state_->tcp ? state_->tcp->local_endpoint().port() : std::uint16_t{0};
+}
+
+}  // namespace weir::control

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An HTTP server for a few administrators and many readers, in one thread of its own: a Unix
+// socket, and perhaps TCP on loopback, where every request but the page's own files needs a bearer
+// token. Boost.Beast is used in http.cc and nowhere else.
+//
+//   auto http = HttpServer::create(options, answer);     bound; nobody is answered yet
+//   std::thread thread([&] { http->run(); });
+//   http->stop();  thread.join();
+//
+// `answer` is called in that thread and answers through a Reply, at once or later, from the same
+// thread (post() brings others there). An answer with is_stream stays open: whatever is given to
+// publish() is sent to it as server-sent events. A reader that is too slow for them gets the newest
+// and never more than one behind it.
+//
+// Bounds: kConnectionsMax connections, kStreamsMax of them streams, requests of kHeadMax and
+// kBodyMax bytes that have to come within kRequestTime, idle connections closed after kIdleTime.
+// What is beyond is answered with 431, 413, 408 or 503, or closed, and harms nobody else.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weir/base/result.h"
+
+namespace weir::control {
+
+struct HttpRequest {
+  std::string method;
+  std::string path;  // decoded, without the query
+  std::vector<std::pair<std::string, std::string>> query;
+  std::string body;
+  std::string if_match;  // without quotes; empty: not given
+  bool is_authorized = true;
+
+  // The first of the name.
+  std::optional<std::string_view> find(std::string_view name) const;
+};
+
+struct HttpResponse {
+  unsigned status = 200;
+  std::string body = {};
+  std::string type = "application/json";
+  std::string etag = {};  // empty: none
+  bool is_stream = false;
+};
+
+struct HttpOptions {
+  std::string socket_path;  // empty: none
+  std::string tcp;          // "127.0.0.1:9090"; empty: none. Loopback only
+  std::string token;        // needed on TCP
+};
+
+// "/a%20b?x=1" in its parts; nothing if it is no path.
+bool split_target(std::string_view target, HttpRequest& request);
+// Takes as long whatever they are, but for their lengths.
+bool is_same_secret(std::string_view a, std::string_view b);
+
+class HttpServer {
+ public:
+  static constexpr std::size_t kConnectionsMax = 640;
+  static constexpr std::size_t kStreamsMax = 512;
+  static constexpr std::size_t kHeadMax = 8192;
+  static constexpr std::size_t kBodyMax = std::size_t{1} << 20;
+  static constexpr std::chrono::seconds kRequestTime{10};
+  static constexpr std::chrono::seconds kIdleTime{60};
+
+  using Reply = std::function<void(HttpResponse)>;
+  using Answer = std::function<void(const HttpRequest&, Reply)>;
+
+  // EINVAL: TCP beyond loopback, or without a token.
+  static Result<std::unique_ptr<HttpServer>> create(const HttpOptions& options, Answer answer);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // Until stop().
+  void run();
+  // These two may be called by any thread.
+  void stop();
+  void post(std::function<void()> function);
+  // Calls the function again and again, in the server's thread.
+  void every(std::chrono::milliseconds interval, std::function<void()> function);
+
+  // To all streams. In the server's thread.
+  void publish(const std::string& event);
+  std::size_t streams() const;
+  // The port the kernel chose, for port 0.
+  std::uint16_t tcp_port() const;
+
+  struct State;
+
+ private:
+  explicit HttpServer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace weir::control

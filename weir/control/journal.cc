@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/journal.h"
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <libgen.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "weir/base/quote.h"
+#include "weir/control/files.h"
+
+namespace weir::control {
+namespace {
+
+constexpr std::size_t kCrcDigits = 8;
+constexpr mode_t kMode = 0600;
+
+// CRC-32C (Castagnoli), reflected, as iSCSI and ext4 use it.
+constexpr std::array<std::uint32_t, 256> make_table() {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t i = 0; i < 256; ++i) {
+    std::uint32_t crc = i;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? 0x82F63B78U : 0U);
+    table[i] = crc;
+  }
+  return table;
+}
+constexpr std::array<std::uint32_t, 256> kCrcTable = make_table();
+
+std::uint32_t crc32c(std::string_view text) {
+  std::uint32_t crc = ~0U;
+  for (const char c : text)
+    crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<unsigned char>(c)) & 0xFF];
+  return ~crc;
+}
+
+bool is_sound(std::string_view line) {
+  if (line.size() < kCrcDigits + 1 || line[kCrcDigits] != ' ') return false;
+  std::uint32_t crc = 0;
+  const auto [end, error] = std::from_chars(line.data(), line.data() + kCrcDigits, crc, 16);
+  return error == std::errc{} && end == line.data() + kCrcDigits &&
+         crc == crc32c(line.substr(kCrcDigits + 1));
+}
+
+Result<void> write_all(int file, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return fail_errno(errno, quote(path));
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+void sync_folder(const std::string& path) {
+  std::string copy = path;
+  const host::Fd folder(::open(dirname(copy.data()), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() >= 0) fsync(folder.get());
+}
+
+std::size_t lines_in(std::string_view text) {
+  std::size_t lines = 0;
+  for (const char c : text) lines += c == '\n' ? 1 : 0;
+  return lines + (text.empty() || text.ends_with('\n') ? 0 : 1);
+}
+
+}  // namespace
+
+std::string journal_line(std::string_view record) {
+  return fmt::format("{:08x} {}\n", crc32c(record), record);
+}
+
+JournalText read_journal(std::string_view text) {
+  JournalText read;
+  std::size_t number = 0;
+  while (!text.empty()) {
+    ++number;
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) {
+      read.torn = text.size();
+      return read;
+    }
+    if (!is_sound(text.substr(0, end))) {
+      read.damaged_at = number;
+      read.dropped = lines_in(text);
+      return read;
+    }
+    read.records.emplace_back(text.substr(kCrcDigits + 1, end - kCrcDigits - 1));
+    text.remove_prefix(end + 1);
+  }
+  return read;
+}
+
+Result<void> replace_file(const std::string& path, std::string_view text) {
+  const std::string beside = path + ".new";
+  {
+    const host::Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
+    if (file.get() < 0) return fail_errno(errno, quote(beside));
+    if (auto written = write_all(file.get(), text, beside); !written) {
+      unlink(beside.c_str());
+      return written;
+    }
+    if (fdatasync(file.get()) != 0) return fail_errno(errno, quote(beside));
+  }
+  if (std::rename(beside.c_str(), path.c_str()) != 0) return fail_errno(errno, quote(path));
+  sync_folder(path);
+  return {};
+}
+
+Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage damage) {
+  host::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, kMode));
+  if (file.get() < 0) {
+    return fail_errno(errno, quote(path), "the journal needs a folder it can be written in");
+  }
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    return fail(std::errc::device_or_resource_busy, quote(path), "another server has this journal",
+                "stop it, or name another with --journal");
+  }
+  std::unique_ptr<Journal> journal(new Journal(path, std::move(file)));
+  if (auto loaded = journal->load(damage); !loaded) return tl::unexpected(loaded.error());
+  journal->thread_ = std::thread([it = journal.get()] { it->run(); });
+  return journal;
+}
+
+Result<void> Journal::load(Damage damage) {
+  const auto text = read_file(path_);
+  if (!text) return tl::unexpected(text.error());
+  JournalText read = read_journal(*text);
+  if (read.damaged_at != 0 && damage == Damage::kRefuse) {
+    return fail(std::errc::illegal_byte_sequence, quote(path_),
+                fmt::format("line {} is damaged: {} records before it are whole, {} lines from it "
+                            "on would be dropped",
+                            read.damaged_at, read.records.size(), read.dropped),
+                "start with --journal-repair to go on without those");
+  }
+  if (read.damaged_at != 0) {
+    if (auto kept = replace_file(path_ + ".damaged", *text); !kept) return kept;
+    report_ = fmt::format(
+        "journal {}: kept {} records, dropped {} lines from line {} on; the file "
+        "as it was is {}.damaged",
+        quote(path_), read.records.size(), read.dropped, read.damaged_at, path_);
+  } else if (read.torn != 0) {
+    report_ = fmt::format(
+        "journal {}: kept {} records, dropped {} bytes of one that was never "
+        "confirmed",
+        quote(path_), read.records.size(), read.torn);
+  }
+  records_ = std::move(read.records);
+  std::string whole;
+  for (const std::string& record : records_) whole += journal_line(record);
+  size_ = whole.size();
+  if (whole.size() == text->size()) return {};
+  if (ftruncate(file_.get(), static_cast<off_t>(size_)) != 0 || fdatasync(file_.get()) != 0) {
+    return fail_errno(errno, quote(path_));
+  }
+  return {};
+}
+
+Result<void> Journal::compact(const std::vector<std::string>& records) {
+  std::string text;
+  for (const std::string& record : records) text += journal_line(record);
+  if (auto replaced = replace_file(path_, text); !replaced) return replaced;
+  host::Fd file(::open(path_.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
+  if (file.get() < 0 || flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    return fail_errno(errno, quote(path_));
+  }
+  file_ = std::move(file);
+  size_ = text.size();
+  return {};
+}
+
+Journal::~Journal() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Journal::append(std::string record, Done done) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back({journal_line(record), std::move(done)});
+  }
+  wake_.notify_one();
+}
+
+// Everything that came while the last sync was under way shares the next one.
+void Journal::run() {
+  for (;;) {
+    std::vector<Waiting> batch;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return !waiting_.empty() || is_ending_; });
+      batch.swap(waiting_);
+      if (batch.empty()) return;
+    }
+    std::string text;
+    for (const Waiting& one : batch) text += one.line;
+    const Result<void> written = write(text);
+    for (const Waiting& one : batch) one.done(written);
+  }
+}
+
+// On failure the file is what it was.
+Result<void> Journal::write(const std::string& text) {
+  Result<void> written = write_all(file_.get(), text, path_);
+  if (written && fdatasync(file_.get()) != 0) written = fail_errno(errno, quote(path_));
+  ++syncs_;
+  if (written) {
+    size_ += text.size();
+    return {};
+  }
+  if (ftruncate(file_.get(), static_cast<off_t>(size_)) == 0) fdatasync(file_.get());
+  return written;
+}
+
+}  // namespace weir::control

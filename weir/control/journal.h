@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What administrators changed for good, kept in a file until the next start. A record is a line:
+//
+//   CCCCCCCC TEXT\n          CRC-32C of TEXT in hex, and TEXT itself, which has no newline
+//
+// append() hands a record to a thread that writes all it has been given in one go and asks the disk
+// to keep them (fdatasync) before anybody is told: so a thousand changes a second cost a few dozen
+// syncs, and what was confirmed is still there after a crash. A write that fails is taken back, and
+// whoever waited for it is told why.
+//
+// Reading: a last line without its newline was never confirmed and is dropped. Anything else that
+// is damaged makes open() fail, unless it is told to repair: then the records before the damage are
+// kept, the file as it was is put aside as PATH.damaged, and a report says what was kept and
+// dropped.
+//
+// Any thread may append; `done` is called in the journal's own.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/host/fd.h"
+
+namespace weir::control {
+
+// What a file holds.
+struct JournalText {
+  std::vector<std::string> records;
+  std::size_t torn = 0;        // bytes of a last line that was never finished
+  std::size_t damaged_at = 0;  // the line, from 1; 0: none
+  std::size_t dropped = 0;     // lines from there on
+};
+JournalText read_journal(std::string_view text);
+std::string journal_line(std::string_view record);
+
+class Journal {
+ public:
+  enum class Damage : std::uint8_t { kRefuse, kRepair };
+  using Done = std::function<void(Result<void>)>;
+
+  // Creates the file if there is none. EBUSY: another server has it; EILSEQ: damaged.
+  static Result<std::unique_ptr<Journal>> open(const std::string& path, Damage damage);
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  // What was there; to be applied in this order.
+  const std::vector<std::string>& records() const { return records_; }
+  // What was kept and what was dropped; empty if all was well.
+  const std::string& report() const { return report_; }
+
+  // Leaves these records and no others, wholly or not at all. REQUIRES: nothing was appended yet.
+  Result<void> compact(const std::vector<std::string>& records);
+
+  // REQUIRES: no newline in it.
+  void append(std::string record, Done done);
+  // Syncs so far, for whoever wonders how well they are shared.
+  std::uint64_t syncs() const { return syncs_; }
+
+ private:
+  struct Waiting {
+    std::string line;
+    Done done;
+  };
+
+  Journal(std::string path, host::Fd file) : path_(std::move(path)), file_(std::move(file)) {}
+  Result<void> load(Damage damage);
+  void run();
+  Result<void> write(const std::string& text);
+
+  std::string path_;
+  host::Fd file_;
+  std::vector<std::string> records_;
+  std::string report_;
+  std::uint64_t size_ = 0;
+  std::uint64_t syncs_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Waiting> waiting_;
+  bool is_ending_ = false;
+  std::thread thread_;
+};
+
+// Writes a file whole: beside, synced, renamed. What is there before or after a crash is one of
+// both.
+Result<void> replace_file(const std::string& path, std::string_view text);
+
+}  // namespace weir::control

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/metrics.h"
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace weir::control {
+namespace {
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+
+// One family: a line for each of its series.
+class Family {
+ public:
+  Family(std::string& page, std::string_view name, std::string_view type, std::string_view help)
+      : page_(page), name_(name) {
+    fmt::format_to(std::back_inserter(page_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name,
+                   type);
+  }
+  void add(const std::string& labels, std::uint64_t value) {
+    fmt::format_to(std::back_inserter(page_), "{}{} {}\n", name_, labels, value);
+  }
+  void add_signed(const std::string& labels, std::int64_t value) {
+    fmt::format_to(std::back_inserter(page_), "{}{} {}\n", name_, labels, value);
+  }
+  void add_seconds(const std::string& labels, std::uint64_t ns) {
+    fmt::format_to(std::back_inserter(page_), "{}{} {}.{:09}\n", name_, labels, ns / kSecond,
+                   ns % kSecond);
+  }
+
+ private:
+  std::string& page_;
+  std::string_view name_;
+};
+
+std::string labels_of(std::string_view service) {
+  return "{service=" + metric_label(service) + "}";
+}
+
+std::string labels_of(std::string_view service, std::string_view key, std::string_view value) {
+  return fmt::format("{{service={},{}={}}}", metric_label(service), key, metric_label(value));
+}
+
+// A client that calls its job "other" is not the others.
+std::string job_label(const JobId& job) {
+  return job.text() == "other" ? "\\x6Fther" : printable_id(job.text());
+}
+
+std::uint64_t grown(std::uint64_t now, std::uint64_t before) {
+  return now >= before ? now - before : now;
+}
+
+void add_server(std::string& page, const Snapshot& shot) {
+  const auto one = [&](std::string_view name, std::string_view type, std::string_view help,
+                       std::uint64_t value) { Family(page, name, type, help).add("", value); };
+  one("weir_connections", "gauge", "Clients that are connected.", shot.connections);
+  one("weir_connections_accepted_total", "counter", "Connections accepted.",
+      shot.counters.accepted);
+  one("weir_connections_refused_total", "counter", "Connections above the limit.",
+      shot.counters.refused);
+  one("weir_connections_broken_total", "counter", "Connections that broke the protocol.",
+      shot.counters.broken);
+  one("weir_requests_total", "counter", "Requests read from clients.", shot.counters.requests);
+  one("weir_requests_refused_total", "counter", "Requests answered with an error of the protocol.",
+      shot.counters.requests_refused);
+  one("weir_store_errors_total", "counter", "Errors of stores.", shot.counters.store_errors);
+  one("weir_claims_refused_total", "counter", "Clients that named a job and may not.",
+      shot.counters.claims_refused);
+}
+
+void add_services(std::string& page, const Snapshot& shot) {
+  Family queued(page, "weir_queued_requests", "gauge", "Requests that wait.");
+  for (const ServiceShot& one : shot.services) queued.add(labels_of(one.name), one.queued);
+  Family running(page, "weir_running_requests", "gauge", "Requests that stores work on.");
+  for (const ServiceShot& one : shot.services) running.add(labels_of(one.name), one.running);
+  Family classes(page, "weir_classes", "gauge", "Classes that are known.");
+  for (const ServiceShot& one : shot.services) classes.add(labels_of(one.name), one.classes.size());
+  Family overflow(page, "weir_class_overflow_total", "counter",
+                  "Requests that found no room for a class of their own.");
+  for (const ServiceShot& one : shot.services) overflow.add(labels_of(one.name), one.overflowed);
+  Family capacity(page, "weir_capacity_tokens_per_second", "gauge",
+                  "What the device is taken to do.");
+  for (const ServiceShot& one : shot.services) {
+    if (one.capacity) capacity.add(labels_of(one.name), *one.capacity);
+  }
+  Family delays(page, "weir_delay_seconds", "gauge",
+                "What requests waited for, over the queues that are watched.");
+  for (const ServiceShot& one : shot.services) {
+    DelaySums sums{};
+    for (const Tbf::StayView& stay : one.stays) {
+      for (std::size_t i = 0; i < kDelays; ++i) sums[i] += stay.delays[i];
+    }
+    for (std::size_t i = 0; i < kDelays; ++i) {
+      delays.add_seconds(labels_of(one.name, "cause", delay_name(static_cast<Delay>(i))), sums[i]);
+    }
+  }
+  Family rates(page, "weir_rule_rate_limit", "gauge",
+               "Operations a second that a rule allows each of its classes.");
+  for (const ServiceShot& one : shot.services) {
+    for (const RuleShot& rule : one.rules) {
+      if (rule.heads == "hp") continue;
+      rates.add(labels_of(one.name, "rule", rule.name), rule.rate);
+    }
+  }
+}
+
+}  // namespace
+
+std::string metric_label(std::string_view value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '\\' || c == '"') text += '\\';
+    if (c == '\n') {
+      text += "\\n";
+    } else {
+      text += c;
+    }
+  }
+  return text + "\"";
+}
+
+Metrics::Sums& Metrics::Sums::operator+=(const Sums& more) {
+  requests += more.requests;
+  bytes += more.bytes;
+  wait_ns += more.wait_ns;
+  return *this;
+}
+
+// One that has shrunk was forgotten and made again.
+Metrics::Sums Metrics::Sums::grown_from(const Sums& before) const {
+  if (requests < before.requests) return *this;
+  return {requests - before.requests, grown(bytes, before.bytes), grown(wait_ns, before.wait_ns)};
+}
+
+void Metrics::count_classes(Service& kept, const ServiceShot& shot, Instant now) {
+  absl::flat_hash_map<std::uint64_t, Sums> seen;
+  seen.reserve(shot.classes.size());
+  for (const ClassShot& one : shot.classes) {
+    const std::uint64_t key = hash_words(one.key.hash() ^ (one.is_overflow ? 1U : 0U),
+                                         std::hash<std::string>()(one.rule));
+    const Sums sums{one.totals.served, one.totals.bytes, one.totals.waited_ns};
+    const auto before = kept.classes.find(key);
+    const Sums more = before == kept.classes.end() ? sums : sums.grown_from(before->second);
+    seen.emplace(key, sums);
+    Series& series = kept.by_rule[one.rule];
+    series.sums += more;
+    if (more.requests > 0) series.moved = now;
+  }
+  kept.classes = std::move(seen);
+  for (const RuleShot& rule : shot.rules) {
+    if (rule.heads != "hp") kept.by_rule[rule.name].moved = now;
+  }
+  std::erase_if(kept.by_rule, [&](const auto& one) { return now - one.second.moved > kIdleTime; });
+}
+
+void Metrics::count_jobs(Service& kept, const ServiceShot& shot, Instant now) {
+  std::erase_if(kept.by_job, [&](const auto& one) { return now - one.second.moved > kIdleTime; });
+  std::vector<std::pair<Sums, const JobShot*>> newcomers;
+  absl::flat_hash_map<JobId, Sums, std::hash<JobId>> seen;
+  seen.reserve(shot.jobs.size());
+  for (const JobShot& job : shot.jobs) {
+    const Sums sums{job.finished, job.read_bytes + job.written_bytes, job.wait_ns};
+    const auto before = kept.jobs.find(job.job);
+    const Sums more = before == kept.jobs.end() ? sums : sums.grown_from(before->second);
+    seen.emplace(job.job, sums);
+    if (more.requests == 0) continue;
+    if (const auto series = kept.by_job.find(job.job); series != kept.by_job.end()) {
+      series->second.sums += more;
+      series->second.moved = now;
+    } else {
+      newcomers.emplace_back(more, &job);
+    }
+  }
+  kept.jobs = std::move(seen);
+  std::sort(newcomers.begin(), newcomers.end(),
+            [](const auto& a, const auto& b) { return a.first.requests > b.first.requests; });
+  for (const auto& [more, job] : newcomers) {
+    if (kept.by_job.size() < kJobsMax) {
+      kept.by_job[job->job] = {more, now};
+    } else {
+      kept.other += more;
+    }
+  }
+}
+
+std::string Metrics::scrape(const Snapshot& shot) {
+  std::string page;
+  add_server(page, shot);
+  add_services(page, shot);
+  for (const ServiceShot& one : shot.services) {
+    count_classes(services_[one.name], one, shot.moment.now);
+    count_jobs(services_[one.name], one, shot.moment.now);
+  }
+  using Pick = std::uint64_t Sums::*;
+  const auto family = [&](std::string_view name, std::string_view help, Pick pick, bool is_time,
+                          bool by_rule) {
+    Family lines(page, name, "counter", help);
+    const auto add = [&](const std::string& labels, const Sums& sums) {
+      is_time ? lines.add_seconds(labels, sums.*pick) : lines.add(labels, sums.*pick);
+    };
+    for (const auto& [service, kept] : services_) {
+      if (by_rule) {
+        for (const auto& [rule, series] : kept.by_rule) {
+          add(labels_of(service, "rule", rule), series.sums);
+        }
+        continue;
+      }
+      for (const auto& [job, series] : kept.by_job) {
+        add(labels_of(service, "job", job_label(job)), series.sums);
+      }
+      add(labels_of(service, "job", "other"), kept.other);
+    }
+  };
+  family("weir_rule_requests_total", "Requests that ran under a rule.", &Sums::requests, false,
+         true);
+  family("weir_rule_bytes_total", "Bytes of these.", &Sums::bytes, false, true);
+  family("weir_rule_wait_seconds_total", "What these waited before they ran.", &Sums::wait_ns, true,
+         true);
+  family("weir_job_requests_total", "Requests of a job that were finished.", &Sums::requests, false,
+         false);
+  family("weir_job_bytes_total", "Bytes of these.", &Sums::bytes, false, false);
+  family("weir_job_wait_seconds_total", "What these waited before they ran.", &Sums::wait_ns, true,
+         false);
+  Family records(page, "weir_job_record_tokens", "gauge",
+                 "What a job has lent (above 0) or borrowed (below).");
+  for (const ServiceShot& one : shot.services) {
+    const Service& kept = services_[one.name];
+    for (const JobShot& job : one.jobs) {
+      if (!kept.by_job.contains(job.job)) continue;
+      records.add_signed(labels_of(one.name, "job", job_label(job.job)), job.record);
+    }
+  }
+  return page;
+}
+
+}  // namespace weir::control

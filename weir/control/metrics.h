@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Snapshots as Prometheus reads them. Base units (seconds, bytes), counters that only grow, and few
+// series however many clients come:
+//
+//   by service, by rule     always
+//   by job                  the kJobsMax that do most; all others together are job="other"
+//
+// A job gets a series of its own from the moment it is among the busiest; what it did before stays
+// in "other", so that neither ever shrinks. A series that has not moved for kIdleTime is given up
+// and its place goes to somebody else. Sums over classes are made of what each class grew by, so
+// classes that are forgotten take nothing away. Names of clients are escaped (printable_id(), and
+// again for the format), so none can end a line or a label.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <absl/container/flat_hash_map.h>
+
+#include "weir/control/snapshot.h"
+
+namespace weir::control {
+
+// In double quotes, with what the text format asks to be escaped.
+std::string metric_label(std::string_view value);
+
+class Metrics {
+ public:
+  static constexpr std::size_t kJobsMax = 50;
+  static constexpr Nanoseconds kIdleTime = std::chrono::minutes{5};
+
+  // The page of a scrape. Snapshots are given in the order they were taken.
+  std::string scrape(const Snapshot& shot);
+
+ private:
+  struct Sums {
+    std::uint64_t requests = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t wait_ns = 0;
+
+    Sums& operator+=(const Sums& more);
+    Sums grown_from(const Sums& before) const;
+  };
+  struct Series {
+    Sums sums;
+    Instant moved{};
+  };
+  struct Service {
+    absl::flat_hash_map<std::uint64_t, Sums> classes;  // as last seen, by a hash of rule and key
+    absl::flat_hash_map<JobId, Sums, std::hash<JobId>> jobs;
+    std::map<std::string, Series> by_rule;
+    std::map<JobId, Series> by_job;
+    Sums other;
+  };
+
+  void count_classes(Service& kept, const ServiceShot& shot, Instant now);
+  void count_jobs(Service& kept, const ServiceShot& shot, Instant now);
+
+  std::map<std::string, Service> services_;
+};
+
+}  // namespace weir::control

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/metrics.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace weir::control {
+namespace {
+
+Snapshot with_jobs(std::chrono::seconds at, std::size_t count, std::uint64_t finished) {
+  Snapshot shot;
+  shot.moment.now = Instant{} + at;
+  ServiceShot& service = shot.services.emplace_back();
+  service.name = "ost_io";
+  for (std::size_t i = 0; i < count; ++i) {
+    JobShot& job = service.jobs.emplace_back();
+    job.job = JobId("j" + std::to_string(i));
+    job.finished = finished;
+  }
+  return shot;
+}
+
+std::size_t lines_with(const std::string& page, const std::string& text) {
+  std::size_t lines = 0;
+  for (std::size_t at = page.find(text); at != std::string::npos; at = page.find(text, at + 1)) {
+    ++lines;
+  }
+  return lines;
+}
+
+TEST(Metrics, EscapesWhatWouldEndALabelOrALine) {
+  EXPECT_EQ(metric_label("a\"b\\c\nd"), "\"a\\\"b\\\\c\\nd\"");
+}
+
+TEST(Metrics, OtherJobsAreOneSeriesAndNoneShrinks) {
+  Metrics metrics;
+  const std::string first = metrics.scrape(with_jobs(std::chrono::seconds{1}, 200, 5));
+  EXPECT_EQ(lines_with(first, "weir_job_requests_total{"), Metrics::kJobsMax + 1);
+  EXPECT_NE(first.find("job=\"other\"} 750\n"), std::string::npos) << "150 jobs of 5";
+  const std::string second = metrics.scrape(with_jobs(std::chrono::seconds{2}, 200, 7));
+  EXPECT_NE(second.find("job=\"other\"} 1050\n"), std::string::npos);
+}
+
+TEST(Metrics, SeriesThatDoNotMoveEnd) {
+  Metrics metrics;
+  metrics.scrape(with_jobs(std::chrono::seconds{1}, 3, 5));
+  const std::string late = metrics.scrape(with_jobs(std::chrono::seconds{400}, 3, 5));
+  EXPECT_EQ(lines_with(late, "weir_job_requests_total{"), 1U) << "other alone";
+}
+
+TEST(Metrics, AClassThatWasForgottenTakesNothingAway) {
+  const auto shot = [](std::chrono::seconds at, std::uint64_t served) {
+    Snapshot one;
+    one.moment.now = Instant{} + at;
+    ServiceShot& service = one.services.emplace_back();
+    service.name = "ost_io";
+    service.classes.emplace_back().rule = "dd";
+    service.classes.back().totals.served = served;
+    return one;
+  };
+  Metrics metrics;
+  metrics.scrape(shot(std::chrono::seconds{1}, 10));
+  metrics.scrape(shot(std::chrono::seconds{2}, 3));  // made anew
+  const std::string page = metrics.scrape(shot(std::chrono::seconds{3}, 4));
+  EXPECT_NE(page.find("weir_rule_requests_total{service=\"ost_io\",rule=\"dd\"} 14\n"),
+            std::string::npos)
+      << page;
+}
+
+}  // namespace
+}  // namespace weir::control

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/params.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
+#include "weir/base/quote.h"
+#include "weir/schedule/nrs_text.h"
+
+namespace weir::control {
+namespace {
+
+constexpr std::string_view kRuleVerbs[] = {"start ", "change ", "stop "};
+
+// The original design's format lines write rules to nrs_policies; no Lustre ever took them there.
+bool is_rule_command(std::string_view text) {
+  for (const std::string_view head : {"reg ", "hp "}) {
+    if (text.starts_with(head)) text.remove_prefix(head.size());
+  }
+  return std::any_of(std::begin(kRuleVerbs), std::end(kRuleVerbs),
+                     [&](std::string_view verb) { return text.starts_with(verb); });
+}
+
+Result<void> write_policies(Gate& gate, std::string_view text) {
+  if (is_rule_command(text)) {
+    return fail(std::errc::no_such_file_or_directory, quote(text), "is a rule, not a policy",
+                "write rules to nrs_tbf_rule");
+  }
+  return write_nrs_policies(gate, text);
+}
+
+void add_service(Params& params, serve::Server& server, serve::Service& service) {
+  Gate& gate = service.target.gate();
+  const Instant now = server.now();
+  const auto path = [&](const char* leaf) {
+    return std::vector<std::string>{"ost", "OSS", service.name, leaf};
+  };
+  params.add({path("nrs_policies"),
+              [&gate]() -> Result<std::string> { return read_nrs_policies(gate); },
+              [&gate](std::string_view text) { return write_policies(gate, text); }});
+  params.add({path("nrs_tbf_rule"), [&gate] { return read_nrs_tbf_rule(gate); },
+              [&gate, now](std::string_view text) { return write_nrs_tbf_rule(gate, text, now); }});
+  params.add({path("nrs_crrn_quantum"), [&gate] { return read_nrs_crrn_quantum(gate); },
+              [&gate](std::string_view text) { return write_nrs_crrn_quantum(gate, text); }});
+}
+
+void add_export(Params& params, serve::ServedExport& served, const Moment& moment) {
+  OpStats& stats = served.stats;
+  const auto path = [&](const char* leaf) {
+    return std::vector<std::string>{
+        "obdfilter", served.options.name.empty() ? "default" : served.options.name, leaf};
+  };
+  params.add({path("job_stats"),
+              [&stats, moment]() -> Result<std::string> { return print_job_stats(stats, moment); },
+              [&stats](std::string_view text) { return write_job_stats(stats, text); }});
+  params.add({path("job_cleanup_interval"),
+              [&stats]() -> Result<std::string> { return print_cleanup_interval(stats); },
+              [&stats](std::string_view text) { return write_cleanup_interval(stats, text); }});
+}
+
+// Whether the glob fits the first so many parts; a part may have dots of its own.
+bool fits(const std::string& glob, const std::vector<std::string>& parts, std::size_t count) {
+  const auto end = parts.begin() + static_cast<std::ptrdiff_t>(count);
+  const std::string slashed = fmt::format("{}", fmt::join(parts.begin(), end, "/"));
+  if (fnmatch(glob.c_str(), slashed.c_str(), FNM_PATHNAME) == 0) return true;
+  std::string dots = slashed;
+  std::replace(dots.begin(), dots.end(), '/', '.');
+  std::string plain = glob;
+  std::replace(plain.begin(), plain.end(), '/', '.');
+  return plain == dots;
+}
+
+std::string slashed_pattern(std::string_view pattern) {
+  std::string glob(pattern);
+  std::replace(glob.begin(), glob.end(), '.', '/');
+  return glob;
+}
+
+}  // namespace
+
+std::string dotted(std::string_view pattern) {
+  std::string text(pattern);
+  std::replace(text.begin(), text.end(), '/', '.');
+  return text;
+}
+
+std::string Param::path() const { return fmt::format("{}", fmt::join(parts, ".")); }
+std::string Param::slashed() const { return fmt::format("{}", fmt::join(parts, "/")); }
+
+std::vector<const Param*> Params::find(std::string_view pattern) const {
+  const std::string glob = slashed_pattern(pattern);
+  std::vector<const Param*> found;
+  for (const Param& param : all_) {
+    if (fits(glob, param.parts, param.parts.size())) found.push_back(&param);
+  }
+  return found;
+}
+
+std::vector<std::string> Params::list(std::string_view pattern) const {
+  const std::string glob = slashed_pattern(pattern);
+  std::vector<std::string> found;
+  for (const Param& param : all_) {
+    for (std::size_t count = 1; count <= param.parts.size(); ++count) {
+      if (!fits(glob, param.parts, count)) continue;
+      const auto end = param.parts.begin() + static_cast<std::ptrdiff_t>(count);
+      std::string path = fmt::format("{}", fmt::join(param.parts.begin(), end, "."));
+      if (std::find(found.begin(), found.end(), path) == found.end()) {
+        found.push_back(std::move(path));
+      }
+    }
+  }
+  return found;
+}
+
+Params server_params(serve::Server& server, const Moment& moment) {
+  Params params;
+  for (const auto& service : server.services()) add_service(params, server, *service);
+  for (const auto& served : server.exports()) add_export(params, *served, moment);
+  return params;
+}
+
+std::vector<ParamOutcome> read_params(const Params& params, std::string_view pattern) {
+  std::vector<ParamOutcome> outcomes;
+  for (const Param* const param : params.find(pattern)) {
+    ParamOutcome outcome{param->path(), param->slashed(), {}, {}};
+    auto value = param->read();
+    if (value) {
+      outcome.value = std::move(*value);
+    } else {
+      outcome.error = value.error();
+    }
+    outcomes.push_back(std::move(outcome));
+  }
+  return outcomes;
+}
+
+std::vector<ParamOutcome> write_params(const Params& params, std::string_view pattern,
+                                       std::string_view value) {
+  std::vector<ParamOutcome> outcomes;
+  for (const Param* const param : params.find(pattern)) {
+    ParamOutcome outcome{param->path(), param->slashed(), std::string(value), {}};
+    if (auto written = param->write(value); !written) outcome.error = written.error();
+    outcomes.push_back(std::move(outcome));
+  }
+  return outcomes;
+}
+
+}  // namespace weir::control

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parameter tree: what `lctl get_param`, `set_param` and `list_param` see of a server. Each
+// leaf has a path, can be read, and most can be written; whoever has something to show adds leaves.
+//
+//   ost.OSS.<service>.nrs_policies           which policy is in force, and which one to start
+//   ost.OSS.<service>.nrs_tbf_rule           rules, and rule commands
+//   ost.OSS.<service>.nrs_crrn_quantum
+//   obdfilter.<export>.job_stats             what jobs did, in Lustre's format
+//   obdfilter.<export>.job_cleanup_interval
+//
+// Patterns have a glob for each part between dots (* ? [...]), and slashes may stand for the dots.
+// A Params is made, used and thrown away within one command on the loop; nothing in it outlives the
+// server it was made from.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/control/job_stats_text.h"
+#include "weir/serve/server.h"
+
+namespace weir::control {
+
+struct Param {
+  std::vector<std::string> parts;  // of its path
+  std::function<Result<std::string>()> read;
+  std::function<Result<void>(std::string_view)> write;
+
+  std::string path() const;     // joined with dots
+  std::string slashed() const;  // joined with slashes
+};
+
+class Params {
+ public:
+  void add(Param param) { all_.push_back(std::move(param)); }
+  // In the order they were added.
+  std::vector<const Param*> find(std::string_view pattern) const;
+  // What stands at a path or above leaves: list_param shows folders too.
+  std::vector<std::string> list(std::string_view pattern) const;
+
+ private:
+  std::vector<Param> all_;
+};
+
+// The leaves of a server. REQUIRES: on its loop.
+Params server_params(serve::Server& server, const Moment& moment);
+
+// What became of one leaf.
+struct ParamOutcome {
+  std::string path;
+  std::string slashed;
+  std::string value;  // read; or as it was written
+  Error error;        // code 0: none
+};
+std::vector<ParamOutcome> read_params(const Params& params, std::string_view pattern);
+std::vector<ParamOutcome> write_params(const Params& params, std::string_view pattern,
+                                       std::string_view value);
+
+// A pattern with slashes as one with dots.
+std::string dotted(std::string_view pattern);
+
+}  // namespace weir::control

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What jobs owe each other, from one run of a server to the next. It is copied out of the loop as
+// values, written whole each second and at the end, and read back before the first period.
+//
+//   service NAME period .. written_off .. half_life .. fade_period .. fade_carry .. carry ..
+//   carry_of .. account JOB record remainder allotted last_active ... end
+//
+// Each line has a checksum as in the journal (journal.h). A file that is not whole is refused, and
+// all begin with nothing owed: records that do not sum to 0 would be worse than none.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weir/adapt/controller.h"
+#include "weir/base/result.h"
+#include "weir/serve/server.h"
+
+namespace weir::control {
+
+using Records = std::vector<std::pair<std::string, Controller::State>>;  // by service
+
+// REQUIRES: on the loop, or while it does not run.
+Records records_of(const serve::Server& server);
+std::string print_records(const Records& records);
+// EILSEQ: damaged.
+Result<Records> parse_records(std::string_view text);
+// No file is fine; services that are not there any more are left out.
+Result<void> restore_records(serve::Server& server, const std::string& path);
+
+}  // namespace weir::control

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/snapshot.h"
+
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weir/classify/nid.h"
+#include "weir/classify/opcode.h"
+
+namespace weir::control {
+namespace {
+
+std::string id_text(std::uint32_t id) { return id == kUnknownId ? "unknown" : std::to_string(id); }
+
+std::string field_text(const Attributes& key, Field field) {
+  switch (field) {
+    case Field::kJobid:
+      return printable_id(key.job.text());
+    case Field::kNid:
+      return print_nid(key.nid);
+    case Field::kOpcode:
+      return key.opcode == kUnknownId ? "unknown" : opcode_name(key.opcode);
+    case Field::kUid:
+      return id_text(key.uid);
+    case Field::kGid:
+      return id_text(key.gid);
+    case Field::kProjid:
+      return id_text(key.projid);
+    case Field::kNodemap:
+      return id_text(key.nodemap);
+  }
+  return {};
+}
+
+std::uint64_t per_second(const BucketShape& shape) {
+  return tokens_in(shape.rate(), std::chrono::seconds{1}).count();
+}
+
+ClassShot class_shot(const Tbf::ClassView& view) {
+  ClassShot shot;
+  shot.rule = view.rule.name();
+  shot.key = view.key;
+  shot.by = view.rule.by();
+  shot.is_overflow = view.is_overflow;
+  if (view.ops) {
+    shot.rate = per_second(*view.ops);
+    shot.depth = view.ops->depth().count();
+    shot.level = view.ops_level.count();
+  }
+  if (view.bytes) {
+    shot.bps = per_second(*view.bytes);
+    shot.byte_depth = view.bytes->depth().count();
+    shot.byte_level = view.bytes_level.count();
+  }
+  shot.totals = view.totals;
+  return shot;
+}
+
+JobShot job_shot(const Target& target, const JobStats::Entry& entry) {
+  JobShot shot{.job = entry.job,
+               .arrived = entry.arrived.requests,
+               .finished = entry.finished.requests,
+               .waiting = entry.waiting().requests,
+               .running = entry.running().requests,
+               .read_bytes = entry.read.count(),
+               .written_bytes = entry.written.count(),
+               .wait_ns = static_cast<std::uint64_t>(entry.wait_sum.count()),
+               .latency_ns = static_cast<std::uint64_t>(entry.latency_sum.count())};
+  const Controller* const controller = target.controller();
+  if (controller == nullptr) return shot;
+  shot.nodes = controller->nodes_of(entry.job);
+  if (const auto share = controller->share_of(entry.job); share && share->rate) {
+    shot.share = tokens_in(*share->rate, std::chrono::seconds{1}).count();
+  }
+  if (const Ledger::Account* const account = controller->ledger().find(entry.job)) {
+    shot.record = account->record;
+    shot.lent = account->lent_sum.count();
+    shot.borrowed = account->borrowed_sum.count();
+  }
+  return shot;
+}
+
+std::string limits_text(const Limits& limits) {
+  std::string text;
+  if (limits.rate) text += fmt::format("rate={} ", limits.rate_in_force());
+  if (limits.bps) {
+    text += fmt::format("bps={} ", tokens_in(*limits.bps, std::chrono::seconds{1}).count());
+  }
+  if (limits.burst_ops) text += fmt::format("burst={} ", limits.burst_ops->count());
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+void add_rules(ServiceShot& shot, const Gate& gate) {
+  for (const Head head : kHeads) {
+    const Tbf* const tbf = gate.tbf(head);
+    if (tbf == nullptr) continue;
+    const auto rules = tbf->rules(head).rules();
+    shot.rules_in_all += rules.size();
+    for (const Rule* const rule : rules) {
+      // One that was started for both heads is listed once.
+      if (rule->heads() == Heads::kBoth && head == Head::kHigh) continue;
+      if (shot.rules.size() >= ServiceShot::kRulesMax) break;
+      RuleShot one{.name = rule->name(),
+                   .conditions = rule->conds(),
+                   .limits = limits_text(rule->limits()),
+                   .heads = rule->heads() == Heads::kBoth ? "both"
+                            : head == Head::kRegular      ? "reg"
+                                                          : "hp",
+                   .layer = rule->layer(),
+                   .rate = rule->limits().rate_in_force(),
+                   .classes = rule->refs()};
+      if (rule->limits().bps) {
+        one.bps = tokens_in(*rule->limits().bps, std::chrono::seconds{1}).count();
+      }
+      shot.rules.push_back(std::move(one));
+    }
+  }
+}
+
+void add_policies(ServiceShot& shot, const Gate& gate) {
+  static constexpr std::string_view kStates[] = {"stopped", "stopping", "started"};
+  for (const Head head : kHeads) {
+    for (const Gate::PolicyStatus& policy : gate.policies(head)) {
+      shot.policies.push_back(
+          {.head = head == Head::kRegular ? "regular" : "high_priority",
+           .name = std::string(policy.name),
+           .argument = std::string(policy.argument),
+           .state = std::string(kStates[static_cast<std::size_t>(policy.state)]),
+           .queued = policy.queued,
+           .running = policy.running});
+    }
+  }
+}
+
+void begin_service(const serve::Service& service, ServiceShot& shot, Instant now) {
+  const Target& target = service.target;
+  const Gate& gate = target.gate();
+  shot.name = service.name;
+  shot.queued = gate.queued();
+  shot.running = gate.running();
+  if (const auto capacity = target.capacity()) {
+    shot.capacity = tokens_in(*capacity, std::chrono::seconds{1}).count();
+  }
+  const Controller* const controller = target.controller();
+  shot.adaptive = controller == nullptr ? "off" : controller->suspended().value_or("on");
+  add_policies(shot, gate);
+  add_rules(shot, gate);
+  if (const Tbf* const tbf = gate.tbf(Head::kRegular)) {
+    shot.overflowed = tbf->overflowed();
+    shot.classes.reserve(tbf->classes());
+    tbf->visit_stays(now, [&](const Tbf::StayView& stay) { shot.stays.push_back(stay); });
+  }
+}
+
+}  // namespace
+
+std::string ClassShot::name() const {
+  return rule + "/" + (is_overflow ? "(others)" : key_name(key, by));
+}
+
+Moment moment_at(Instant now) {
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  return {now, std::chrono::duration_cast<std::chrono::nanoseconds>(wall).count()};
+}
+
+std::string key_name(const Attributes& key, FieldSet fields) {
+  std::string name;
+  for (unsigned i = 0; i < kFields; ++i) {
+    const auto field = static_cast<Field>(i);
+    if (!fields.has(field)) continue;
+    if (!name.empty()) name += '+';
+    name += field_text(key, field);
+  }
+  return fields.empty() ? "*" : name;
+}
+
+void SnapshotTaker::begin(serve::Server& server) {
+  has_begun_ = true;
+  shot_.moment = moment_at(server.now());
+  shot_.counters = server.counters();
+  shot_.connections = server.connection_count();
+  shot_.services.resize(server.services().size());
+  for (const auto& served : server.exports()) shot_.exports.push_back(served->options.name);
+}
+
+bool SnapshotTaker::step_service(serve::Service& service, ServiceShot& shot, Instant now) {
+  switch (part_) {
+    case Part::kHead:
+      begin_service(service, shot, now);
+      part_ = Part::kClasses;
+      return false;
+    case Part::kClasses: {
+      const Tbf* const tbf = service.target.gate().tbf(Head::kRegular);
+      const auto next = tbf == nullptr
+                            ? std::nullopt
+                            : tbf->visit_classes(at_, kStep, now, [&](const Tbf::ClassView& view) {
+                                shot.classes.push_back(class_shot(view));
+                              });
+      at_ = next.value_or(0);
+      if (!next) part_ = Part::kJobs;
+      return false;
+    }
+    case Part::kJobs:
+      break;
+  }
+  const JobStats& stats = service.target.stats();
+  const std::size_t end = std::min(at_ + kStep, stats.size());
+  for (; at_ < end; ++at_) shot.jobs.push_back(job_shot(service.target, stats.entry(at_)));
+  if (at_ < stats.size()) return false;
+  at_ = 0;
+  part_ = Part::kHead;
+  return true;
+}
+
+bool SnapshotTaker::step(serve::Server& server) {
+  if (!has_begun_) begin(server);
+  const auto services = server.services();
+  if (service_ < services.size() &&
+      step_service(*services[service_], shot_.services[service_], server.now())) {
+    ++service_;
+  }
+  return service_ >= services.size();
+}
+
+}  // namespace weir::control

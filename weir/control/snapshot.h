@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a server looks like at one moment, copied out of its loop as plain values, so that any
+// number of readers can be served from it without asking the loop again. It is taken in steps, each
+// one command that looks at a bounded number of classes and jobs:
+//
+//   auto taker = std::make_unique<SnapshotTaker>();
+//   on the loop:  while (!taker->step(server)) { give way to requests }
+//   elsewhere:    Snapshot shot = taker->finish();
+//
+// Numbers of one class belong together; two classes may be a few milliseconds apart, and one that
+// comes or goes meanwhile may be missing. Counters only grow, so readers take differences.
+//
+// A class is called RULE/KEY, the key being its fields joined with '+', names of clients as
+// printable_id() shows them: "default/dd.500", "per_user/1000+10.0.0.7@tcp"; the class of those
+// beyond the bound is "RULE/(others)", that of a whole rule "RULE/*".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weir/base/job_id.h"
+#include "weir/base/time.h"
+#include "weir/classify/attributes.h"
+#include "weir/control/job_stats_text.h"
+#include "weir/schedule/tbf.h"
+#include "weir/serve/plane.h"
+#include "weir/serve/server.h"
+
+namespace weir::control {
+
+struct ClassShot {
+  std::string rule;
+  Attributes key;  // only the fields of `by`
+  FieldSet by;
+  bool is_overflow = false;
+  std::uint64_t rate = 0;  // operations a second; 0: not limited
+  std::uint64_t depth = 0;
+  std::uint64_t level = 0;
+  std::uint64_t bps = 0;  // bytes a second; 0: not limited
+  std::uint64_t byte_depth = 0;
+  std::uint64_t byte_level = 0;
+  ClassTotals totals;
+
+  std::string name() const;
+};
+
+struct JobShot {
+  JobId job;
+  std::uint64_t arrived = 0;  // requests
+  std::uint64_t finished = 0;
+  std::uint64_t waiting = 0;
+  std::uint64_t running = 0;
+  std::uint64_t read_bytes = 0;
+  std::uint64_t written_bytes = 0;
+  std::uint64_t wait_ns = 0;  // sums
+  std::uint64_t latency_ns = 0;
+  std::uint64_t nodes = 1;
+  std::optional<std::uint64_t> share = {};  // tokens a second; none: not paced
+  std::int64_t record = 0;                  // above 0: it has lent
+  std::uint64_t lent = 0;                   // instant loans of all time, settled
+  std::uint64_t borrowed = 0;
+};
+
+struct RuleShot {
+  std::string name;
+  std::string conditions;
+  std::string limits;  // "rate=100 bps=1000000"
+  std::string heads;   // "reg", "hp" or "both"
+  unsigned layer = 0;
+  std::uint64_t rate = 0;
+  std::uint64_t bps = 0;
+  std::uint64_t classes = 0;
+};
+
+struct PolicyShot {
+  std::string head;  // "regular", "high_priority"
+  std::string name;
+  std::string argument;
+  std::string state;
+  std::uint64_t queued = 0;
+  std::uint64_t running = 0;
+};
+
+struct ServiceShot {
+  std::string name;
+  std::vector<PolicyShot> policies;
+  std::vector<RuleShot> rules;  // the first kRulesMax
+  std::size_t rules_in_all = 0;
+  std::vector<ClassShot> classes;
+  std::vector<JobShot> jobs;
+  std::vector<Tbf::StayView> stays;
+  std::optional<std::uint64_t> capacity;  // tokens a second
+  std::string adaptive;                   // "off", "on", or why it is suspended
+  std::uint64_t queued = 0;
+  std::uint64_t running = 0;
+  std::uint64_t overflowed = 0;
+
+  static constexpr std::size_t kRulesMax = 1000;
+};
+
+struct Snapshot {
+  Moment moment;
+  serve::Counters counters;
+  std::uint32_t connections = 0;
+  std::vector<ServiceShot> services;
+  std::vector<std::string> exports;
+};
+
+class SnapshotTaker {
+ public:
+  // Classes or jobs looked at in one step.
+  static constexpr std::size_t kStep = 1024;
+
+  // REQUIRES: on the loop. True when all has been seen.
+  bool step(serve::Server& server);
+  Snapshot finish() { return std::move(shot_); }
+
+ private:
+  void begin(serve::Server& server);
+  bool step_service(serve::Service& service, ServiceShot& shot, Instant now);
+
+  Snapshot shot_;
+  bool has_begun_ = false;
+  std::size_t service_ = 0;
+  enum class Part : std::uint8_t { kHead, kClasses, kJobs } part_ = Part::kHead;
+  std::size_t at_ = 0;
+};
+
+// Now, on both clocks. `now` is the loop's.
+Moment moment_at(Instant now);
+
+// "dd.500", "1000+10.0.0.7@tcp", "*"
+std::string key_name(const Attributes& key, FieldSet fields);
+
+}  // namespace weir::control

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reading and writing the bytes of epoch messages and of what rides along: big-endian integers, and
+// stretches with their length in front. A reader that ran out of bytes, or met a length beyond its
+// bound, stays failed and gives zeros from then on, so that a decoder reads everything and asks
+// once at the end:
+//
+//   ByteReader in(bytes);
+//   const auto epoch = in.get<std::int64_t>();
+//   const EpochView data = in.stretch(kEpochDataMax);
+//   if (!in.is_done()) ...                               something was wrong
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "weir/coordinate/epoch.h"
+#include "weir/wire/big_endian.h"
+
+namespace weir {
+
+class ByteWriter {
+ public:
+  template <std::integral T>
+  void put(T value) {
+    using Unsigned = std::make_unsigned_t<T>;
+    const std::size_t at = bytes_.size();
+    bytes_.resize(at + sizeof(T));
+    store_be<Unsigned>(bytes_.data() + at, static_cast<Unsigned>(value));
+  }
+  void stretch(EpochView view) {
+    put(static_cast<std::uint32_t>(view.size()));
+    bytes_.insert(bytes_.end(), view.begin(), view.end());
+  }
+  EpochBytes take() { return std::move(bytes_); }
+  std::size_t size() const { return bytes_.size(); }
+
+ private:
+  EpochBytes bytes_;
+};
+
+class ByteReader {
+ public:
+  explicit ByteReader(EpochView bytes) : left_(bytes) {}
+
+  template <std::integral T>
+  T get() {
+    if (left_.size() < sizeof(T)) {
+      fail();
+      return 0;
+    }
+    const auto value = load_be<std::make_unsigned_t<T>>(left_.data());
+    left_ = left_.subspan(sizeof(T));
+    return static_cast<T>(value);
+  }
+  EpochView stretch(std::size_t longest) {
+    const auto length = get<std::uint32_t>();
+    if (length > longest) is_too_long_ = true;
+    if (length > longest || length > left_.size()) {
+      fail();
+      return {};
+    }
+    const EpochView found = left_.first(length);
+    left_ = left_.subspan(length);
+    return found;
+  }
+  // How many things of so many bytes can still follow.
+  std::size_t room_for(std::size_t size) const { return left_.size() / size; }
+
+  void fail() {
+    failed_ = true;
+    left_ = {};
+  }
+  bool is_too_long() const { return is_too_long_; }
+  bool is_done() const { return !failed_ && left_.empty(); }
+
+ private:
+  EpochView left_;
+  bool failed_ = false;
+  bool is_too_long_ = false;
+};
+
+}  // namespace weir

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The global epoch handler, the leader's part: a ragged barrier with a reduction. Messages in,
+// messages out; sockets, threads and elections are somebody else's.
+//
+//            Ready                 Ready, first of the round
+//   IDLE -----------> WAITING ------------------------------> CLOSING
+//     ^                  ^  '-- last member gone --> IDLE        |  all have signalled, left or
+//     |                  '------------- Start to each -----------|  been evicted
+//     '----------------------------- none remain ----------------'
+//
+// The timeout runs from the first Ready of a round; it is the largest that any participant asked
+// for. Who has not signalled by then is evicted, and so is who does not confirm a Start within
+// it. An evicted or unknown member that names an epoch gets -ESTALE at once and comes back with
+// kFirstEpoch; a joiner takes part in the round that is closing.
+//
+// Messages may be lost, late, doubled and out of order: a Ready that comes again gets the answer it
+// got before, and Starts are repeated until they are confirmed.
+//
+// Bounds: kEpochMembersMax members, kEpochDataMax of data each; refusals are counted. Cost of a
+// round: one combine for each member. Time is given, of one monotonic clock. One owner, no locks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "weir/base/time.h"
+#include "weir/coordinate/epoch.h"
+#include "weir/coordinate/message.h"
+#include "weir/coordinate/rider.h"
+
+namespace weir {
+
+class EpochLeader {
+ public:
+  enum class State : std::uint8_t { kIdle, kWaiting, kClosing };
+
+  struct Options {
+    std::uint32_t term = 1;        // 1 ... kTermMax; no two leaders have the same
+    EpochCombine combine;          // none: the data of all must not matter, and is dropped
+    EpochSwab swab = {};           // for opaque data
+    LeaderRider* rider = nullptr;  // outlives the leader
+    Nanoseconds resend = std::chrono::milliseconds{20};  // of a Start that is not confirmed
+  };
+  struct Counters {
+    std::uint64_t rounds = 0;
+    std::uint64_t evictions = 0;
+    std::uint64_t stale = 0;    // refused with -ESTALE
+    std::uint64_t refused = 0;  // for any other reason
+    std::uint64_t garbage = 0;  // evicted for what rode along
+    Nanoseconds last_round{0};  // from the first Ready to the Starts
+  };
+  struct Outgoing {
+    MemberId to;
+    EpochMessage message;
+  };
+
+  explicit EpochLeader(Options options);
+
+  void receive(MemberId from, const EpochMessage& message, Instant now);
+  // To be called at next_wake(), and at any other time.
+  void tick(Instant now);
+  // May come early, never late.
+  Instant next_wake() const { return wake_; }
+  // What there is to send, in order.
+  std::vector<Outgoing> take_outgoing();
+
+  // The leader is who it says until then, by its own clock; from then on it is silent. Without this
+  // call it is for ever.
+  void confirm(Instant until) {
+    confirmed_until_ = until;
+    wake_ = earliest_wake();
+  }
+  // A member whose bytes did not decode, or whose connection broke its word.
+  void evict(MemberId member, Instant now);
+
+  State state() const { return state_; }
+  std::int64_t epoch() const { return epoch_number(options_.term, count_); }
+  std::size_t members() const { return members_.size(); }
+  const Counters& counters() const { return counters_; }
+  // No number is left in this term: it is silent, and another leader is needed.
+  bool is_worn_out() const { return count_ == UINT32_MAX; }
+
+ private:
+  // A participant. Who was evicted is not here, but its last serial is in `serials_`.
+  struct Member {
+    bool is_ready = false;
+    Nanoseconds timeout{0};
+    std::int64_t epoch = kFirstEpoch;  // it was told last
+    EpochBytes data;
+    std::optional<Start> unconfirmed;
+    Instant confirm_by = kNever;
+    Instant resend_at = kNever;
+  };
+  struct Answered {
+    std::uint64_t serial = 0;
+    std::optional<EpochMessage> answer;  // none while its round is open
+  };
+
+  void on_ready(MemberId from, const Ready& ready, Instant now);
+  void on_taken(MemberId from, const Taken& taken);
+  void on_leave(MemberId from, const Leave& leave, Instant now);
+  bool is_stale(MemberId from, std::int64_t epoch) const;
+  void refuse(MemberId to, std::uint64_t serial, int error);
+  bool remove(MemberId member);
+  void drop(MemberId member);
+  void begin_closing(Instant now);
+  void close_if_all(Instant now);
+  void close(Instant now);
+  EpochBytes reduce() const;
+  void follow_absence(Instant now);
+  void evict_silent(Instant now);
+  void repeat_starts(Instant now);
+  bool is_silent(Instant now) const { return now >= confirmed_until_ || is_worn_out(); }
+  Instant closing_deadline() const { return first_signal_ + round_timeout_; }
+  void wake_by(Instant at);
+  Instant earliest_wake() const;
+
+  Options options_;
+  State state_ = State::kIdle;
+  std::uint32_t count_ = 0;
+  std::map<MemberId, Member> members_;     // in order, so that rounds are the same again
+  std::map<MemberId, Answered> answered_;  // the last call of each that was ever heard of
+  std::size_t ready_ = 0;                  // members that have signalled
+  Instant first_signal_{};
+  Nanoseconds round_timeout_{0};  // the largest of all members
+  Instant wake_ = kNever;         // nothing is due before
+  Instant confirmed_until_ = kNever;
+  Counters counters_;
+  std::vector<Outgoing> out_;
+};
+
+}  // namespace weir

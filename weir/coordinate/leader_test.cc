@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/coordinate/leader.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <gtest/gtest.h>
+
+#include "weir/coordinate/vectors.h"
+
+namespace weir {
+namespace {
+
+using std::chrono::milliseconds;
+using State = EpochLeader::State;
+
+Instant at(std::int64_t ms) { return instant_at(0) + milliseconds{ms}; }
+
+// A leader and the last answer to each member.
+struct Round {
+  explicit Round(EpochLeader::Options options = {.term = 5, .combine = add_vectors})
+      : leader(std::move(options)) {}
+
+  void ready(MemberId from, std::int64_t epoch, std::int64_t now_ms, EpochVector data = {1},
+             std::int64_t timeout_ms = 100) {
+    leader.receive(from,
+                   Ready{.epoch = epoch,
+                         .serial = ++serials[from],
+                         .timeout = milliseconds{timeout_ms},
+                         .order = native_order(),
+                         .data = pack_vector(data),
+                         .claim = {}},
+                   at(now_ms));
+    collect();
+  }
+  void taken(MemberId from, std::int64_t now_ms) {
+    leader.receive(from, Taken{leader.epoch(), serials[from]}, at(now_ms));
+  }
+  void tick(std::int64_t now_ms) {
+    leader.tick(at(now_ms));
+    collect();
+  }
+  void collect() {
+    for (auto& out : leader.take_outgoing()) {
+      ++sent;
+      answers[out.to] = out.message;
+    }
+  }
+  // The epoch or the error it was told last; 0 for nothing.
+  std::int64_t told(MemberId member) const {
+    const auto found = answers.find(member);
+    if (found == answers.end()) return 0;
+    if (const auto* const start = std::get_if<Start>(&found->second)) return start->epoch;
+    return std::get<Refuse>(found->second).error;
+  }
+  EpochVector data(MemberId member) const {
+    return unpack_vector(std::get<Start>(answers.at(member)).data);
+  }
+
+  EpochLeader leader;
+  std::map<MemberId, std::uint64_t> serials;
+  std::map<MemberId, EpochMessage> answers;
+  int sent = 0;
+};
+
+TEST(EpochLeader, WalksThroughItsThreeStates) {
+  Round round;
+  EXPECT_EQ(round.leader.state(), State::kIdle);
+  round.ready(1, kFirstEpoch, 0);
+  EXPECT_EQ(round.told(1), epoch_number(5, 1));
+  EXPECT_EQ(round.leader.state(), State::kWaiting);
+  round.ready(2, kFirstEpoch, 1);
+  EXPECT_EQ(round.leader.state(), State::kClosing);
+  EXPECT_EQ(round.told(2), 0);
+  round.ready(1, epoch_number(5, 1), 2);
+  EXPECT_EQ(round.leader.state(), State::kWaiting);
+  EXPECT_EQ(round.told(1), epoch_number(5, 2));
+  EXPECT_EQ(round.told(2), epoch_number(5, 2));
+  round.leader.receive(1, Leave{epoch_number(5, 2), 9}, at(3));
+  EXPECT_EQ(round.leader.state(), State::kWaiting);
+  round.leader.receive(2, Leave{epoch_number(5, 2), 9}, at(3));
+  EXPECT_EQ(round.leader.state(), State::kIdle);
+}
+
+TEST(EpochLeader, GivesAllTheSameSumInTheShortestLength) {
+  Round round;
+  round.ready(1, kFirstEpoch, 0);
+  round.ready(2, kFirstEpoch, 1, {1, 10, 100});
+  round.ready(3, kFirstEpoch, 1, {2, 20});
+  round.ready(1, epoch_number(5, 1), 2, {4, 40, 400, 4000});
+  EXPECT_EQ(round.data(1), (EpochVector{7, 70}));
+  EXPECT_EQ(round.data(2), round.data(1));
+  EXPECT_EQ(round.data(3), round.data(1));
+}
+
+TEST(EpochLeader, EvictsWhoIsSlowerThanTheTimeoutFromTheFirstSignal) {
+  Round round;
+  round.ready(1, kFirstEpoch, 0);
+  round.ready(2, kFirstEpoch, 0);
+  round.ready(1, epoch_number(5, 1), 0);
+  round.taken(1, 1);
+  round.taken(2, 1);
+  round.ready(1, epoch_number(5, 2), 1000);
+  EXPECT_LE(round.leader.next_wake(), at(1100));
+  round.tick(1099);
+  EXPECT_EQ(round.told(1), epoch_number(5, 2));
+  round.tick(1100);
+  EXPECT_EQ(round.told(1), epoch_number(5, 3));
+  EXPECT_EQ(round.leader.counters().evictions, 1U);
+  EXPECT_EQ(round.leader.members(), 1U);
+  round.ready(2, epoch_number(5, 2), 1101);
+  EXPECT_EQ(round.told(2), -ESTALE);
+  round.ready(2, kFirstEpoch, 1102);
+  round.ready(1, epoch_number(5, 3), 1103);
+  EXPECT_EQ(round.told(2), epoch_number(5, 4));
+}
+
+TEST(EpochLeader, TheLargestTimeoutCounts) {
+  Round round;
+  round.ready(1, kFirstEpoch, 0);
+  round.taken(1, 0);
+  round.ready(2, kFirstEpoch, 1, {1}, 500);
+  round.tick(400);
+  EXPECT_EQ(round.leader.members(), 2U);
+  round.tick(501);
+  EXPECT_EQ(round.leader.members(), 1U);
+}
+
+TEST(EpochLeader, AnUnknownCallerIsStaleAtOnce) {
+  Round round;
+  round.ready(9, epoch_number(4, 17), 0);
+  EXPECT_EQ(round.told(9), -ESTALE);
+  EXPECT_EQ(round.leader.state(), State::kIdle);
+  EXPECT_EQ(round.leader.counters().stale, 1U);
+}
+
+TEST(EpochLeader, EvictsWhoDoesNotConfirmItsStart) {
+  Round round;
+  round.ready(1, kFirstEpoch, 0);
+  const int before = round.sent;
+  round.tick(20);
+  EXPECT_EQ(round.sent, before + 1) << "a Start is repeated until it is confirmed";
+  round.tick(100);
+  EXPECT_EQ(round.leader.members(), 0U);
+  EXPECT_EQ(round.leader.state(), State::kIdle);
+}
+
+TEST(EpochLeader, ADoubleOrLateReadyChangesNothing) {
+  Round round;
+  round.ready(1, kFirstEpoch, 0);
+  const EpochMessage first = round.answers.at(1);
+  round.leader.receive(1, Ready{.serial = 1, .data = pack_vector(EpochVector{99}), .claim = {}},
+                       at(1));
+  round.answers.clear();
+  round.collect();
+  EXPECT_EQ(round.answers.at(1), first) << "the answer it got before";
+  round.ready(1, epoch_number(5, 1), 2);
+  round.answers.clear();
+  round.leader.receive(1, Ready{.serial = 1, .data = {}, .claim = {}}, at(3));
+  round.collect();
+  EXPECT_TRUE(round.answers.empty());
+  EXPECT_EQ(round.leader.counters().rounds, 2U);
+}
+
+TEST(EpochLeader, IsSilentWhenItIsNotConfirmed) {
+  Round round;
+  round.leader.confirm(at(50));
+  round.ready(1, kFirstEpoch, 0);
+  round.ready(1, epoch_number(5, 1), 50);
+  EXPECT_EQ(round.told(1), epoch_number(5, 1));
+  EXPECT_EQ(round.leader.counters().rounds, 1U);
+  round.leader.confirm(at(500));
+  round.ready(1, epoch_number(5, 1), 60);
+  EXPECT_EQ(round.told(1), epoch_number(5, 2));
+}
+
+TEST(EpochLeader, TurnsForeignOpaqueDataRound) {
+  const auto swab = [](std::span<std::byte> data) { std::reverse(data.begin(), data.end()); };
+  const auto keep = [](std::span<std::byte> out, EpochView a, EpochView) {
+    std::copy(a.begin(), a.end(), out.begin());
+  };
+  Round round({.term = 5, .combine = keep, .swab = swab});
+  const ByteOrder foreign =
+      native_order() == ByteOrder::kBig ? ByteOrder::kLittle : ByteOrder::kBig;
+  round.leader.receive(
+      1, Ready{.serial = 1, .order = foreign, .data = {std::byte{1}, std::byte{2}}, .claim = {}},
+      at(0));
+  round.collect();
+  EXPECT_EQ(std::get<Start>(round.answers.at(1)).data, (EpochBytes{std::byte{2}, std::byte{1}}));
+}
+
+// Every order in which five may come gives the same sum.
+TEST(EpochLeader, TheReductionIsIndependentOfOrder) {
+  std::vector<MemberId> order{1, 2, 3, 4, 5};
+  do {
+    Round round;
+    round.ready(9, kFirstEpoch, 0, {0, 0});
+    for (const MemberId id : order) {
+      const auto value = static_cast<std::int64_t>(id * id);
+      round.ready(id, kFirstEpoch, 1, {value, INT64_MAX / 3});
+    }
+    round.ready(9, epoch_number(5, 1), 2, {0, -7});
+    ASSERT_EQ(round.data(3), (EpochVector{55, INT64_MAX}));
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+}  // namespace
+}  // namespace weir

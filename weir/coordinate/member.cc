@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/coordinate/member.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "weir/base/assert.h"
+
+namespace weir {
+
+EpochMember::EpochMember(Options options)
+    : options_(std::move(options)), serial_(options_.first_serial) {
+  WEIR_ASSERT(options_.timeout <= kEpochTimeoutMax && options_.first_serial > 0);
+}
+
+void EpochMember::next_epoch(std::int64_t current, EpochBytes data, EpochCallback callback,
+                             Instant now) {
+  WEIR_ASSERT(!call_ && data.size() <= kEpochDataMax, data.size());
+  Ready ready{.epoch = current,
+              .serial = serial_++,
+              .timeout = options_.timeout,
+              .order = native_order(),
+              .data = std::move(data),
+              .claim = {}};
+  if (options_.rider != nullptr) ready.claim = options_.rider->claim(now);
+  const Nanoseconds patience = std::max(options_.timeout, told_timeout_) + options_.grace;
+  out_.emplace_back(ready);
+  call_ = Call{std::move(ready), std::move(callback), now + options_.resend, now + patience};
+}
+
+void EpochMember::last_epoch(std::int64_t current, Instant /*now*/) {
+  call_.reset();
+  out_.emplace_back(Leave{current < 0 ? kFirstEpoch : current, serial_++});
+}
+
+// The call is over before the callback begins, which may make the next.
+void EpochMember::finish(std::int64_t epoch, EpochView reduced, Instant now) {
+  const Call call = std::move(*call_);
+  call_.reset();
+  call.callback(epoch, reduced, now);
+}
+
+void EpochMember::receive(const EpochMessage& message, Instant now) {
+  if (const auto* const start = std::get_if<Start>(&message)) return on_start(*start, now);
+  const auto* const refuse = std::get_if<Refuse>(&message);
+  if (refuse != nullptr && call_ && refuse->serial == call_->ready.serial) {
+    finish(refuse->error, {}, now);
+  }
+}
+
+void EpochMember::on_start(const Start& start, Instant now) {
+  const bool is_again = start.serial == started_serial_ && start.epoch == epoch_;
+  if (is_again) out_.emplace_back(Taken{start.epoch, start.serial});
+  if (!call_ || start.serial != call_->ready.serial || start.epoch <= epoch_) return;
+  EpochBytes data = start.data;
+  if (options_.swab && start.order != native_order()) options_.swab(data);
+  epoch_ = start.epoch;
+  started_serial_ = start.serial;
+  told_timeout_ = start.timeout;
+  // A grant that makes no sense is dropped, and what was granted before runs out.
+  if (options_.rider != nullptr) (void)options_.rider->granted(start.grant, now);
+  out_.emplace_back(Taken{start.epoch, start.serial});
+  finish(start.epoch, data, now);
+}
+
+void EpochMember::tick(Instant now) {
+  if (!call_) return;
+  if (call_->give_up_at <= now) return finish(-ETIMEDOUT, {}, now);
+  if (call_->resend_at > now) return;
+  call_->resend_at = now + options_.resend;
+  out_.emplace_back(call_->ready);
+}
+
+Instant EpochMember::next_wake() const {
+  return call_ ? std::min(call_->resend_at, call_->give_up_at) : kNever;
+}
+
+void EpochMember::lose_leader(Instant now) {
+  told_timeout_ = Nanoseconds{0};
+  if (options_.rider != nullptr) options_.rider->lost();
+  if (call_) finish(-ENOTCONN, {}, now);
+}
+
+std::vector<EpochMessage> EpochMember::take_outgoing() { return std::exchange(out_, {}); }
+
+}  // namespace weir

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What members and the leader of a round say to each other, as values and as bytes. Integers are
+// big-endian whatever the machines are. decode() is the one function that looks at bytes of a peer:
+// what it lets through has lengths that fit and numbers within their bounds.
+//
+//   member -> leader   Ready    I am done with `epoch`; here is my data, and what rides along
+//                      Taken    I have been called back
+//                      Leave    I am gone
+//   leader -> member   Start    the new epoch, the reduced data, and what rides along
+//                      Refuse   a negative errno instead
+//
+// `serial` grows with every call of a member, also over its restarts, and answers repeat it, so a
+// message that was late or came twice is known for what it is. docs/design/epochs.md is the
+// protocol in full.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/coordinate/epoch.h"
+
+namespace weir {
+
+inline constexpr std::uint16_t kEpochProtocol = 1;
+// What rides along: asks or definitions of slots, and vectors as long as the data may be.
+inline constexpr std::size_t kEpochRiderMax = 2 * kEpochDataMax;
+inline constexpr Nanoseconds kEpochTimeoutMax = std::chrono::hours{1};
+
+// Whose byte order opaque data has.
+enum class ByteOrder : std::uint8_t { kBig, kLittle };
+ByteOrder native_order();
+
+struct Ready {
+  std::int64_t epoch = kFirstEpoch;
+  std::uint64_t serial = 0;
+  Nanoseconds timeout{0};
+  ByteOrder order = ByteOrder::kBig;
+  EpochBytes data;
+  EpochBytes claim;
+  bool operator==(const Ready&) const = default;
+};
+struct Taken {
+  std::int64_t epoch = 0;
+  std::uint64_t serial = 0;
+  bool operator==(const Taken&) const = default;
+};
+struct Leave {
+  std::int64_t epoch = 0;
+  std::uint64_t serial = 0;
+  bool operator==(const Leave&) const = default;
+};
+struct Start {
+  std::int64_t epoch = 0;
+  std::uint64_t serial = 0;
+  Nanoseconds timeout{0};  // of the round: the largest of all
+  std::uint32_t members = 0;
+  ByteOrder order = ByteOrder::kBig;
+  EpochBytes data;
+  EpochBytes grant;
+  bool operator==(const Start&) const = default;
+};
+struct Refuse {
+  std::int64_t error = 0;  // a negative errno
+  std::uint64_t serial = 0;
+  bool operator==(const Refuse&) const = default;
+};
+using EpochMessage = std::variant<Ready, Taken, Leave, Start, Refuse>;
+
+EpochBytes encode(const EpochMessage& message);
+// One whole message and nothing behind it. EPROTONOSUPPORT for another version, EMSGSIZE for what
+// is too long, EBADMSG for all else.
+Result<EpochMessage> decode(EpochView bytes);
+
+}  // namespace weir

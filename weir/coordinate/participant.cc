@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/coordinate/participant.h"
+
+#include <utility>
+
+#include "weir/base/assert.h"
+
+namespace weir {
+
+void EpochParticipant::start(Instant now) {
+  WEIR_ASSERT(!is_running_);
+  is_running_ = true;
+  epoch_ = kFirstEpoch;
+  call(now);
+}
+
+void EpochParticipant::shutdown(Instant now) {
+  if (!std::exchange(is_running_, false)) return;
+  is_calling_ = false;
+  call_at_ = kNever;
+  handler_.last_epoch(epoch_, now);
+}
+
+void EpochParticipant::call(Instant now) {
+  is_calling_ = true;
+  call_at_ = kNever;
+  handler_.next_epoch(
+      epoch_, use_.ready(now),
+      [this](std::int64_t epoch, EpochView reduced, Instant at) { started(epoch, reduced, at); },
+      now);
+  use_.called(now);
+}
+
+void EpochParticipant::started(std::int64_t epoch, EpochView reduced, Instant now) {
+  is_calling_ = false;
+  if (is_epoch_error(epoch)) {
+    ++errors_;
+    epoch_ = kFirstEpoch;
+    call_at_ = now + options_.retry;
+    use_.alone(epoch, now);
+    return;
+  }
+  ++epochs_;
+  epoch_ = epoch;
+  call_at_ = now + use_.start_epoch(epoch, reduced, now);
+}
+
+void EpochParticipant::tick(Instant now) {
+  if (!is_running_ || is_calling_) return;
+  if (now >= call_at_ || (epoch_ != kFirstEpoch && use_.is_done_early(now))) call(now);
+}
+
+}  // namespace weir

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A scheduler's part in the epochs: it calls the handler's next_epoch when it starts, is called
+// back when the epoch begins, and calls again when the epoch has had its length; at shutdown it
+// leaves. What is done with epochs is said by an EpochUse:
+//
+//   start() --next_epoch(0)--> ... started(epoch) -> use.start_epoch()
+//                                    | length has passed, or the use wants the next
+//              use.ready() -> data --next_epoch(epoch)--> ... started(epoch') ...
+//   shutdown() --last_epoch-->
+//
+// Between the call and the callback the scheduler goes on as before. After an error it goes on
+// alone, and joins anew after `retry`; use.alone() says so. Time is given. One owner, no locks.
+#pragma once
+
+#include <cstdint>
+
+#include "weir/base/time.h"
+#include "weir/coordinate/epoch.h"
+
+namespace weir {
+
+class EpochUse {
+ public:
+  EpochUse() = default;
+  EpochUse(const EpochUse&) = delete;
+  EpochUse& operator=(const EpochUse&) = delete;
+  virtual ~EpochUse() = default;
+
+  // About to say that it is ready: what it hands in.
+  virtual EpochBytes ready(Instant now) = 0;
+  // It has been said, and claims have gone out with it.
+  virtual void called(Instant /*now*/) {}
+  // The epoch begins with this data of all, and lasts about as long as the answer says.
+  virtual Nanoseconds start_epoch(std::int64_t epoch, EpochView reduced, Instant now) = 0;
+  // No epoch: a negative errno.
+  virtual void alone(std::int64_t error, Instant now) = 0;
+  // Whether the epoch may end before its length has passed.
+  virtual bool is_done_early(Instant /*now*/) { return false; }
+};
+
+class EpochParticipant {
+ public:
+  struct Options {
+    Nanoseconds retry = std::chrono::milliseconds{10};
+  };
+
+  // Both outlive the participant.
+  EpochParticipant(EpochHandler& handler, EpochUse& use, const Options& options)
+      : handler_(handler), use_(use), options_(options) {}
+  EpochParticipant(const EpochParticipant&) = delete;
+  EpochParticipant& operator=(const EpochParticipant&) = delete;
+
+  void start(Instant now);
+  void shutdown(Instant now);
+  // To be called at next_wake() and whenever is_done_early may have changed.
+  void tick(Instant now);
+  Instant next_wake() const { return is_calling_ ? kNever : call_at_; }
+
+  // 0 while it is in none.
+  std::int64_t epoch() const { return epoch_; }
+  bool is_calling() const { return is_calling_; }
+  std::uint64_t epochs() const { return epochs_; }
+  std::uint64_t errors() const { return errors_; }
+
+ private:
+  void call(Instant now);
+  void started(std::int64_t epoch, EpochView reduced, Instant now);
+
+  EpochHandler& handler_;
+  EpochUse& use_;
+  Options options_;
+  std::int64_t epoch_ = kFirstEpoch;
+  bool is_running_ = false;
+  bool is_calling_ = false;
+  Instant call_at_ = kNever;
+  std::uint64_t epochs_ = 0;
+  std::uint64_t errors_ = 0;
+};
+
+}  // namespace weir

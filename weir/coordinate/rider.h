@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What rides along with the rounds of the epoch handler. A reduction tells all the same; some uses
+// need an answer for each member of its own, as slices of a limit do. Their bytes travel with Ready
+// (the claim) and with Start (the grant) and mean nothing to the handler:
+//
+//   member side    claim()  -> Ready ->  ready()    leader side
+//                  granted() <- Start <- grant()    after close()
+//
+// Whoever implements these checks the bytes it is given: false says they make no sense, and the
+// member that sent them is evicted, or the grant is dropped.
+#pragma once
+
+#include <cstdint>
+
+#include "weir/base/time.h"
+#include "weir/coordinate/epoch.h"
+
+namespace weir {
+
+using MemberId = std::uint64_t;
+
+class LeaderRider {
+ public:
+  LeaderRider() = default;
+  LeaderRider(const LeaderRider&) = delete;
+  LeaderRider& operator=(const LeaderRider&) = delete;
+  virtual ~LeaderRider() = default;
+
+  // A member has signalled, for the first time with this serial.
+  [[nodiscard]] virtual bool ready(MemberId member, EpochView data, EpochView claim,
+                                   Instant now) = 0;
+  // The round is over for those that signalled: decide.
+  virtual void close(Instant now) = 0;
+  // REQUIRES: it signalled in the round that closed.
+  virtual EpochBytes grant(MemberId member) = 0;
+  // It was evicted; what it was granted may be in use until it runs out.
+  virtual void gone(MemberId member) = 0;
+  // It said goodbye and uses nothing any more.
+  virtual void left(MemberId member) = 0;
+};
+
+class MemberRider {
+ public:
+  MemberRider() = default;
+  MemberRider(const MemberRider&) = delete;
+  MemberRider& operator=(const MemberRider&) = delete;
+  virtual ~MemberRider() = default;
+
+  // For a Ready that leaves now.
+  virtual EpochBytes claim(Instant now) = 0;
+  [[nodiscard]] virtual bool granted(EpochView grant, Instant now) = 0;
+  // The next claim goes to another leader.
+  virtual void lost() = 0;
+};
+
+}  // namespace weir

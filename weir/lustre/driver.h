@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Drives the rules of one Lustre server: a round reads what it counted, lets the RuleController
+// decide, and writes what is to change. Files come from a Tree and names from Names, so the driver
+// is the same against a server, a folder and a model.
+//
+//   Driver driver(options, tree, names, save, log);
+//   every period:   driver.round(now)          at the end:   driver.remove_all()
+//
+// Safe beside an administrator:
+//   - only rules whose name and condition are in our map are touched; all others, and the policy
+//     and its type, never
+//   - our rules stand directly before `default`, so that everybody else's match first
+//   - the map is saved before a name is used
+//   - a rule that is not the same on every CPT and head is stopped everywhere and made anew
+//   - a start that fails is stopped again, since it may have reached some heads
+// What fails is tried again in the next round, from what the server then shows; nothing is
+// remembered of what we believe it to be. So a restart of the server, or of us, costs one round.
+//
+// With dry_run, nothing is written and every command is logged with its reason.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weir/adapt/rule_controller.h"
+#include "weir/base/job_id.h"
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/lustre/names.h"
+#include "weir/lustre/server.h"
+#include "weir/lustre/tree.h"
+
+namespace weir::lustre {
+
+class Driver {
+ public:
+  struct Options {
+    RuleController::Options controller;
+    bool dry_run = false;
+  };
+  struct Counters {
+    std::uint64_t rounds = 0;
+    std::uint64_t failed_rounds = 0;  // the server could not be looked at
+    std::uint64_t writes = 0;         // commands that were carried out
+    std::uint64_t failed_writes = 0;
+    std::uint64_t repairs = 0;   // rules that heads disagreed about
+    std::uint64_t vanished = 0;  // jobs that were active and lost their counters
+    std::uint64_t unnamed = 0;   // jobs that no rule can name
+  };
+  // Keeps the text of the map, before a name in it is used.
+  using Save = std::function<Result<void>(std::string_view text)>;
+  // A command and why.
+  using Log = std::function<void(std::string_view command, std::string_view reason)>;
+
+  // Tree and names must outlive it.
+  Driver(const Options& options, Tree& tree, Names& names, Save save, Log log);
+
+  // Fails if the server could not be looked at, or with the first error of its writes.
+  Result<void> round(Instant now);
+  // Stops our rules. What fails is tried on; the first error is told.
+  Result<void> remove_all();
+
+  Result<void> set_nodes(const JobId& job, std::uint64_t nodes) {
+    return controller_.set_nodes(job, nodes);
+  }
+  void forget_nodes(const JobId& job) { controller_.forget_nodes(job); }
+
+  const Counters& counters() const { return counters_; }
+  const RuleController& controller() const { return controller_; }
+  // Of the last round.
+  const std::vector<RuleSeen>& rules() const { return round_.rules; }
+
+ private:
+  struct Last {
+    std::uint64_t rpcs = 0;
+    std::optional<std::uint64_t> since_ns;
+    bool seen = false;
+  };
+  struct Own {
+    JobId job;
+    std::uint32_t rate = 0;
+    std::uint32_t heads = 0;  // that have it
+    std::uint32_t reach = 0;
+    bool agrees = true;
+  };
+
+  void count_jobs(const View& view);
+  void count_target(const TargetView& target, std::map<JobId, JobCount>& sums);
+  std::map<std::string, Own> own_rules(const RuleTable& table);
+  void see_rules(const RuleTable& table);
+  void carry_out(const std::vector<RuleChange>& changes);
+  Result<void> start(const RuleChange& change);
+  Result<void> write(const std::string& command, std::string_view reason);
+  void note(const Result<void>& done);
+
+  Options options_;
+  Tree& tree_;
+  Names& names_;
+  Save save_;
+  Log log_;
+  RuleController controller_;
+  std::map<std::string, std::map<JobId, Last>> last_;  // by target
+  std::map<std::string, std::uint64_t> last_rpcs_;     // by target
+  RuleRound round_;
+  std::map<JobId, std::uint32_t> pretended_;  // with dry_run: rates that would be in force
+  std::set<std::string> foreign_;             // names of others
+  std::set<std::string> used_;                // names of ours
+  std::optional<Error> first_error_;
+  Counters counters_;
+};
+
+}  // namespace weir::lustre

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/lustre/server.h"
+
+#include <charconv>
+
+#include "weir/base/quote.h"
+
+namespace weir::lustre {
+namespace {
+
+constexpr const char* kTargetsPath = "/proc/fs/lustre/obdfilter";
+// Where releases have had the totals of a target.
+constexpr const char* kStatsFolders[] = {"/proc/fs/lustre/obdfilter/",
+                                         "/sys/kernel/debug/lustre/obdfilter/"};
+constexpr std::uint32_t kDepthDefault = 3;
+constexpr int kSwitchTries = 600;
+
+bool has_jobid(std::string_view type) {
+  if (type.empty() || type == "generic") return true;
+  for (std::size_t at = 0; at <= type.size();) {
+    const std::size_t plus = std::min(type.find('+', at), type.size());
+    if (type.substr(at, plus - at) == "jobid") return true;
+    at = plus + 1;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::uint32_t partitions_of(Tree& tree) {
+  const auto text = tree.read(kPartitionsPath);
+  if (!text) return 1;
+  return parse_partitions(*text).value_or(1);
+}
+
+std::uint32_t depth_of(Tree& tree) {
+  const auto text = tree.read(kDepthPath);
+  std::uint32_t depth = 0;
+  if (!text) return kDepthDefault;
+  std::from_chars(text->data(), text->data() + text->size(), depth);
+  return depth == 0 ? kDepthDefault : depth;
+}
+
+Result<std::vector<std::string>> targets_of(Tree& tree) {
+  auto names = tree.list(kTargetsPath);
+  if (!names) return names;
+  std::vector<std::string> targets;
+  for (std::string& name : *names) {
+    // Files such as num_refs stand beside the targets.
+    if (tree.list(std::string(kTargetsPath) + "/" + name)) targets.push_back(std::move(name));
+  }
+  if (targets.empty()) {
+    return fail(std::errc::no_such_device, kTargetsPath, "no OST is mounted here",
+                "run it on an OSS, after its targets are mounted");
+  }
+  return targets;
+}
+
+Result<Policies> policies_of(Tree& tree) {
+  const auto text = tree.read(kPoliciesPath);
+  if (text) return parse_policies(*text);
+  Error error = text.error();
+  if (error.code == std::errc::invalid_argument) {
+    error.what = "the CPTs of ost_io disagree about their policy";
+    error.hint =
+        "a wrong type was written to it; write fifo and then 'tbf jobid', or run with "
+        "--set-policy";
+  }
+  return tl::unexpected(std::move(error));
+}
+
+Result<std::string> type_of(const Policies& policies) {
+  const Policy* const tbf = policies.tbf();
+  if (tbf == nullptr) {
+    return fail(std::errc::no_such_device, kPoliciesPath, "tbf is not running on ost_io",
+                "lctl set_param ost.OSS.ost_io.nrs_policies='tbf jobid', or run with --set-policy");
+  }
+  if (!has_jobid(tbf->argument)) {
+    return fail(std::errc::not_supported, kPoliciesPath,
+                "tbf runs with type " + quote(tbf->argument) + ", which knows no job ids",
+                "the type is the administrator's; --set-policy changes it, and its rules are lost");
+  }
+  for (const Policy& policy : policies.high) {
+    if (policy.name != "tbf" || policy.state == "started") continue;
+    return fail(std::errc::no_such_device, kPoliciesPath,
+                "tbf runs on the regular head only, so its rules cannot be read",
+                "start it on both: write 'tbf hp " + tbf->argument + "', or use --set-policy");
+  }
+  return tbf->argument;
+}
+
+Result<RuleTable> rules_of(Tree& tree) {
+  const auto text = tree.read(kRulesPath);
+  if (!text) return tl::unexpected(text.error());
+  auto table = parse_rules(*text);
+  if (table && table->regular.empty()) {
+    return fail(std::errc::invalid_argument, kRulesPath, "shows no CPT of the regular head",
+                "a wrong type was written to it; write fifo and then 'tbf jobid', or run with "
+                "--set-policy");
+  }
+  return table;
+}
+
+Result<TargetView> target_view(Tree& tree, const std::string& name) {
+  TargetView view;
+  view.name = name;
+  const std::string path = std::string(kTargetsPath) + "/" + name + "/job_stats";
+  const auto text = tree.read(path);
+  if (!text) return tl::unexpected(text.error());
+  auto jobs = parse_job_stats(*text);
+  if (!jobs) {
+    jobs.error().where = path + ": " + jobs.error().where;
+    return tl::unexpected(jobs.error());
+  }
+  view.jobs = std::move(jobs->jobs);
+  view.is_cut = jobs->is_cut;
+  for (const char* const folder : kStatsFolders) {
+    const auto stats = tree.read(folder + name + "/stats");
+    if (!stats) continue;
+    if (const auto rpcs = parse_stats(*stats)) view.rpcs = *rpcs;
+    break;
+  }
+  return view;
+}
+
+Result<View> look(Tree& tree) {
+  View view;
+  auto names = targets_of(tree);
+  if (!names) return tl::unexpected(names.error());
+  auto policies = policies_of(tree);
+  if (!policies) return tl::unexpected(policies.error());
+  auto type = type_of(*policies);
+  if (!type) return tl::unexpected(type.error());
+  auto rules = rules_of(tree);
+  if (!rules) return tl::unexpected(rules.error());
+  view.policies = std::move(*policies);
+  view.type = std::move(*type);
+  view.rules = std::move(*rules);
+  view.targets.reserve(names->size());
+  for (const std::string& name : *names) {
+    auto target = target_view(tree, name);
+    if (!target && target.error().code == std::errc::no_such_file_or_directory) continue;
+    if (!target) return tl::unexpected(target.error());
+    view.targets.push_back(std::move(*target));
+  }
+  return view;
+}
+
+Result<void> set_policy(Tree& tree, bool (*wait)()) {
+  // No newline: it would make the type a wrong one, and that takes the head's rules with it.
+  if (auto done = tree.write(kPoliciesPath, "fifo"); !done) return done;
+  for (int tries = 0; tries < kSwitchTries; ++tries) {
+    const auto policies = policies_of(tree);
+    bool is_drained = policies.has_value();
+    if (policies) {
+      for (const auto* head : {&policies->regular, &policies->high}) {
+        for (const Policy& policy : *head) {
+          if (policy.name == "tbf" && (policy.state != "stopped" || policy.queued > 0)) {
+            is_drained = false;
+          }
+        }
+      }
+    }
+    if (is_drained) {
+      const auto done = tree.write(kPoliciesPath, "tbf jobid");
+      if (done) return {};
+      if (done.error().code != std::errc::resource_unavailable_try_again) return done;
+    }
+    if (!wait()) break;
+  }
+  return fail(std::errc::timed_out, kPoliciesPath, "requests still wait in the old policy",
+              "ost_io runs fifo meanwhile; try again, or write 'tbf jobid' to it");
+}
+
+}  // namespace weir::lustre

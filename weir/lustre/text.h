@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The files of a Lustre server as values: what they say, in every layout that releases from 2.12 on
+// have written. Plain functions of text; nothing is opened here.
+//
+//   job_stats             entries of jobs: requests and bytes so far, since when
+//   stats                 the same of the whole OST
+//   nrs_policies          which policy runs with which argument on each head, and how many wait
+//   nrs_tbf_rule          the rules of every CPT of both heads
+//   cpu_partition_table   how many CPTs there are
+//
+// Readers get these while they change: an entry may be cut off at the end of job_stats, and is then
+// left out and said to be. Ids are any bytes; they are unescaped. What looks like another file is
+// EINVAL, so that a wrong path is not taken for an idle server.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/job_id.h"
+#include "weir/base/result.h"
+
+namespace weir::lustre {
+
+struct JobCounters {
+  JobId job;
+  std::uint64_t rpcs = 0;                  // bulk requests, read and written
+  std::uint64_t bytes = 0;                 // of both
+  std::optional<std::uint64_t> since_ns;   // start_time, where the release writes it
+  std::optional<std::uint64_t> update_ns;  // snapshot_time: of the last request
+};
+
+struct JobStatsText {
+  std::vector<JobCounters> jobs;  // in the order of the file
+  bool is_cut = false;            // the last entry was not whole
+};
+Result<JobStatsText> parse_job_stats(std::string_view text);
+
+// An id as job_stats writes it: plain, or quoted with \xHH. EINVAL for an escape that is none.
+Result<std::string> parse_job_id(std::string_view text);
+
+// Bulk requests of an OST, read and written. EINVAL if it has no snapshot_time.
+Result<std::uint64_t> parse_stats(std::string_view text);
+
+struct Policy {
+  std::string name;
+  std::string argument;  // the type of tbf; empty: generic, or none
+  std::string state;
+  bool is_fallback = false;
+  std::uint64_t queued = 0;
+  std::uint64_t active = 0;
+};
+struct Policies {
+  std::vector<Policy> regular;
+  std::vector<Policy> high;
+  bool has_high = false;
+
+  // tbf that is started on the regular head, or none.
+  const Policy* tbf() const;
+  // What waits in all policies of both heads.
+  std::uint64_t queued() const;
+};
+Result<Policies> parse_policies(std::string_view text);
+
+struct RuleLine {
+  std::string name;
+  std::string conds;  // "jobid={a}"; "{a}" as written by types of one field up to 2.17.0
+  std::uint32_t rate = 0;
+  std::uint64_t refs = 0;
+
+  bool operator==(const RuleLine&) const = default;
+};
+struct RuleTable {
+  struct Cpt {
+    std::uint32_t number = 0;
+    std::vector<RuleLine> rules;
+  };
+  std::vector<Cpt> regular;
+  std::vector<Cpt> high;
+  bool has_high = false;
+};
+Result<RuleTable> parse_rules(std::string_view text);
+
+// How many; at least 1.
+Result<std::uint32_t> parse_partitions(std::string_view text);
+
+}  // namespace weir::lustre

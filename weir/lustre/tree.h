@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a Lustre server's files are: on this machine, under another root, or in memory where a
+// model serves them. The driver sees nothing else of the world, so it runs the same in all three.
+//
+//   HostTree tree({.root = "/srv/fake"});
+//   tree.read("/proc/fs/lustre/obdfilter/lustre-OST0000/job_stats")
+//
+// Paths are as on a server. A read goes on until the end of file: job_stats gives one job for each
+// read(2). A write is one write(2), whole and without a newline, since Lustre takes each for a
+// command. lctl stands in only where a file cannot be opened for writing (or always, or never): it
+// starts a process for each command, which costs a thousand times the write.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+
+namespace weir::lustre {
+
+class Tree {
+ public:
+  virtual ~Tree() = default;
+
+  virtual Result<std::string> read(const std::string& path) = 0;
+  virtual Result<void> write(const std::string& path, std::string_view text) = 0;
+  // Names in a folder, sorted.
+  virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;
+
+ protected:
+  Tree() = default;
+  Tree(const Tree&) = default;
+  Tree& operator=(const Tree&) = default;
+};
+
+class HostTree final : public Tree {
+ public:
+  enum class Lctl : std::uint8_t { kAuto, kAlways, kNever };
+
+  // More than a hundred thousand jobs take; EFBIG above it.
+  static constexpr std::size_t kFileMax = std::size_t{256} << 20;
+
+  struct Options {
+    std::string root;  // put before every path
+    Lctl lctl = Lctl::kAuto;
+    std::string lctl_program = "lctl";
+  };
+
+  explicit HostTree(Options options) : options_(std::move(options)) {}
+
+  Result<std::string> read(const std::string& path) override;
+  Result<void> write(const std::string& path, std::string_view text) override;
+  Result<std::vector<std::string>> list(const std::string& folder) override;
+
+  std::uint64_t lctl_started() const { return lctl_started_; }
+  // Spent in reading and writing so far.
+  Nanoseconds in_files() const { return in_files_; }
+
+ private:
+  Result<std::string> read_whole(const std::string& path);
+  Result<void> write_whole(const std::string& path, std::string_view text);
+  Result<void> write_by_lctl(const std::string& path, std::string_view text);
+
+  Options options_;
+  Nanoseconds in_files_{0};
+  std::uint64_t lctl_started_ = 0;
+};
+
+// ".../lustre/ost/OSS/ost_io/nrs_tbf_rule" as "ost.OSS.ost_io.nrs_tbf_rule".
+std::string lctl_name(std::string_view path);
+
+}  // namespace weir::lustre

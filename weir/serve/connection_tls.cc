@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a connection does differently once it speaks TLS.
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "weir/serve/connection.h"
+
+namespace weir::serve {
+namespace {
+
+// Replies are encrypted so many bytes at a time: beyond that they wait as they are, counted.
+constexpr std::size_t kTlsBatch = std::size_t{1} << 18;
+
+}  // namespace
+
+// The answer is the last that is sent in plain text.
+void Connection::begin_tls() {
+  greeting_->handshake.start_tls(greeting_->out);
+  greeting_->sending.insert(greeting_->sending.end(), greeting_->out.begin(), greeting_->out.end());
+  greeting_->out.clear();
+  tls_ = std::make_unique<host::TlsSession>(*plane_.tls_keys);
+  mark_dirty();
+}
+
+void Connection::decrypt(Input in) {
+  using Tls = host::TlsSession::State;
+  tls_->put(in);
+  const bool was_open = tls_->is_open();
+  const Tls reached = tls_->shake();
+  if (tls_->has_output()) mark_dirty();
+  if (reached == Tls::kFailed) return tls_failed();
+  if (reached == Tls::kWants) return;
+  if (!was_open) ++plane_.counters.tls_sessions;
+  plane_.plain.resize(host::TlsSession::kRecordBytes);
+  while (state_ == State::kHandshake || state_ == State::kOpen) {
+    const auto got = tls_->read(plane_.plain);
+    if (!got) return got.error().code == std::errc::broken_pipe ? close() : tls_failed();
+    if (*got == 0) break;
+    use(Input(plane_.plain).first(*got));
+  }
+  if (tls_->has_output()) mark_dirty();  // an answer to another key
+}
+
+// The client hears why, and then nothing more.
+void Connection::tls_failed() {
+  ++plane_.counters.tls_failed;
+  plane_.log.note(EventLog::Kind::kTls,
+                  fmt::format("{}: TLS: {}", print_nid(peer_.nid), tls_->error()), plane_.now);
+  if (state_ == State::kOpen) return close();
+  has_said_end_ = true;
+  state_ = State::kEnding;
+  greeting_.reset();
+  settle();
+}
+
+void Connection::send_encrypted() {
+  if (tls_->is_open() && !tls_->has_output()) {
+    if (greeting_ != nullptr) {
+      tls_->write(greeting_->out);
+      greeting_->out.clear();
+      if (state_ != State::kHandshake) greeting_.reset();
+    } else {
+      if (sending_.empty()) std::swap(sending_, replies_);
+      if (!sending_.empty()) encrypt_replies();
+    }
+  }
+  if (tls_->has_output()) send_one(tls_->output());
+}
+
+// Heads and payload are put together to full records: a record costs more than a copy.
+void Connection::encrypt_replies() {
+  plane_.plain.resize(host::TlsSession::kRecordBytes);
+  std::size_t filled = 0;
+  std::size_t total = 0;
+  std::size_t skip = sent_of_first_;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    const std::size_t skipped = std::min(skip, bytes.size());
+    skip -= skipped;
+    bytes = bytes.subspan(skipped);
+    while (!bytes.empty() && total < kTlsBatch) {
+      const std::size_t size =
+          std::min({bytes.size(), plane_.plain.size() - filled, kTlsBatch - total});
+      std::memcpy(plane_.plain.data() + filled, bytes.data(), size);
+      bytes = bytes.subspan(size);
+      filled += size;
+      total += size;
+      if (filled < plane_.plain.size()) continue;
+      tls_->write(plane_.plain);
+      filled = 0;
+    }
+  };
+  for (const Exchange* one = &sending_.front(); one != nullptr && total < kTlsBatch;
+       one = sending_.behind(*one)) {
+    add({one->head.data(), one->head_size});
+    add(one->payload);
+  }
+  tls_->write(Input(plane_.plain).first(filled));
+  release_sent(sent_of_first_ + total);
+}
+
+}  // namespace weir::serve

@@ -1,0 +1,629 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/sim/cluster.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "weir/base/assert.h"
+#include "weir/base/rng.h"
+#include "weir/coordinate/leader.h"
+#include "weir/coordinate/member.h"
+#include "weir/coordinate/message.h"
+#include "weir/coordinate/participant.h"
+#include "weir/coordinate/vectors.h"
+#include "weir/sim/epoch_checkers.h"
+
+namespace weir::sim {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr const char* kClassName = "limit";
+constexpr Nanoseconds kKeepAlive = milliseconds{50};
+// A callback may be late by what its server still has to read first.
+constexpr Nanoseconds kLateSlack = milliseconds{20};
+// Large clusters are looked at now and then.
+constexpr std::size_t kAlwaysChecked = 64;
+
+// Demand that changes at random, for clusters without a load.
+class RandomLoad final : public ServerLoad {
+ public:
+  RandomLoad(Rng rng, std::int64_t limit) : rng_(rng), limit_(limit) {}
+  std::int64_t demand(Instant now) override {
+    if (now < change_at_) return demand_;
+    change_at_ = now + milliseconds{50 + rng_.below(300)};
+    const auto limit = static_cast<std::uint64_t>(limit_);
+    constexpr std::uint64_t kKinds = 3;
+    const std::uint64_t kind = rng_.below(kKinds);
+    const std::uint64_t most = kind == 0 ? 1 : kind == 1 ? limit / 20 : 2 * limit;
+    demand_ = static_cast<std::int64_t>(rng_.below(most));
+    return demand_;
+  }
+  void set_slice(std::int64_t, Instant) override {}
+  Instant run(Instant) override { return kNever; }
+
+ private:
+  Rng rng_;
+  std::int64_t limit_;
+  std::int64_t demand_ = 0;
+  Instant change_at_ = Instant::min();
+};
+
+// A clock that runs at its own speed from its own start.
+class Clock {
+ public:
+  Clock(std::int64_t ppm, Nanoseconds offset) : ppm_(ppm), offset_(offset) {}
+  Instant local(Instant real) const {
+    const std::int64_t ns = ns_of(real);
+    return instant_at(ns + ns / 1'000'000 * ppm_) + offset_;
+  }
+  // The first real time at which the clock shows `local`, or a little later.
+  Instant real(Instant local) const {
+    if (local == kNever) return kNever;
+    const std::int64_t ns = ns_of(local - offset_);
+    return instant_at(ns - ns / 1'000'000 * ppm_ * 999 / 1000 + (ppm_ < 0 ? 2000 : 0));
+  }
+
+ private:
+  std::int64_t ppm_;
+  Nanoseconds offset_;
+};
+
+struct Seat {
+  Seat(const SliceLeader::Options& slice_options, std::int64_t limit, EpochLeader::Options options,
+       Instant now)
+      : slices(
+            slice_options, [limit](std::string_view) { return limit; }, now),
+        leader(with_rider(std::move(options), slices)),
+        term(slice_options.term) {}
+  static EpochLeader::Options with_rider(EpochLeader::Options options, LeaderRider& rider) {
+    options.rider = &rider;
+    return options;
+  }
+
+  SliceLeader slices;
+  EpochLeader leader;
+  std::uint32_t term;
+};
+
+class World;
+
+// One life of a server.
+class Server final : public EpochUse {
+ public:
+  Server(World& world, std::size_t node, std::uint32_t life);
+
+  EpochBytes ready(Instant now) override;
+  Nanoseconds start_epoch(std::int64_t epoch, EpochView reduced, Instant now) override;
+  void alone(std::int64_t error, Instant now) override;
+  void answered(Instant now);
+
+  std::uint64_t id() const { return std::uint64_t{node} << 32 | life; }
+
+  World& world;
+  std::size_t node;
+  std::uint32_t life;
+  SliceMember slices;
+  EpochMember member;
+  EpochParticipant participant;
+  std::optional<Seat> seat;
+  std::size_t leader_node = 0;
+  std::uint32_t leader_term = 0;
+  Instant called_at{};
+  Instant keep_alive_at = Instant::min();
+  Instant last_epoch_at = Instant::min();
+};
+
+struct Node {
+  Clock clock;
+  std::unique_ptr<ServerLoad> load;
+  std::unique_ptr<Server> server;  // none while it is down
+  std::uint32_t life = 0;
+  Instant stopped_until{};
+  Instant slow_until{};
+  Instant busy_until{};
+  Instant armed = kNever;
+  bool is_cut = false;  // on the far side of a partition
+};
+
+struct Event {
+  enum class Kind : std::uint8_t { kArrive, kWork, kWake, kEtcd, kEtcdReply, kFault, kHeal, kBoot };
+  Instant at;
+  std::uint64_t order = 0;
+  Kind kind = Kind::kWake;
+  std::size_t node = 0;
+  std::size_t from = 0;
+  std::uint32_t life = 0;  // of the one it is from, or for
+  std::uint32_t term = 0;
+  Instant sent{};  // by the clock of the one who asks etcd
+  EpochBytes bytes = {};
+  std::uint64_t order_of_cut = 0;  // which partition heals
+};
+bool is_later(const Event& a, const Event& b) {
+  return a.at != b.at ? a.at > b.at : a.order > b.order;
+}
+
+class World {
+ public:
+  explicit World(const ClusterOptions& options);
+  ClusterResult run();
+
+  const ClusterOptions& options() const { return options_; }
+  EpochCheckers& checkers() { return checkers_; }
+  ClusterResult& result() { return result_; }
+  Node& node(std::size_t index) { return nodes_[index]; }
+  Instant now() const { return now_; }
+  // Whether the server stood still at some time since then.
+  bool stood_still(const Node& node, Instant since) const { return node.stopped_until >= since; }
+
+ private:
+  void push(Event event);
+  void boot(std::size_t index);
+  void handle(Event& event);
+  void deliver(Event& event);
+  void wake(std::size_t index);
+  void flush(std::size_t index);
+  void arm(std::size_t index);
+  void send(std::size_t from, std::size_t to, std::uint32_t term, const EpochMessage& message);
+  bool is_connected(std::size_t a, std::size_t b) const {
+    return nodes_[a].is_cut == nodes_[b].is_cut;
+  }
+  Nanoseconds delay();
+  void ask_etcd(std::size_t index);
+  void etcd(const Event& event);
+  void etcd_reply(const Event& event);
+  void take_seat(Server& server, std::uint32_t term, Instant now);
+  void leave_seat(Server& server);
+  void fault(const Event& event);
+  void plan_faults();
+  void check_slices();
+  void check_recovery();
+
+  ClusterOptions options_;
+  Findings findings_;
+  EpochCheckers checkers_{findings_};
+  ClusterResult result_;
+  Rng rng_;
+  std::vector<Node> nodes_;
+  std::vector<Event> heap_;
+  std::uint64_t order_ = 0;
+  Instant now_ = instant_at(0);
+  Instant slices_checked_ = instant_at(0);
+  std::optional<std::size_t> leader_;
+  std::uint32_t leader_life_ = 0;
+  std::uint32_t term_ = 0;
+  Instant lease_until_ = instant_at(0);
+};
+
+EpochMember::Options member_options(const ClusterOptions& options, std::uint32_t life,
+                                    MemberRider& rider) {
+  const bool is_patient = options.flaw == ClusterFlaw::kPatient;
+  return {.timeout = options.timeout,
+          .grace = is_patient ? Nanoseconds{std::chrono::hours{1}} : options.grace,
+          .resend = milliseconds{20},
+          .first_serial = (std::uint64_t{life} << 32) + 1,
+          .rider = &rider};
+}
+
+SliceTerms holder_terms(const ClusterOptions& options) {
+  SliceTerms terms = options.terms;
+  if (options.flaw == ClusterFlaw::kLongLeases) terms.lease *= 10;
+  return terms;
+}
+
+Server::Server(World& cluster, std::size_t index, std::uint32_t number)
+    : world(cluster),
+      node(index),
+      life(number),
+      slices(holder_terms(cluster.options())),
+      member(member_options(cluster.options(), number, slices)),
+      participant(member, *this,
+                  {.retry = cluster.options().flaw == ClusterFlaw::kDeaf
+                                ? Nanoseconds{std::chrono::hours{1}}
+                                : Nanoseconds{milliseconds{10}}}) {
+  slices.open(kClassName, cluster.options().limit);
+}
+
+EpochBytes Server::ready(Instant now) {
+  slices.set_demand(0, world.node(node).load->demand(now));
+  called_at = now;
+  return slices.demand();
+}
+
+void Server::answered(Instant now) {
+  const Node& here = world.node(node);
+  const ClusterOptions& options = world.options();
+  if (world.stood_still(here, here.clock.real(called_at) - milliseconds{1})) return;
+  world.checkers().answered(id(), now - called_at, options.timeout + options.grace + kLateSlack,
+                            world.now());
+}
+
+Nanoseconds Server::start_epoch(std::int64_t epoch, EpochView reduced, Instant now) {
+  answered(now);
+  ++world.result().epochs;
+  last_epoch_at = world.now();
+  world.checkers().called_back(id(), epoch, reduced, world.now());
+  return world.options().epoch;
+}
+
+void Server::alone(std::int64_t /*error*/, Instant now) {
+  answered(now);
+  ++world.result().errors;
+}
+
+World::World(const ClusterOptions& options) : options_(options), rng_(options.seed) {
+  Rng clocks = rng_.split("clocks");
+  const auto drift = static_cast<std::int64_t>(options.faults.drift_ppm);
+  nodes_.reserve(options.servers);
+  for (std::size_t i = 0; i < options.servers; ++i) {
+    const Nanoseconds offset{clocks.between(0, options.faults.clock_offset_max.count())};
+    nodes_.push_back(
+        {.clock = Clock(clocks.between(-drift, drift), offset), .load = {}, .server = {}});
+    nodes_[i].load = options.load ? options.load(i)
+                                  : std::make_unique<RandomLoad>(
+                                        rng_.split("load").split(std::to_string(i)), options.limit);
+  }
+}
+
+void World::push(Event event) {
+  event.order = order_++;
+  heap_.push_back(std::move(event));
+  std::push_heap(heap_.begin(), heap_.end(), is_later);
+}
+
+Nanoseconds World::delay() {
+  Nanoseconds delay{rng_.between(options_.delay_min.count(), options_.delay_max.count())};
+  if (rng_.chance(options_.faults.straggle_permille, 1000)) delay *= 20;
+  return delay;
+}
+
+// ---- servers ----
+
+void World::boot(std::size_t index) {
+  Node& node = nodes_[index];
+  node.server = std::make_unique<Server>(*this, index, ++node.life);
+  node.stopped_until = now_;
+  node.armed = kNever;
+  node.busy_until = now_;
+  wake(index);
+}
+
+void World::wake(std::size_t index) {
+  Node& node = nodes_[index];
+  if (node.server == nullptr) return;
+  Server& server = *node.server;
+  const Instant local = node.clock.local(now_);
+  if (options_.fixed_slice == 0) {
+    if (server.leader_term != 0 && !server.participant.is_calling() &&
+        server.participant.epochs() + server.participant.errors() == 0) {
+      server.participant.start(local);
+    }
+    server.participant.tick(local);
+    server.member.tick(local);
+    if (server.seat) server.seat->leader.tick(local);
+    if (server.keep_alive_at <= local) ask_etcd(index);
+  }
+  flush(index);
+  node.load->set_slice(
+      options_.fixed_slice != 0 ? options_.fixed_slice : server.slices.slice(0, local), local);
+  const Instant more = node.clock.real(node.load->run(local));
+  if (more != kNever) {
+    node.armed = std::min(node.armed, std::max(more, now_ + Nanoseconds{1}));
+    push({.at = node.armed, .kind = Event::Kind::kWake, .node = index, .life = node.life});
+  }
+  arm(index);
+  check_slices();
+}
+
+void World::flush(std::size_t index) {
+  Server& server = *nodes_[index].server;
+  for (const EpochMessage& message : server.member.take_outgoing()) {
+    if (server.leader_term != 0) send(index, server.leader_node, server.leader_term, message);
+  }
+  if (!server.seat) return;
+  for (const auto& [to, message] : server.seat->leader.take_outgoing()) {
+    send(index, to, server.seat->term, message);
+  }
+  result_.round_max = std::max(result_.round_max, server.seat->leader.counters().last_round);
+}
+
+// One wake-up ahead is enough; those that turn out to be early do no harm.
+void World::arm(std::size_t index) {
+  Node& node = nodes_[index];
+  const Server& server = *node.server;
+  if (options_.fixed_slice != 0) return;
+  Instant local =
+      std::min({server.participant.next_wake(), server.member.next_wake(), server.keep_alive_at});
+  if (server.seat) local = std::min(local, server.seat->leader.next_wake());
+  if (server.slices.lease_end() > node.clock.local(now_)) {
+    local = std::min(local, server.slices.lease_end());
+  }
+  const Instant at = std::max(node.clock.real(local), now_ + Nanoseconds{1000});
+  if (at >= node.armed && node.armed > now_) return;
+  node.armed = at;
+  push({.at = at, .kind = Event::Kind::kWake, .node = index, .life = node.life});
+}
+
+void World::send(std::size_t from, std::size_t to, std::uint32_t term,
+                 const EpochMessage& message) {
+  ++result_.messages;
+  const std::uint64_t copies = rng_.chance(options_.faults.double_permille, 1000) ? 2 : 1;
+  const EpochBytes bytes = encode(message);
+  for (std::uint64_t i = 0; i < copies; ++i) {
+    if (rng_.chance(options_.faults.loss_permille, 1000) || !is_connected(from, to)) continue;
+    Nanoseconds after = delay();
+    if (nodes_[from].slow_until > now_) after += milliseconds{20 + rng_.below(100)};
+    push({.at = now_ + after,
+          .kind = Event::Kind::kArrive,
+          .node = to,
+          .from = from,
+          .term = term,
+          .bytes = bytes});
+  }
+}
+
+// A server reads one message after the other, and none while it stands still.
+void World::deliver(Event& event) {
+  Node& node = nodes_[event.node];
+  if (node.server == nullptr) return;
+  const auto size = static_cast<std::int64_t>(event.bytes.size());
+  const Instant begin = std::max({now_, node.busy_until, node.stopped_until});
+  node.busy_until = begin + options_.message_cost + Nanoseconds{size};
+  event.at = node.busy_until;
+  event.kind = Event::Kind::kWork;
+  event.life = node.life;
+  push(std::move(event));
+}
+
+void World::handle(Event& event) {
+  Node& node = nodes_[event.node];
+  const bool is_for_server = event.kind == Event::Kind::kWork || event.kind == Event::Kind::kWake ||
+                             event.kind == Event::Kind::kEtcdReply;
+  if (is_for_server) {
+    if (node.server == nullptr || event.life != node.life) return;
+    if (node.stopped_until > now_) {
+      event.at = node.stopped_until;
+      return push(std::move(event));
+    }
+  }
+  switch (event.kind) {
+    case Event::Kind::kArrive:
+      return deliver(event);
+    case Event::Kind::kWork: {
+      const auto message = decode(event.bytes);
+      WEIR_ASSERT(message.has_value());
+      const Instant local = node.clock.local(now_);
+      const bool is_answer =
+          std::holds_alternative<Start>(*message) || std::holds_alternative<Refuse>(*message);
+      if (is_answer) {
+        node.server->member.receive(*message, local);
+      } else if (node.server->seat && node.server->seat->term == event.term) {
+        node.server->seat->leader.receive(event.from, *message, local);
+      }
+      return wake(event.node);
+    }
+    case Event::Kind::kWake:
+      if (node.armed <= now_) node.armed = kNever;
+      return wake(event.node);
+    case Event::Kind::kEtcd:
+      return etcd(event);
+    case Event::Kind::kEtcdReply:
+      etcd_reply(event);
+      return wake(event.node);
+    case Event::Kind::kFault:
+      return fault(event);
+    case Event::Kind::kHeal:
+      if (event.order_of_cut != result_.partitions) return;
+      for (Node& each : nodes_) each.is_cut = false;
+      return;
+    case Event::Kind::kBoot:
+      if (node.server == nullptr) boot(event.node);
+      return;
+  }
+}
+
+// ---- elections ----
+
+void World::ask_etcd(std::size_t index) {
+  Node& node = nodes_[index];
+  const Instant local = node.clock.local(now_);
+  node.server->keep_alive_at = local + kKeepAlive;
+  if (node.is_cut) return;
+  push({.at = now_ + delay(),
+        .kind = Event::Kind::kEtcd,
+        .node = index,
+        .life = node.life,
+        .sent = local});
+}
+
+// Whoever comes first when no lease runs leads, in a new term.
+void World::etcd(const Event& event) {
+  if (!leader_ || now_ >= lease_until_) {
+    leader_ = event.node;
+    leader_life_ = event.life;
+    ++term_;
+    ++result_.leaders;
+  }
+  if (*leader_ == event.node && leader_life_ == event.life) {
+    lease_until_ = now_ + options_.leader_lease;
+  }
+  if (nodes_[event.node].is_cut) return;
+  push({.at = now_ + delay(),
+        .kind = Event::Kind::kEtcdReply,
+        .node = event.node,
+        .from = *leader_,
+        .life = event.life,
+        .term = term_,
+        .sent = event.sent});
+}
+
+void World::take_seat(Server& server, std::uint32_t term, Instant now) {
+  const bool counts_anew = options_.flaw == ClusterFlaw::kSameTerm;
+  const bool is_hasty = options_.flaw == ClusterFlaw::kNoQuiet;
+  EpochCombine combine = add_vectors;
+  if (options_.flaw == ClusterFlaw::kLastWins) {
+    combine = [](std::span<std::byte> out, EpochView, EpochView b) {
+      std::copy(b.begin(), b.end(), out.begin());
+    };
+  }
+  server.seat.emplace(
+      SliceLeader::Options{
+          .terms = options_.terms, .term = term, .is_first = term == 1 || is_hasty},
+      options_.limit,
+      EpochLeader::Options{.term = counts_anew ? 1 : term,
+                           .combine = checkers_.watched(combine, [this] { return now_; })},
+      now);
+}
+
+void World::leave_seat(Server& server) {
+  if (!server.seat) return;
+  result_.evictions += server.seat->leader.counters().evictions;
+  server.seat.reset();
+}
+
+void World::etcd_reply(const Event& event) {
+  Server& server = *nodes_[event.node].server;
+  if (event.term < server.leader_term) return;
+  const Instant local = nodes_[event.node].clock.local(now_);
+  const bool leads = event.from == event.node && leader_life_ == event.life && term_ == event.term;
+  if (!leads || (server.seat && server.seat->term != event.term)) leave_seat(server);
+  if (leads) {
+    if (!server.seat) take_seat(server, event.term, local);
+    server.seat->leader.confirm(event.sent + options_.leader_lease * 2 / 3);
+  }
+  if (event.term == server.leader_term) return;
+  server.leader_term = event.term;
+  server.leader_node = event.from;
+  server.member.lose_leader(local);
+}
+
+// ---- faults ----
+
+void World::plan_faults() {
+  Rng rng = rng_.split("faults");
+  const Instant end = instant_at(0) + options_.length - options_.calm;
+  const ClusterFaults& faults = options_.faults;
+  const auto plan = [&](Nanoseconds every, std::uint32_t kind) {
+    if (every == Nanoseconds{0}) return;
+    Instant at = instant_at(0);
+    for (;;) {
+      at += Nanoseconds{rng.between(every.count() / 4, every.count() * 7 / 4)};
+      if (at >= end) return;
+      push({.at = at,
+            .kind = Event::Kind::kFault,
+            .node = rng.below(options_.servers),
+            .from = rng.next(),
+            .term = kind});
+    }
+  };
+  plan(faults.crash_every, 0);
+  plan(faults.partition_every, 1);
+  plan(faults.stop_every, 2);
+  plan(faults.slow_every, 3);
+}
+
+void World::fault(const Event& event) {
+  Node& node = nodes_[event.node];
+  Rng rng(event.from);
+  const Instant end = instant_at(0) + options_.length - options_.calm;
+  const auto until = [&](std::uint64_t lo_ms, std::uint64_t hi_ms) {
+    return std::min(end, now_ + milliseconds{lo_ms + rng.below(hi_ms - lo_ms)});
+  };
+  if (event.term == 0 && node.server != nullptr) {
+    ++result_.crashes;
+    leave_seat(*node.server);
+    node.server.reset();
+    push({.at = until(20, 1000), .kind = Event::Kind::kBoot, .node = event.node});
+  } else if (event.term == 1) {
+    ++result_.partitions;
+    for (Node& each : nodes_) each.is_cut = rng.chance(1, 3);
+    push({.at = until(50, 1500), .kind = Event::Kind::kHeal, .order_of_cut = result_.partitions});
+  } else if (event.term == 2) {
+    ++result_.stops;
+    node.stopped_until = until(10, 600);
+  } else if (event.term == 3) {
+    node.slow_until = until(50, 500);
+  }
+}
+
+// ---- what must hold ----
+
+void World::check_slices() {
+  if (options_.fixed_slice != 0) return;
+  if (nodes_.size() > kAlwaysChecked && now_ - slices_checked_ < milliseconds{1}) return;
+  slices_checked_ = now_;
+  std::int64_t leased = 0;
+  std::int64_t cut_off = 0;
+  for (const Node& node : nodes_) {
+    if (node.server == nullptr || node.stopped_until > now_) continue;
+    const Instant local = node.clock.local(now_);
+    const std::int64_t slice = node.server->slices.slice(0, local);
+    (node.server->slices.is_leased(0, local) ? leased : cut_off) += slice;
+  }
+  checkers_.slices(leased, cut_off, options_.limit, nodes_.size(), now_);
+}
+
+void World::check_recovery() {
+  for (const Node& node : nodes_) {
+    const bool is_well =
+        node.server != nullptr &&
+        now_ - std::max(node.server->last_epoch_at, instant_at(0)) < milliseconds{400};
+    checkers_.recovered(static_cast<std::uint64_t>(&node - nodes_.data()), is_well, now_);
+  }
+}
+
+ClusterResult World::run() {
+  const Instant end = instant_at(0) + options_.length;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const Nanoseconds after{static_cast<std::int64_t>(rng_.below(5'000'000))};
+    push({.at = now_ + after, .kind = Event::Kind::kBoot, .node = i});
+  }
+  plan_faults();
+  while (!heap_.empty() && heap_.front().at <= end) {
+    std::pop_heap(heap_.begin(), heap_.end(), is_later);
+    Event event = std::move(heap_.back());
+    heap_.pop_back();
+    now_ = std::max(now_, event.at);
+    handle(event);
+  }
+  now_ = end;
+  if (options_.fixed_slice == 0) check_recovery();
+  for (Node& node : nodes_) {
+    if (node.server != nullptr) leave_seat(*node.server);
+  }
+  if (options_.at_end) options_.at_end();
+  result_.findings = findings_.count();
+  result_.first_findings = findings_.kept();
+  return result_;
+}
+
+}  // namespace
+
+ClusterResult run_cluster(const ClusterOptions& options) { return World(options).run(); }
+
+ClusterOptions rough_cluster(std::uint64_t seed) {
+  Rng rng = Rng(seed).split("rough");
+  ClusterOptions options;
+  options.seed = seed;
+  options.servers = 3 + rng.below(10);
+  if (rng.chance(1, 500)) options.servers = 100 + rng.below(200);
+  options.delay_max = std::chrono::microseconds{100 + rng.below(3000)};
+  ClusterFaults& faults = options.faults;
+  faults.loss_permille = static_cast<std::uint32_t>(rng.below(4) == 0 ? rng.below(60) : 0);
+  faults.double_permille = static_cast<std::uint32_t>(rng.below(30));
+  faults.straggle_permille = static_cast<std::uint32_t>(rng.below(30));
+  const auto sometimes = [&](std::uint64_t lo_ms, std::uint64_t hi_ms) {
+    const Nanoseconds every = milliseconds{lo_ms + rng.below(hi_ms - lo_ms)};
+    return rng.chance(1, 2) ? every : Nanoseconds{0};
+  };
+  faults.crash_every = sometimes(100, 1000);
+  faults.partition_every = sometimes(200, 1500);
+  faults.stop_every = sometimes(100, 1000);
+  faults.slow_every = sometimes(100, 1000);
+  faults.drift_ppm = static_cast<std::uint32_t>(rng.below(500));
+  faults.clock_offset_max = std::chrono::hours{rng.below(48)};
+  return options;
+}
+
+}  // namespace weir::sim

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A cluster of servers in virtual time: each runs the epoch handler, slices and the participant of
+// coordinate/, with a clock of its own, over a network that delays, loses, doubles and reorders,
+// while servers crash, restart, stop, slow down and are cut off. Leaders are elected by an etcd
+// that is modelled as one place with leases; servers may be cut off from it too.
+//
+//   server: participant -> EpochMember --+            +--> EpochMember ...
+//                                        +-- network --+
+//   one of them: EpochLeader + SliceLeader             etcd: who leads, in which term
+//
+// Every message is encoded and decoded, and takes its receiver `message_cost` and 1 ns a byte, one
+// after the other. EpochCheckers watch all of it. The same options give the same result.
+//
+// What servers do with their slices is up to a ServerLoad; without one demand changes at random.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weir/base/time.h"
+#include "weir/coordinate/slices.h"
+
+namespace weir::sim {
+
+// What goes wrong; times are means, 0 for never.
+struct ClusterFaults {
+  std::uint32_t loss_permille = 0;
+  std::uint32_t double_permille = 0;
+  std::uint32_t straggle_permille = 0;  // messages that take 20 times as long
+  Nanoseconds crash_every{0};
+  Nanoseconds partition_every{0};
+  Nanoseconds stop_every{0};        // a server stands still, as by SIGSTOP
+  Nanoseconds slow_every{0};        // what a server sends is late by 20 ... 120 ms for a while
+  std::uint32_t drift_ppm = 0;      // clocks run fast or slow by up to this
+  Nanoseconds clock_offset_max{0};  // and started at different times
+};
+
+// A mistake on purpose, to see a checker bite.
+enum class ClusterFlaw : std::uint8_t {
+  kNone,
+  kSameTerm,    // every leader counts from the same number
+  kNoQuiet,     // a new leader gives out slices at once
+  kLongLeases,  // holders keep slices ten times as long as the leader thinks
+  kPatient,     // members never give up
+  kLastWins,    // a reduction that depends on order
+  kDeaf,        // nobody joins again after an error
+};
+
+// What a server does with its slice. Times are of the server's own clock.
+class ServerLoad {
+ public:
+  ServerLoad() = default;
+  ServerLoad(const ServerLoad&) = delete;
+  ServerLoad& operator=(const ServerLoad&) = delete;
+  virtual ~ServerLoad() = default;
+
+  // In kMilli, since it was asked last.
+  virtual std::int64_t demand(Instant now) = 0;
+  virtual void set_slice(std::int64_t slice, Instant now) = 0;
+  // Does what is due, and says when there is more.
+  virtual Instant run(Instant now) = 0;
+};
+
+struct ClusterOptions {
+  std::size_t servers = 5;
+  std::uint64_t seed = 1;
+  Nanoseconds length = std::chrono::seconds{3};
+  // Faults end so long before the end, and then everybody must be well.
+  Nanoseconds calm = std::chrono::seconds{1};
+  Nanoseconds epoch = std::chrono::milliseconds{10};
+  Nanoseconds timeout = std::chrono::milliseconds{100};
+  Nanoseconds grace = std::chrono::milliseconds{50};
+  SliceTerms terms = {};
+  std::int64_t limit = 10'000 * kMilli;
+  Nanoseconds delay_min = std::chrono::microseconds{50};
+  Nanoseconds delay_max = std::chrono::microseconds{500};
+  Nanoseconds message_cost = std::chrono::microseconds{2};
+  Nanoseconds leader_lease = std::chrono::milliseconds{400};
+  ClusterFaults faults = {};
+  ClusterFlaw flaw = ClusterFlaw::kNone;
+  std::function<std::unique_ptr<ServerLoad>(std::size_t server)> load = {};
+  // Every server has this for ever, and there are no epochs; 0: slices.
+  std::int64_t fixed_slice = 0;
+  std::function<void()> at_end = {};  // told while the loads are still there
+};
+
+struct ClusterResult {
+  std::uint64_t epochs = 0;  // callbacks with a number, of all servers
+  std::uint64_t errors = 0;  // callbacks with an error
+  std::uint64_t evictions = 0;
+  std::uint64_t leaders = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t crashes = 0;
+  std::uint64_t partitions = 0;
+  std::uint64_t stops = 0;
+  Nanoseconds round_max{0};  // from the first Ready at a leader to its Starts
+  std::uint64_t findings = 0;
+  std::vector<std::string> first_findings;
+};
+
+ClusterResult run_cluster(const ClusterOptions& options);
+
+// Faults of all kinds, drawn from the seed: 3 ... 12 servers, and in one of 500 runs some hundred.
+ClusterOptions rough_cluster(std::uint64_t seed);
+
+}  // namespace weir::sim

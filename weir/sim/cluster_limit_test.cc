@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/sim/cluster_limit.h"
+
+#include <gtest/gtest.h>
+
+namespace weir::sim {
+namespace {
+
+using std::chrono::seconds;
+
+// The figures of docs/promises.md: within 2 % over any 5 s, within 10 % over any 500 ms, and at
+// least 98 % used, with a hot spot that moves every 2 s.
+TEST(ClusterLimit, HoldsOnTenServersWhileTheHotSpotMoves) {
+  for (const std::uint64_t seed : {1U, 2U}) {
+    const ClusterLimitOutcome result =
+        run_cluster_limit({.length = seconds{16}}, Contender::kSlices, seed);
+    EXPECT_EQ(result.cluster.findings, 0U);
+    EXPECT_LE(result.long_windows.most, 1.02);
+    EXPECT_GE(result.long_windows.least, 0.98);
+    EXPECT_LE(result.short_windows.most, 1.10);
+    EXPECT_GE(result.short_windows.least, 0.90);
+    EXPECT_GE(result.utilisation, 0.98);
+  }
+}
+
+// The checks bite: what does not move cannot be used, and what is everywhere multiplies.
+TEST(ClusterLimit, FixedSlicesLoseWhatTheHotSpotCannotUse) {
+  const ClusterLimitOutcome result =
+      run_cluster_limit({.length = seconds{8}}, Contender::kFixed, 1);
+  EXPECT_LT(result.utilisation, 0.5);
+  EXPECT_GT(result.utilisation, 0.1);
+}
+
+TEST(ClusterLimit, WholeLimitsOnEachServerMultiply) {
+  ClusterSpec spec{.length = seconds{4}};
+  spec.limit = 100;
+  spec.trickle = std::chrono::milliseconds{5};
+  const ClusterLimitOutcome result = run_cluster_limit(spec, Contender::kEach, 1);
+  EXPECT_GT(result.utilisation, 5.0);
+}
+
+}  // namespace
+}  // namespace weir::sim

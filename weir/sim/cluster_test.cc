@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/sim/cluster.h"
+
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "weir/base/time.h"
+#include "weir/coordinate/vectors.h"
+#include "weir/sim/epoch_checkers.h"
+
+namespace weir::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+std::string told(const ClusterResult& result) {
+  std::string text;
+  for (const std::string& finding : result.first_findings) text += finding + "\n";
+  return text;
+}
+
+TEST(Cluster, MovesTogetherWhenAllIsWell) {
+  const ClusterResult result = run_cluster({.servers = 5, .length = seconds{2}});
+  EXPECT_EQ(result.findings, 0U) << told(result);
+  EXPECT_EQ(result.leaders, 1U);
+  EXPECT_EQ(result.evictions, 0U);
+  EXPECT_GT(result.epochs, 5U * 170);
+  EXPECT_LT(result.round_max, milliseconds{20});
+}
+
+TEST(Cluster, TheSameSeedGivesTheSameRun) {
+  const ClusterResult one = run_cluster(rough_cluster(17));
+  const ClusterResult two = run_cluster(rough_cluster(17));
+  EXPECT_EQ(one.messages, two.messages);
+  EXPECT_EQ(one.epochs, two.epochs);
+  EXPECT_EQ(one.errors, two.errors);
+}
+
+// CLUSTER_SEEDS=FIRST-COUNT runs others.
+TEST(Cluster, RoughSeedsFindNothing) {
+  std::uint64_t first = 1;
+  std::uint64_t count = 40;
+  if (const char* const seeds = std::getenv("CLUSTER_SEEDS")) {
+    char* rest = nullptr;
+    first = std::strtoull(seeds, &rest, 10);
+    count = std::strtoull(rest + 1, nullptr, 10);
+  }
+  ClusterResult all;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const ClusterResult result = run_cluster(rough_cluster(seed));
+    ASSERT_EQ(result.findings, 0U) << "seed " << seed << "\n" << told(result);
+    all.crashes += result.crashes;
+    all.partitions += result.partitions;
+    all.stops += result.stops;
+    all.evictions += result.evictions;
+    all.leaders += result.leaders;
+  }
+  // Green says little unless it was rough.
+  EXPECT_GT(all.crashes, count / 2);
+  EXPECT_GT(all.partitions, count / 4);
+  EXPECT_GT(all.stops, count / 2);
+  EXPECT_GT(all.evictions, count / 2);
+  EXPECT_GT(all.leaders, count);
+}
+
+// What was found once stays found.
+TEST(Cluster, SeedsThatFailedOnceFindNothing) {
+  for (const std::uint64_t seed : std::initializer_list<std::uint64_t>{17}) {
+    const ClusterResult result = run_cluster(rough_cluster(seed));
+    EXPECT_EQ(result.findings, 0U) << "seed " << seed << "\n" << told(result);
+  }
+}
+
+TEST(Cluster, AThousandServers) {
+  ClusterOptions options{.servers = 1000, .length = milliseconds{600}};
+  options.calm = milliseconds{400};
+  options.message_cost = std::chrono::microseconds{1};
+  const ClusterResult result = run_cluster(options);
+  EXPECT_EQ(result.findings, 0U) << told(result);
+  EXPECT_GT(result.epochs, 10'000U);
+}
+
+// ---- every checker bites ----
+
+std::uint64_t findings_with(ClusterFlaw flaw, std::string_view expected) {
+  std::uint64_t found = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    ClusterOptions options = rough_cluster(seed);
+    options.servers = 5;
+    options.faults.crash_every = milliseconds{400};
+    options.faults.partition_every = milliseconds{500};
+    options.flaw = flaw;
+    for (const std::string& finding : run_cluster(options).first_findings)
+      found += finding.find(expected) != std::string::npos;
+    if (found > 0) break;
+  }
+  return found;
+}
+
+TEST(ClusterCheckers, SeeNumbersThatAreGivenTwice) {
+  EXPECT_GT(findings_with(ClusterFlaw::kSameTerm, "two different data"), 0U);
+}
+TEST(ClusterCheckers, SeeANewLeaderThatDoesNotWait) {
+  EXPECT_GT(findings_with(ClusterFlaw::kNoQuiet, "slices under lease"), 0U);
+}
+TEST(ClusterCheckers, SeeLeasesThatAreKeptTooLong) {
+  std::uint64_t found = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    ClusterOptions options{.servers = 5, .seed = seed, .length = seconds{6}};
+    options.faults.partition_every = milliseconds{2500};
+    options.flaw = ClusterFlaw::kLongLeases;
+    found += run_cluster(options).findings;
+  }
+  EXPECT_GT(found, 0U);
+}
+TEST(ClusterCheckers, SeeLateCallbacks) {
+  EXPECT_GT(findings_with(ClusterFlaw::kPatient, "waited"), 0U);
+}
+TEST(ClusterCheckers, SeeAReductionThatDependsOnOrder) {
+  EXPECT_GT(findings_with(ClusterFlaw::kLastWins, "depends on order"), 0U);
+}
+TEST(ClusterCheckers, SeeServersThatDoNotComeBack) {
+  EXPECT_GT(findings_with(ClusterFlaw::kDeaf, "in no epoch"), 0U);
+}
+
+TEST(EpochCheckers, SeeACallbackTwiceAndNumbersThatShrink) {
+  Findings findings;
+  EpochCheckers checkers(findings);
+  checkers.called_back(1, 5, {}, instant_at(0));
+  checkers.called_back(2, 5, {}, instant_at(0));
+  EXPECT_EQ(findings.count(), 0U);
+  checkers.called_back(1, 5, {}, instant_at(1));
+  EXPECT_EQ(findings.count(), 1U);
+  checkers.called_back(2, 4, {}, instant_at(1));
+  EXPECT_EQ(findings.count(), 2U);
+}
+
+TEST(EpochCheckers, SeeTooLargeASumOfSlices) {
+  Findings findings;
+  EpochCheckers checkers(findings);
+  checkers.slices(1000, 100, 1000, 5, instant_at(0));
+  EXPECT_EQ(findings.count(), 0U);
+  checkers.slices(1006, 0, 1000, 5, instant_at(0));
+  EXPECT_EQ(findings.count(), 1U);
+  checkers.slices(900, 206, 1000, 5, instant_at(0));
+  EXPECT_EQ(findings.count(), 2U);
+}
+
+}  // namespace
+}  // namespace weir::sim

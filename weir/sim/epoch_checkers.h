@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What must hold for servers that move through epochs, whatever the network and the machines do:
+//
+//   numbers    no two epochs have the same number and different data
+//   once       nobody is called back twice for one epoch, and numbers only grow
+//   late       every callback comes within the timeout and a stated bound
+//   order      the reduction does not depend on order or grouping
+//   slices     those under lease sum to no more than the limit; with what servers use that are cut
+//              off, to no more than limit + limit/10; each server's least rate on top
+//   recovery   when all is well again, epochs go on
+//
+// A server is one life of it: after a restart it is another. Findings are counted and the first few
+// kept in words. No clock but the given one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "weir/base/time.h"
+#include "weir/coordinate/epoch.h"
+#include "weir/sim/checkers.h"
+
+namespace weir::sim {
+
+class EpochCheckers {
+ public:
+  explicit EpochCheckers(Findings& findings) : findings_(findings) {}
+
+  void called_back(std::uint64_t server, std::int64_t epoch, EpochView reduced, Instant at);
+  // How long a call took, by the server's clock and without the time it was stopped.
+  void answered(std::uint64_t server, Nanoseconds took, Nanoseconds bound, Instant at);
+  // Wraps a combine: tries what it is given in other orders too.
+  EpochCombine watched(EpochCombine combine, std::function<Instant()> now);
+  void slices(std::int64_t leased, std::int64_t cut_off, std::int64_t limit, std::size_t servers,
+              Instant at);
+  void recovered(std::uint64_t server, bool is_well, Instant at);
+
+ private:
+  Findings& findings_;
+  std::map<std::int64_t, std::uint64_t> data_of_;  // hashes
+  std::map<std::uint64_t, std::int64_t> last_of_;  // epochs of servers
+  EpochBytes third_;
+};
+
+}  // namespace weir::sim

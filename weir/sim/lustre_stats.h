@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an OST of the modelled Lustre server counts, and how its files say it: job_stats, one entry
+// for each job in the order they were made, and stats, the sum over all requests.
+//
+// Counted is what was served, never what waits. And job_stats loses jobs that live, as real servers
+// do: when a new job's first request makes an entry, all others may vanish, and theirs stay away
+// for a while although they go on. Whoever believes job_stats then takes them for idle; stats goes
+// on counting them. The chance of it and the time are options.
+//
+// Text is that of release 2.17.57, byte for byte. Chance is given; one owner.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/job_id.h"
+#include "weir/base/rng.h"
+#include "weir/base/time.h"
+#include "weir/sim/lustre_tbf.h"
+
+namespace weir::sim {
+
+class LustreStats {
+ public:
+  struct Options {
+    std::uint32_t vanish_permille = 0;  // of new entries that make the others vanish
+    Nanoseconds vanish_for = std::chrono::seconds{3};
+  };
+
+  LustreStats(const Options& options, Rng rng) : options_(options), rng_(rng) {}
+
+  // A request was served, in that time.
+  void count(const Rpc& rpc, Nanoseconds took, Instant now);
+  void clear() { entries_.clear(); }
+  // One job: false if it is not there.
+  bool clear(const JobId& job);
+
+  // One job a part, as read(2) gives them; the head line comes with the first.
+  std::vector<std::string> job_stats() const;
+  std::string stats(Instant now) const;
+
+  std::uint64_t vanished() const { return vanished_; }
+
+ private:
+  struct Sum {
+    std::uint64_t samples = 0;
+    std::uint64_t min = 0;
+    std::uint64_t max = 0;
+    std::uint64_t sum = 0;
+    std::uint64_t squares = 0;
+
+    void add(std::uint64_t value);
+  };
+  struct Bytes {
+    Sum sum;
+    std::map<std::uint64_t, std::uint64_t> histogram;  // by the power of two not below
+
+    void add(std::uint64_t value);
+  };
+  struct Counters {
+    Bytes read_bytes;
+    Bytes write_bytes;
+    Sum read;
+    Sum write;
+
+    void add(const Rpc& rpc, Nanoseconds took);
+  };
+  struct Entry {
+    JobId job;
+    Instant since;
+    Instant last;
+    Counters counters;
+  };
+
+  Entry* entry_of(const JobId& job, Instant now);
+  static std::string print(const Entry& entry);
+
+  Options options_;
+  Rng rng_;
+  std::vector<Entry> entries_;
+  std::map<JobId, Instant> away_;  // vanished until then
+  Counters all_;
+  std::uint64_t vanished_ = 0;
+};
+
+// As job_stats writes an id: quoted, with \xHH, where it is not plain.
+std::string print_lustre_job(std::string_view id);
+
+}  // namespace weir::sim

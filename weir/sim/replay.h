@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Repeats a trace: makes the Targets anew, calls them as they were called, with the times they were
+// given, and compares every decision and the sum of every period. The trace of a server and the one
+// of a simulation are the same to it. The first difference ends it, since all that follows one is
+// different too.
+//
+//   const ReplayReport report = replay(source);
+//   report.is_identical()       as far as the trace goes
+//   report.is_whole()           and that is as far as it was meant to go
+//
+// Memory: what is outstanding at a time, and a block of the trace.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "weir/adapt/period.h"
+#include "weir/base/time.h"
+#include "weir/schedule/request.h"
+#include "weir/target/trace.h"
+#include "weir/target/trace_reader.h"
+
+namespace weir::sim {
+
+struct ReplayReport {
+  TraceHead head;
+  std::uint64_t targets = 0;
+  std::uint64_t calls = 0;  // of every kind, those at the first difference included
+  std::uint64_t admitted = 0;
+  std::uint64_t decisions = 0;
+  std::uint64_t run = 0;  // decisions to run something
+  std::uint64_t completed = 0;
+  std::uint64_t withdrawn = 0;
+  std::uint64_t commands = 0;  // rules, policies, nodes, capacities
+  std::uint64_t periods = 0;
+  Nanoseconds length{0};  // from the first call to the last
+
+  std::string difference;  // the first, or empty
+  TraceReader::Ending ending = TraceReader::Ending::kNotYet;
+  std::string complaint;  // about an ending that is not kWhole
+  std::uint64_t good_bytes = 0;
+
+  bool is_identical() const { return difference.empty(); }
+  bool is_whole() const { return ending == TraceReader::Ending::kWhole; }
+};
+
+// Told what happens in a replay, at the times of the trace.
+class ReplayObserver {
+ public:
+  ReplayObserver() = default;
+  ReplayObserver(const ReplayObserver&) = delete;
+  ReplayObserver& operator=(const ReplayObserver&) = delete;
+  virtual ~ReplayObserver() = default;
+
+  virtual void admitted(const Request& request, Instant now) = 0;
+  virtual void started(const Request& request, Instant now) = 0;
+  virtual void completed(const Request& request, Instant now) = 0;
+  virtual void period_ended(const PeriodReport& report) = 0;
+};
+
+ReplayReport replay(TraceReader::Source source, ReplayObserver* observer = nullptr);
+
+}  // namespace weir::sim

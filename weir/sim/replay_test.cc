@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/sim/replay.h"
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "weir/base/rng.h"
+#include "weir/schedule/nrs_text.h"
+#include "weir/target/trace_writer.h"
+
+namespace weir::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+TraceReader::Source source_of(const std::string& bytes) {
+  return [&bytes, at = std::size_t{0}](std::span<char> to) mutable -> Result<std::size_t> {
+    const std::size_t count = std::min(to.size(), bytes.size() - at);
+    std::copy_n(bytes.data() + at, count, to.data());
+    at += count;
+    return count;
+  };
+}
+
+// A server with two targets under clients that come, go, change rules and switch policies, all by
+// chance. What it did is in `bytes`.
+class Server {
+ public:
+  explicit Server(std::uint64_t seed, bool ends = true) : rng_(seed), ends_(ends) {
+    add("ost_io", {.controller = ControllerOptions{}, .estimate_capacity = true});
+    add("other", {.gate = {.slots = 4, .hp_slots = 1},
+                  .controller = ControllerOptions{},
+                  .capacity = Rate::per_second(3000),
+                  .nodes_by_clients = true});
+  }
+
+  void run(int turns) {
+    for (int i = 0; i < turns; ++i) turn();
+    for (Side& side : sides_) side.target->shutdown(now_);
+    while (!running_.empty() || queued() > 0) {
+      complete_some();
+      ask();
+      now_ += microseconds{50};
+    }
+    if (ends_) writer_.end(false);
+    writer_.flush();
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  struct Side {
+    std::unique_ptr<Target> target;
+    std::vector<Request*> waiting;
+  };
+  struct Running {
+    Request* request;
+    Side* side;
+  };
+
+  void add(const std::string& name, const Target::Options& options) {
+    Side& side = sides_.emplace_back();
+    TraceTarget described{name, options, {"site"}, now_};
+    described.options.gate.nodemaps = nodemaps_named(described.nodemaps);
+    side.target = std::make_unique<Target>(described.options, now_);
+    side.target->record(&writer_.add_target(described));
+    EXPECT_TRUE(side.target->gate().start_policy("tbf", "jobid", Heads::kBoth));
+  }
+  std::size_t queued() const { return sides_[0].waiting.size() + sides_[1].waiting.size(); }
+  std::uint64_t draw(std::uint64_t below) { return rng_.below(below); }
+
+  void turn() {
+    now_ += microseconds{static_cast<std::int64_t>(draw(400))};
+    complete_some();
+    for (Side& side : sides_) {
+      for (std::uint64_t i = draw(4); i > 0 && queued() < 300; --i) admit(side);
+      if (draw(20) == 0 && !side.waiting.empty()) withdraw(side);
+      if (draw(20) == 0 && !side.waiting.empty()) {
+        side.target->promote(*side.waiting[draw(side.waiting.size())], now_);
+      }
+      if (draw(30) == 0) command(side);
+    }
+    ask();
+  }
+  void admit(Side& side) {
+    if (free_.empty()) free_.push_back(&requests_.emplace_back());
+    Request& request = *free_.back();
+    free_.pop_back();
+    request.attributes.job = JobId("job" + std::to_string(draw(9)));
+    request.attributes.nid.net = NetType::kTcp;
+    request.attributes.nid.family = AddressFamily::kIpv4;
+    request.attributes.nid.low = draw(3);
+    request.attributes.opcode = 3 + static_cast<std::uint32_t>(draw(2));
+    request.bytes = Bytes{std::uint64_t{4096} << draw(5)};
+    side.target->admit(request, draw(10) == 0 ? Head::kHigh : Head::kRegular, now_);
+    side.waiting.push_back(&request);
+  }
+  void withdraw(Side& side) {
+    const std::size_t at = draw(side.waiting.size());
+    Request* const request = side.waiting[at];
+    side.waiting.erase(side.waiting.begin() + static_cast<std::ptrdiff_t>(at));
+    side.target->withdraw(*request, now_);
+    free_.push_back(request);
+  }
+  void complete_some() {
+    for (std::uint64_t i = draw(5); i > 0 && !running_.empty(); --i) {
+      const Running one = running_.front();
+      running_.pop_front();
+      one.side->target->complete(*one.request, now_);
+      free_.push_back(one.request);
+    }
+  }
+  void command(Side& side) {
+    Gate& gate = side.target->gate();
+    const std::string job = "job" + std::to_string(draw(9));
+    switch (draw(10)) {
+      case 0:
+        (void)write_nrs_tbf_rule(gate, "start r" + job + " jobid={" + job + "} rate=200", now_);
+        break;
+      case 1:
+        (void)write_nrs_tbf_rule(gate, "change r" + job + " rate=" + std::to_string(draw(999) + 1),
+                                 now_);
+        break;
+      case 2:
+        (void)write_nrs_tbf_rule(gate, "stop r" + job, now_);
+        break;
+      case 3:
+        (void)write_nrs_tbf_rule(gate, "start " + job, now_);  // refused
+        break;
+      case 4:
+        (void)side.target->set_nodes(JobId(job), draw(5), now_);  // 0 is refused
+        break;
+      case 5:
+        side.target->set_capacity(Rate::per_second(1000 + draw(4000)), now_);
+        break;
+      case 7:
+        side.target->set_capacity(
+            Rate::per_second(1000 + draw(4000)),
+            draw(2) == 0 ? CapacitySource::kGiven : CapacitySource::kEstimated, now_);
+        side.target->set_nodes_by_clients(draw(2) == 0);
+        break;
+      case 6:
+        (void)write_nrs_policies(gate, "crrn");
+        (void)write_nrs_crrn_quantum(gate, "7");
+        break;
+      default:
+        (void)write_nrs_policies(gate, "tbf jobid");
+    }
+  }
+  void ask() {
+    for (Side& side : sides_) {
+      for (;;) {
+        const Decision decision = side.target->next(now_);
+        if (decision.kind() != Decision::Kind::kRun) break;
+        std::erase(side.waiting, &decision.request());
+        running_.push_back({&decision.request(), &side});
+      }
+    }
+  }
+
+  std::string bytes_;
+  TraceWriter writer_{{"weir test", 7}, [this](std::string block) { bytes_ += block; }};
+  Rng rng_;
+  bool ends_;
+  Instant now_ = instant_at(1'000'000'000);
+  std::deque<Request> requests_;
+  std::vector<Request*> free_;
+  std::deque<Running> running_;
+  std::deque<Side> sides_;
+};
+
+TEST(Replay, RepeatsEveryDecisionWhateverHappened) {
+  for (const std::uint64_t seed : {1, 2}) {
+    Server server(seed);
+    server.run(4'000);
+    const ReplayReport report = replay(source_of(server.bytes()));
+    EXPECT_EQ(report.difference, "") << seed;
+    EXPECT_TRUE(report.is_whole()) << report.complaint;
+    EXPECT_EQ(report.head, (TraceHead{"weir test", 7}));
+    EXPECT_EQ(report.targets, 2U);
+    EXPECT_GT(report.run, 2'000U);
+    EXPECT_GT(report.commands, 100U);
+    EXPECT_GT(report.withdrawn, 50U);
+    EXPECT_GT(report.periods, 50U);
+    EXPECT_EQ(report.admitted, report.completed + report.withdrawn);
+    // The bound of the layout's promise: 14 bytes for a request, and what is not a request.
+    EXPECT_LT(server.bytes().size(), 40 * report.admitted);
+  }
+}
+
+// Blocks with what a forger would do: other records under a right checksum.
+std::string sealed(std::string bytes) {
+  std::size_t at = kTraceMagic.size() + 1;
+  std::uint64_t sum = 0;
+  while (at + kTraceBlockHead <= bytes.size()) {
+    std::uint64_t size = 0;
+    for (unsigned i = 0; i < 4; ++i) {
+      size |= std::uint64_t{static_cast<std::uint8_t>(bytes[at + i])} << (8 * i);
+    }
+    sum = trace_checksum(sum, std::string_view(bytes).substr(at + kTraceBlockHead, size));
+    for (unsigned i = 0; i < 8; ++i) bytes[at + 4 + i] = static_cast<char>(sum >> (8 * i));
+    at += kTraceBlockHead + size;
+  }
+  return bytes;
+}
+
+TEST(Replay, FindsADecisionThatWasTamperedWith) {
+  Server server(5);
+  server.run(60);
+  const std::string& good = server.bytes();
+  ASSERT_EQ(sealed(good), good);
+  // An idle becomes a wait, or a wait another wait: somewhere behind the head.
+  std::uint64_t found = 0;
+  for (std::size_t at = good.size() / 2; at < good.size() - 40; at += 11) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] + 1);
+    bad = sealed(bad);
+    const ReplayReport report = replay(source_of(bad));
+    if (report.difference.find("the trace has: run request") != std::string::npos &&
+        report.difference.find("repeated: ") != std::string::npos) {
+      ++found;
+    }
+    // A byte of a job's name or of a size may be changed without a decision being another.
+    if (!report.is_identical()) {
+      EXPECT_NE(report.difference.find("call "), std::string::npos);
+    }
+  }
+  EXPECT_GT(found, 2U);
+}
+
+TEST(Replay, SaysHowFarATraceThatWasCutIsGood) {
+  Server server(6, false);
+  server.run(4'000);
+  const std::string& whole = server.bytes();
+  ASSERT_GT(whole.size(), kTraceBlockBytes + 2000);
+  ReplayReport report = replay(source_of(whole));
+  EXPECT_TRUE(report.is_identical()) << report.difference;
+  EXPECT_EQ(report.ending, TraceReader::Ending::kCut);
+  EXPECT_EQ(report.good_bytes, whole.size());
+  const std::uint64_t calls = report.calls;
+
+  for (const std::size_t size : {whole.size() - 1, whole.size() / 2, std::size_t{21}}) {
+    const std::string cut = whole.substr(0, size);
+    report = replay(source_of(cut));
+    EXPECT_TRUE(report.is_identical()) << report.difference;
+    EXPECT_EQ(report.ending, TraceReader::Ending::kCut) << size;
+    EXPECT_LE(report.good_bytes, size);
+    EXPECT_LT(report.calls, calls);
+  }
+}
+
+TEST(Replay, SaysHowFarATraceThatWasDamagedIsGood) {
+  Server server(7);
+  server.run(4'000);
+  std::string bytes = server.bytes();
+  const std::size_t at = kTraceBlockBytes + 1000;
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  const ReplayReport report = replay(source_of(bytes));
+  EXPECT_TRUE(report.is_identical()) << report.difference;
+  EXPECT_EQ(report.ending, TraceReader::Ending::kDamaged);
+  EXPECT_GT(report.calls, 1000U);
+  EXPECT_LT(report.good_bytes, at);
+  EXPECT_GE(report.good_bytes, kTraceBlockBytes);
+}
+
+TEST(Replay, RefusesWhatIsNoTrace) {
+  for (const std::string bytes :
+       {"", "weir", "#!/bin/sh\necho no trace at all\n", "weirtrc\x7f                        "}) {
+    const ReplayReport report = replay(source_of(bytes));
+    EXPECT_NE(report.ending, TraceReader::Ending::kWhole);
+    EXPECT_EQ(report.calls, 0U);
+    EXPECT_NE(report.complaint, "");
+  }
+}
+
+TEST(ReplayProperty, NoBytesUnderARightChecksumDoHarm) {
+  Server server(8);
+  server.run(60);
+  Rng rng(9);
+  for (int i = 0; i < 150; ++i) {
+    std::string bytes = server.bytes();
+    for (std::uint64_t changes = 1 + rng.below(4); changes > 0; --changes) {
+      bytes[20 + rng.below(bytes.size() - 20)] = static_cast<char>(rng.below(256));
+    }
+    const ReplayReport report = replay(source_of(sealed(std::move(bytes))));
+    EXPECT_NE(report.ending, TraceReader::Ending::kForeign);
+  }
+}
+
+}  // namespace
+}  // namespace weir::sim

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/target/trace_reader.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace weir {
+namespace {
+
+constexpr std::uint32_t kSlotsMax = 1U << 20;
+constexpr std::uint64_t kEntriesMax = std::uint64_t{1} << 22;  // of tables made at the start
+constexpr Nanoseconds kLong = BucketShape::kFillTimeMax;
+constexpr std::uint32_t kTargetsMax = 65'536;
+constexpr std::size_t kNodemapsMax = 65'536;
+
+std::uint64_t fixed_at(std::string_view bytes, std::size_t at, std::size_t count) {
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    number |= std::uint64_t{static_cast<std::uint8_t>(bytes[at + i])} << (8 * i);
+  }
+  return number;
+}
+
+}  // namespace
+
+const TraceRecord* TraceReader::end(Ending ending, std::string_view complaint) {
+  ending_ = ending;
+  complaint_ = complaint;
+  return nullptr;
+}
+
+const TraceRecord* TraceReader::next() {
+  while (ending_ == Ending::kNotYet) {
+    if (at_ == block_.size()) {
+      if (!read_block()) return nullptr;
+      continue;
+    }
+    if (!read_record()) {
+      return end(Ending::kDamaged, "a record makes no sense, though its block's checksum is right");
+    }
+    switch (record_.kind) {
+      case TraceKind::kChoose:
+      case TraceKind::kAttributes:
+        break;  // of use to this reader only
+      case TraceKind::kEnd:
+        return end(record_.flag ? Ending::kEarly : Ending::kWhole,
+                   record_.flag ? "the file could not keep up, and the trace was ended" : "");
+      default:
+        return &record_;
+    }
+  }
+  return nullptr;
+}
+
+// ---- blocks ----
+
+bool TraceReader::read_block() {
+  const bool is_first = good_bytes_ == 0;
+  const std::size_t extra = is_first ? kTraceMagic.size() + 1 : 0;
+  std::string head(extra + kTraceBlockHead, '\0');
+  const auto got = source_(head);
+  if (!got) {
+    end(Ending::kUnread, got.error().message());
+    return false;
+  }
+  const std::string_view magic = std::string_view(head).substr(0, std::min(*got, extra));
+  if (is_first && !magic.starts_with(kTraceMagic)) {
+    end(Ending::kForeign, "this is no trace of weir serve");
+    return false;
+  }
+  if (is_first && magic.size() == extra && magic.back() != static_cast<char>(kTraceVersion)) {
+    end(Ending::kForeign, "this trace is of another version; use the weir that wrote it");
+    return false;
+  }
+  if (*got < head.size()) {
+    end(Ending::kCut, "the trace ends without its last record; its writer was killed");
+    return false;
+  }
+  const std::uint64_t size = fixed_at(head, extra, 4);
+  const std::uint64_t sum = fixed_at(head, extra + 4, 8);
+  if (size == 0 || size > kTraceBlockMax) {
+    end(Ending::kDamaged, "a block has no possible size");
+    return false;
+  }
+  block_.resize(size);
+  at_ = 0;
+  const auto filled = source_(block_);
+  if (!filled || *filled < size) {
+    block_.clear();
+    end(filled ? Ending::kCut : Ending::kUnread,
+        filled ? "the trace ends within a block; its writer was killed" : filled.error().message());
+    return false;
+  }
+  sum_ = trace_checksum(sum_, block_);
+  if (sum != sum_) {
+    block_.clear();
+    end(Ending::kDamaged, "the checksum of a block is wrong");
+    return false;
+  }
+  good_bytes_ += head.size() + size;
+  return true;
+}
+
+// ---- numbers ----
+
+bool TraceReader::get_byte(std::uint8_t& byte, std::uint8_t most) {
+  if (at_ == block_.size()) return false;
+  byte = static_cast<std::uint8_t>(block_[at_++]);
+  return byte <= most;
+}
+
+bool TraceReader::get_flag(bool& flag) {
+  std::uint8_t byte = 0;
+  if (!get_byte(byte, 1)) return false;
+  flag = byte != 0;
+  return true;
+}
+
+bool TraceReader::get(std::uint64_t& number, std::uint64_t most) {
+  number = 0;
+  for (unsigned shift = 0; shift < 64; shift += 7) {
+    std::uint8_t byte = 0;
+    if (!get_byte(byte, UINT8_MAX)) return false;
+    number |= std::uint64_t{byte & 0x7fU} << shift;
+    if ((byte & 0x80U) == 0) return number <= most;
+  }
+  return false;
+}
+
+template <class T>
+bool TraceReader::get_as(T& number, std::uint64_t most) {
+  std::uint64_t wide = 0;
+  if (!get(wide, most)) return false;
+  number = static_cast<T>(wide);
+  return true;
+}
+
+bool TraceReader::get_time(Nanoseconds& time, Nanoseconds least, Nanoseconds most) {
+  std::uint64_t ns = 0;
+  if (!get(ns, static_cast<std::uint64_t>(most.count()))) return false;
+  time = Nanoseconds{static_cast<std::int64_t>(ns)};
+  return time >= least;
+}
+
+bool TraceReader::get_fixed(std::uint64_t& number) {
+  if (block_.size() - at_ < sizeof number) return false;
+  number = fixed_at(block_, at_, sizeof number);
+  at_ += sizeof number;
+  return true;
+}
+
+bool TraceReader::get_text(std::string_view& text, std::size_t most) {
+  std::uint64_t size = 0;
+  if (!get(size, most) || size > block_.size() - at_) return false;
+  text = std::string_view(block_).substr(at_, size);
+  at_ += size;
+  return true;
+}
+
+bool TraceReader::get_rate(std::optional<Rate>& rate) {
+  bool is_there = false;
+  rate.reset();
+  if (!get_flag(is_there)) return false;
+  if (!is_there) return true;
+  std::uint64_t tokens = 0;
+  Nanoseconds time{0};
+  if (!get(tokens) || tokens == 0 || !get_time(time, Nanoseconds{1}, kLong)) return false;
+  rate.emplace(Tokens{tokens}, time);
+  return *rate <= Rate(Tokens{kTokensPerNanosecondMax}, Nanoseconds{1});
+}
+
+// ---- records ----
+
+bool TraceReader::read_record() {
+  std::uint8_t tag = 0;
+  if (!get_byte(tag, UINT8_MAX)) return false;
+  const auto kind = static_cast<std::uint8_t>(tag & kTraceKindMask);
+  if (kind >= kTraceKinds || (tag & 0x80U) != 0) return false;
+  if ((tag & kTraceTimeFollows) != 0) {
+    std::uint64_t difference = 0;
+    if (!get(difference)) return false;
+    const std::int64_t from = ns_of(now_);
+    const std::int64_t by = from_zigzag(difference);
+    std::int64_t to = 0;
+    if (__builtin_add_overflow(from, by, &to)) return false;
+    if (to < -kTimelineHalf.count() || to > kTimelineHalf.count()) return false;
+    now_ = instant_at(to);
+  }
+  record_ = {};
+  record_.kind = static_cast<TraceKind>(kind);
+  record_.flag = (tag & kTraceFlag) != 0;
+  record_.now = now_;
+  const bool is_head = record_.kind == TraceKind::kHead;
+  if (is_head == has_head_) return false;  // first, and once
+  has_head_ = true;
+  const bool needs_target =
+      !is_head && record_.kind != TraceKind::kTarget && record_.kind != TraceKind::kEnd;
+  if (needs_target && chosen_ >= targets_) return false;
+  record_.target = chosen_;
+  return read_body();
+}
+
+bool TraceReader::read_body() {
+  std::uint64_t number = 0;
+  switch (record_.kind) {
+    case TraceKind::kHead:
+      return get_text(record_.text) && get(record_.number);
+    case TraceKind::kTarget:
+      return read_target();
+    case TraceKind::kChoose:
+      return targets_ > 0 && get_as(chosen_, targets_ - 1);
+    case TraceKind::kAttributes:
+      return read_attributes();
+    case TraceKind::kAdmit: {
+      if (attributes_.empty() || !get(number, attributes_.size() - 1)) return false;
+      record_.attributes = &attributes_[number];
+      record_.head = record_.flag ? Head::kHigh : Head::kRegular;
+      record_.request = admitted_++;
+      std::uint64_t bytes = 0;
+      if (!get(bytes, UINT32_MAX)) return false;
+      record_.bytes = Bytes{bytes};
+      return true;
+    }
+    case TraceKind::kWait:
+      if (!get(number)) return false;
+      record_.until =
+          instant_at(static_cast<std::int64_t>(static_cast<std::uint64_t>(ns_of(now_)) +
+                                               static_cast<std::uint64_t>(from_zigzag(number))));
+      return true;
+    case TraceKind::kRun:
+    case TraceKind::kComplete:
+    case TraceKind::kWithdraw:
+    case TraceKind::kPromote:
+      return read_request();
+    case TraceKind::kIdle:
+    case TraceKind::kShutdown:
+    case TraceKind::kClients:
+    case TraceKind::kEnd:
+      return true;
+    case TraceKind::kPolicy: {
+      std::uint8_t heads = 0;
+      if (!get_byte(heads, static_cast<std::uint8_t>(Heads::kHigh))) return false;
+      record_.heads = static_cast<Heads>(heads);
+      return get_text(record_.text) && get_text(record_.argument);
+    }
+    case TraceKind::kRule:
+      return get_text(record_.text);
+    case TraceKind::kQuantum: {
+      bool high = false;
+      if (!get_flag(high)) return false;
+      record_.head = high ? Head::kHigh : Head::kRegular;
+      return get(record_.number, UINT16_MAX) && record_.number > 0;
+    }
+    case TraceKind::kNodes:
+      return get_text(record_.text, JobId::kSizeMax) && get(record_.number);
+    case TraceKind::kCapacity: {
+      std::uint8_t source = 0;
+      if (!get_byte(source, 2)) return false;
+      if (source > 0) record_.source = static_cast<CapacitySource>(source - 1);
+      return get_rate(record_.rate);
+    }
+    case TraceKind::kPeriod:
+      return get_fixed(record_.number);
+  }
+  return false;
+}
+
+bool TraceReader::read_request() {
+  std::uint64_t back = 0;
+  if (!get(back, admitted_) || back == 0) return false;
+  record_.request = admitted_ - back;
+  return true;
+}
+
+bool TraceReader::read_attributes() {
+  if (attributes_.size() == kTraceAttributesMax) attributes_.clear();
+  Attributes one;
+  std::string_view job;
+  std::uint8_t net = 0;
+  std::uint8_t family = 0;
+  if (!get_text(job, JobId::kSizeMax)) return false;
+  one.job = JobId(job);
+  if (!get(one.nid.high) || !get(one.nid.low) || !get_as(one.nid.net_number) ||
+      !get_byte(net, static_cast<std::uint8_t>(NetType::kBxi3f)) ||
+      !get_byte(family, static_cast<std::uint8_t>(AddressFamily::kNumber))) {
+    return false;
+  }
+  one.nid.net = static_cast<NetType>(net);
+  one.nid.family = static_cast<AddressFamily>(family);
+  for (std::uint32_t* id : {&one.opcode, &one.uid, &one.gid, &one.projid, &one.nodemap}) {
+    if (!get_as(*id)) return false;
+  }
+  attributes_.push_back(one);
+  return true;
+}
+
+bool TraceReader::read_target() {
+  std::string_view text;
+  made_ = {};
+  if (targets_ == kTargetsMax || !get_text(text)) return false;
+  made_.name = text;
+  made_.made_at = now_;
+  std::uint64_t names = 0;
+  if (!read_options(made_.options) || !get(names, kNodemapsMax)) return false;
+  for (; names > 0; --names) {
+    if (!get_text(text)) return false;
+    made_.nodemaps.emplace_back(text);
+  }
+  made_.options.gate.nodemaps = nodemaps_named(made_.nodemaps);
+  record_.made = &made_;
+  chosen_ = targets_++;
+  record_.target = chosen_;
+  return true;
+}
+
+bool TraceReader::read_options(Target::Options& options) {
+  Tbf::Options& tbf = options.gate.tbf;
+  std::uint64_t depth = 0;
+  std::uint64_t byte_depth = 0;
+  if (!get_as(options.gate.slots, kSlotsMax) || options.gate.slots == 0 ||
+      !get_as(options.gate.hp_slots, options.gate.slots - 1) || !get(depth, kBurstTokensMax) ||
+      depth == 0 || !get_time(tbf.depth_time, Nanoseconds{0}, std::chrono::hours{1}) ||
+      !get(byte_depth, kBurstTokensMax) || byte_depth == 0 ||
+      !get_as(tbf.classes_max, kEntriesMax)) {
+    return false;
+  }
+  tbf.depth_min = Tokens{depth};
+  tbf.byte_depth_min = Bytes{byte_depth};
+  bool is_there = false;
+  if (!get_flag(is_there)) return false;
+  if (is_there && !read_controller(options.controller.emplace())) return false;
+  std::uint8_t kind = 0;
+  std::uint32_t base = 0;
+  std::uint32_t per_kib = 0;
+  if (!get_rate(options.capacity) || !get_flag(options.estimate_capacity) ||
+      !get_byte(kind, static_cast<std::uint8_t>(Cost::Kind::kAffine)) || !get_as(base) ||
+      !get_as(per_kib) || !get_flag(options.nodes_by_clients) ||
+      !get_as(options.jobs_max, kEntriesMax) || options.jobs_max == 0) {
+    return false;
+  }
+  options.cost = kind == 0 ? Cost::op() : kind == 1 ? Cost::bytes() : Cost::affine(base, per_kib);
+  return true;
+}
+
+bool TraceReader::read_controller(ControllerOptions& controller) {
+  std::uint8_t demand = 0;
+  bool is_there = false;
+  if (!get_byte(demand, static_cast<std::uint8_t>(ControllerOptions::Demand::kBacklog)) ||
+      !get_time(controller.period, ControllerOptions::kPeriodMin, ControllerOptions::kPeriodMax) ||
+      !get_flag(controller.lending) || !get_flag(is_there)) {
+    return false;
+  }
+  controller.demand = static_cast<ControllerOptions::Demand>(demand);
+  controller.half_life.reset();
+  if (is_there && !get_time(controller.half_life.emplace(), Nanoseconds{1}, kLong)) return false;
+  if (!get_flag(controller.floor) || !get_flag(is_there)) return false;
+  std::uint64_t depth = 0;
+  if (is_there && (!get(depth, kBurstTokensMax) || depth == 0)) return false;
+  if (is_there) controller.depth = Tokens{depth};
+  return get_as(controller.jobs_max, kEntriesMax) && controller.jobs_max > 0;
+}
+
+}  // namespace weir

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads a trace (trace.h) record by record, from whatever gives its bytes. Nothing in the bytes is
+// believed: a block counts only when its checksum is right, and a record only when it is whole and
+// every number in it is one that a writer could have written. So what comes out can be handed to a
+// Target, except that the calls may still make no sense together (a request that is completed
+// twice), which is for the reader's user to see.
+//
+//   TraceReader reader(source);
+//   while (const TraceRecord* record = reader.next()) ...
+//   reader.ending()       why there are no more
+//
+// Memory: a block, and the attributes that can be named.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/classify/attributes.h"
+#include "weir/classify/command.h"
+#include "weir/schedule/request.h"
+#include "weir/target/trace.h"
+
+namespace weir {
+
+// What its kind has of these; texts and attributes are valid until the next record is read.
+struct TraceRecord {
+  TraceKind kind = TraceKind::kEnd;
+  bool flag = false;
+  std::uint32_t target = 0;
+  Instant now;
+  std::uint64_t request = 0;  // its number
+  std::uint64_t number = 0;   // seed, nodes, quantum, sum
+  Bytes bytes;
+  Instant until;
+  const Attributes* attributes = nullptr;
+  std::string_view text;  // build, name of a policy, rule, job
+  std::string_view argument;
+  Heads heads = Heads::kBoth;
+  Head head = Head::kRegular;
+  std::optional<Rate> rate;
+  std::optional<CapacitySource> source;
+  const TraceTarget* made = nullptr;  // of kTarget
+};
+
+class TraceReader {
+ public:
+  // Fills the span, or what is left of it; less only at the end of the file.
+  using Source = std::function<Result<std::size_t>(std::span<char>)>;
+
+  enum class Ending : std::uint8_t {
+    kNotYet,
+    kWhole,    // kEnd was read
+    kEarly,    // it was, and says that the writer gave up
+    kCut,      // the file ends without it, or in the middle of a block
+    kDamaged,  // a checksum is wrong, or the records behind it make no sense
+    kForeign,  // no trace, or one of another version
+    kUnread,   // the file cannot be read
+  };
+
+  explicit TraceReader(Source source) : source_(std::move(source)) {}
+
+  // nullptr when there are no more.
+  const TraceRecord* next();
+
+  Ending ending() const { return ending_; }
+  // What is wrong, for all but kWhole.
+  const std::string& complaint() const { return complaint_; }
+  // Where the last good block ends.
+  std::uint64_t good_bytes() const { return good_bytes_; }
+
+ private:
+  bool read_block();
+  const TraceRecord* end(Ending ending, std::string_view complaint);
+  bool read_record();
+  bool read_body();
+  bool read_target();
+  bool read_options(Target::Options& options);
+  bool read_controller(ControllerOptions& controller);
+  bool read_attributes();
+  bool read_request();
+  bool get_byte(std::uint8_t& byte, std::uint8_t most);
+  bool get_flag(bool& flag);
+  bool get(std::uint64_t& number, std::uint64_t most = UINT64_MAX);
+  template <class T>
+  bool get_as(T& number, std::uint64_t most = static_cast<T>(~T{0}));
+  bool get_time(Nanoseconds& time, Nanoseconds least, Nanoseconds most);
+  bool get_fixed(std::uint64_t& number);
+  bool get_text(std::string_view& text, std::size_t most = kTraceTextMax);
+  bool get_rate(std::optional<Rate>& rate);
+
+  Source source_;
+  std::string block_;
+  std::size_t at_ = 0;  // in the block
+  std::uint64_t sum_ = 0;
+  std::uint64_t good_bytes_ = 0;
+  Instant now_;
+  std::uint32_t chosen_ = 0;
+  std::uint32_t targets_ = 0;
+  std::uint64_t admitted_ = 0;
+  bool has_head_ = false;
+  std::vector<Attributes> attributes_;
+  TraceTarget made_;
+  TraceRecord record_;
+  Ending ending_ = Ending::kNotYet;
+  std::string complaint_;
+};
+
+}  // namespace weir
