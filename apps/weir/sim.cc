@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -15,10 +16,12 @@
 #include "apps/weir/command.h"
 #include "apps/weir/lustre_sim.h"
 #include "apps/weir/progress.h"
+#include "apps/weir/sim_locks.h"
 #include "weir/adapt/options.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/control/files.h"
+#include "weir/control/lock_scenario_file.h"
 #include "weir/control/nearest.h"
 #include "weir/control/scenario_file.h"
 #include "weir/control/study.h"
@@ -41,6 +44,10 @@ Policies:
   weir      Weir's own: backlog, 20 ms, instant loans that are paid back
   wfq       fair queueing by nodes without tokens: the upper bound
 cluster-limit, one limit on ten servers, runs under slices, fixed and each instead.
+Of scenarios of locks:
+  weir, dld, lustre   who moves the lock volume: Weir, the document of 2007, or Lustre's way
+  frozen              nobody does
+  lru-N               caches of N locks instead
 
 Examples:
   weir sim --list
@@ -48,6 +55,7 @@ Examples:
   weir sim period-sweep --policy adaptbf,weir --service exponential
   weir sim my-cluster.toml --seed 7 --only big,small
   weir sim cluster-limit --out /tmp/cluster-limit
+  weir sim lock-volume --policy weir,lru-100
   weir serve --export ram=memory:1GiB --trace /tmp/t      and later: weir sim --replay /tmp/t
 
 The report is DIR/report.html; result.json, periods.csv and throughput.csv hold its numbers.)";
@@ -425,6 +433,20 @@ int report_traces(const SimArguments& arguments) {
   return 0;
 }
 
+LockSimArguments lock_arguments(const SimArguments& arguments) {
+  const std::pair<const char*, bool> others[] = {{"--period", arguments.period.has_value()},
+                                                 {"--only", arguments.only.has_value()},
+                                                 {"--service", arguments.service != "as-given"},
+                                                 {"--unchecked", arguments.unchecked}};
+  for (const auto& [option, is_given] : others) {
+    if (is_given) {
+      throw Failure{Exit::kUsage,
+                    fmt::format("{}: has no meaning for a scenario of locks", option)};
+    }
+  }
+  return {arguments.policies, arguments.length, arguments.out, arguments.seed, arguments.quiet};
+}
+
 int simulate(const SimArguments& arguments) {
   if (arguments.list) return list_scenarios();
   if (arguments.scenario == kClusterLimit) return simulate_cluster_limit(arguments);
@@ -433,6 +455,10 @@ int simulate(const SimArguments& arguments) {
   if (!arguments.traces.empty()) return 0;
   if (arguments.scenario.empty()) {
     throw Failure{Exit::kUsage, "a scenario is required; weir sim --list names those there are"};
+  }
+  if (const auto found = control::find_scenario(arguments.scenario);
+      found && control::is_lock_scenario(found->text)) {
+    return simulate_locks(*found, lock_arguments(arguments));
   }
   const std::optional<Nanoseconds> period = period_of(arguments.period);
   control::Study study;
@@ -486,7 +512,9 @@ void add_sim(CLI::App& weir, int& status) {
       weir.add_subcommand("sim", "Run a scenario under several policies, in virtual time");
   command->add_option("SCENARIO", arguments->scenario,
                       "A name (see --list), or a TOML file: with a / or ending in .toml");
-  command->add_option("--policy", arguments->policies, "Joined with ',' (default all five)")
+  command
+      ->add_option("--policy", arguments->policies,
+                   "Joined with ',' (default all; of locks, the scenario's own)")
       ->type_name("LIST");
   command->add_option("--seed", arguments->seed, "Of all chance (default 1)")->type_name("N");
   command->add_option("--out", arguments->out, "Write report.html and the numbers here")

@@ -14,6 +14,7 @@
 #include "weir/base/units.h"
 #include "weir/control/embedded.h"
 #include "weir/control/files.h"
+#include "weir/control/lock_scenario_file.h"
 #include "weir/control/nearest.h"
 #include "weir/control/toml_table.h"
 #include "weir/control/trace_text.h"
@@ -317,43 +318,58 @@ Result<sim::Scenario> parse_scenario(std::string_view text, const std::string& w
   return scenario;
 }
 
-Result<sim::Scenario> load_scenario(const std::string& file_or_name) {
+Result<ScenarioText> find_scenario(const std::string& file_or_name) {
   const bool is_file =
       file_or_name.find('/') != std::string::npos || file_or_name.ends_with(kEnding);
-  if (!is_file) {
-    const auto text = embedded_file(file_or_name + std::string(kEnding));
-    if (!text) {
-      std::vector<std::string_view> names;
-      for (const EmbeddedFile& file : embedded_files()) {
-        if (file.name.ends_with(kEnding)) {
-          names.push_back(file.name.substr(0, file.name.size() - kEnding.size()));
-        }
-      }
-      const auto meant = nearest(file_or_name, names);
-      return fail(std::errc::no_such_file_or_directory, quote(file_or_name),
-                  "no scenario of this name",
-                  meant ? fmt::format("did you mean {}?", *meant)
-                        : "weir sim --list names them; a file is written with a / or .toml");
-    }
-    auto scenario = parse_scenario(*text, file_or_name, "");
-    if (scenario) scenario->name = file_or_name;
-    return scenario;
+  if (is_file) {
+    auto text = read_file(file_or_name);
+    if (!text) return tl::unexpected(text.error());
+    const std::filesystem::path path = file_or_name;
+    return ScenarioText{path.stem().string(), std::move(*text), file_or_name,
+                        path.parent_path().string()};
   }
-  const auto text = read_file(file_or_name);
-  if (!text) return tl::unexpected(text.error());
-  const std::filesystem::path path = file_or_name;
-  auto scenario = parse_scenario(*text, file_or_name, path.parent_path().string());
-  if (scenario) scenario->name = path.stem().string();
+  const auto text = embedded_file(file_or_name + std::string(kEnding));
+  if (text) return ScenarioText{file_or_name, std::string(*text), file_or_name, ""};
+  std::vector<std::string_view> names;
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (file.name.ends_with(kEnding)) {
+      names.push_back(file.name.substr(0, file.name.size() - kEnding.size()));
+    }
+  }
+  const auto meant = nearest(file_or_name, names);
+  return fail(std::errc::no_such_file_or_directory, quote(file_or_name), "no scenario of this name",
+              meant ? fmt::format("did you mean {}?", *meant)
+                    : "weir sim --list names them; a file is written with a / or .toml");
+}
+
+Result<sim::Scenario> load_scenario(const std::string& file_or_name) {
+  const auto found = find_scenario(file_or_name);
+  if (!found) return tl::unexpected(found.error());
+  auto scenario = parse_scenario(found->text, found->where, found->folder);
+  if (scenario) scenario->name = found->name;
   return scenario;
 }
+
+namespace {
+
+std::string title_of(const std::string& name) {
+  const auto found = find_scenario(name);
+  if (found && is_lock_scenario(found->text)) {
+    const auto scenario = parse_lock_scenario(found->text, name);
+    return scenario ? scenario->title : scenario.error().message();
+  }
+  const auto scenario = load_scenario(name);
+  return scenario ? scenario->title : scenario.error().message();
+}
+
+}  // namespace
 
 std::vector<NamedScenario> named_scenarios() {
   std::vector<NamedScenario> named;
   for (const EmbeddedFile& file : embedded_files()) {
     if (!file.name.ends_with(kEnding)) continue;
     const std::string name(file.name.substr(0, file.name.size() - kEnding.size()));
-    const auto scenario = load_scenario(name);
-    named.push_back({name, scenario ? scenario->title : scenario.error().message()});
+    named.push_back({name, title_of(name)});
   }
   return named;
 }

@@ -23,6 +23,17 @@ namespace weir::control {
 Result<sim::Scenario> parse_scenario(std::string_view text, const std::string& where,
                                      const std::string& folder);
 
+// The text of a scenario, and where it comes from.
+struct ScenarioText {
+  std::string name;
+  std::string text;
+  std::string where;   // how messages call it
+  std::string folder;  // "" for one that comes with Weir
+};
+// A file if the argument looks like one (it has a '/' or ends in .toml), else a name. ENOENT if
+// there is no such scenario, or the errno of reading it.
+Result<ScenarioText> find_scenario(const std::string& file_or_name);
+
 // A file if the argument looks like one (it has a '/' or ends in .toml), else a name. ENOENT if
 // there is no such scenario, EINVAL if it is wrong, or the errno of reading it.
 Result<sim::Scenario> load_scenario(const std::string& file_or_name);

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scenarios of the lock service as people write them: TOML with a table [locks] in, a
+// sim::LockScenario out. Mistakes are told like those of other scenarios (scenario_file.h), and
+// weir-sim(1) lists all keys.
+//
+//   [locks]
+//   limit = 100000
+//   clients = 1000
+//   appetites = ["equal", "zipf"]      one run for each
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "weir/base/result.h"
+#include "weir/sim/lock_world.h"
+
+namespace weir::control {
+
+// Whether a scenario has a table [locks]: these are of the lock service, the others of storage.
+bool is_lock_scenario(std::string_view text);
+
+// `where` is how messages call the file. EINVAL if it is wrong.
+Result<sim::LockScenario> parse_lock_scenario(std::string_view text, const std::string& where);
+
+}  // namespace weir::control

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The client against the real server, with a wire between them that the tests hold in their hands.
+#include "weir/lock/client.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "weir/lock/server.h"
+
+namespace weir::lock {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = LockClient::Event::Kind;
+
+constexpr Mode kS = Mode::kShared;
+constexpr Mode kX = Mode::kExclusive;
+
+class Client : public testing::Test {
+ protected:
+  void SetUp() override {
+    join(one, 1);
+    join(two, 2);
+  }
+  void join(LockClient& client, LockServer::Connection connection) {
+    connections[&client == &one ? 0 : 1] = connection;
+    server->connect(connection, now);
+    client.connected(now);
+    exchange();
+  }
+  void leave(LockClient& client) {
+    LockServer::Connection& connection = connections[&client == &one ? 0 : 1];
+    if (server) server->disconnect(connection);
+    connection = 0;
+    client.disconnected();
+  }
+  // All messages of both ways, until there are none.
+  void exchange() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      LockClient* const clients[] = {&one, &two};
+      for (int i = 0; i < 2; ++i) {
+        if (connections[i] == 0 || !clients[i]->has_message(now)) continue;
+        server->receive(connections[i], clients[i]->take(now), now);
+        moved = true;
+      }
+      for (const LockServer::Connection connection : std::exchange(server->dirty(), {})) {
+        const ServerMessage message = server->take(connection);
+        for (int i = 0; i < 2; ++i) {
+          if (connections[i] == connection) clients[i]->receive(message, now);
+        }
+        moved = true;
+      }
+    }
+  }
+  void pass(Nanoseconds time) {
+    now += time;
+    one.tick(now);
+    two.tick(now);
+    if (server) {
+      server->tick(now);
+      exchange();
+    }
+  }
+  LockClient::Acquired acquire(LockClient& client, std::string_view name, Mode mode = kX,
+                               LockTable::OrWait or_wait = LockTable::OrWait::kWait) {
+    const auto got = client.acquire(name, mode, or_wait, now);
+    exchange();
+    return got;
+  }
+  void release(LockClient& client, LockClient::Ticket ticket) {
+    client.release(ticket, now);
+    exchange();
+  }
+  static std::vector<LockClient::Event> events(LockClient& client) {
+    return std::exchange(client.events(), {});
+  }
+  // The one event there is: its ticket and kind.
+  static void expect_event(LockClient& client, Kind kind, LockClient::Ticket ticket) {
+    const auto all = events(client);
+    ASSERT_EQ(all.size(), 1U);
+    EXPECT_EQ(all[0].kind, kind);
+    EXPECT_EQ(all[0].ticket, ticket);
+  }
+
+  ServerOptions options{.pool = {.limit = 100}, .lease = 8s, .grace = 12s};
+  Instant now{};
+  std::unique_ptr<LockServer> server =
+      std::make_unique<LockServer>(options, 1, LockServer::Start::kFresh, now);
+  LockClient one{ClientOptions{}};
+  LockClient two{ClientOptions{}};
+  LockServer::Connection connections[2] = {};
+};
+
+TEST_F(Client, TakesACachedLockAgainWithoutAMessage) {
+  const auto first = acquire(one, "a");
+  EXPECT_FALSE(first.is_held);
+  expect_event(one, Kind::kHeld, first.ticket);
+  release(one, first.ticket);
+  const std::uint64_t messages = one.counters().messages;
+  const auto again = acquire(one, "a");
+  EXPECT_TRUE(again.is_held);
+  EXPECT_EQ(one.counters().messages, messages);
+  EXPECT_EQ(one.counters().hits, 1U);
+}
+
+TEST_F(Client, GivesBackWhatTheServerAsksForWhenItsUserHasGone) {
+  const auto mine = acquire(one, "a");
+  events(one);
+  const auto theirs = acquire(two, "a");
+  EXPECT_TRUE(events(two).empty());
+  release(one, mine.ticket);
+  expect_event(two, Kind::kHeld, theirs.ticket);
+  EXPECT_EQ(one.held(), 0U);
+}
+
+TEST_F(Client, ACachedLockGoesBackAtOnce) {
+  release(one, acquire(one, "a").ticket);
+  events(one);
+  EXPECT_EQ(one.cached(), 1U);
+  const auto theirs = acquire(two, "a");
+  expect_event(two, Kind::kHeld, theirs.ticket);
+  EXPECT_EQ(one.cached(), 0U);
+}
+
+TEST_F(Client, ReadersShareAndAWriterWaitsItsTurn) {
+  const auto a = acquire(one, "a", kS);
+  const auto b = acquire(one, "a", kS);
+  EXPECT_TRUE(b.is_held);
+  const auto writer = acquire(one, "a", kX);
+  const auto late = acquire(one, "a", kS);
+  events(one);
+  EXPECT_FALSE(late.is_held);
+  release(one, a.ticket);
+  EXPECT_TRUE(events(one).empty());
+  release(one, b.ticket);
+  expect_event(one, Kind::kHeld, writer.ticket);
+  release(one, writer.ticket);
+  expect_event(one, Kind::kHeld, late.ticket);
+  EXPECT_EQ(server->pool().granted(), 1);
+}
+
+TEST_F(Client, ATryIsRefusedByTheServerOrAtHome) {
+  acquire(one, "a");
+  const auto remote = acquire(two, "a", kX, LockTable::OrWait::kTry);
+  expect_event(two, Kind::kRefused, remote.ticket);
+  events(one);
+  const auto local = acquire(one, "a", kX, LockTable::OrWait::kTry);
+  expect_event(one, Kind::kRefused, local.ticket);
+  release(two, remote.ticket);
+  release(one, local.ticket);
+  EXPECT_EQ(server->pool().granted(), 1);
+}
+
+TEST_F(Client, AWaitingAcquireCanBeWithdrawn) {
+  acquire(one, "a");
+  const auto waiting = acquire(two, "a");
+  release(two, waiting.ticket);
+  EXPECT_EQ(server->table().waiting(), 0U);
+  // Before its answer has come, too.
+  const auto sent = two.acquire("a", kX, LockTable::OrWait::kWait, now);
+  two.release(sent.ticket, now);
+  exchange();
+  EXPECT_EQ(server->table().waiting(), 0U);
+  EXPECT_EQ(two.held(), 0U);
+}
+
+TEST_F(Client, ReleasingTwiceOrWhatIsUnknownIsCounted) {
+  const auto a = acquire(one, "a");
+  release(one, a.ticket);
+  release(one, a.ticket);
+  release(one, 0);
+  release(one, UINT64_MAX);
+  EXPECT_EQ(one.counters().unknown_releases, 3U);
+  EXPECT_EQ(one.cached(), 1U);
+}
+
+TEST_F(Client, RefusesNamesThatAreNone) {
+  for (const std::string& name : {std::string(), std::string(10'240, 'n')}) {
+    const auto got = acquire(one, name);
+    const auto all = events(one);
+    ASSERT_EQ(all.size(), 1U);
+    EXPECT_EQ(all[0].why, Refusal::kBadName);
+    release(one, got.ticket);
+  }
+}
+
+TEST_F(Client, KeepsItselfAlive) {
+  acquire(one, "a");
+  events(one);
+  for (int i = 0; i < 100; ++i) pass(1s);
+  EXPECT_TRUE(events(one).empty());
+  EXPECT_EQ(server->counters().evictions, 0U);
+}
+
+// The answer is slow, the question was sent long before: the lease counts from the question.
+TEST_F(Client, TheLeaseCountsFromWhenTheConfirmedMessageWasSent) {
+  pass(2s);  // a keep-alive went and was answered
+  EXPECT_EQ(one.lease_end(), Instant{2s} + 8s);
+  now += 3s;
+  const ClientMessage sent = one.take(now);
+  const Instant sent_at = now;
+  server->receive(1, sent, now);
+  const ServerMessage answer = server->take(1);
+  now += 3s;
+  one.receive(answer, now);
+  EXPECT_EQ(one.lease_end(), sent_at + 8s);
+}
+
+TEST_F(Client, PastItsLeaseAllLocksAreLost) {
+  const auto used = acquire(one, "used");
+  release(one, acquire(one, "cached").ticket);
+  events(one);
+  leave(one);
+  now += 7999ms;
+  one.tick(now);
+  EXPECT_TRUE(one.acquire("cached", kX, LockTable::OrWait::kWait, now).is_held);
+  now += 1ms;
+  EXPECT_EQ(one.next_tick(), now);
+  const auto late = one.acquire("cached", kX, LockTable::OrWait::kWait, now);
+  EXPECT_FALSE(late.is_held);
+  const auto all = events(one);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].kind, Kind::kLost);
+  EXPECT_EQ(all[0].ticket, used.ticket);
+  EXPECT_EQ(one.held(), 0U);
+}
+
+TEST_F(Client, ABrokenConnectionWithinTheLeaseCostsNothing) {
+  const auto a = acquire(one, "a");
+  events(one);
+  leave(one);
+  pass(5s);
+  join(one, 3);
+  for (int i = 0; i < 60; ++i) pass(1s);
+  EXPECT_TRUE(events(one).empty());
+  EXPECT_EQ(one.held(), 1U);
+  EXPECT_EQ(server->pool().granted(), 1);
+  release(one, a.ticket);
+  EXPECT_TRUE(acquire(one, "a").is_held);
+}
+
+TEST_F(Client, ReplaysToARestartedServer) {
+  const auto a = acquire(one, "a");
+  events(one);
+  const auto b = acquire(two, "a");  // waits
+  leave(one);
+  leave(two);
+  server = std::make_unique<LockServer>(options, 2, LockServer::Start::kRecovering, now);
+  join(two, 4);
+  pass(2s);
+  join(one, 5);
+  EXPECT_EQ(server->pool().granted(), 1);
+  for (int i = 0; i < 12; ++i) pass(1s);
+  EXPECT_TRUE(events(two).empty());  // still held by one, which was asked
+  release(one, a.ticket);
+  expect_event(two, Kind::kHeld, b.ticket);
+}
+
+TEST_F(Client, WhatAServerCannotConfirmIsLost) {
+  const auto a = acquire(one, "a");
+  events(one);
+  leave(one);
+  leave(two);
+  // A server that knows nothing and does not recover, as after a loss of its memory.
+  server = std::make_unique<LockServer>(options, 2, LockServer::Start::kFresh, now);
+  join(one, 4);
+  expect_event(one, Kind::kLost, a.ticket);
+  EXPECT_EQ(one.held(), 0U);
+}
+
+TEST_F(Client, DropsWhatTheVolumeSaysAndTellsWithItsNextMessage) {
+  for (int i = 0; i < 20; ++i) release(one, acquire(one, "n" + std::to_string(i)).ticket);
+  events(one);
+  EXPECT_EQ(one.cached(), 20U);
+  server->pool().shrink(volume_max(100) - 10);  // volume 10
+  pass(1s);
+  for (int i = 0; i < 4; ++i) pass(1s);
+  EXPECT_LT(one.cached(), 20U);
+  EXPECT_GT(one.counters().cancels_for_volume, 0U);
+  EXPECT_EQ(server->pool().granted(), static_cast<std::int64_t>(one.held()));
+}
+
+TEST_F(Client, DropsNothingWhileTheServerRecovers) {
+  for (int i = 0; i < 20; ++i) release(one, acquire(one, "n" + std::to_string(i)).ticket);
+  leave(one);
+  leave(two);
+  server = std::make_unique<LockServer>(options, 2, LockServer::Start::kRecovering, now);
+  join(one, 3);
+  server->pool().shrink(volume_max(100) - 1);
+  for (int i = 0; i < 11; ++i) pass(1s);
+  EXPECT_EQ(one.cached(), 20U);
+  for (int i = 0; i < 9; ++i) pass(1s);
+  EXPECT_LT(one.cached(), 20U);
+}
+
+TEST_F(Client, ShrinksWhenTold) {
+  for (int i = 0; i < 20; ++i) release(one, acquire(one, "n" + std::to_string(i)).ticket);
+  EXPECT_EQ(one.shrink(5, now), 5U);
+  EXPECT_EQ(one.shrink(0, now), 4U);  // 30 % of 15
+  pass(2s);
+  EXPECT_EQ(server->pool().granted(), 11);
+}
+
+TEST_F(Client, HasAFixedSizeWithAnOldServer) {
+  options.features = 0;
+  server = std::make_unique<LockServer>(options, 2, LockServer::Start::kFresh, now);
+  LockClient old(ClientOptions{.lru = {.fallback_size = 3}});
+  server->connect(9, now);
+  old.connected(now);
+  const auto talk = [&] {
+    while (old.has_message(now)) {
+      server->receive(9, old.take(now), now);
+      old.receive(server->take(9), now);
+    }
+  };
+  talk();
+  EXPECT_TRUE(old.lru().has_fixed_size());
+  for (int i = 0; i < 10; ++i) {
+    const auto got = old.acquire("n" + std::to_string(i), kX, LockTable::OrWait::kWait, now);
+    talk();
+    old.release(got.ticket, now);
+  }
+  EXPECT_EQ(old.cached(), 3U);
+}
+
+}  // namespace
+}  // namespace weir::lock

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What clients and server of the lock service say to each other: batches of operations both ways on
+// one ordered stream, whatever carries it. The volume rides on every message of the server.
+//
+//   C: number 1  hello(client, features)  replay(...)*  replayed        once, at the start
+//   S: confirms 1  welcome(client, lease, features, incarnation)  kept(cookie, handle) |
+//   lost(cookie) C: number 2  enqueue(cookie, name, mode) S: confirms 2  granted(cookie, handle,
+//   fence) | queued(cookie, handle) | refused(cookie, why) S: ask(cookie) somebody waits for it C:
+//   number 3  cancel(handle)                                         no answer C: number 4 empty:
+//   keep-alive, refresh S: confirms 4                                                       an
+//   answer to each message
+//
+// A cookie is the client's number for a lock, a handle the server's; each side is spoken to in its
+// own. cancel() of a lock that waits withdraws it. `confirms` is the number of the last message of
+// the client that was seen: the lease is counted from when that one was sent.
+//
+// Nothing here is checked: LockServer and LockClient take any values and answer, or say that the
+// other side broke the rules.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weir/base/time.h"
+#include "weir/lock/lock_table.h"
+
+namespace weir::lock {
+
+// Bits of `features`, offered by the client, and granted in the welcome.
+inline constexpr std::uint32_t kFeatureVolume = 1;
+
+struct ClientOp {
+  enum class Kind : std::uint8_t { kHello, kReplay, kReplayed, kEnqueue, kCancel };
+  Kind kind = Kind::kHello;
+  Mode mode = Mode::kShared;
+  LockTable::OrWait or_wait = LockTable::OrWait::kWait;
+  std::uint32_t features = 0;  // hello
+  std::uint64_t client = 0;    // hello: 0 asks for a number
+  std::uint64_t cookie = 0;
+  std::uint64_t handle = 0;
+  std::uint64_t fence = 0;        // replay
+  std::uint64_t incarnation = 0;  // replay: of the server that gave the handle
+  std::string name;
+};
+
+struct ClientMessage {
+  std::uint64_t number = 0;  // counts up from 1 on each connection
+  std::vector<ClientOp> ops;
+};
+
+enum class Refusal : std::uint8_t {
+  kWouldWait,  // to a try
+  kBadName,    // empty, or longer than kNameMax
+  kTooMany,    // the session has too many enqueues that wait
+};
+
+struct ServerOp {
+  enum class Kind : std::uint8_t {
+    kWelcome,
+    kGranted,
+    kQueued,
+    kRefused,
+    kAsk,
+    kKept,
+    kLost,
+    kGoAway
+  };
+  Kind kind = Kind::kWelcome;
+  Refusal why = Refusal::kWouldWait;
+  std::uint32_t features = 0;
+  std::uint64_t client = 0;
+  std::uint64_t incarnation = 0;
+  Nanoseconds lease{0};
+  std::uint64_t cookie = 0;
+  std::uint64_t handle = 0;
+  std::uint64_t fence = 0;
+};
+
+struct ServerMessage {
+  std::uint64_t confirms = 0;
+  std::uint64_t volume = 0;  // 0: unknown, or the client did not ask for the feature
+  std::int64_t limit = 0;
+  bool is_recovering = false;  // clients drop nothing until this has ended
+  std::vector<ServerOp> ops;
+};
+
+}  // namespace weir::lock

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The server's side of lock volume: counts what is granted, and once a period lets the law of its
+// preset (volume.h) move the volume that rides on every message.
+//
+//   grant or replay -> add()       cancel -> del()          counters, no common lock
+//   recalc(now)                    once a period             volume(), limit() for the next
+//   messages
+//
+// add(), del() and the reading functions may be called by any thread: a count that moves during a
+// recalculation is seen by the next one. recalc(), set_limit(), shrink() and the two ends of
+// recovery belong to one owner.
+//
+// Recovery. A server that restarts is told its locks again by their holders. These count like
+// grants, as they must, but say nothing about appetite: until recovery ends the volume stays at its
+// maximum and no period is counted. (The document lets the emergency brake fire there and clients
+// lose locks for it.)
+//
+// Room. Preset weir grants at most a quarter above the limit: has_room() says no and further
+// enqueues wait. The others have no such wall, as in the originals.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/lock/volume.h"
+
+namespace weir::lock {
+
+struct PoolOptions {
+  Preset preset = Preset::kWeir;
+  std::int64_t limit = 100'000;
+  Nanoseconds period = std::chrono::seconds{1};
+  VolumeTuning tuning{};
+};
+
+Result<void> check(const PoolOptions& options);
+
+class ServerPool {
+ public:
+  // REQUIRES: check(options).
+  ServerPool(const PoolOptions& options, Instant now);
+
+  // ---- any thread ----
+  void add() {
+    granted_.fetch_add(1, std::memory_order_relaxed);
+    grants_.fetch_add(1, std::memory_order_relaxed);
+  }
+  // REQUIRES: add() was called once more than del().
+  void del() {
+    granted_.fetch_sub(1, std::memory_order_relaxed);
+    cancels_.fetch_add(1, std::memory_order_relaxed);
+  }
+  std::int64_t granted() const { return granted_.load(std::memory_order_relaxed); }
+  std::uint64_t volume() const { return volume_.load(std::memory_order_relaxed); }
+  std::int64_t limit() const { return limit_.load(std::memory_order_relaxed); }
+  // Most that may be granted at a time: INT64_MAX where there is no wall.
+  std::int64_t room() const { return preset_ == Preset::kWeir ? limit() + limit() / 4 : INT64_MAX; }
+  bool has_room() const { return granted() < room(); }
+
+  // ---- the owner ----
+  // Moves the volume if a period has passed, and says whether it did. `clients` were granted
+  // something in it; 0 if nobody counts them.
+  bool recalc(Instant now, std::int64_t clients = 0);
+  Instant next_recalc() const { return next_recalc_; }
+  // Refuses 0 and what is out of range. A limit below what is granted lowers the volume from the
+  // next period on; nothing is taken back at once.
+  Result<void> set_limit(std::int64_t limit);
+  // The server is short of memory: the volume falls by so much, at most to 1. A server has no
+  // cache of its own to cut.
+  void shrink(std::uint64_t nr);
+  void begin_recovery();
+  void end_recovery(Instant now);
+
+  Preset preset() const { return preset_; }
+  Nanoseconds period() const { return period_; }
+  std::int64_t plan() const { return state_.plan; }
+  // Of the last period that was counted, a second.
+  std::int64_t grant_rate() const { return per_second(last_.grants); }
+  std::int64_t cancel_rate() const { return per_second(last_.cancels); }
+  std::int64_t grant_speed() const { return per_second(last_.speed()); }
+
+  // As Lustre's parameter `state` shows it, byte for byte.
+  std::string state_text(std::string_view name) const;
+
+ private:
+  std::int64_t per_second(std::int64_t count) const;
+
+  Preset preset_;
+  Nanoseconds period_;
+  VolumeTuning tuning_;
+  std::atomic<std::int64_t> granted_{0};
+  std::atomic<std::int64_t> grants_{0};  // ever; a period is a difference of two readings
+  std::atomic<std::int64_t> cancels_{0};
+  std::atomic<std::uint64_t> volume_{0};
+  std::atomic<std::int64_t> limit_{0};
+  Volume state_;
+  PeriodCount last_;
+  std::int64_t grants_seen_ = 0;
+  std::int64_t cancels_seen_ = 0;
+  Instant counted_from_;
+  Instant next_recalc_;
+  Nanoseconds last_length_;
+  bool is_recovering_ = false;
+};
+
+}  // namespace weir::lock

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/lock/server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "weir/base/assert.h"
+
+namespace weir::lock {
+namespace {
+
+using Kind = ClientOp::Kind;
+
+// Numbers of clients grow across restarts like fences, so that none is given out twice.
+constexpr unsigned kClientCountBits = 32;
+
+ServerOp about(ServerOp::Kind kind, std::uint64_t cookie, std::uint64_t handle = 0,
+               std::uint64_t fence = 0) {
+  ServerOp op;
+  op.kind = kind;
+  op.cookie = cookie;
+  op.handle = handle;
+  op.fence = fence;
+  return op;
+}
+
+}  // namespace
+
+Result<void> check(const ServerOptions& options) {
+  if (auto checked = check(options.pool); !checked) return checked;
+  if (options.lease < std::chrono::seconds{1} || options.lease > std::chrono::hours{1}) {
+    return fail(std::errc::invalid_argument, "lease", "is out of range", "expected 1s to 1h");
+  }
+  if (options.grace < options.lease + options.lease / 4) {
+    return fail(std::errc::invalid_argument, "grace",
+                "is not longer than the lease by a quarter at least",
+                "clients would hold locks that a restarted server gives to others");
+  }
+  return {};
+}
+
+LockServer::LockServer(const ServerOptions& options, std::uint64_t incarnation, Start start,
+                       Instant now)
+    : options_(options),
+      incarnation_(incarnation),
+      table_(incarnation),
+      pool_(options.pool, now),
+      is_recovering_(start == Start::kRecovering),
+      grace_ends_(now + options.grace) {
+  if (is_recovering_) pool_.begin_recovery();
+  table_.set_room(room());
+}
+
+LockServer::~LockServer() { by_hearing_.clear(); }
+
+std::size_t LockServer::room() const {
+  return is_recovering_ ? 0 : static_cast<std::size_t>(pool_.room());
+}
+
+// ---- connections ----
+
+void LockServer::connect(Connection connection, Instant) {
+  WEIR_ASSERT(connection != 0);
+  links_.try_emplace(connection);
+}
+
+void LockServer::disconnect(Connection connection) {
+  const auto found = links_.find(connection);
+  if (found == links_.end()) return;
+  if (found->second.session != nullptr) found->second.session->connection = 0;
+  links_.erase(found);
+}
+
+void LockServer::mark(Connection connection, Link& link) {
+  if (std::exchange(link.is_dirty, true)) return;
+  dirty_.push_back(connection);
+}
+
+ServerMessage LockServer::take(Connection connection) {
+  ServerMessage message;
+  const auto found = links_.find(connection);
+  if (found == links_.end()) return message;
+  Link& link = found->second;
+  link.is_dirty = false;
+  message.confirms = link.number;
+  message.ops = std::move(link.ops);
+  link.ops.clear();
+  message.is_recovering = is_recovering_;
+  if (link.session != nullptr && (link.session->features & kFeatureVolume) != 0) {
+    message.volume = pool_.volume();
+    message.limit = pool_.limit();
+  }
+  return message;
+}
+
+bool LockServer::receive(Connection connection, const ClientMessage& message, Instant now) {
+  const auto found = links_.find(connection);
+  if (found == links_.end() || found->second.is_broken) return false;
+  Link& link = found->second;
+  bool is_fine = message.number == link.number + 1;
+  if (is_fine) link.number = message.number;
+  mark(connection, link);
+  for (const ClientOp& op : message.ops) {
+    if (!is_fine) break;
+    is_fine = apply(connection, link, op, now);
+  }
+  if (link.session == nullptr) is_fine = false;
+  if (is_fine) {
+    heard(*link.session, now);
+  } else {
+    ++counters_.broken_rules;
+    link.is_broken = true;
+    link.ops.push_back(about(ServerOp::Kind::kGoAway, 0));
+  }
+  settle_events();
+  return is_fine;
+}
+
+// ---- operations ----
+
+bool LockServer::apply(Connection connection, Link& link, const ClientOp& op, Instant now) {
+  if (op.kind == Kind::kHello) return hello(connection, link, op, now);
+  if (link.session == nullptr) return false;
+  Session& session = *link.session;
+  switch (op.kind) {
+    case Kind::kReplay:
+      if (!session.is_replaying) return false;
+      replay(link, op);
+      return true;
+    case Kind::kReplayed: {
+      if (!std::exchange(session.is_replaying, false)) return false;
+      for (std::size_t held = table_.drop_unkept(session.locks); held > 0; --held) pool_.del();
+      session.waiting = 0;
+      return true;
+    }
+    case Kind::kEnqueue:
+      if (session.is_replaying) return false;
+      enqueue(link, op);
+      return true;
+    case Kind::kCancel:
+      cancel(session, op.handle);
+      return true;
+    case Kind::kHello:
+      break;
+  }
+  return false;
+}
+
+bool LockServer::hello(Connection connection, Link& link, const ClientOp& op, Instant now) {
+  if (link.session != nullptr) return false;
+  std::uint64_t client = op.client;
+  auto found = sessions_.find(client);
+  if (client == 0) client = incarnation_ << kClientCountBits | ++clients_ever_;
+  if (found == sessions_.end()) {
+    if (sessions_.size() >= options_.sessions_max) {
+      ++counters_.too_many;
+      return false;
+    }
+    auto session = std::make_unique<Session>();
+    session->client = client;
+    session->locks = table_.open();
+    session->heard_at = now;
+    by_hearing_.push_back(*session);
+    if (by_slot_.size() <= session->locks) by_slot_.resize(session->locks + 1);
+    by_slot_[session->locks] = session.get();
+    found = sessions_.emplace(client, std::move(session)).first;
+  }
+  Session& session = *found->second;
+  // A client that comes again has left its old connection, whatever that one thinks.
+  if (const auto old = links_.find(session.connection); old != links_.end()) {
+    old->second.session = nullptr;
+    old->second.is_broken = true;
+  }
+  session.connection = connection;
+  session.features = op.features & options_.features;
+  session.is_replaying = true;
+  link.session = &session;
+  ServerOp welcome;
+  welcome.kind = ServerOp::Kind::kWelcome;
+  welcome.client = client;
+  welcome.features = session.features;
+  welcome.incarnation = incarnation_;
+  welcome.lease = options_.lease;
+  link.ops.push_back(welcome);
+  return true;
+}
+
+// Of this very server the handle says all; of one before it, the lock is taken over during the
+// grace period. Later, or from a client that was evicted, there is nothing to take over: others may
+// have had the lock since.
+void LockServer::replay(Link& link, const ClientOp& op) {
+  Session& session = *link.session;
+  if (op.incarnation == incarnation_) {
+    if (table_.keep(session.locks, op.handle)) {
+      link.ops.push_back(about(ServerOp::Kind::kKept, op.cookie, op.handle));
+      if (table_.is_asked(op.handle)) link.ops.push_back(about(ServerOp::Kind::kAsk, op.cookie));
+      return;
+    }
+  } else if (is_recovering_ && LockTable::is_name(op.name) &&
+             op.fence >> kFenceCountBits < incarnation_) {
+    const LockTable::Handle handle =
+        table_.replay(session.locks, op.cookie, op.name, op.mode, op.fence);
+    if (handle != 0) {
+      pool_.add();
+      table_.keep(session.locks, handle);
+      link.ops.push_back(about(ServerOp::Kind::kKept, op.cookie, handle));
+      return;
+    }
+  }
+  ++counters_.lost_replays;
+  link.ops.push_back(about(ServerOp::Kind::kLost, op.cookie));
+}
+
+void LockServer::enqueue(Link& link, const ClientOp& op) {
+  Session& session = *link.session;
+  ServerOp answer = about(ServerOp::Kind::kRefused, op.cookie);
+  if (!LockTable::is_name(op.name)) {
+    ++counters_.bad_names;
+    answer.why = Refusal::kBadName;
+  } else if (session.waiting >= options_.waiting_max) {
+    ++counters_.too_many;
+    answer.why = Refusal::kTooMany;
+  } else {
+    const auto entered = table_.enqueue(session.locks, op.cookie, op.name, op.mode, op.or_wait);
+    if (entered.state == LockTable::State::kGranted) {
+      count_grant(&session);
+      answer = about(ServerOp::Kind::kGranted, op.cookie, entered.handle, entered.fence);
+    } else if (entered.handle != 0) {
+      ++session.waiting;
+      answer = about(ServerOp::Kind::kQueued, op.cookie, entered.handle);
+    }
+  }
+  link.ops.push_back(answer);
+  settle_events();
+}
+
+void LockServer::cancel(Session& session, std::uint64_t handle) {
+  switch (table_.cancel(session.locks, handle)) {
+    case LockTable::State::kFree:
+      ++counters_.unknown_cancels;
+      break;
+    case LockTable::State::kGranted:
+      pool_.del();
+      break;
+    case LockTable::State::kParked:
+    case LockTable::State::kWaiting:
+      --session.waiting;
+      break;
+  }
+  settle_events();
+}
+
+void LockServer::count_grant(Session* session) {
+  pool_.add();
+  if (session != nullptr && std::exchange(session->period, period_) != period_) ++active_;
+}
+
+// Tells holders and waiters what became of their locks. What goes to nobody still counts.
+void LockServer::settle_events() {
+  using EventKind = LockTable::Event::Kind;
+  for (const LockTable::Event& event : table_.events()) {
+    Session* const session = by_slot_[event.session];
+    const bool is_grant = event.kind == EventKind::kGranted;
+    if (is_grant) {
+      count_grant(session);
+      if (session != nullptr && session->waiting > 0) --session->waiting;
+    }
+    if (session == nullptr || session->connection == 0) continue;
+    Link& link = links_.find(session->connection)->second;
+    // What was not named in the replay goes at its end: no need to tell of it.
+    if (is_grant && session->is_replaying) continue;
+    link.ops.push_back(
+        is_grant ? about(ServerOp::Kind::kGranted, event.cookie, event.handle, event.fence)
+                 : about(ServerOp::Kind::kAsk, event.cookie));
+    mark(session->connection, link);
+  }
+  table_.events().clear();
+}
+
+// ---- leases ----
+
+void LockServer::heard(Session& session, Instant now) {
+  session.heard_at = now;
+  by_hearing_.splice(by_hearing_.end(), by_hearing_, by_hearing_.iterator_to(session));
+}
+
+Instant LockServer::evict_at(const Session& session) const {
+  return session.heard_at + options_.lease + options_.lease / 8;
+}
+
+void LockServer::evict(Session& session) {
+  ++counters_.evictions;
+  for (std::size_t held = table_.close(session.locks); held > 0; --held) pool_.del();
+  by_slot_[session.locks] = nullptr;
+  if (const auto link = links_.find(session.connection); link != links_.end()) {
+    link->second.session = nullptr;
+    link->second.is_broken = true;
+    link->second.ops.push_back(about(ServerOp::Kind::kGoAway, 0));
+    mark(link->first, link->second);
+  }
+  settle_events();
+  by_hearing_.erase(by_hearing_.iterator_to(session));
+  sessions_.erase(session.client);
+}
+
+void LockServer::tick(Instant now) {
+  while (!by_hearing_.empty() && evict_at(by_hearing_.front()) <= now) evict(by_hearing_.front());
+  if (is_recovering_ && now >= grace_ends_) {
+    is_recovering_ = false;
+    pool_.end_recovery(now);
+  }
+  if (pool_.recalc(now, active_)) {
+    ++period_;
+    active_ = 0;
+  }
+  table_.set_room(room());
+  settle_events();
+}
+
+Instant LockServer::next_tick() const {
+  Instant next = is_recovering_ ? grace_ends_ : pool_.next_recalc();
+  if (!by_hearing_.empty()) next = std::min(next, evict_at(by_hearing_.front()));
+  return next;
+}
+
+}  // namespace weir::lock

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The server of the lock service without a network: messages in, messages out, time given. It joins
+// the table (who has what), the pool (how many, and the volume) and leases (who is alive).
+//
+//             receive(connection, message)                 take(connection) -> message
+//   client --------------------------------> LockServer ---------------------------------> client
+//                                             |     ^  dirty(): connections with something to say
+//                                   tick(now) recalc, evict, end of grace; next_tick(): when
+//
+// Safety rests on three spans of time. A client counts its lease from when it *sent* the last
+// message that was confirmed; the server from when it *received* that message, which is later, and
+// waits an eighth longer for clocks that do not run alike. So when a dead client is evicted and its
+// locks go to others, it has itself given them up:
+//
+//   client   sent |----------- lease -----------|  all locks lost
+//   server        received |----------- lease -----------|-- 1/8 --| evicted
+//
+// A server that restarts knows no locks. It grants nothing for the grace period, which is longer
+// than the lease (checked): whoever held a lock has by then replayed it or lost it. With a grace of
+// 0 two clients would hold one exclusive lock; the simulator's checker shows it.
+//
+// What connections a transport has is its own business: it opens and closes them by number. A peer
+// that breaks the rules (an operation before hello, twice hello, numbers that do not count up) is
+// told to go away and its connection takes nothing more.
+//
+// Bounds: sessions_max sessions, waiting_max waiting enqueues for each, names of kNameMax. One
+// owner; allocates for messages.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <boost/intrusive/list.hpp>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/lock/lock_table.h"
+#include "weir/lock/message.h"
+#include "weir/lock/pool.h"
+
+namespace weir::lock {
+
+struct ServerOptions {
+  PoolOptions pool{};
+  Nanoseconds lease = std::chrono::seconds{30};
+  Nanoseconds grace = std::chrono::seconds{45};
+  std::uint32_t features = kFeatureVolume;  // 0: as a server that knows no volume
+  std::size_t sessions_max = 100'000;
+  std::size_t waiting_max = 10'000;  // enqueues of a session that are not granted
+};
+
+// Also that the grace period is longer than the lease.
+Result<void> check(const ServerOptions& options);
+
+class LockServer {
+ public:
+  enum class Start : std::uint8_t { kFresh, kRecovering };
+  using Connection = std::uint64_t;
+
+  // `incarnation` counts starts and is kept across them; the first is 1. A server that has ever
+  // granted a lock before starts with kRecovering. REQUIRES: a sensible pool; the grace is taken as
+  // it is, so that tests can show what a short one does.
+  LockServer(const ServerOptions& options, std::uint64_t incarnation, Start start, Instant now);
+  ~LockServer();
+  LockServer(const LockServer&) = delete;
+  LockServer& operator=(const LockServer&) = delete;
+
+  // ---- the transport ----
+  void connect(Connection connection, Instant now);
+  // The session stays, with its locks, until its lease ends.
+  void disconnect(Connection connection);
+  // False: the peer broke the rules. Send what take() gives, then close.
+  bool receive(Connection connection, const ClientMessage& message, Instant now);
+  // Connections with something to say since last asked, each once. The caller clears it.
+  std::vector<Connection>& dirty() { return dirty_; }
+  // What there is to say, with volume and limit of the moment.
+  ServerMessage take(Connection connection);
+
+  // ---- time ----
+  void tick(Instant now);
+  Instant next_tick() const;
+
+  ServerPool& pool() { return pool_; }
+  const ServerPool& pool() const { return pool_; }
+  const LockTable& table() const { return table_; }
+  bool is_recovering() const { return is_recovering_; }
+  std::uint64_t incarnation() const { return incarnation_; }
+  std::size_t sessions() const { return sessions_.size(); }
+
+  struct Counters {
+    std::uint64_t evictions = 0;
+    std::uint64_t unknown_cancels = 0;  // of what the session does not have
+    std::uint64_t bad_names = 0;
+    std::uint64_t too_many = 0;
+    std::uint64_t broken_rules = 0;
+    std::uint64_t lost_replays = 0;
+  };
+  const Counters& counters() const { return counters_; }
+
+ private:
+  struct Session : boost::intrusive::list_base_hook<> {
+    std::uint64_t client = 0;
+    LockTable::Session locks = 0;
+    std::uint32_t features = 0;
+    Connection connection = 0;  // 0: not connected
+    Instant heard_at{};
+    bool is_replaying = false;
+    std::size_t waiting = 0;
+    std::uint64_t period = 0;  // in which it was last granted something
+  };
+  struct Link {
+    Session* session = nullptr;  // nullptr before hello
+    std::uint64_t number = 0;
+    bool is_dirty = false;
+    bool is_broken = false;
+    std::vector<ServerOp> ops;
+  };
+
+  bool apply(Connection connection, Link& link, const ClientOp& op, Instant now);
+  bool hello(Connection connection, Link& link, const ClientOp& op, Instant now);
+  void replay(Link& link, const ClientOp& op);
+  void enqueue(Link& link, const ClientOp& op);
+  void cancel(Session& session, std::uint64_t handle);
+  void settle_events();
+  void count_grant(Session* session);
+  void evict(Session& session);
+  void mark(Connection connection, Link& link);
+  void heard(Session& session, Instant now);
+  Instant evict_at(const Session& session) const;
+  std::size_t room() const;
+
+  ServerOptions options_;
+  std::uint64_t incarnation_;
+  std::uint64_t clients_ever_ = 0;
+  std::uint64_t period_ = 1;  // of the pool
+  std::int64_t active_ = 0;   // clients that were granted something in it
+  LockTable table_;
+  ServerPool pool_;
+  bool is_recovering_;
+  Instant grace_ends_;
+  absl::flat_hash_map<std::uint64_t, std::unique_ptr<Session>> sessions_;  // by client
+  boost::intrusive::list<Session> by_hearing_;                             // longest silent first
+  std::vector<Session*> by_slot_;  // of the table's sessions
+  absl::flat_hash_map<Connection, Link> links_;
+  std::vector<Connection> dirty_;
+  Counters counters_;
+};
+
+}  // namespace weir::lock

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The server lock volume (SLV): one number that steers every client's cache of locks. A client
+// drops an unused lock when its own volume, locks in the cache times seconds since last use,
+// exceeds it. So a small volume shortens all caches, busy and idle ones by the same measure, and
+// the server needs to know nothing of any client but how many locks are granted.
+//
+//              volume, limit (on every message)
+//      server ----------------------------------> clients   keep  locks * age <= volume
+//        ^                                           |
+//        +---- granted G, grants and cancels of T ---+
+//
+// Three laws move it, once in a period T:
+//
+//   dld      the document of 2007, its arithmetic put right:  SLV * (L - (G - GP)) / L, halved when
+//            grants outrun cancels by more than 5 % of L. GP, the plan, is made in the period
+//            before
+//   lustre   what Lustre does today: the same in 1/1024ths, a slower plan, no halving
+//   weir     nobody loses a lock while there is room; then the volume that makes G equal L.
+//            In equilibrium G grows with the square root of the volume, so that is
+//            SLV * (L / G')^2 with G' where G will be in a moment; and it rises no faster than
+//            clients can fill their caches, which is what makes the other two swing
+//
+// Worked: L 1000, SLV 18,000,000, G 900, GP 905 -> dld K = 1005, SLV 18,090,000.
+//         weir: G 1100, 10 granted and 10 cancelled -> 18,000,000 * (1000 / 1100)^2 = 14,876,032.
+//
+// Plain functions over integers; products in 128 bits, so that the volume can move by any step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace weir::lock {
+
+enum class Preset : std::uint8_t { kDld, kLustre, kWeir };
+
+inline constexpr Preset kPresets[] = {Preset::kDld, Preset::kLustre, Preset::kWeir};
+
+std::string_view preset_name(Preset preset);
+std::optional<Preset> preset_by(std::string_view name);
+
+// One client may keep every lock for ten hours.
+inline constexpr std::uint64_t kVolumePerLock = 36'000;
+// Leaves the largest volume, and twice any count, within 63 bits.
+inline constexpr std::int64_t kLimitMax = std::int64_t{1} << 40;
+
+constexpr std::uint64_t volume_max(std::int64_t limit) {
+  return static_cast<std::uint64_t>(limit) * kVolumePerLock;
+}
+
+struct Volume {
+  std::uint64_t volume = 1;  // 1 to volume_max(limit)
+  std::int64_t plan = 0;     // GP: granted locks wanted at the end of this period
+  bool is_felt = false;      // weir: clients have been seen to cancel for it
+
+  bool operator==(const Volume&) const = default;
+};
+
+// What was counted in a period.
+struct PeriodCount {
+  std::int64_t granted = 0;  // G, at its end
+  std::int64_t grants = 0;   // GR
+  std::int64_t cancels = 0;  // CR
+  std::int64_t clients = 0;  // that were granted something in it; 0: not counted
+
+  std::int64_t speed() const { return grants - cancels; }  // GS
+};
+
+// Tunables of the two older laws, in percent.
+struct VolumeTuning {
+  std::int64_t plan_percent = 5;         // dld: of the way to L that the next period shall go
+  std::int64_t speed_limit_percent = 5;  // dld: of L; above it the volume is halved
+  std::int64_t period_s = 1;             // lustre: its plan depends on it
+};
+
+// Lustre's plan: the share of the way to L, in percent, that a period of so many seconds shall go.
+std::int64_t lustre_plan_percent(std::int64_t period_s);
+
+// REQUIRES: 1 <= limit <= kLimitMax.
+Volume first_volume(Preset preset, std::int64_t limit);
+// REQUIRES: the same, and counts within twice kLimitMax.
+Volume next_volume(Preset preset, Volume before, const PeriodCount& count, std::int64_t limit,
+                   const VolumeTuning& tuning = {});
+
+}  // namespace weir::lock
