@@ -2,6 +2,7 @@
 #include "weir/control/change.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -54,6 +55,61 @@ bool is_rule(const Change& change) {
   return change.kind == Change::Kind::kParam && change.target.ends_with(kRuleLeaf);
 }
 
+bool has_key(const Words& words, std::string_view key) {
+  return std::find(words.keys.begin(), words.keys.end(), key) != words.keys.end();
+}
+
+// The records that a command for a rule may be merged with: those after the last one that could
+// have ended the rule, or put it elsewhere, by another way. Where that is hard to tell all is kept.
+auto mergeable(std::vector<Change>& kept, const Change& change, const Words& words) {
+  const auto barrier = std::find_if(kept.rbegin(), kept.rend(), [&](const Change& one) {
+    if (one.kind != Change::Kind::kParam) return false;
+    if (one.target.ends_with(kPolicyLeaf)) return true;
+    if (!is_rule(one)) return false;
+    const Words other = words_of(*one.value);
+    if (one.target != change.target) return other.name == words.name;
+    return has_key(other, "rank") || (other.name == words.name && other.head != words.head);
+  });
+  return barrier.base();
+}
+
+// The same for a command for a rule.
+bool supersede_rule(std::vector<Change>& kept, const Change& change) {
+  const Words words = words_of(*change.value);
+  const auto begin = mergeable(kept, change, words);
+  const auto is_same = [&](const Change& one, std::string_view verb) {
+    if (!is_rule(one)) return false;
+    const Words other = words_of(*one.value);
+    return other.name == words.name && other.verb == verb;
+  };
+  if (words.verb == "stop") {
+    const auto started =
+        std::find_if(begin, kept.end(), [&](const Change& one) { return is_same(one, "start"); });
+    if (started == kept.end()) return true;
+    kept.erase(std::remove_if(started, kept.end(),
+                              [&](const Change& one) {
+                                return is_same(one, "start") || is_same(one, "change");
+                              }),
+               kept.end());
+    return false;
+  }
+  if (words.verb == "change") {
+    if (has_key(words, "rank")) return true;
+    kept.erase(std::remove_if(begin, kept.end(),
+                              [&](const Change& one) {
+                                return is_same(one, "change") &&
+                                       words_of(*one.value).keys == words.keys;
+                              }),
+               kept.end());
+    return true;
+  }
+  const auto last = std::find_if(
+      kept.rbegin(), std::make_reverse_iterator(begin),
+      [&](const Change& one) { return is_same(one, "start") || is_same(one, "stop"); });
+  return last == std::make_reverse_iterator(begin) ||
+         without_blanks(*last->value) != without_blanks(*change.value);
+}
+
 // Makes room for a later record among the earlier ones; false if the later one is not needed.
 bool supersede(std::vector<Change>& kept, const Change& change) {
   if (change.kind == Change::Kind::kForget) {
@@ -76,32 +132,7 @@ bool supersede(std::vector<Change>& kept, const Change& change) {
     });
     return true;
   }
-  const Words words = words_of(*change.value);
-  const auto same_rule = [&](const Change& one, std::string_view verb) {
-    if (!is_rule(one) || one.target != change.target) return false;
-    const Words other = words_of(*one.value);
-    return other.name == words.name && other.head == words.head && other.verb == verb;
-  };
-  if (words.verb == "stop") {
-    const auto started = std::find_if(kept.begin(), kept.end(),
-                                      [&](const Change& one) { return same_rule(one, "start"); });
-    if (started == kept.end()) return true;
-    // From its start on; what was ranked before it keeps its place by its own start.
-    std::erase_if(kept, [&](const Change& one) {
-      return same_rule(one, "start") || same_rule(one, "change");
-    });
-    return false;
-  }
-  if (words.verb == "change") {
-    std::erase_if(kept, [&](const Change& one) {
-      return same_rule(one, "change") && words_of(*one.value).keys == words.keys;
-    });
-    return true;
-  }
-  return std::none_of(kept.begin(), kept.end(), [&](const Change& one) {
-    return is_rule(one) && one.target == change.target &&
-           without_blanks(*one.value) == without_blanks(*change.value);
-  });
+  return supersede_rule(kept, change);
 }
 
 Result<void> set_nodes(serve::Server& server, const Change& change) {
