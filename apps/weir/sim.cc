@@ -304,7 +304,7 @@ std::uint64_t tell_findings(const std::vector<sim::Outcome>& outcomes) {
 
 int list_scenarios() {
   for (const control::NamedScenario& named : control::named_scenarios()) {
-    fmt::print("{:<18}{}\n", named.name, named.title);
+    fmt::print("{:<23}{}\n", named.name, named.title);
   }
   return 0;
 }

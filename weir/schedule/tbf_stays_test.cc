@@ -39,6 +39,11 @@ std::map<QueueName, DelaySums> delays_of(const Gate& gate, Instant now) {
   return all;
 }
 
+Tbf::Root root_of(std::uint64_t per_second, std::uint64_t depth) {
+  const BucketShape shape(Rate::per_second(per_second), Tokens{depth});
+  return {.rested = shape, .busy = shape};
+}
+
 constexpr std::uint16_t kStays = 64;
 
 Gate::Options watched(Gate::Options options) {
@@ -147,8 +152,7 @@ void change_something(World& world, Rng& rng, bool shares) {
       world.gate.tbf(Head::kRegular)->drop_share(JobId(job), world.now);
       break;
     case 4:
-      world.gate.tbf(Head::kRegular)
-          ->set_root(BucketShape(Rate::per_second(1 + rng.below(3000)), Tokens{3}), world.now);
+      world.gate.tbf(Head::kRegular)->set_root(root_of(1 + rng.below(3000), 3), world.now);
       break;
     default:
       world.gate.tbf(Head::kRegular)
@@ -267,7 +271,7 @@ TEST(TbfStays, TheRateOfTheTargetHoldsUpWhoIsFirst) {
   World world(sharing_options());
   Tbf& tbf = *world.gate.tbf(Head::kRegular);
   tbf.set_share(JobId("a"), Rate::per_second(1'000'000), Tokens{1000}, 1, world.now);
-  tbf.set_root(BucketShape(Rate::per_second(100), Tokens{1}), world.now);
+  tbf.set_root(root_of(100, 1), world.now);
   world.admit("a");
   world.run();
   world.finish_all();
