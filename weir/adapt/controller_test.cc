@@ -93,8 +93,8 @@ TEST(Controller, SharesTheTargetOutByNodes) {
   EXPECT_EQ(report.budget, Tokens{20});
   ASSERT_EQ(report.jobs.size(), 2U);
   EXPECT_EQ(report.jobs[1].nodes, 3U);
-  EXPECT_EQ(world.server.shares[job_a], (Share{Rate(Tokens{5}, kPeriod), Tokens{40}, 1}));
-  EXPECT_EQ(world.server.shares[job_b], (Share{Rate(Tokens{15}, kPeriod), Tokens{120}, 3}));
+  EXPECT_EQ(world.server.shares[job_a], (Share{Rate(Tokens{5}, kPeriod), Tokens{20}, 1}));
+  EXPECT_EQ(world.server.shares[job_b], (Share{Rate(Tokens{15}, kPeriod), Tokens{60}, 3}));
   EXPECT_EQ(world.server.take_log(), "set a, set b");
   EXPECT_EQ(world.controller.share_of(job_b), world.server.shares[job_b]);
 }
@@ -160,11 +160,11 @@ TEST(Controller, ANewcomerGetsItsShareAtItsFirstRequest) {
   World world;
   ASSERT_TRUE(world.controller.set_nodes(job_b, 3));
   world.controller.first_request(job_a, world.now);
-  EXPECT_EQ(world.server.shares[job_a], (Share{Rate::per_second(1000), Tokens{160}, 1}));
+  EXPECT_EQ(world.server.shares[job_a], (Share{Rate::per_second(1000), Tokens{80}, 1}));
   world.controller.first_request(job_b, world.now);
-  EXPECT_EQ(world.server.shares[job_b], (Share{Rate::per_second(750), Tokens{120}, 3}));
+  EXPECT_EQ(world.server.shares[job_b], (Share{Rate::per_second(750), Tokens{60}, 3}));
   world.controller.first_request(job_c, world.now);
-  EXPECT_EQ(world.server.shares[job_c], (Share{Rate::per_second(200), Tokens{32}, 1}));
+  EXPECT_EQ(world.server.shares[job_c], (Share{Rate::per_second(200), Tokens{16}, 1}));
   world.controller.first_request(job_c, world.now);
   EXPECT_EQ(world.server.take_log(), "set a, set b, set c");
   // Nothing of it is in the allocation: what falls over its rim is not lent.
@@ -189,11 +189,11 @@ TEST(Controller, AnIdleShareIsKeptUntilItHadTimeToFillAndLendsOnlyWhatItWasAllot
   EXPECT_EQ(world.server.shares[job_a].rate, Rate(Tokens{10}, kPeriod)) << "kept as it was";
   world.decide({idle, borrows});
   EXPECT_EQ(world.controller.ledger().find(job_a)->record, 2) << "nothing of it counts any more";
-  for (int period = 3; period <= 9; ++period) {
+  for (int period = 3; period <= 5; ++period) {
     EXPECT_TRUE(world.server.shares.contains(job_a)) << "idle for " << period - 1;
     world.decide({borrows});
   }
-  EXPECT_TRUE(world.server.shares.contains(job_a)) << "eight periods fill it";
+  EXPECT_TRUE(world.server.shares.contains(job_a)) << "four periods fill it";
   world.decide({borrows});
   EXPECT_FALSE(world.server.shares.contains(job_a));
   EXPECT_EQ(world.server.take_log(), "change b, drop a");

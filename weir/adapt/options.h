@@ -26,7 +26,7 @@ struct ControllerOptions {
   static constexpr Nanoseconds kPeriodMin = std::chrono::milliseconds{1};
   static constexpr Nanoseconds kPeriodMax = std::chrono::seconds{10};
   static constexpr Tokens kShareDepthMin{8};
-  static constexpr std::uint64_t kShareDepthPeriods = 8;
+  static constexpr std::uint64_t kShareDepthPeriods = 4;
 
   Demand demand = Demand::kBacklog;
   Nanoseconds period = std::chrono::milliseconds{20};

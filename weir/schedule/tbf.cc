@@ -24,50 +24,21 @@ std::uint64_t& Tbf::owner_tag(const Queue& queue) const {
   return options_.sharing ? queue.share()->tag : queue.limits->tag;
 }
 
-// Brings the owner's tag up to where it may start, and gives what the queue stands by.
+// Brings the owner's tag up to where it may start, and gives what the queue stands by: the tag, or
+// for a realtime rule the very first place.
 std::uint64_t Tbf::start_tag(Queue& queue) {
   std::uint64_t& tag = owner_tag(queue);
-  if (!options_.sharing) {
-    tag = std::max(tag, virtual_ns_ - queue.limits->credit());
-  } else if (tag < virtual_ns_) {
-    Share& share = *queue.share();
-    tag = std::max(tag, virtual_ns_ - lag_of(share));
-    share.return_lag = std::min(share.return_lag, virtual_ns_ - tag);
-  }
-  return standing(queue);
-}
-
-// How far behind virtual time it may be.
-std::uint64_t Tbf::lag_of(const Share& share) const {
-  return std::min(lag_max_, std::max(share.pause_lag, share.return_lag));
-}
-
-// The owner's tag; for a realtime rule the very first place. Who lags under shares stands before
-// all tags, since those begin at the start of virtual time.
-std::uint64_t Tbf::standing(const Queue& queue) {
-  if (queue.limits->state->shapes.realtime) return 0;
-  const std::uint64_t tag = owner_tag(queue);
-  if (!options_.sharing || tag >= virtual_ns_) return tag;
-  Share& share = *queue.share();
-  share.lag_tag = std::max(share.lag_tag, lag_virtual_);
-  return share.lag_tag;
+  const std::uint64_t credit = options_.sharing ? 0 : queue.limits->credit();
+  tag = std::max(tag, virtual_ns_ - credit);
+  return queue.limits->state->shapes.realtime ? 0 : tag;
 }
 
 void Tbf::step_tag(Queue& queue, const Request& request) {
   std::uint64_t& tag = owner_tag(queue);
-  if (!options_.sharing) {
-    virtual_ns_ = std::max(virtual_ns_, tag);
-    return advance(tag, queue.limits->tag_step(request.bytes));
-  }
+  virtual_ns_ = std::max(virtual_ns_, tag);
+  if (!options_.sharing) return advance(tag, queue.limits->tag_step(request.bytes));
   Share& share = *queue.share();
-  const Tokens cost = options_.sharing->cost.of(request.bytes);
-  if (tag < virtual_ns_) {
-    lag_virtual_ = std::max(lag_virtual_, share.lag_tag);
-    advance(share.lag_tag, weigh(share, cost, share.lag_part));
-  } else {
-    virtual_ns_ = tag;
-  }
-  advance(tag, weigh(share, cost, share.tag_part));
+  advance(tag, weigh(share, options_.sharing->cost.of(request.bytes), share.tag_part));
 }
 
 // The limit bucket that cannot pay for the queue's first request for longest, if any cannot now.
@@ -295,7 +266,7 @@ Pick Tbf::serve_ready(Head head, Instant now) {
   auto& ready = heaps_->ready[index(head)];
   while (Queue* const top = ready.peek()) {
     Queue& queue = *top;
-    const std::uint64_t tag = options_.sharing ? standing(queue) : owner_tag(queue);
+    const std::uint64_t tag = owner_tag(queue);
     if (queue.tag < tag && queue.tag != 0) {
       count_stay(queue, now);
       top_since_[index(head)] = now;

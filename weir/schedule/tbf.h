@@ -17,8 +17,7 @@
 // who is first and never who may: start = max(own tag, virtual time - depth), the tag then grows by
 // cost/rate of the layer-0 class, and virtual time is the tag last served. So limits hold in every
 // window, and under overload classes share in proportion to their rates. Under shares tags belong
-// to the job and grow by cost/nodes. A job that paused may lag behind virtual time, and until it
-// has caught up it goes before all that do not; those that lag take turns by tags of their own.
+// to the job, grow by cost/nodes, and start at virtual time.
 //
 // While somebody waits at a bucket, others that need it queue up behind, and one at a time is let
 // go: a small request does not overtake a large one, and nobody is woken in vain.
@@ -261,7 +260,6 @@ class Tbf {
 
   // Deciding
   std::uint64_t start_tag(Queue& queue);
-  std::uint64_t standing(const Queue& queue);
   std::uint64_t& owner_tag(const Queue& queue) const;
   void step_tag(Queue& queue, const Request& request);
   static Bucket* empty_limit(Queue& queue, Instant now);
@@ -304,8 +302,6 @@ class Tbf {
   Instant root_ready_at(const Request& request) const;
   static void settle_spill(Share& share, Instant now);
   static std::uint64_t weigh(const Share& share, Tokens cost, std::uint64_t& part);
-  std::uint64_t lag_of(const Share& share) const;
-  void count_share(const Share& share, int sign);
   void offer_loan(Share& share);
   void enter_again(Share& share, Instant now);
   std::optional<Tokens> smallest_limit(Queue& queue, Nanoseconds time, Bucket*& bucket) const;
@@ -350,10 +346,6 @@ class Tbf {
   std::size_t classes_ = 0;
   std::uint64_t virtual_ns_ = 0;
   std::uint64_t loan_virtual_ = 0;
-  std::uint64_t lag_virtual_ = 1;    // of those that lag: below all tags, and above realtime's 0
-  std::uint64_t lag_max_ = 0;        // what a node is given in a second, in virtual time
-  unsigned __int128 paced_sum_ = 0;  // what all shares with a rate are given in a second
-  std::uint64_t paced_nodes_ = 0;    // of the same
   std::uint64_t arrivals_ = 0;
   std::uint64_t overflowed_ = 0;
   bool default_limits_ = true;  // off under sharing, until somebody changes `default`

@@ -199,11 +199,6 @@ struct Tbf::Share {
   std::uint64_t tag_part = 0;  // in 1/nodes
   std::uint64_t loan_tag = 0;
   std::uint64_t loan_part = 0;
-  std::uint64_t lag_tag = 0;
-  std::uint64_t lag_part = 0;
-  std::uint64_t pause_lag = 0;   // how far it may lag after a pause, in virtual time
-  std::uint64_t return_lag = 0;  // and how far still since it came back to a share
-  Tokens per_second;             // of its rate
   Tokens borrowed;
   Tokens lent;
   std::uint32_t queues = 0;

@@ -17,24 +17,11 @@ namespace {
 // Of virtual time under shares, a token of a job of one node: fine enough for thousands of nodes,
 // since the rest of a division is carried, and enough for decades at a million operations a second.
 constexpr std::uint64_t kUnitsPerOp = 4096;
-// How far a job may lag behind virtual time: what a node is given in this time at most, so that
-// nobody waits for longer while others catch up.
-constexpr Nanoseconds kLagTime = std::chrono::seconds{1};
-// A job that comes back takes a half of that time at most, however large it is.
-constexpr std::uint64_t kReturnPart = 2;
-// Far less than virtual time starts at.
-constexpr std::uint64_t kLagMax = std::uint64_t{1} << 60;
 // Loans to the high head go before those to the regular one.
 constexpr std::uint64_t kRegularLoan = std::uint64_t{1} << 63;
 
 std::uint64_t units_per_token(const Cost& cost) {
   return cost.kind() == Cost::Kind::kOp ? kUnitsPerOp : 1;
-}
-
-// tokens / nodes.
-std::uint64_t in_virtual_time(unsigned __int128 tokens, std::uint64_t unit, std::uint64_t nodes) {
-  const unsigned __int128 units = tokens * unit / nodes;
-  return units > kLagMax ? kLagMax : static_cast<std::uint64_t>(units);
 }
 
 }  // namespace
@@ -88,19 +75,6 @@ void Tbf::settle_spill(Share& share, Instant now) {
   if (share.busy == 0) share.lent += spilled;
 }
 
-// Before (-1) and after (+1) a change of the share. As published nobody lags.
-void Tbf::count_share(const Share& share, int sign) {
-  if (!share.paces() || !options_.sharing->lending) return;
-  if (sign > 0) {
-    paced_sum_ += share.per_second.count();
-    paced_nodes_ += share.nodes;
-  } else {
-    paced_sum_ -= share.per_second.count();
-    paced_nodes_ -= share.nodes;
-  }
-  lag_max_ = paced_nodes_ == 0 ? 0 : in_virtual_time(paced_sum_, share.unit, paced_nodes_);
-}
-
 bool Tbf::is_share_in_use(const JobId& job, Instant now) const {
   const auto found = shares_.find(job);
   if (found == shares_.end() || !found->second->paces()) return false;
@@ -113,16 +87,13 @@ void Tbf::set_share(const JobId& job, std::optional<Rate> rate, Tokens depth, st
   WEIR_ASSERT(options_.sharing && nodes > 0, nodes);
   Share& share = share_of(job);
   settle_spill(share, now);
-  count_share(share, -1);
   const bool was_active = share.active;
   const bool was_paced = share.paces();
   if (share.nodes != nodes) {
     share.nodes = nodes;
     share.tag_part = 0;
     share.loan_part = 0;
-    share.lag_part = 0;
   }
-  share.pause_lag = 0;
   if (!rate) {
     share.shape.reset();
   } else {
@@ -135,15 +106,8 @@ void Tbf::set_share(const JobId& job, std::optional<Rate> rate, Tokens depth, st
       share.spill = {};
     }
     share.shape = shape;
-    share.per_second = tokens_in(*rate, kLagTime);
-    share.pause_lag = in_virtual_time(depth.count(), share.unit, nodes);
-  }
-  // What it left to the others is in no record, and comes back this way.
-  if (!was_active) {
-    share.return_lag = in_virtual_time(paced_sum_ / kReturnPart, share.unit, nodes);
   }
   share.active = true;
-  count_share(share, +1);
   if (was_active && was_paced == share.paces()) {
     if (Queue* const first = share.bucket.crowd->first) {
       heaps_->wake.update(*first, wake_time(*first), first->turn());
@@ -157,7 +121,6 @@ void Tbf::drop_share(const JobId& job, Instant now) {
   const auto found = shares_.find(job);
   if (found == shares_.end() || !found->second->active) return;
   Share& share = *found->second;
-  count_share(share, -1);
   share.active = false;
   share.shape.reset();
   share.borrowed = {};

@@ -69,15 +69,6 @@ class Shared {
     }
     return order;
   }
-  // One each millisecond.
-  std::string serve(int ms) {
-    std::string order;
-    for (; ms > 0; --ms) {
-      now += milliseconds{1};
-      order += run(1);
-    }
-    return order;
-  }
   static std::size_t count(const std::string& order, char job) {
     return static_cast<std::size_t>(std::count(order.begin(), order.end(), job));
   }
@@ -255,60 +246,6 @@ TEST(TbfShares, WaitingForALimitDoesNotFillTheRoot) {
   EXPECT_EQ(shared.run(), "");
   shared.send("b", 100);
   EXPECT_EQ(shared.run(), "bbbbbbbbbb");
-}
-
-// It goes first for as many as half a second of the target, and then in turn.
-TEST(TbfShares, WhoComesBackToAShareGoesFirstForAWhile) {
-  Shared shared;
-  shared.share("a", 1000, 1, 100);
-  shared.send("a", 3000);
-  shared.serve(600);
-  shared.share("b", 1000, 1, 100);
-  shared.send("b", 1000);
-  EXPECT_EQ(shared.serve(500), std::string(500, 'b'));
-  EXPECT_NEAR(static_cast<double>(Shared::count(shared.serve(400), 'b')), 200, 2);
-}
-
-// A large job would starve a small one for as long as all it missed, were it not for the second.
-TEST(TbfShares, NobodyGoesFirstForLongerThanASecondOfItsShare) {
-  Shared shared;
-  shared.share("a", 500, 1, 5000);
-  shared.share("c", 500, 1, 5000);
-  shared.send("a", 3000);
-  shared.run(1000);
-  shared.share("b", 1, 1, 5000);
-  shared.send("b", 1000);
-  const std::string order = shared.run(600);
-  EXPECT_EQ(order.substr(0, 333), std::string(333, 'b'));  // 1001 tokens for three nodes
-  EXPECT_NEAR(static_cast<double>(Shared::count(order, 'b')), 333 + 133, 2);
-}
-
-TEST(TbfShares, ThoseThatLagTakeTurnsByNodes) {
-  Shared shared;
-  shared.share("a", 1000, 1, 100);
-  shared.send("a", 3000);
-  shared.serve(600);
-  shared.share("b", 1000, 1, 100);
-  shared.share("c", 1000, 3, 100);
-  shared.send("b", 300);
-  shared.send("c", 300);
-  const std::string order = shared.serve(200);
-  EXPECT_EQ(Shared::count(order, 'a'), 0U);
-  EXPECT_NEAR(static_cast<double>(Shared::count(order, 'c')), 150, 1);
-}
-
-TEST(TbfShares, AfterAShortPauseAJobGoesFirstForItsDepth) {
-  for (const bool lending : {true, false}) {
-    Shared shared(lending);
-    shared.share("b", 1000, 1, 20);
-    shared.share("a", 1000, 1, 100);
-    shared.send("b", 1);
-    shared.send("a", 3000);
-    shared.serve(1000);
-    shared.send("b", 40);
-    // As published nobody lags: they take turns at once.
-    EXPECT_NEAR(static_cast<double>(Shared::count(shared.serve(40), 'b')), lending ? 30 : 20, 1);
-  }
 }
 
 // What falls over the rim while a job has nothing to do is lent; while it has, it is nobody's.
