@@ -37,6 +37,7 @@ function(weir_module name)
   set(visibility PUBLIC)
   if(sources)
     add_library(${target} STATIC ${sources})
+    add_dependencies(product ${target})
     target_link_libraries(${target} PUBLIC ${libraries} PRIVATE ${M_SYSTEM}
                           $<BUILD_INTERFACE:weir_flags>)
     target_compile_features(${target} PUBLIC cxx_std_20)
