@@ -15,6 +15,9 @@
 include_guard(GLOBAL)
 include(GNUInstallDirs)
 set(WEIR_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
+add_custom_target(product) # what is installed
+add_custom_target(benches)
+add_custom_target(fuzzers)
 
 # What a PURE module may link besides PURE modules.
 set(WEIR_PURE_LIBRARIES "^(fmt::fmt|absl::.*|tl::expected|Boost::headers)$")

@@ -171,7 +171,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_head(error_code error) {
     if (error == http::error::header_limit) return refuse(431, "the head is too large");
     if (error == http::error::end_of_stream || error == beast::error::timeout) return close();
-    if (error) return is_http(error) ? refuse(400, error.message()) : close();
+    if (error) return refuse_or_close(error);
     stream_.expires_after(HttpServer::kRequestTime);
     http::async_read(
         stream_, buffer_, *parser_,
@@ -182,9 +182,15 @@ class Session : public std::enable_shared_from_this<Session> {
     return error.category() == make_error_code(http::error::bad_method).category();
   }
 
-  void on_request(error_code error) {
+  // Whether a body is too large shows in its head, or as its parts come.
+  void refuse_or_close(const error_code& error) {
     if (error == http::error::body_limit) return refuse(413, "the body is too large");
-    if (error) return is_http(error) ? refuse(400, error.message()) : close();
+    if (!is_http(error)) return close();
+    refuse(400, error.message());
+  }
+
+  void on_request(error_code error) {
+    if (error) return refuse_or_close(error);
     stream_.expires_never();
     const auto& message = parser_->get();
     keep_alive_ = message.keep_alive();
