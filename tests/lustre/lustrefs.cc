@@ -208,9 +208,14 @@ int open_file(const char* path, fuse_file_info* file) {
   return 0;
 }
 
+Opened* opened_by(const fuse_file_info* file) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a number is all that FUSE keeps for us
+  return reinterpret_cast<Opened*>(file->fh);
+}
+
 // One part a call, as seq_file does with entries that are large.
 int read_file(const char*, char* buffer, std::size_t size, off_t offset, fuse_file_info* file) {
-  const auto& opened = *reinterpret_cast<Opened*>(file->fh);
+  const Opened& opened = *opened_by(file);
   auto at = static_cast<std::size_t>(offset);
   for (const std::string& part : opened.parts) {
     if (at >= part.size()) {
@@ -218,7 +223,7 @@ int read_file(const char*, char* buffer, std::size_t size, off_t offset, fuse_fi
       continue;
     }
     const std::size_t count = std::min(size, part.size() - at);
-    std::memcpy(buffer, part.data() + at, count);
+    part.copy(buffer, count, at);
     return static_cast<int>(count);
   }
   return 0;
@@ -244,7 +249,7 @@ int write_file(const char* path, const char* text, std::size_t size, off_t, fuse
 }
 
 int release_file(const char*, fuse_file_info* file) {
-  delete reinterpret_cast<Opened*>(file->fh);
+  delete opened_by(file);
   return 0;
 }
 

@@ -89,7 +89,7 @@ class Control::Core {
   void note_jobs(const ChangeRequest& request);
 
   void with_snapshot(WithSnapshot then);
-  void took(std::shared_ptr<SnapshotTaker> taker);
+  void took(const std::shared_ptr<SnapshotTaker>& taker);
   void hand_out(const Result<const Snapshot*>& shot);
   void publish_event();
   void sample_stays();
@@ -148,7 +148,8 @@ Result<void> Control::Core::open(const ControlOptions& options) {
     if (auto replayed = replay(); !replayed) return replayed;
   }
   auto http = HttpServer::create(
-      options.http, [this](const HttpRequest& request, Reply reply) { answer(request, reply); });
+      options.http,
+      [this](const HttpRequest& request, const Reply& reply) { answer(request, reply); });
   if (!http) return tl::unexpected(http.error());
   http_ = std::move(*http);
   return {};
@@ -442,7 +443,7 @@ void Control::Core::with_snapshot(WithSnapshot then) {
 }
 
 // One step after another, each a command of its own, so that requests get their turn between them.
-void Control::Core::took(std::shared_ptr<SnapshotTaker> taker) {
+void Control::Core::took(const std::shared_ptr<SnapshotTaker>& taker) {
   ask<std::pair<bool, std::uint64_t>>(
       [this, taker](serve::Server& server) -> Result<std::pair<bool, std::uint64_t>> {
         return std::pair{taker->step(server), loop_generation_};

@@ -184,7 +184,7 @@ Journal::~Journal() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Journal::append(std::string record, Done done) {
+void Journal::append(std::string_view record, Done done) {
   {
     const std::lock_guard lock(mutex_);
     waiting_.push_back({journal_line(record), std::move(done)});

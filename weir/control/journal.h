@@ -63,7 +63,7 @@ class Journal {
   Result<void> compact(const std::vector<std::string>& records);
 
   // REQUIRES: no newline in it.
-  void append(std::string record, Done done);
+  void append(std::string_view record, Done done);
   // Syncs so far, for whoever wonders how well they are shared.
   std::uint64_t syncs() const { return syncs_; }
 

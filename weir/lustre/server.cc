@@ -162,7 +162,7 @@ Result<void> set_policy(Tree& tree, bool (*wait)()) {
       }
     }
     if (is_drained) {
-      const auto done = tree.write(kPoliciesPath, "tbf jobid");
+      auto done = tree.write(kPoliciesPath, "tbf jobid");
       if (done) return {};
       if (done.error().code != std::errc::resource_unavailable_try_again) return done;
     }

@@ -48,9 +48,9 @@ void Tbf::set_slice(std::string_view rule_name, const Slice& slice, Instant now)
     RuleState& state = *state_of_.at(rule);
     if (state.slice == slice) continue;
     state.slice = slice;
-    Shapes wanted = shapes_of(*rule, slice);
+    const Shapes wanted = shapes_of(*rule, slice);
     if (wanted == state.shapes) continue;
-    state.next = std::move(wanted);
+    state.next = wanted;
     is_changed = true;
   }
   if (is_changed) return_changed(now);

@@ -11,14 +11,14 @@ namespace weir::sim {
 namespace {
 
 // Wall time at the start of the timeline: some day.
-constexpr std::int64_t kEpoch_s = 1'794'727'000;
+constexpr std::int64_t kEpochSeconds = 1'794'727'000;
 constexpr std::string_view kOtherCounters[] = {"getattr",  "setattr",  "punch",   "sync",
                                                "destroy",  "create",   "statfs",  "get_info",
                                                "set_info", "quotactl", "prealloc"};
 
 std::string wall(Instant at) {
   const std::int64_t ns = ns_of(at);
-  return fmt::format("{}.{:09} secs.nsecs", kEpoch_s + ns / 1'000'000'000, ns % 1'000'000'000);
+  return fmt::format("{}.{:09} secs.nsecs", kEpochSeconds + ns / 1'000'000'000, ns % 1'000'000'000);
 }
 
 std::string span(Nanoseconds time) {
