@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from remote import READ, STUCK, Remote, UnixHttp, request, simple_reply, wait_for
+from remote import READ, STUCK, Remote, UnixHttp, request, simple_reply
 
 EXPORT = ("--export", "a=memory:64MiB")
 TBF = (*EXPORT, "--adaptive", "off")
@@ -82,10 +82,12 @@ class Changing(unittest.TestCase):
                              ["dd", "default"])
             self.assertEqual(it.send("POST", f"{SERVICE}/rules", rule)[0], 409)
             self.assertEqual(it.http("DELETE", f"{SERVICE}/rules/dd")[0], 200)
+            self.assertEqual([one["rule"] for one in it.get(f"{SERVICE}/rules")], ["default"],
+                             "who changes something and then reads sees it")
             self.assertEqual(it.send("PUT", f"{SERVICE}/capacity", {"capacity": "500"})[0], 200)
             self.assertEqual(it.send("PUT", f"{SERVICE}/policies", {"policy": "fifo"})[0], 200)
             self.assertEqual(it.send("PUT", "/v1/jobs/ior.1", {"nodes": 7})[0], 200)
-            wait_for("a snapshot that knows", lambda: it.get(SERVICE)["policy"] == "fifo")
+            self.assertEqual(it.get(SERVICE)["policy"], "fifo")
             self.assertEqual(it.get(f"{SERVICE}/capacity")["capacity"], 500)
             self.assertEqual(it.get("/v1/jobs"), [{"job": "ior.1", "nodes": 7}])
             self.assertEqual(it.http("DELETE", "/v1/jobs/ior.1")[0], 200)

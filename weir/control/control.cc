@@ -391,6 +391,8 @@ Control::Core::Applied Control::Core::apply_on_loop(serve::Server& server,
 
 void Control::Core::confirm(const ChangeRequest& request, const Applied& applied,
                             const Reply& reply) {
+  // Who changes something and then reads sees it.
+  if (applied.generation > generation_) shot_at_ = {};
   generation_ = std::max(generation_, applied.generation);
   if (applied.stale) {
     HttpResponse response =
