@@ -93,6 +93,9 @@ EpochMessage read_start(ByteReader& in, std::uint8_t flags, std::int64_t number,
 
 EpochMessage read_body(ByteReader& in, std::uint8_t kind, std::uint8_t flags, std::int64_t number,
                        std::uint64_t serial) {
+  const bool has_data = kind == static_cast<std::uint8_t>(Kind::kReady) ||
+                        kind == static_cast<std::uint8_t>(Kind::kStart);
+  if (!has_data && flags != 0) in.fail();  // the order of bytes is that of the data
   switch (static_cast<Kind>(kind)) {
     case Kind::kReady:
       return read_ready(in, flags, number, serial);

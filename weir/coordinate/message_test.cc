@@ -83,6 +83,17 @@ TEST(EpochMessage, NumbersOutOfBoundsAreRefused) {
       decode(encode(Ready{.timeout = kEpochTimeoutMax + Nanoseconds{1}, .data = {}, .claim = {}})));
 }
 
+TEST(EpochMessage, AnOrderOfBytesWithoutDataIsRefused) {
+  constexpr std::size_t kFlags = 7;
+  for (const EpochMessage& message :
+       {EpochMessage(Taken{1, 1}), EpochMessage(Leave{1, 1}), EpochMessage(Refuse{-5, 1})}) {
+    EpochBytes bytes = encode(message);
+    EXPECT_TRUE(decode(bytes));
+    bytes[kFlags] = std::byte{1};
+    EXPECT_FALSE(decode(bytes));
+  }
+}
+
 TEST(Epoch, TheTermStandsInTheUpperHalf) {
   const std::int64_t epoch = epoch_number(3, 17);
   EXPECT_EQ(term_of(epoch), 3U);
