@@ -10,9 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "weir/base/assert.h"
-#include "weir/control/embedded.h"
-#include "weir/control/files.h"
+#include "weir/control/report_page.h"
 
 namespace weir::control {
 namespace {
@@ -20,7 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPage = "sim-report.html";
-constexpr std::string_view kPlace = "/*DATA*/";  // in the page, for the study
 
 // Six digits behind the point say all there is to say, the same on every machine.
 Json rounded(double value) { return std::round(value * 1e6) / 1e6; }
@@ -284,29 +281,17 @@ std::string report_html(const Study& study) {
     json["policies"].push_back(figure_json(outcome, scale));
   }
   if (!study.sweep.empty()) json["sweep"] = sweep_json(study.sweep);
-  std::string text = text_of(json, -1);
-  // The page ends its script at "</", wherever that stands.
-  for (std::size_t i = text.find("</"); i != std::string::npos; i = text.find("</", i + 3)) {
-    text.insert(i + 1, "\\");
-  }
-  std::string page(embedded_file(kPage).value_or(""));
-  const std::size_t place = page.find(kPlace);
-  WEIR_ASSERT(place != std::string::npos);
-  return page.replace(place, kPlace.size(), text);
+  return report_page(kPage, text_of(json, -1));
 }
 
 Result<void> write_study(const Study& study, const std::string& folder) {
-  if (auto made = make_folder(folder); !made) return made;
-  const std::pair<std::string_view, std::string> files[] = {
+  const NamedText files[] = {
       {"result.json", result_json(study)},
       {"periods.csv", periods_csv(study)},
       {"throughput.csv", throughput_csv(study)},
       {"report.html", report_html(study)},
   };
-  for (const auto& [name, text] : files) {
-    if (auto written = write_file(folder + "/" + std::string(name), text); !written) return written;
-  }
-  return {};
+  return write_texts(folder, files);
 }
 
 }  // namespace weir::control

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/report_page.h"
+
+#include "weir/base/assert.h"
+#include "weir/control/embedded.h"
+#include "weir/control/files.h"
+
+namespace weir::control {
+namespace {
+
+constexpr std::string_view kPlace = "/*DATA*/";
+
+}  // namespace
+
+std::string report_page(std::string_view page, std::string json) {
+  // The page ends its script at "</", wherever that stands.
+  for (std::size_t i = json.find("</"); i != std::string::npos; i = json.find("</", i + 3)) {
+    json.insert(i + 1, "\\");
+  }
+  std::string text(embedded_file(page).value_or(""));
+  const std::size_t place = text.find(kPlace);
+  WEIR_ASSERT(place != std::string::npos);
+  return text.replace(place, kPlace.size(), json);
+}
+
+Result<void> write_texts(const std::string& folder, std::span<const NamedText> texts) {
+  if (auto made = make_folder(folder); !made) return made;
+  for (const auto& [name, text] : texts) {
+    if (auto written = write_file(folder + "/" + std::string(name), text); !written) return written;
+  }
+  return {};
+}
+
+}  // namespace weir::control
