@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# weir_proto(<target> <file>...)
+#
+# Compiles the C++ that protoc and its gRPC plugin make of the .proto files of this folder into the
+# target; its sources include "weir/<module>/<file>.pb.h" and ".grpc.pb.h". Generated code is nobody's
+# to mend, so neither warnings nor sanitizers look at it, which also halves its build.
+include_guard(GLOBAL)
+find_program(WEIR_PROTOC protoc REQUIRED)
+find_program(WEIR_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
+find_library(WEIR_GRPC grpc++ REQUIRED) # modules link it by its name: users need no package
+find_library(WEIR_PROTOBUF protobuf REQUIRED)
+add_custom_target(protos) # what a reader of the sources needs before they are compiled
+
+function(weir_proto target)
+  set(root ${PROJECT_BINARY_DIR}/proto)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
+             OUTPUT_VARIABLE folder)
+  file(MAKE_DIRECTORY ${root})
+  foreach(file IN LISTS ARGN)
+    cmake_path(REMOVE_EXTENSION file OUTPUT_VARIABLE stem)
+    set(made ${root}/${folder}/${stem})
+    add_custom_command(OUTPUT ${made}.pb.cc ${made}.pb.h ${made}.grpc.pb.cc ${made}.grpc.pb.h
+      COMMAND ${WEIR_PROTOC} --proto_path=${PROJECT_SOURCE_DIR} --cpp_out=${root}
+              --grpc_out=${root} --plugin=protoc-gen-grpc=${WEIR_GRPC_PLUGIN} ${folder}/${file}
+      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+      DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${file} COMMENT "Protocol ${file}" VERBATIM)
+    set(sources ${made}.pb.cc ${made}.grpc.pb.cc)
+    set_source_files_properties(${sources} PROPERTIES
+      COMPILE_OPTIONS "-w;-g0;-O1;-fno-sanitize=all" SKIP_LINTING ON)
+    target_sources(${target} PRIVATE ${sources})
+    add_custom_target(proto_${stem} DEPENDS ${made}.pb.h)
+    add_dependencies(protos proto_${stem})
+  endforeach()
+  target_include_directories(${target} SYSTEM PRIVATE ${root})
+endfunction()
