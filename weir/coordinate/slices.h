@@ -177,6 +177,7 @@ class SliceMember final : public MemberRider {
   Instant lease_end() const { return lease_end_; }
   std::uint32_t members() const { return members_; }
   std::size_t classes() const { return classes_.size(); }
+  const std::string& name(ClassIndex index) const { return classes_[index].name; }
 
  private:
   struct Class {

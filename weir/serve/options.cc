@@ -236,6 +236,32 @@ Result<void> check_export(const ServeOptions& options, const ExportOptions& one)
   return {};
 }
 
+// Rules of the whole cluster are in etcd alone, so that all servers have the same.
+Result<void> check_cluster(const ServeOptions& options) {
+  const ClusterOptions& cluster = options.cluster;
+  if (!cluster.is_on()) return {};
+  if (cluster.etcd.empty() || cluster.listen.empty()) {
+    return fail(std::errc::invalid_argument, "cluster", "needs etcd and listen",
+                "see [cluster] in weir.conf(5)");
+  }
+  if (cluster.timeout <= cluster.epoch) {
+    return fail(std::errc::invalid_argument, "cluster", "has a timeout that is no longer than its "
+                "epoch", "make it several times as long");
+  }
+  if (!options.trace_file.empty()) {
+    return fail(std::errc::invalid_argument, "trace", "cannot be written in a cluster",
+                "what other servers do is not in it; leave one of them out");
+  }
+  for (const ServiceOptions& service : options.services) {
+    for (const std::string& rule : service.rules) {
+      if (rule.find("scope=cluster") == std::string::npos) continue;
+      return fail(std::errc::invalid_argument, "rule " + quote(rule), "is the whole cluster's",
+                  "start it with: weir cluster rule start");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> check(const ServeOptions& options) {
@@ -269,7 +295,7 @@ Result<void> check(const ServeOptions& options) {
     return fail(std::errc::invalid_argument, "tls", "has no certificates",
                 "say where they are: --tls-certificates DIRECTORY");
   }
-  return {};
+  return check_cluster(options);
 }
 
 }  // namespace weir::serve

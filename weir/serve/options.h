@@ -174,6 +174,25 @@ struct ControlFiles {
   bool operator==(const ControlFiles&) const = default;
 };
 
+// The servers that act as one with this one; they find each other through etcd.
+struct ClusterOptions {
+  std::string name;                // of this server, unlike all others'; empty: in no cluster
+  std::string prefix = "/weir";    // of all keys in etcd; one for each cluster
+  std::vector<std::string> etcd;   // HOST:PORT
+  std::string listen;              // for the other servers, as ListenAddress has it
+  std::string advertise;           // HOST:PORT they reach it by; empty: as `listen`
+  Nanoseconds epoch = std::chrono::milliseconds{10};
+  Nanoseconds timeout = std::chrono::milliseconds{100};  // of a round; see weir/coordinate/leader.h
+  Nanoseconds lease = std::chrono::seconds{5};           // of the leader, in whole seconds
+  std::string user;                                      // of etcd; empty: none
+  std::string password_file;
+  std::string tls_directory;       // between servers, see weir/cluster/credentials.h; empty: plain
+  std::string etcd_tls_directory;  // to etcd
+
+  bool is_on() const { return !name.empty(); }
+  bool operator==(const ClusterOptions&) const = default;
+};
+
 struct ServeLimits {
   std::uint32_t connections = 4096;  // more are refused, counted and logged
   // Of payload in the whole server, and in one connection; whoever is at it is not read from.
@@ -202,6 +221,7 @@ struct ServeOptions {
   std::string control_socket;  // empty: none
   std::string trace_file;      // empty: none
   ControlFiles control;
+  ClusterOptions cluster;
 
   bool operator==(const ServeOptions&) const = default;
 };

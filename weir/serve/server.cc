@@ -296,6 +296,7 @@ void Server::stop() {
   is_stopping_ = true;
   host::notify_manager("STOPPING=1");
   close_commands();
+  if (guest_ != nullptr) guest_->stopping(plane_.now);
   stop_at_ = plane_.now + options_.limits.drain_timeout;
   for (const auto& listener : listeners_) {
     if (listener->is_pending) plane_.uring->cancel(*listener);
@@ -376,6 +377,9 @@ void Server::turn() {
   plane_.now = host::now();
   plane_.uring->reap();
   run_commands();
+  if (guest_ != nullptr && !is_stopping_ && guest_->wakes_at() <= plane_.now) {
+    guest_->wake(plane_.now);
+  }
   expire_handshakes();
   wake_stores();
   feed_hungry();
@@ -452,6 +456,7 @@ Instant Server::wakes_at() const {
   // What was sent at the end of this turn may have made room for somebody.
   if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
   Instant at = std::min(accepts_again_, stop_at_);
+  if (guest_ != nullptr && !is_stopping_) at = std::min(at, guest_->wakes_at());
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
   for (const auto& served : plane_.exports) at = std::min(at, served->store->wakes_at());
   if (!handshakes_.empty()) at = std::min(at, handshakes_.front().handshake_ends());

@@ -36,6 +36,7 @@
 #include "weir/host/signals.h"
 #include "weir/serve/command.h"
 #include "weir/serve/connection.h"
+#include "weir/serve/guest.h"
 #include "weir/serve/options.h"
 #include "weir/serve/plane.h"
 #include "weir/serve/trace_file.h"
@@ -55,6 +56,9 @@ class Server {
 
   // Called on SIGHUP instead of reading the file of jobs again.
   void on_reload(std::function<void(Server&)> reload) { reload_ = std::move(reload); }
+
+  // One at most, which outlives run(). REQUIRES: it does not run yet.
+  void set_guest(Guest* guest) { guest_ = guest; }
 
   // `ready` is called when clients can come.
   void run(const std::function<void()>& ready);
@@ -140,6 +144,7 @@ class Server {
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<ListenAddress> listening_;
   std::function<void(Server&)> reload_;
+  Guest* guest_ = nullptr;
   JobTable jobs_;
   Ring<Connection, &Connection::all_link> connections_;
   Ring<Connection, &Connection::handshake_link> handshakes_;  // the oldest first

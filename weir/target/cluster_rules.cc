@@ -34,10 +34,10 @@ void ClusterRules::follow_rules(Instant now) {
       found->ops.reset();
       found->bytes.reset();
       if (const std::uint32_t rate = limits.rate_in_force(); rate > 0) {
-        found->ops = slices_.open(rule->name() + "/ops", std::int64_t{rate} * kMilli);
+        found->ops = slices_.open(prefix_ + rule->name() + "/ops", std::int64_t{rate} * kMilli);
       }
       if (limits.bps) {
-        found->bytes = slices_.open(rule->name() + "/bytes", milli_per_second(*limits.bps));
+        found->bytes = slices_.open(prefix_ + rule->name() + "/bytes", milli_per_second(*limits.bps));
       }
     }
   }

@@ -18,6 +18,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weir/base/time.h"
@@ -30,9 +31,10 @@ namespace weir {
 
 class ClusterRules final : public EpochUse {
  public:
-  // Both outlive it.
-  ClusterRules(Gate& gate, SliceMember& slices, Nanoseconds epoch)
-      : gate_(gate), slices_(slices), epoch_(epoch) {}
+  // Gate and slices outlive it. `prefix` stands before the names of its classes, to tell the rules
+  // of several Gates apart.
+  ClusterRules(Gate& gate, SliceMember& slices, Nanoseconds epoch, std::string prefix = {})
+      : gate_(gate), slices_(slices), epoch_(epoch), prefix_(std::move(prefix)) {}
 
   EpochBytes ready(Instant now) override;
   void called(Instant now) override { apply(now); }
@@ -57,6 +59,7 @@ class ClusterRules final : public EpochUse {
   Gate& gate_;
   SliceMember& slices_;
   Nanoseconds epoch_;
+  std::string prefix_;
   std::vector<Ruled> rules_;
 };
 

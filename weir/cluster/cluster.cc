@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/cluster.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include "weir/base/assert.h"
+#include "weir/base/quote.h"
+#include "weir/cluster/epoch_part.h"
+#include "weir/cluster/epoch_transport.h"
+#include "weir/cluster/membership.h"
+#include "weir/cluster/shared_rule.h"
+#include "weir/host/clock.h"
+#include "weir/serve/event_log.h"
+
+namespace weir::cluster {
+namespace {
+
+using serve::ClusterStatus;
+
+// Slices are leased for several rounds, so that one that is late costs nothing.
+constexpr int kLeaseRounds = 4;
+// An etcd that does not answer leaves time to ask another before the lease runs out.
+constexpr int kEtcdPart = 4;
+constexpr Nanoseconds kEtcdTimeoutMax = std::chrono::seconds{1};
+
+Result<std::uint64_t> random_number() {
+  std::uint64_t number = 0;
+  if (getrandom(&number, sizeof number, 0) != sizeof number) {
+    return fail_errno(errno, "random numbers");
+  }
+  return number;
+}
+
+// Its one line; what is in it is kept out of every message.
+Result<std::string> read_password(const std::string& path) {
+  if (path.empty()) return std::string();
+  errno = 0;
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line) || line.empty()) {
+    return errno != 0 ? Result<std::string>(fail_errno(errno, path))
+                      : fail(std::errc::invalid_argument, path, "holds no password");
+  }
+  return line;
+}
+
+// "127.0.0.1:0" with the port the kernel chose.
+std::string with_port(const std::string& address, std::uint16_t port) {
+  return fmt::format("{}:{}", address.substr(0, address.rfind(':')), port);
+}
+
+}  // namespace
+
+class Cluster::Core {
+ public:
+  Core(serve::Server& server, const serve::ClusterOptions& options)
+      : server_(server), options_(options) {}
+
+  Result<void> open();
+  void start() { membership_->start(); }
+  void end();
+  std::uint16_t port() const { return transport_->port(); }
+
+  void status(const Answer<ClusterStatus>& answer);
+  void rules(const Answer<std::vector<serve::ClusterRule>>& answer);
+  void command(const std::string& service, const std::string& text, const Answer<void>& answer);
+
+ private:
+  Result<void> open_transport(std::uint64_t incarnation);
+  Result<void> open_membership(std::uint64_t incarnation);
+  void heard(const MembershipView& view);
+  void follow(const MembershipView& view);
+  void seat(const MembershipView& view);
+  void sync_rules(const MembershipView& view);
+  Result<void> check(const std::string& service, const std::string& command);
+  void add_members(ClusterStatus& status, const EpochTransport::Description& described) const;
+  SliceTerms terms() const {
+    return {.lease = std::max<Nanoseconds>(SliceTerms{}.lease, options_.timeout * kLeaseRounds)};
+  }
+  static void say(std::string_view line) { serve::EventLog::say(line); }
+
+  serve::Server& server_;
+  serve::ClusterOptions options_;
+  std::unique_ptr<EpochPart> part_;  // of the loop
+  std::unique_ptr<EpochTransport> transport_;
+  std::unique_ptr<Membership> membership_;
+  std::atomic<bool> is_refused_ = false;  // by the leader
+
+  // Of the membership's thread.
+  std::uint32_t followed_ = 0;
+  std::uint32_t seated_ = 0;  // the term; 0: it does not lead
+  std::vector<std::string> said_errors_;
+
+  mutable std::mutex mutex_;  // of what is told
+  MembershipView view_;
+  std::vector<std::string> rule_errors_;
+};
+
+Result<void> Cluster::Core::open() {
+  const auto incarnation = random_number();
+  if (!incarnation) return tl::unexpected(incarnation.error());
+  part_ = std::make_unique<EpochPart>(
+      EpochPart::Options{
+          .epoch = options_.epoch, .timeout = options_.timeout, .terms = terms()},
+      server_, [this](std::uint32_t term, EpochMessage message) {
+        transport_->send(term, std::move(message));
+      });
+  if (auto opened = open_transport(*incarnation); !opened) return opened;
+  server_.set_guest(part_.get());
+  return open_membership(*incarnation);
+}
+
+Result<void> Cluster::Core::open_transport(std::uint64_t incarnation) {
+  auto transport = EpochTransport::create(
+      {.name = options_.name,
+       .incarnation = incarnation,
+       .listen = options_.listen,
+       .tls_directory = options_.tls_directory,
+       .terms = terms()},
+      {.received =
+           [this](std::uint32_t term, EpochMessage message) {
+             // A message that does not fit into the mailbox is lost, as on a bad network.
+             (void)server_.post([this, term, message = std::move(message)](const auto& server) {
+               if (server) part_->receive(term, message, (*server)->now());
+             });
+           },
+       .joined = [this](EpochTransport::LinkState state) { is_refused_ = state.is_refused; },
+       .say = say});
+  if (!transport) return tl::unexpected(transport.error());
+  transport_ = std::move(*transport);
+  return {};
+}
+
+Result<void> Cluster::Core::open_membership(std::uint64_t incarnation) {
+  auto password = read_password(options_.password_file);
+  if (!password) return tl::unexpected(password.error());
+  const std::string& reached =
+      options_.advertise.empty() ? options_.listen : options_.advertise;
+  auto membership = Membership::create(
+      {.name = options_.name,
+       .incarnation = incarnation,
+       .address = reached.ends_with(":0") ? with_port(reached, port()) : reached,
+       .prefix = options_.prefix,
+       .lease = options_.lease,
+       .etcd = {.endpoints = options_.etcd,
+                .user = options_.user,
+                .password = std::move(*password),
+                .tls_directory = options_.etcd_tls_directory,
+                .timeout = std::min<Nanoseconds>(kEtcdTimeoutMax, options_.lease / kEtcdPart)}},
+      {.heard = [this](const MembershipView& view) { heard(view); },
+       .confirmed = [this](Instant until) { transport_->confirm(until); },
+       .unseated =
+           [this] {
+             seated_ = 0;
+             transport_->unseat();
+           },
+       .may_lead = [this] { return !is_refused_; },
+       .check = [this](const std::string& service,
+                       const std::string& command) { return check(service, command); },
+       .say = say});
+  if (!membership) return tl::unexpected(membership.error());
+  membership_ = std::move(*membership);
+  return {};
+}
+
+// The server does not run any more, so nothing else touches its part.
+void Cluster::Core::end() {
+  membership_.reset();
+  transport_.reset();
+}
+
+// ---- what membership has heard, on its thread ----
+
+void Cluster::Core::heard(const MembershipView& view) {
+  seat(view);
+  follow(view);
+  sync_rules(view);
+  const std::lock_guard lock(mutex_);
+  view_ = view;
+}
+
+void Cluster::Core::seat(const MembershipView& view) {
+  SliceLimits limits;
+  for (const SharedRule& rule : view.rules) add_limits(rule, limits);
+  transport_->set_limits(std::move(limits));
+  if (!view.leads) {
+    if (std::exchange(seated_, 0) != 0) transport_->unseat();
+    return;
+  }
+  if (seated_ == view.term) return;
+  seated_ = view.term;
+  using Before = EpochTransport::Before;
+  transport_->lead(view.term, view.is_first ? Before::kNobody : Before::kSomebody, view.until);
+  say(fmt::format("cluster: {} leads in term {}", options_.name, view.term));
+}
+
+void Cluster::Core::follow(const MembershipView& view) {
+  if (view.term == 0 || followed_ == view.term) return;  // the one before may still be there
+  followed_ = view.term;
+  transport_->follow(view.term, view.leader_address);
+  (void)server_.post([this, term = view.term](const auto& server) {
+    if (server) part_->follow(term, (*server)->now());
+  });
+}
+
+void Cluster::Core::sync_rules(const MembershipView& view) {
+  auto errors = server_.ask([&](serve::Server& server) -> Result<std::vector<std::string>> {
+    return part_->sync_rules(view.rules, server.now());
+  });
+  if (!errors) return;  // it stops
+  for (const std::string& error : *errors) {
+    const bool is_new =
+        std::find(said_errors_.begin(), said_errors_.end(), error) == said_errors_.end();
+    if (is_new) say("cluster: " + error);
+  }
+  said_errors_ = *errors;
+  const std::lock_guard lock(mutex_);
+  rule_errors_ = std::move(*errors);
+}
+
+Result<void> Cluster::Core::check(const std::string& service, const std::string& command) {
+  return server_.ask([&](serve::Server& server) -> Result<void> {
+    const serve::Service* const found = server.find_service(service);
+    if (found == nullptr) {
+      return fail(std::errc::no_such_file_or_directory, "service " + quote(service),
+                  "is not on this server", "ask one that has it");
+    }
+    const std::vector<std::string> commands = {command};
+    return found->target.gate().check_rules(commands);
+  });
+}
+
+// ---- what is asked ----
+
+void Cluster::Core::add_members(ClusterStatus& status,
+                                const EpochTransport::Description& described) const {
+  const auto member_of = [&](const std::string& name) -> ClusterStatus::Member& {
+    const auto found = std::find_if(status.members.begin(), status.members.end(),
+                                    [&](const auto& one) { return one.name == name; });
+    if (found != status.members.end()) return *found;
+    ClusterStatus::Member& made = status.members.emplace_back();
+    made.name = name;
+    return made;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    for (const MembershipView::Member& one : view_.members) {
+      ClusterStatus::Member& member = member_of(one.name);
+      member.address = one.address;
+      member.is_registered = true;
+    }
+  }
+  if (!described.leader) return;
+  const LeaderPart& leader = *described.leader;
+  status.has_leader_part = true;
+  status.rounds = leader.rounds;
+  status.evictions = leader.evictions;
+  status.refused = leader.refused;
+  status.garbage = leader.garbage;
+  status.round_median = leader.round_median;
+  status.round_p99 = leader.round_p99;
+  for (const LeaderPart::Member& one : leader.members) {
+    ClusterStatus::Member& member = member_of(one.name);
+    member.is_joined = one.is_joined;
+    for (const auto& [of, milli] : one.slices) {
+      member.slices.push_back({.of = of, .milli = milli, .is_leased = one.is_joined});
+    }
+  }
+}
+
+void Cluster::Core::status(const Answer<ClusterStatus>& answer) {
+  transport_->describe([this, answer](const EpochTransport::Description& described) {
+    auto status = std::make_shared<ClusterStatus>();
+    status->name = options_.name;
+    {
+      const std::lock_guard lock(mutex_);
+      status->leader = view_.term == 0 ? "" : view_.leader;
+      status->rule_errors = rule_errors_;
+    }
+    const std::string trouble = membership_->trouble();
+    status->why = !trouble.empty() ? trouble : described.link.why;
+    status->state = !trouble.empty()           ? "alone"
+                    : described.link.is_joined ? "joined"
+                                               : "joining";
+    add_members(*status, described);
+    auto posted = server_.post([this, answer, status](const Result<serve::Server*>& server) {
+      if (!server) return answer(tl::unexpected(server.error()));
+      part_->describe(*status, (*server)->now());
+      answer(std::move(*status));
+    });
+    if (!posted) answer(tl::unexpected(posted.error()));
+  });
+}
+
+void Cluster::Core::rules(const Answer<std::vector<serve::ClusterRule>>& answer) {
+  std::vector<serve::ClusterRule> rules;
+  {
+    const std::lock_guard lock(mutex_);
+    rules.reserve(view_.rules.size());
+    for (const SharedRule& rule : view_.rules) {
+      rules.push_back({rule.service, rule.name, rule.commands});
+    }
+  }
+  answer(std::move(rules));
+}
+
+void Cluster::Core::command(const std::string& service, const std::string& text,
+                            const Answer<void>& answer) {
+  const auto command = read_shared_command(text);
+  if (!command) return answer(tl::unexpected(command.error()));
+  membership_->change_rule(service, *command, answer);
+}
+
+// ---- Cluster ----
+
+Cluster::Cluster(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+Cluster::~Cluster() { core_->end(); }
+
+Result<std::unique_ptr<Cluster>> Cluster::create(serve::Server& server,
+                                                 const serve::ClusterOptions& options) {
+  WEIR_ASSERT(options.is_on());
+  auto core = std::make_unique<Core>(server, options);
+  if (auto opened = core->open(); !opened) return tl::unexpected(opened.error());
+  return std::unique_ptr<Cluster>(new Cluster(std::move(core)));
+}
+
+void Cluster::start() { core_->start(); }
+std::uint16_t Cluster::port() const { return core_->port(); }
+void Cluster::status(Answer<ClusterStatus> answer) { core_->status(answer); }
+void Cluster::rules(Answer<std::vector<serve::ClusterRule>> answer) { core_->rules(answer); }
+void Cluster::command(std::string service, std::string text, Answer<void> answer) {
+  core_->command(service, text, answer);
+}
+
+}  // namespace weir::cluster

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A server's place in a cluster. It joins the others that its configuration names through etcd, and
+// from then on limits of the cluster's rules hold for all of them together.
+//
+//   auto cluster = Cluster::create(*server, server->options().cluster);
+//   cluster->start();
+//   server->run(...);
+//   cluster->reset();                   leaves; others take over at once
+//
+//   the server's loop      EpochPart: what is used, what may be used
+//   transport's thread     EpochTransport: streams to the leader; the leader's part
+//   membership's thread    Membership: etcd, who leads, which rules there are
+//
+// Each owns its state, and they reach each other by letters only. Without etcd the server goes on
+// alone: rules of the cluster that it knows stay at what a server may use that is cut off.
+//
+// Made and destroyed by the thread that runs the server, before and after it runs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/serve/cluster_port.h"
+#include "weir/serve/options.h"
+#include "weir/serve/server.h"
+
+namespace weir::cluster {
+
+class Cluster final : public serve::ClusterPort {
+ public:
+  // Listens for the others. The error names the file or the address.
+  // REQUIRES: the server does not run yet, outlives it, and options.is_on().
+  static Result<std::unique_ptr<Cluster>> create(serve::Server& server,
+                                                 const serve::ClusterOptions& options);
+  ~Cluster() override;
+
+  // Begins to look for etcd. The server must run soon, and to its end.
+  void start();
+  // Where the others come in.
+  std::uint16_t port() const;
+
+  void status(Answer<serve::ClusterStatus> answer) override;
+  void rules(Answer<std::vector<serve::ClusterRule>> answer) override;
+  void command(std::string service, std::string text, Answer<void> answer) override;
+
+ private:
+  class Core;
+  explicit Cluster(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace weir::cluster

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/epoch_part.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weir/base/quote.h"
+
+namespace weir::cluster {
+namespace {
+
+// For the way there and back, and for threads that are late.
+constexpr Nanoseconds kGrace = std::chrono::milliseconds{50};
+// After an error, when the server is on its own anyway.
+constexpr Nanoseconds kRetry = std::chrono::milliseconds{10};
+
+}  // namespace
+
+EpochPart::EpochPart(const Options& options, serve::Server& server, Send send)
+    : options_(options),
+      server_(server),
+      send_(std::move(send)),
+      slices_(options.terms),
+      member_({.timeout = options.timeout, .grace = kGrace, .rider = &slices_}),
+      participant_(member_, *this, {.retry = kRetry}) {
+  for (const auto& service : server.services()) {
+    services_.push_back(std::make_unique<ClusterRules>(service->target.gate(), slices_,
+                                                       options.epoch, service->name + "/"));
+  }
+}
+
+EpochPart::~EpochPart() = default;
+
+Instant EpochPart::wakes_at() const {
+  return std::min({participant_.next_wake(), member_.next_wake(), apply_at_});
+}
+
+void EpochPart::wake(Instant now) {
+  participant_.tick(now);
+  member_.tick(now);
+  if (apply_at_ <= now) {
+    for (const auto& service : services_) service->apply(now);
+  }
+  settle(now);
+}
+
+void EpochPart::stopping(Instant now) {
+  if (has_started_) participant_.shutdown(now);
+  settle(now);
+}
+
+// What there is to send, and when a lease ends.
+void EpochPart::settle(Instant now) {
+  for (EpochMessage& message : member_.take_outgoing()) send_(term_, std::move(message));
+  apply_at_ = slices_.lease_end() > now ? slices_.lease_end() : kNever;
+}
+
+void EpochPart::follow(std::uint32_t term, Instant now) {
+  if (term == term_) return;
+  const bool had_leader = std::exchange(term_, term) != 0;
+  if (had_leader) member_.lose_leader(now);
+  if (term != 0 && !has_started_) {
+    has_started_ = true;
+    participant_.start(now);
+  }
+  settle(now);
+}
+
+void EpochPart::receive(std::uint32_t term, const EpochMessage& message, Instant now) {
+  if (term != term_) return;
+  member_.receive(message, now);
+  settle(now);
+}
+
+EpochBytes EpochPart::ready(Instant now) {
+  for (const auto& service : services_) (void)service->ready(now);
+  return slices_.demand();
+}
+
+void EpochPart::called(Instant now) {
+  for (const auto& service : services_) service->called(now);
+}
+
+Nanoseconds EpochPart::start_epoch(std::int64_t epoch, EpochView reduced, Instant now) {
+  for (const auto& service : services_) service->start_epoch(epoch, reduced, now);
+  return options_.epoch;
+}
+
+void EpochPart::alone(std::int64_t error, Instant now) {
+  for (const auto& service : services_) service->alone(error, now);
+}
+
+// ---- the cluster's rules ----
+
+void EpochPart::stop_rule(const std::string& key, Instant now) {
+  const auto [service, rule] = SharedRule::parts(key);
+  if (serve::Service* const found = server_.find_service(service)) {
+    // The policy may be another by now, and the rule gone with the one before.
+    (void)found->target.gate().apply_rule("stop " + rule, now);
+  }
+}
+
+Result<void> EpochPart::sync_rule(const SharedRule& rule, Instant now) {
+  serve::Service* const service = server_.find_service(rule.service);
+  if (service == nullptr) return {};  // others have it
+  Gate& gate = service->target.gate();
+  const Tbf* const tbf = gate.tbf(Head::kRegular);
+  const bool is_there = tbf != nullptr && tbf->rules(Head::kRegular).find(rule.name) != nullptr;
+  const auto applied = applied_.find(rule.key());
+  const bool is_ours = is_there && applied != applied_.end();
+  if (is_ours && applied->second.modified == rule.modified) return {};
+  std::vector<std::string> commands = rule.commands;
+  if (is_ours) {
+    commands.erase(commands.begin());  // it has been started
+  } else {
+    applied_.erase(rule.key());
+  }
+  if (auto done = gate.apply_rules(commands, now); !done) return done;
+  applied_[rule.key()] = {rule.created, rule.modified};
+  return {};
+}
+
+std::vector<std::string> EpochPart::sync_rules(const std::vector<SharedRule>& rules, Instant now) {
+  std::map<std::string, Applied> wanted;
+  for (const SharedRule& rule : rules) wanted[rule.key()] = {rule.created, rule.modified};
+  std::erase_if(applied_, [&](const auto& one) {
+    const auto& [key, applied] = one;
+    const auto found = wanted.find(key);
+    // One that was stopped and started again since is another.
+    if (found != wanted.end() && found->second.created == applied.created) return false;
+    stop_rule(key, now);
+    return true;
+  });
+  std::vector<std::string> errors;
+  for (const SharedRule& rule : rules) {
+    if (auto done = sync_rule(rule, now); !done) {
+      errors.push_back(
+          fmt::format("rule {} of the cluster: {}", quote(rule.key()), done.error().message()));
+    }
+  }
+  return errors;
+}
+
+void EpochPart::describe(serve::ClusterStatus& status, Instant now) const {
+  status.term = term_;
+  status.epoch = participant_.epoch();
+  status.epochs = participant_.epochs();
+  status.errors = participant_.errors();
+  for (SliceMember::ClassIndex i = 0; i < slices_.classes(); ++i) {
+    const auto [service, rule] = SharedRule::parts(slices_.name(i));
+    if (!applied_.contains(SharedRule::parent(slices_.name(i)))) continue;  // was stopped
+    status.slices.push_back({.of = slices_.name(i),
+                             .milli = slices_.slice(i, now),
+                             .is_leased = slices_.is_leased(i, now)});
+  }
+}
+
+}  // namespace weir::cluster

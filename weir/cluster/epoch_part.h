@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A server's part in the epochs of its cluster, on its own loop: what its services could use of the
+// cluster's rules goes out with every epoch, and the slices that come back are set where requests
+// are scheduled. So a slice ends with its lease by this server's clock, whatever else stands still.
+//
+//   services --gauges--> SliceMember --Ready--> send(term, message) ... the transport's thread
+//            <--set_slice--          <--Start-- receive(term, message)
+//
+// Rules of the cluster are started, changed and stopped here to be what sync_rules() was told; they
+// stand among the administrator's own in every service that they name.
+//
+// A Guest of the loop: everything is called there. Time is given. One owner, no locks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/cluster/shared_rule.h"
+#include "weir/coordinate/member.h"
+#include "weir/coordinate/participant.h"
+#include "weir/coordinate/slices.h"
+#include "weir/serve/cluster_port.h"
+#include "weir/serve/guest.h"
+#include "weir/serve/server.h"
+#include "weir/target/cluster_rules.h"
+
+namespace weir::cluster {
+
+class EpochPart final : public serve::Guest, private EpochUse {
+ public:
+  struct Options {
+    Nanoseconds epoch = std::chrono::milliseconds{10};
+    Nanoseconds timeout = std::chrono::milliseconds{100};
+    SliceTerms terms = {};
+  };
+  using Send = std::function<void(std::uint32_t term, EpochMessage message)>;
+
+  // REQUIRES: the server outlives it and does not run yet.
+  EpochPart(const Options& options, serve::Server& server, Send send);
+  ~EpochPart() override;
+
+  Instant wakes_at() const override;
+  void wake(Instant now) override;
+  void stopping(Instant now) override;
+
+  // Another leads, or nobody: term 0.
+  void follow(std::uint32_t term, Instant now);
+  void receive(std::uint32_t term, const EpochMessage& message, Instant now);
+
+  // These rules, in this order, and no others. The errors of those that do not fit here.
+  std::vector<std::string> sync_rules(const std::vector<SharedRule>& rules, Instant now);
+
+  // What a status tells of this server alone.
+  void describe(serve::ClusterStatus& status, Instant now) const;
+
+ private:
+  struct Applied {
+    std::int64_t created = 0;
+    std::int64_t modified = 0;
+  };
+
+  EpochBytes ready(Instant now) override;
+  void called(Instant now) override;
+  Nanoseconds start_epoch(std::int64_t epoch, EpochView reduced, Instant now) override;
+  void alone(std::int64_t error, Instant now) override;
+
+  Result<void> sync_rule(const SharedRule& rule, Instant now);
+  void stop_rule(const std::string& key, Instant now);
+  void settle(Instant now);
+
+  Options options_;
+  serve::Server& server_;
+  Send send_;
+  SliceMember slices_;
+  EpochMember member_;
+  EpochParticipant participant_;
+  std::vector<std::unique_ptr<ClusterRules>> services_;
+  std::map<std::string, Applied> applied_;  // by SharedRule::key()
+  std::uint32_t term_ = 0;
+  Instant apply_at_ = kNever;
+  bool has_started_ = false;
+};
+
+}  // namespace weir::cluster

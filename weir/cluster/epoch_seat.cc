@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/epoch_seat.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "weir/base/assert.h"
+#include "weir/base/quote.h"
+#include "weir/coordinate/message.h"
+#include "weir/coordinate/vectors.h"
+
+namespace weir::cluster {
+
+EpochSeat::EpochSeat(const Options& options, const SliceLimits& limits, Instant now)
+    : options_(options),
+      limits_(limits),
+      slices_({.terms = options.terms, .term = options.term, .is_first = options.is_first},
+              [this](std::string_view name) -> std::optional<std::int64_t> {
+                const auto found = limits_.find(name);
+                if (found == limits_.end()) return std::nullopt;
+                return found->second;
+              },
+              now),
+      leader_({.term = options.term, .combine = add_vectors, .rider = &slices_}) {}
+
+Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
+  const std::string member = "member " + quote(hello.name);
+  if (hello.protocol != kEpochProtocol) {
+    return fail(std::errc::protocol_not_supported, member,
+                fmt::format("speaks version {} of the protocol, and the leader, {}, version {}",
+                            hello.protocol, options_.name, kEpochProtocol),
+                "run versions of weir that speak the same");
+  }
+  if (hello.term != options_.term) {
+    return fail_errno(ESTALE, member,
+                      fmt::format("{} leads in term {}, not in {}", options_.name, options_.term,
+                                  hello.term));
+  }
+  if (hello.name.empty() || hello.name.size() > kNameMax) {
+    return fail(std::errc::invalid_argument, member, "is no name of a server");
+  }
+  if (names_.size() >= kEpochMembersMax) {
+    return fail(std::errc::no_space_on_device, member, "is one more than there may be");
+  }
+  Known& known = known_[hello.name];
+  const bool is_same = known.id != 0 && known.incarnation == hello.incarnation;
+  if (known.is_joined && !is_same && now - known.heard < kSilence) {
+    return fail(std::errc::file_exists, member, "is the name of another server, which is alive",
+                "give each server a name of its own in [cluster]");
+  }
+  Welcome welcome;
+  if (known.is_joined) {
+    welcome.replaced = known.id;
+    ended(known.id, now);
+  }
+  if (!is_same) {
+    if (known.id != 0) {
+      former_.push_back({known.id, now + options_.terms.lease + options_.terms.margin()});
+    }
+    known.id = next_id_++;
+    known.incarnation = hello.incarnation;
+  }
+  known.is_joined = true;
+  known.heard = now;
+  names_[known.id] = hello.name;
+  welcome.id = known.id;
+  return welcome;
+}
+
+const std::string& EpochSeat::name_of(MemberId member) const {
+  const auto found = names_.find(member);
+  WEIR_ASSERT(found != names_.end(), member);
+  return found->second;
+}
+
+Result<void> EpochSeat::receive(MemberId from, EpochView bytes, Instant now) {
+  known_.find(name_of(from))->second.heard = now;
+  const auto message = decode(bytes);
+  Error error;
+  if (!message) {
+    error = message.error();
+  } else if (std::holds_alternative<Start>(*message) || std::holds_alternative<Refuse>(*message)) {
+    error = {std::errc::bad_message, "message", "is one that only a leader sends", {}};
+  } else {
+    leader_.receive(from, *message, now);
+    return {};
+  }
+  ++garbage_;
+  return tl::unexpected(error);
+}
+
+void EpochSeat::ended(MemberId member, Instant now) {
+  const auto named = names_.find(member);
+  if (named == names_.end()) return;
+  Known& known = known_.find(named->second)->second;
+  if (known.id == member) known.is_joined = false;
+  names_.erase(named);
+  leader_.evict(member, now);
+}
+
+void EpochSeat::tick(Instant now) {
+  leader_.tick(now);
+  std::erase_if(former_, [&](const Former& one) {
+    if (one.forget_at > now) return false;
+    slices_.forget(one.id);
+    return true;
+  });
+}
+
+Instant EpochSeat::next_wake() const {
+  Instant at = leader_.next_wake();
+  for (const Former& one : former_) at = std::min(at, one.forget_at);
+  return at;
+}
+
+std::vector<EpochLeader::Outgoing> EpochSeat::take_outgoing() {
+  const EpochLeader::Counters& counters = leader_.counters();
+  if (counters.rounds != rounds_) {
+    times_[rounds_ % kRoundsKept] = counters.last_round;
+    rounds_ = counters.rounds;
+  }
+  return leader_.take_outgoing();
+}
+
+// The time that `permille` of a thousand rounds are not above.
+Nanoseconds EpochSeat::round_quantile(std::size_t permille) const {
+  const auto count = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(rounds_, kRoundsKept));
+  if (count == 0) return Nanoseconds{0};
+  std::vector<Nanoseconds> times(times_.begin(), times_.begin() + count);
+  const auto at = times.begin() + (count - 1) * static_cast<std::ptrdiff_t>(permille) / 1000;
+  std::nth_element(times.begin(), at, times.end());
+  return *at;
+}
+
+LeaderPart EpochSeat::describe() const {
+  const EpochLeader::Counters& counters = leader_.counters();
+  LeaderPart part{.term = options_.term,
+                  .epoch = leader_.epoch(),
+                  .rounds = counters.rounds,
+                  .evictions = counters.evictions,
+                  .refused = counters.refused + counters.stale,
+                  .garbage = counters.garbage + garbage_,
+                  .round_median = round_quantile(500),
+                  .round_p99 = round_quantile(990),
+                  .members = {}};
+  part.members.reserve(known_.size());
+  for (const auto& [name, known] : known_) {
+    LeaderPart::Member member{.name = name, .is_joined = known.is_joined, .slices = {}};
+    for (const auto& [of, limit] : limits_) {
+      member.slices.emplace_back(of, slices_.slice(known.id, of));
+    }
+    part.members.push_back(std::move(member));
+  }
+  return part;
+}
+
+}  // namespace weir::cluster

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A leader's part of the epochs, while it leads: who has come, what each says, and what is answered.
+// It adds names to EpochLeader and SliceLeader, which know members by numbers only, and knows
+// nothing of streams.
+//
+//   greet(hello)          a number for the member, or why it is refused
+//   receive(id, bytes)    its messages; what is none evicts it
+//   ended(id)             its stream has broken
+//
+// A member that starts anew comes with another incarnation and gets another number; the old number
+// is forgotten when all it may have held has run out. A name belongs to who has it for as long as
+// it is heard of: a second server of the same name is refused meanwhile.
+//
+// Time is given. One owner, no locks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/coordinate/leader.h"
+#include "weir/coordinate/slices.h"
+
+namespace weir::cluster {
+
+// Limits of the cluster's classes by name, in kMilli.
+using SliceLimits = std::map<std::string, std::int64_t, std::less<>>;
+
+// What only a leader knows, for listings.
+struct LeaderPart {
+  struct Member {
+    std::string name;
+    bool is_joined = false;
+    std::vector<std::pair<std::string, std::int64_t>> slices;
+  };
+  std::uint32_t term = 0;
+  std::int64_t epoch = 0;
+  std::uint64_t rounds = 0;
+  std::uint64_t evictions = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t garbage = 0;
+  Nanoseconds round_median{0};  // of the last kRoundsKept
+  Nanoseconds round_p99{0};
+  std::vector<Member> members;
+};
+
+class EpochSeat {
+ public:
+  static constexpr std::size_t kNameMax = 31;
+  static constexpr std::size_t kRoundsKept = 1024;
+  // Who is not heard of for so long may have its name taken.
+  static constexpr Nanoseconds kSilence = std::chrono::seconds{2};
+
+  struct Options {
+    std::string name;  // of the server
+    std::uint32_t term = 1;
+    bool is_first = false;  // nobody has led before: nothing is held
+    SliceTerms terms = {};
+  };
+  struct Hello {
+    std::uint32_t protocol = 0;
+    std::string name;
+    std::uint64_t incarnation = 0;
+    std::uint32_t term = 0;
+  };
+  struct Welcome {
+    MemberId id = 0;
+    MemberId replaced = 0;  // whose stream is to be ended; 0: nobody's
+  };
+
+  // The limits outlive it.
+  EpochSeat(const Options& options, const SliceLimits& limits, Instant now);
+
+  std::uint32_t term() const { return options_.term; }
+
+  // EPROTONOSUPPORT: another version of the protocol; ESTALE: another term; EEXIST: the name is
+  // taken; EINVAL: no name; ENOSPC: too many. The words are for the member.
+  Result<Welcome> greet(const Hello& hello, Instant now);
+  // On failure the member is evicted and its stream is to be ended.
+  Result<void> receive(MemberId from, EpochView bytes, Instant now);
+  void ended(MemberId member, Instant now);
+  const std::string& name_of(MemberId member) const;
+
+  void tick(Instant now);
+  Instant next_wake() const;
+  std::vector<EpochLeader::Outgoing> take_outgoing();
+  void confirm(Instant until) { leader_.confirm(until); }
+  // The limits have changed.
+  void reload() { slices_.reload(); }
+
+  LeaderPart describe() const;
+
+ private:
+  struct Known {
+    MemberId id = 0;
+    std::uint64_t incarnation = 0;
+    bool is_joined = false;
+    Instant heard{};
+  };
+  struct Former {
+    MemberId id;
+    Instant forget_at;
+  };
+
+  Nanoseconds round_quantile(std::size_t permille) const;
+
+  Options options_;
+  const SliceLimits& limits_;
+  SliceLeader slices_;
+  EpochLeader leader_;
+  std::map<std::string, Known, std::less<>> known_;
+  std::map<MemberId, std::string> names_;  // of those that are joined
+  std::vector<Former> former_;
+  MemberId next_id_ = 1;
+  std::uint64_t garbage_ = 0;
+  std::uint64_t rounds_ = 0;  // of which the times are kept
+  std::array<Nanoseconds, kRoundsKept> times_{};
+};
+
+}  // namespace weir::cluster

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Epoch messages between servers: each member has one stream to the leader, itself included, and
+// whoever leads has the other ends. The leader's part of the epochs (EpochLeader and SliceLeader)
+// lives here too, on the one thread that reads all streams, so a round takes no hop more than the
+// messages do.
+//
+//   member's loop --send()--> link ==stream==> seat: EpochLeader --> all streams
+//                 <--received-- link <==========                |
+//   membership    --follow(), lead(), unseat(), confirm(), set_limits()--'
+//
+// The first frame each way is a hello. A member is refused for the version of its protocol, for a
+// name that another has who is alive, and for a term that is not this leader's; then it asks again.
+// Bytes that are no message, or too many of them, end that one stream and evict that one member.
+//
+// A stream that breaks loses what was on it; epochs are made for that. All calls may be made from
+// every thread and come back at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/cluster/epoch_seat.h"
+#include "weir/coordinate/message.h"
+#include "weir/coordinate/slices.h"
+
+namespace weir::cluster {
+
+class EpochTransport {
+ public:
+  struct Options {
+    std::string name;
+    std::uint64_t incarnation = 0;  // another with every start of the server
+    std::string listen;             // ADDRESS:PORT
+    std::string tls_directory;      // see credentials.h; empty: plain
+    SliceTerms terms = {};
+  };
+  struct LinkState {
+    bool is_joined = false;
+    bool is_refused = false;  // by the leader, for what we are
+    std::string why;          // it is not joined
+  };
+  // Called on the transport's thread.
+  struct Listener {
+    std::function<void(std::uint32_t term, EpochMessage message)> received;
+    std::function<void(LinkState state)> joined;  // or not, any more
+    std::function<void(std::string_view line)> say;
+  };
+  struct Description {
+    LinkState link;
+    Result<LeaderPart> leader;
+  };
+
+  // Listens and starts its thread. The error names the address or the file.
+  static Result<std::unique_ptr<EpochTransport>> create(const Options& options, Listener listener);
+  // Ends all streams and the thread.
+  ~EpochTransport();
+  EpochTransport(const EpochTransport&) = delete;
+  EpochTransport& operator=(const EpochTransport&) = delete;
+
+  // The port the kernel chose for port 0.
+  std::uint16_t port() const;
+
+  // ---- a member's part ----
+
+  // Who leads in which term; term 0: nobody that is known.
+  void follow(std::uint32_t term, const std::string& address);
+  // To the leader of that term; dropped if another is followed or no stream stands.
+  void send(std::uint32_t term, EpochMessage message);
+
+  // ---- a leader's part ----
+
+  // Whether somebody has led before: then slices may be held that nobody here knows of.
+  enum class Before : std::uint8_t { kNobody, kSomebody };
+  // From now on; silent from `until` on unless it is confirmed.
+  void lead(std::uint32_t term, Before before, Instant until);
+  void confirm(Instant until);
+  void unseat();
+  void set_limits(SliceLimits limits);
+
+  // Asks the leader, here or elsewhere, at most for a second. The answer comes on its thread, and
+  // when the transport ends.
+  void describe(std::function<void(Description)> answer);
+
+ private:
+  class Core;
+  explicit EpochTransport(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace weir::cluster

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/etcd_client.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+
+#include "weir/base/assert.h"
+#include "weir/cluster/credentials.h"
+#include "weir/cluster/etcd.grpc.pb.h"
+
+namespace weir::cluster {
+namespace {
+
+namespace pb = etcdserverpb;
+using std::chrono::milliseconds;
+
+constexpr auto kWatchPause = milliseconds{200};
+constexpr std::size_t kReasonMax = 300;
+
+// The first key behind all that begin with the prefix. REQUIRES: it ends in no 0xff.
+std::string end_of(std::string prefix) {
+  WEIR_ASSERT(!prefix.empty());
+  ++prefix.back();
+  return prefix;
+}
+
+// Words of a peer, fit for a line of the log.
+std::string plain(std::string text) {
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  if (text.size() > kReasonMax) text.resize(kReasonMax);
+  return text;
+}
+
+bool is_elsewhere(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+}
+
+Error error_of(const grpc::Status& status, const std::string& endpoint) {
+  const std::string where = "etcd " + endpoint;
+  const std::string what = plain(status.error_message());
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+      return {std::errc::host_unreachable, where, what, "see that it runs and can be reached"};
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return {std::errc::timed_out, where, "does not answer",
+              "see that more than half of its nodes run"};
+    case grpc::StatusCode::UNAUTHENTICATED:
+    case grpc::StatusCode::PERMISSION_DENIED:
+    case grpc::StatusCode::INVALID_ARGUMENT:  // what it calls a wrong password
+      return {std::errc::permission_denied, where, what,
+              "see user and password_file in [cluster], and the role of the user"};
+    case grpc::StatusCode::NOT_FOUND:
+      return {std::errc::no_such_file_or_directory, where, what, {}};
+    default:
+      return {std::errc::io_error, where, what, {}};
+  }
+}
+
+}  // namespace
+
+class EtcdClient::Core {
+ public:
+  struct Endpoint {
+    std::string name;
+    std::shared_ptr<grpc::Channel> channel;
+  };
+
+  Core(const EtcdOptions& options, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+      : options_(options) {
+    for (const std::string& name : options.endpoints) {
+      endpoints_.push_back(
+          {name, grpc::CreateCustomChannel(name, credentials, channel_arguments())});
+    }
+  }
+
+  // The one that answered last.
+  const Endpoint& endpoint() const {
+    const std::lock_guard lock(mutex_);
+    return endpoints_[at_];
+  }
+  std::string token() const {
+    const std::lock_guard lock(mutex_);
+    return token_;
+  }
+
+  // `call` makes one attempt at an endpoint with a context that has its deadline and token.
+  template <class Call>
+  Result<void> attempt(Call call) {
+    grpc::Status status;
+    for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+      const Endpoint& one = endpoint();
+      status = attempt_at(one, call);
+      if (status.ok()) return {};
+      if (!is_elsewhere(status)) return tl::unexpected(error_of(status, one.name));
+      if (i + 1 == endpoints_.size()) return tl::unexpected(error_of(status, one.name));
+      pass_over(one);
+    }
+    return {};
+  }
+
+ private:
+  template <class Call>
+  grpc::Status attempt_at(const Endpoint& one, Call& call) {
+    if (!options_.user.empty() && token().empty()) {
+      if (auto status = authenticate(one); !status.ok()) return status;
+    }
+    auto status = attempt_once(one, call);
+    if (status.error_code() != grpc::StatusCode::UNAUTHENTICATED || options_.user.empty()) {
+      return status;
+    }
+    if (auto renewed = authenticate(one); !renewed.ok()) return renewed;
+    return attempt_once(one, call);
+  }
+  template <class Call>
+  grpc::Status attempt_once(const Endpoint& one, Call& call) {
+    grpc::ClientContext context;
+    prepare(context);
+    if (const std::string token = this->token(); !token.empty()) {
+      context.AddMetadata("token", token);
+    }
+    return call(one.channel, context);
+  }
+  void prepare(grpc::ClientContext& context) const {
+    context.set_deadline(std::chrono::system_clock::now() + options_.timeout);
+  }
+  grpc::Status authenticate(const Endpoint& one) {
+    grpc::ClientContext context;
+    prepare(context);
+    pb::AuthenticateRequest request;
+    request.set_name(options_.user);
+    request.set_password(options_.password);
+    pb::AuthenticateResponse response;
+    auto status = pb::Auth::NewStub(one.channel)->Authenticate(&context, request, &response);
+    const std::lock_guard lock(mutex_);
+    token_ = status.ok() ? response.token() : "";
+    return status;
+  }
+  void pass_over(const Endpoint& one) {
+    const std::lock_guard lock(mutex_);
+    if (&endpoints_[at_] == &one) at_ = (at_ + 1) % endpoints_.size();
+  }
+
+  EtcdOptions options_;
+  std::vector<Endpoint> endpoints_;
+  mutable std::mutex mutex_;
+  std::size_t at_ = 0;
+  std::string token_;
+};
+
+EtcdClient::EtcdClient(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+EtcdClient::~EtcdClient() = default;
+
+Result<std::unique_ptr<EtcdClient>> EtcdClient::create(const EtcdOptions& options) {
+  WEIR_ASSERT(!options.endpoints.empty());
+  quiet_grpc();
+  auto credentials = channel_credentials(options.tls_directory, OwnCertificate::kIfThere);
+  if (!credentials) return tl::unexpected(credentials.error());
+  return std::unique_ptr<EtcdClient>(
+      new EtcdClient(std::make_shared<Core>(options, *credentials)));
+}
+
+Result<std::vector<EtcdClient::Entry>> EtcdClient::list(const std::string& prefix) {
+  pb::RangeRequest request;
+  request.set_key(prefix);
+  request.set_range_end(end_of(prefix));
+  pb::RangeResponse response;
+  auto done = core_->attempt([&](const auto& channel, grpc::ClientContext& context) {
+    return pb::KV::NewStub(channel)->Range(&context, request, &response);
+  });
+  if (!done) return tl::unexpected(done.error());
+  std::vector<Entry> entries;
+  entries.reserve(static_cast<std::size_t>(response.kvs_size()));
+  for (const pb::KeyValue& one : response.kvs()) {
+    entries.push_back(
+        {one.key(), one.value(), one.create_revision(), one.mod_revision(), one.lease()});
+  }
+  return entries;
+}
+
+Result<EtcdClient::Lease> EtcdClient::grant(Nanoseconds length) {
+  pb::LeaseGrantRequest request;
+  request.set_ttl(std::chrono::ceil<std::chrono::seconds>(length).count());
+  pb::LeaseGrantResponse response;
+  auto done = core_->attempt([&](const auto& channel, grpc::ClientContext& context) {
+    return pb::Lease::NewStub(channel)->LeaseGrant(&context, request, &response);
+  });
+  if (!done) return tl::unexpected(done.error());
+  return Lease{response.id(), std::chrono::seconds{response.ttl()}};
+}
+
+// etcd has this as a stream only; one question and one answer of it are enough.
+Result<Nanoseconds> EtcdClient::keep_alive(std::int64_t lease) {
+  pb::LeaseKeepAliveRequest request;
+  request.set_id(lease);
+  pb::LeaseKeepAliveResponse response;
+  auto done = core_->attempt([&](const auto& channel, grpc::ClientContext& context) {
+    auto stream = pb::Lease::NewStub(channel)->LeaseKeepAlive(&context);
+    const bool is_answered = stream->Write(request) && stream->Read(&response);
+    stream->WritesDone();
+    if (is_answered) context.TryCancel();
+    auto status = stream->Finish();
+    return is_answered ? grpc::Status::OK : status;
+  });
+  if (!done) return tl::unexpected(done.error());
+  if (response.ttl() <= 0) {
+    return fail(std::errc::no_such_file_or_directory, "lease in etcd", "has run out");
+  }
+  return Nanoseconds{std::chrono::seconds{response.ttl()}};
+}
+
+Result<void> EtcdClient::revoke(std::int64_t lease) {
+  pb::LeaseRevokeRequest request;
+  request.set_id(lease);
+  pb::LeaseRevokeResponse response;
+  return core_->attempt([&](const auto& channel, grpc::ClientContext& context) {
+    return pb::Lease::NewStub(channel)->LeaseRevoke(&context, request, &response);
+  });
+}
+
+Result<bool> EtcdClient::commit(const std::vector<Condition>& conditions,
+                                const std::vector<Write>& writes) {
+  pb::TxnRequest request;
+  for (const Condition& one : conditions) {
+    pb::Compare& compare = *request.add_compare();
+    compare.set_target(pb::Compare::MOD);
+    compare.set_key(one.key);
+    compare.set_mod_revision(one.modified);
+  }
+  for (const Write& one : writes) {
+    pb::RequestOp& write = *request.add_success();
+    if (one.value) {
+      write.mutable_request_put()->set_key(one.key);
+      write.mutable_request_put()->set_value(*one.value);
+      write.mutable_request_put()->set_lease(one.lease);
+    } else {
+      write.mutable_request_delete_range()->set_key(one.key);
+    }
+  }
+  pb::TxnResponse response;
+  auto done = core_->attempt([&](const auto& channel, grpc::ClientContext& context) {
+    return pb::KV::NewStub(channel)->Txn(&context, request, &response);
+  });
+  if (!done) return tl::unexpected(done.error());
+  return response.succeeded();
+}
+
+// ---- the watch ----
+
+struct EtcdWatch::Running {
+  std::shared_ptr<EtcdClient::Core> core;
+  std::string prefix;
+  std::function<void()> changed;
+  std::mutex mutex;
+  std::condition_variable ending;
+  bool is_ending = false;
+  grpc::ClientContext* context = nullptr;  // of the stream that is read
+  std::thread thread;
+
+  void run() {
+    for (;;) {
+      grpc::ClientContext own;
+      {
+        const std::lock_guard lock(mutex);
+        if (is_ending) return;
+        context = &own;
+      }
+      read(own);
+      changed();  // something may have been missed
+      std::unique_lock lock(mutex);
+      context = nullptr;
+      if (ending.wait_for(lock, kWatchPause, [this] { return is_ending; })) return;
+    }
+  }
+  void read(grpc::ClientContext& own) {
+    const EtcdClient::Core::Endpoint& endpoint = core->endpoint();
+    if (const std::string token = core->token(); !token.empty()) own.AddMetadata("token", token);
+    auto stream = pb::Watch::NewStub(endpoint.channel)->Watch(&own);
+    pb::WatchRequest request;
+    request.mutable_create_request()->set_key(prefix);
+    request.mutable_create_request()->set_range_end(end_of(prefix));
+    pb::WatchResponse response;
+    if (stream->Write(request)) {
+      while (stream->Read(&response) && !response.canceled()) changed();
+    }
+    own.TryCancel();
+    (void)stream->Finish();
+  }
+};
+
+EtcdWatch::EtcdWatch(const EtcdClient& client, const std::string& prefix,
+                     std::function<void()> changed)
+    : running_(std::make_unique<Running>()) {
+  running_->core = client.core_;
+  running_->prefix = prefix;
+  running_->changed = std::move(changed);
+  running_->thread = std::thread([this] { running_->run(); });
+}
+
+EtcdWatch::~EtcdWatch() {
+  {
+    const std::lock_guard lock(running_->mutex);
+    running_->is_ending = true;
+    if (running_->context != nullptr) running_->context->TryCancel();
+  }
+  running_->ending.notify_all();
+  running_->thread.join();
+}
+
+}  // namespace weir::cluster

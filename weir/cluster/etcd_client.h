@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The little of etcd that membership needs: leases, a listing of all keys below a prefix, and
+// transactions that write if nothing has changed meanwhile.
+//
+//   auto etcd = EtcdClient::create({.endpoints = {"10.0.0.1:2379", "10.0.0.2:2379"}});
+//   auto lease = etcd->grant(std::chrono::seconds{5});
+//   etcd->commit({EtcdClient::absent("/weir/leader")}, {{"/weir/leader", "a", lease->id}});
+//
+// Calls wait for their answer, at most `timeout` for each endpoint: who does not answer is passed
+// over, and the next call begins with the one that did. A transaction that was not answered may
+// have been carried out all the same, so whoever makes one looks again. Keys and values are bytes.
+//
+// With a user the token that etcd gives is renewed when it has run out. An EtcdWatch has a thread
+// of its own and says that something below the prefix has changed, or may have; what it is says a
+// listing.
+//
+// May be used by several threads. gRPC and its types stay inside.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+
+namespace weir::cluster {
+
+struct EtcdOptions {
+  std::vector<std::string> endpoints;  // HOST:PORT, one or more
+  std::string user;                    // empty: none
+  std::string password;
+  std::string tls_directory;  // see credentials.h; empty: plain
+  Nanoseconds timeout = std::chrono::seconds{1};
+};
+
+class EtcdClient {
+ public:
+  struct Entry {
+    std::string key;
+    std::string value;
+    std::int64_t created = 0;   // revisions of the whole etcd, which only grow
+    std::int64_t modified = 0;
+    std::int64_t lease = 0;
+  };
+  struct Lease {
+    std::int64_t id = 0;
+    Nanoseconds length{0};  // may be more than was asked for
+  };
+  // That the key is as it was at this revision; 0: that there is none.
+  struct Condition {
+    std::string key;
+    std::int64_t modified = 0;
+  };
+  static Condition absent(std::string key) { return {std::move(key), 0}; }
+  struct Write {
+    std::string key;
+    std::optional<std::string> value;  // none: the key is deleted
+    std::int64_t lease = 0;            // with which it ends; 0: none
+  };
+
+  // Reads the certificates; nobody is asked yet.
+  static Result<std::unique_ptr<EtcdClient>> create(const EtcdOptions& options);
+  ~EtcdClient();
+  EtcdClient(const EtcdClient&) = delete;
+  EtcdClient& operator=(const EtcdClient&) = delete;
+
+  // Errors of all of these: EHOSTUNREACH or ETIMEDOUT, nobody answered; EACCES, wrong credentials;
+  // EIO, anything else.
+  Result<std::vector<Entry>> list(const std::string& prefix);
+  // REQUIRES: at least a second.
+  Result<Lease> grant(Nanoseconds length);
+  // How long it now runs, from when this was called. ENOENT: it has run out.
+  Result<Nanoseconds> keep_alive(std::int64_t lease);
+  Result<void> revoke(std::int64_t lease);
+  // All of it or nothing; false if a condition does not hold.
+  Result<bool> commit(const std::vector<Condition>& conditions, const std::vector<Write>& writes);
+
+ private:
+  friend class EtcdWatch;
+  class Core;
+  explicit EtcdClient(std::shared_ptr<Core> core);
+  std::shared_ptr<Core> core_;
+};
+
+class EtcdWatch {
+ public:
+  // `changed` is called on the watch's thread, once at the least.
+  EtcdWatch(const EtcdClient& client, const std::string& prefix, std::function<void()> changed);
+  ~EtcdWatch();
+  EtcdWatch(const EtcdWatch&) = delete;
+  EtcdWatch& operator=(const EtcdWatch&) = delete;
+
+ private:
+  struct Running;
+  std::unique_ptr<Running> running_;
+};
+
+}  // namespace weir::cluster

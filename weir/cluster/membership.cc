@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/membership.h"
+
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weir/base/quote.h"
+#include "weir/coordinate/epoch.h"
+#include "weir/host/clock.h"
+
+namespace weir::cluster {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr Nanoseconds kRetry = milliseconds{300};
+constexpr std::string_view kMembers = "members/";
+constexpr std::string_view kLeader = "leader";
+constexpr std::string_view kTerm = "term";
+constexpr std::string_view kRules = "rules/";
+
+std::optional<std::uint32_t> read_term(std::string_view text) {
+  std::uint32_t term = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), term);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return term >= 1 && term <= kTermMax ? std::optional(term) : std::nullopt;
+}
+
+// "NAME@INCARNATION"
+std::string name_in(std::string_view key) {
+  return std::string(key.substr(0, std::min(key.rfind('@'), key.size())));
+}
+
+}  // namespace
+
+class Membership::Core {
+ public:
+  Core(const Options& options, Listener listener, std::unique_ptr<EtcdClient> etcd)
+      : options_(options),
+        listener_(std::move(listener)),
+        etcd_(std::move(etcd)),
+        prefix_(options.prefix + "/"),
+        own_(fmt::format("{}@{:016x}", options.name, options.incarnation)) {}
+
+  void start();
+  void end();
+  void change_rule(const std::string& service, const SharedCommand& command,
+                   std::function<void(Result<void>)> answer);
+  std::string trouble() const {
+    const std::lock_guard lock(mutex_);
+    return trouble_;
+  }
+
+ private:
+  struct Asked {
+    std::string service;
+    SharedCommand command;
+    std::function<void(Result<void>)> answer;
+  };
+
+  void run();
+  void notice();
+  std::optional<Asked> wait();
+  Result<void> turn();
+  Result<void> hold_lease(Instant now);
+  Result<void> look();
+  Result<void> campaign(const MembershipView& view);
+  MembershipView read(const std::vector<EtcdClient::Entry>& entries);
+  void read_leader(const EtcdClient::Entry& entry, MembershipView& view) const;
+  void read_rule(const EtcdClient::Entry& entry, MembershipView& view);
+  void lose_lease();
+  void note(const Result<void>& turned);
+  Result<void> carry_out(const Asked& asked);
+  std::string key(std::string_view rest) const { return prefix_ + std::string(rest); }
+  Instant sure_until() const { return kept_at_ + length_ * 2 / 3; }
+
+  Options options_;
+  Listener listener_;
+  std::unique_ptr<EtcdClient> etcd_;
+  std::string prefix_;
+  std::string own_;  // NAME@INCARNATION
+  std::unique_ptr<EtcdWatch> watch_;
+  std::thread thread_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Asked> asked_;
+  std::string trouble_;
+  bool has_news_ = true;
+  bool is_ending_ = false;
+
+  // Of its thread.
+  std::int64_t lease_ = 0;  // 0: none
+  Nanoseconds length_{0};
+  Instant kept_at_{};  // when it was last asked for
+  Instant turn_at_{};
+  std::uint32_t last_term_ = 0;  // the largest that was heard of
+  std::int64_t term_modified_ = 0;
+  bool was_told_ = false;  // that etcd is away
+  bool was_joined_ = false;
+  std::string last_mistake_;
+};
+
+// ---- its thread ----
+
+void Membership::Core::start() {
+  watch_ = std::make_unique<EtcdWatch>(*etcd_, prefix_, [this] { notice(); });
+  thread_ = std::thread([this] { run(); });
+}
+
+void Membership::Core::end() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  watch_.reset();
+  for (const Asked& one : asked_) {
+    one.answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
+  }
+  if (lease_ != 0) (void)etcd_->revoke(lease_);
+}
+
+void Membership::Core::notice() {
+  {
+    const std::lock_guard lock(mutex_);
+    has_news_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Membership::Core::run() {
+  for (;;) {
+    auto asked = wait();
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_ending_) {
+        if (asked) asked_.push_front(std::move(*asked));
+        return;
+      }
+    }
+    if (asked) {
+      auto done = carry_out(*asked);
+      // Whoever changes something finds it in force.
+      if (done) note(look());
+      asked->answer(std::move(done));
+      if (host::now() < turn_at_) continue;
+    }
+    note(turn());
+  }
+}
+
+// Until there is something to do; what was asked, if that is it.
+std::optional<Membership::Core::Asked> Membership::Core::wait() {
+  std::unique_lock lock(mutex_);
+  const Nanoseconds left = std::max<Nanoseconds>(turn_at_ - host::now(), Nanoseconds{0});
+  changed_.wait_for(lock, left, [this] { return has_news_ || is_ending_ || !asked_.empty(); });
+  if (is_ending_ || asked_.empty()) {
+    has_news_ = false;
+    return std::nullopt;
+  }
+  Asked first = std::move(asked_.front());
+  asked_.pop_front();
+  return first;
+}
+
+Result<void> Membership::Core::turn() {
+  const Instant now = host::now();
+  turn_at_ = now + kRetry;
+  if (auto held = hold_lease(now); !held) return held;
+  if (auto looked = look(); !looked) return looked;
+  turn_at_ = std::min(kept_at_ + length_ / 3, host::now() + length_ / 3);
+  return {};
+}
+
+Result<void> Membership::Core::hold_lease(Instant now) {
+  if (lease_ != 0 && now < kept_at_ + length_ / 3 - milliseconds{1}) return {};
+  if (lease_ != 0) {
+    const auto kept = etcd_->keep_alive(lease_);
+    if (kept) {
+      kept_at_ = now;
+      length_ = std::min<Nanoseconds>(*kept, options_.lease);
+      return {};
+    }
+    const bool is_gone = kept.error().code == std::errc::no_such_file_or_directory;
+    if (is_gone || now >= kept_at_ + length_) lose_lease();
+    if (!is_gone) return tl::unexpected(kept.error());
+  }
+  const auto lease = etcd_->grant(options_.lease);
+  if (!lease) return tl::unexpected(lease.error());
+  const auto registered = etcd_->commit(
+      {}, {{key(kMembers) + own_, options_.address, lease->id}});
+  if (!registered) return tl::unexpected(registered.error());
+  lease_ = lease->id;
+  length_ = std::min(lease->length, options_.lease);
+  kept_at_ = now;
+  return {};
+}
+
+void Membership::Core::lose_lease() {
+  lease_ = 0;
+  listener_.unseated();
+}
+
+// Everything there is, and what follows of it.
+Result<void> Membership::Core::look() {
+  const auto entries = etcd_->list(prefix_);
+  if (!entries) return tl::unexpected(entries.error());
+  MembershipView view = read(*entries);
+  view.until = sure_until();
+  listener_.heard(view);
+  if (view.leads) listener_.confirmed(view.until);
+  if (view.term == 0 && lease_ != 0 && listener_.may_lead()) return campaign(view);
+  return {};
+}
+
+Result<void> Membership::Core::campaign(const MembershipView& view) {
+  if (last_term_ >= kTermMax) {
+    return fail(std::errc::value_too_large, "cluster", "has used up all terms",
+                "give it another prefix in [cluster]");
+  }
+  const std::uint32_t term = last_term_ + 1;
+  const auto won = etcd_->commit(
+      {EtcdClient::absent(key(kLeader)), {key(kTerm), term_modified_}},
+      {{key(kLeader), fmt::format("{} {} {}", term, own_, options_.address), lease_},
+       {key(kTerm), std::to_string(term)}});
+  if (!won) return tl::unexpected(won.error());
+  notice();  // of who has won
+  if (!*won) return {};
+  MembershipView mine = view;
+  mine.term = term;
+  mine.leader = options_.name;
+  mine.leader_address = options_.address;
+  mine.leads = true;
+  mine.is_first = term == 1;
+  listener_.heard(mine);
+  return {};
+}
+
+// ---- reading ----
+
+MembershipView Membership::Core::read(const std::vector<EtcdClient::Entry>& entries) {
+  MembershipView view;
+  term_modified_ = 0;
+  for (const EtcdClient::Entry& entry : entries) {
+    const std::string_view rest = std::string_view(entry.key).substr(prefix_.size());
+    if (rest == kLeader) {
+      read_leader(entry, view);
+    } else if (rest == kTerm) {
+      term_modified_ = entry.modified;
+      last_term_ = std::max(last_term_, read_term(entry.value).value_or(0));
+    } else if (rest.starts_with(kMembers)) {
+      view.members.push_back({name_in(rest.substr(kMembers.size())), entry.value});
+    } else if (rest.starts_with(kRules)) {
+      read_rule(entry, view);
+    }
+  }
+  last_term_ = std::max(last_term_, view.term);
+  std::sort(view.rules.begin(), view.rules.end(), [](const SharedRule& a, const SharedRule& b) {
+    return std::pair(a.created, a.key()) < std::pair(b.created, b.key());
+  });
+  return view;
+}
+
+void Membership::Core::read_leader(const EtcdClient::Entry& entry, MembershipView& view) const {
+  const std::string_view value = entry.value;
+  const std::size_t first = value.find(' ');
+  const std::size_t second = value.find(' ', first + 1);
+  if (first == std::string_view::npos || second == std::string_view::npos) return;
+  const auto term = read_term(value.substr(0, first));
+  if (!term) return;
+  const std::string_view who = value.substr(first + 1, second - first - 1);
+  view.term = *term;
+  view.leader = name_in(who);
+  view.leader_address = std::string(value.substr(second + 1));
+  view.leads = who == own_ && entry.lease == lease_ && lease_ != 0;
+  view.is_first = *term == 1;
+}
+
+void Membership::Core::read_rule(const EtcdClient::Entry& entry, MembershipView& view) {
+  const std::string_view name =
+      std::string_view(entry.key).substr(prefix_.size() + kRules.size());
+  auto rule = read_shared_rule(name, entry.value);
+  if (!rule) {
+    const std::string mistake = rule.error().message();
+    if (mistake != last_mistake_) listener_.say("cluster: " + mistake);
+    last_mistake_ = mistake;
+    return;
+  }
+  rule->created = entry.created;
+  rule->modified = entry.modified;
+  view.rules.push_back(std::move(*rule));
+}
+
+// An operator is told once that etcd is away, and once that it is back.
+void Membership::Core::note(const Result<void>& turned) {
+  {
+    const std::lock_guard lock(mutex_);
+    trouble_ = turned ? "" : turned.error().message();
+  }
+  if (!turned) {
+    if (lease_ != 0 && host::now() >= kept_at_ + length_) lose_lease();
+    if (!std::exchange(was_told_, true)) {
+      listener_.say(
+          fmt::format("cluster: running alone until etcd can be used: {}",
+                      turned.error().message()));
+    }
+    return;
+  }
+  if (std::exchange(was_told_, false) || !was_joined_) {
+    listener_.say(fmt::format("cluster: registered as {}", options_.name));
+  }
+  was_joined_ = true;
+}
+
+// ---- rules ----
+
+void Membership::Core::change_rule(const std::string& service, const SharedCommand& command,
+                                   std::function<void(Result<void>)> answer) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_ending_) {
+      asked_.push_back({service, command, std::move(answer)});
+      changed_.notify_all();
+      return;
+    }
+  }
+  answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
+}
+
+Result<void> Membership::Core::carry_out(const Asked& asked) {
+  using Verb = SharedCommand::Verb;
+  const SharedCommand& command = asked.command;
+  const std::string name = asked.service + "/" + command.name;
+  const std::string rule_key = key(kRules) + name;
+  const auto entries = etcd_->list(rule_key);
+  if (!entries) return tl::unexpected(entries.error());
+  const auto found = std::find_if(entries->begin(), entries->end(),
+                                  [&](const auto& one) { return one.key == rule_key; });
+  const bool is_there = found != entries->end();
+  if (is_there == (command.verb == Verb::kStart)) {
+    return is_there ? fail(std::errc::file_exists, "rule " + quote(name),
+                           "is there already", "change it, or stop it first")
+                    : fail(std::errc::no_such_file_or_directory, "rule " + quote(name),
+                           "is none of the cluster's", "list them with: weir cluster rule list");
+  }
+  EtcdClient::Write write{rule_key, std::nullopt, 0};
+  if (command.verb == Verb::kStart) {
+    write.value = command.text + "\n";
+  } else if (command.verb == Verb::kChange) {
+    auto rule = read_shared_rule(name, found->value);
+    if (!rule) return tl::unexpected(rule.error());
+    write.value = with_change(std::move(*rule), command).print();
+  }
+  if (command.verb != Verb::kStop) {
+    if (auto checked = listener_.check(asked.service, command.text); !checked) return checked;
+  }
+  const auto done = etcd_->commit({{rule_key, is_there ? found->modified : 0}}, {write});
+  if (!done) return tl::unexpected(done.error());
+  if (*done) return {};
+  return fail(std::errc::resource_unavailable_try_again, "rule " + quote(name),
+              "was changed by somebody else at the same time", "try again");
+}
+
+// ---- Membership ----
+
+Membership::Membership(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+Membership::~Membership() { core_->end(); }
+
+Result<std::unique_ptr<Membership>> Membership::create(const Options& options, Listener listener) {
+  auto etcd = EtcdClient::create(options.etcd);
+  if (!etcd) return tl::unexpected(etcd.error());
+  auto core = std::make_unique<Core>(options, std::move(listener), std::move(*etcd));
+  return std::unique_ptr<Membership>(new Membership(std::move(core)));
+}
+
+void Membership::start() { core_->start(); }
+
+void Membership::change_rule(const std::string& service, const SharedCommand& command,
+                             std::function<void(Result<void>)> answer) {
+  core_->change_rule(service, command, std::move(answer));
+}
+
+std::string Membership::trouble() const { return core_->trouble(); }
+
+}  // namespace weir::cluster

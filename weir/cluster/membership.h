@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who is in the cluster, who leads it, and which rules it has: what etcd knows, followed by a thread
+// that may wait for it. All keys stand below one prefix:
+//
+//   PREFIX/members/NAME@INCARNATION   ADDRESS                    ends with the server's lease
+//   PREFIX/leader                     TERM NAME@INCARNATION ADDRESS     the same
+//   PREFIX/term                       the last term that was given out
+//   PREFIX/rules/SERVICE/NAME         see shared_rule.h
+//
+// When there is no leader every member tries to write the key, in one transaction with a term that
+// is one more than any it has heard of; etcd lets one of them. A leader is sure of itself until 2/3
+// of its lease have passed since it asked for the lease to be kept alive, by its own clock; so it
+// has fallen silent before etcd gives the key to another. Nothing is written while all is well, but
+// leases are kept alive (which etcd does not write down).
+//
+// While etcd is away the thread keeps trying; what was last heard stands, except that the leader is
+// no longer confirmed. The listener is called on this thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/cluster/etcd_client.h"
+#include "weir/cluster/shared_rule.h"
+
+namespace weir::cluster {
+
+struct MembershipView {
+  struct Member {
+    std::string name;
+    std::string address;
+  };
+  std::uint32_t term = 0;  // of the leader; 0: there is none
+  std::string leader;
+  std::string leader_address;
+  bool leads = false;     // this server does
+  bool is_first = false;  // and nobody did before
+  Instant until{};        // a leader is sure of itself until then
+  std::vector<Member> members;
+  std::vector<SharedRule> rules;  // in the order they were started
+};
+
+class Membership {
+ public:
+  struct Options {
+    std::string name;
+    std::uint64_t incarnation = 0;
+    std::string address;  // that others reach this server by
+    std::string prefix;
+    Nanoseconds lease = std::chrono::seconds{5};
+    EtcdOptions etcd;
+  };
+  struct Listener {
+    std::function<void(const MembershipView&)> heard;  // after every listing
+    std::function<void(Instant until)> confirmed;      // while it leads
+    std::function<void()> unseated;                    // its lease has run out
+    std::function<bool()> may_lead;                    // is not refused by who leads
+    // The rule commands that this server could carry out, before they are written.
+    std::function<Result<void>(const std::string& service, const std::string& command)> check;
+    std::function<void(std::string_view line)> say;
+  };
+
+  // Reads the certificates; etcd need not be there.
+  static Result<std::unique_ptr<Membership>> create(const Options& options, Listener listener);
+  // Starts its thread. Once.
+  void start();
+  // Gives the lease back, so that others need not wait for its end.
+  ~Membership();
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  // For every thread: carried out on its own, in turn. When it ends the answer is ECANCELED.
+  void change_rule(const std::string& service, const SharedCommand& command,
+                   std::function<void(Result<void>)> answer);
+
+  // Why etcd cannot be used; empty: it can. For every thread.
+  std::string trouble() const;
+
+ private:
+  class Core;
+  explicit Membership(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace weir::cluster

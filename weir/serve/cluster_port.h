@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a server's control asks of its cluster, as values and an interface between two modules that
+// do not know each other: control/ asks, cluster/ answers.
+//
+//   port.status([](Result<ClusterStatus> status) { ... });
+//   port.command("ost_io", "start dd jobid={dd.*} rate=1000", [](Result<void> done) { ... });
+//
+// Answers come on a thread of the cluster, once each; when the cluster ends, with ECANCELED. May be
+// called from every thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+
+namespace weir::serve {
+
+struct ClusterStatus {
+  struct Slice {
+    std::string of;           // "SERVICE/RULE/ops" or "SERVICE/RULE/bytes"
+    std::int64_t milli = 0;   // thousandths of a token a second
+    bool is_leased = true;    // false: what is left to a server that is cut off
+  };
+  struct Member {
+    std::string name;
+    std::string address;
+    bool is_registered = false;  // in etcd
+    bool is_joined = false;      // in the epochs
+    std::vector<Slice> slices;   // as the leader granted them
+  };
+
+  std::string name;  // of the server that answers
+  std::string state;  // "joined", "joining" or "alone"
+  std::string why;    // it is not joined; empty: it is
+  std::string leader;  // empty: none is known
+  std::uint32_t term = 0;
+  std::int64_t epoch = 0;       // this server is in; 0: in none
+  std::uint64_t epochs = 0;     // it was called back for
+  std::uint64_t errors = 0;     // calls without an epoch
+  std::vector<Slice> slices;    // it uses
+  std::vector<Member> members;
+  std::vector<std::string> rule_errors;  // rules of the cluster that do not fit here
+
+  // Of the leader; zeros while it cannot be asked.
+  bool has_leader_part = false;
+  std::uint64_t rounds = 0;
+  std::uint64_t evictions = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t garbage = 0;
+  Nanoseconds round_median{0};
+  Nanoseconds round_p99{0};
+};
+
+struct ClusterRule {
+  std::string service;
+  std::string rule;
+  std::vector<std::string> commands;  // the start, then changes
+};
+
+class ClusterPort {
+ public:
+  template <class T>
+  using Answer = std::function<void(Result<T>)>;
+
+  ClusterPort() = default;
+  ClusterPort(const ClusterPort&) = delete;
+  ClusterPort& operator=(const ClusterPort&) = delete;
+  virtual ~ClusterPort() = default;
+
+  virtual void status(Answer<ClusterStatus> answer) = 0;
+  virtual void rules(Answer<std::vector<ClusterRule>> answer) = 0;
+  // start, change or stop, as in weir-rules(7); scope=cluster is understood. Answered when it is in
+  // etcd and in force here. EEXIST, ENOENT, EINVAL; EHOSTUNREACH and ETIMEDOUT: etcd is away.
+  virtual void command(std::string service, std::string text, Answer<void> answer) = 0;
+};
+
+}  // namespace weir::serve

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Something else that lives on a server's loop: it has a time at which it wants to be woken, and is
+// woken then, between the commands of a turn and its requests. A server's part in the epochs of its
+// cluster is one (weir/cluster/epoch_part.h): rules may change only where requests are scheduled.
+//
+//   guest.wakes_at()      asked once a turn; kNever: only when it has asked for another time
+//   guest.wake(now)       must not wait for anything: all clients would wait with it
+//   guest.stopping(now)   the server stops; nothing follows
+//
+// Called by the loop alone.
+#pragma once
+
+#include "weir/base/time.h"
+
+namespace weir::serve {
+
+class Guest {
+ public:
+  Guest() = default;
+  Guest(const Guest&) = delete;
+  Guest& operator=(const Guest&) = delete;
+  virtual ~Guest() = default;
+
+  virtual Instant wakes_at() const = 0;
+  virtual void wake(Instant now) = 0;
+  virtual void stopping(Instant now) = 0;
+};
+
+}  // namespace weir::serve
