@@ -34,7 +34,7 @@ function(weir_module name)
   list(FILTER sources EXCLUDE REGEX "(_(test|bench|fuzz)\\.cc|\\.h)$")
   set(headers ${files})
   list(FILTER headers INCLUDE REGEX "\\.h$")
-  list(FILTER headers EXCLUDE REGEX "_bench\\.h$")
+  list(FILTER headers EXCLUDE REGEX "_(bench|grpc)\\.h$") # for the module's own sources
   list(TRANSFORM M_DEPS PREPEND weir_ OUTPUT_VARIABLE libraries)
 
   set(visibility PUBLIC)

@@ -21,6 +21,7 @@ Examples:
   weir sim redistribution --out report
   weir explain ior.17
   weir lctl set_param ost.OSS.ost_io.nrs_tbf_rule="start dd jobid={dd.*} rate=100"
+  weir cluster rule start dd jobid={dd.*} rate=1000 by=rule
   weir lustre check
   weir limit --help
 
@@ -73,6 +74,7 @@ int run(int argc, char** argv) {
   add_serve(weir, status);
   add_sim(weir, status);
   add_remote_commands(weir, status);
+  add_cluster(weir, status);
   add_top(weir, status);
   add_lctl(weir, status);
   const auto named = [&](const CLI::App* sub) { return sub->check_name(argv[1]); };

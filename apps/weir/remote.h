@@ -48,6 +48,7 @@ std::string short_number(double number);
 std::string short_time(double ns);
 
 void add_remote_commands(CLI::App& weir, int& status);
+void add_cluster(CLI::App& weir, int& status);
 void add_lctl(CLI::App& weir, int& status);
 void add_top(CLI::App& weir, int& status);
 // What `lctl ARGS...` does.

@@ -15,6 +15,7 @@
 #include "apps/weir/command.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/cluster/cluster.h"
 #include "weir/control/control.h"
 #include "weir/control/file_follower.h"
 #include "weir/control/files.h"
@@ -225,6 +226,13 @@ std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
   return nullptr;
 }
 
+std::unique_ptr<cluster::Cluster> open_cluster(serve::Server& server) {
+  if (!server.options().cluster.is_on()) return nullptr;
+  auto cluster = cluster::Cluster::create(server, server.options().cluster);
+  if (!cluster) throw Failure{status_of(cluster.error()), cluster.error().message()};
+  return std::move(*cluster);
+}
+
 void say_all(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) serve::EventLog::say(line);
 }
@@ -244,8 +252,13 @@ int run_server(const ServeArguments& arguments) {
     follower.emplace([&] { return read_again(arguments); }, *from_file, **server);
     (*server)->on_reload([&](serve::Server& it) { say_all(follower->follow(it)); });
   }
+  const auto cluster = open_cluster(**server);
   const auto control = open_control(arguments, **server);
-  if (control != nullptr) control->start();
+  if (control != nullptr) {
+    control->set_cluster(cluster.get());
+    control->start();
+  }
+  if (cluster != nullptr) cluster->start();
   (*server)->run([&] {
     std::string line = "ready";
     for (const serve::ListenAddress& address : (*server)->listening()) {
@@ -254,9 +267,11 @@ int run_server(const ServeArguments& arguments) {
     if (control != nullptr && control->tcp_port() != 0) {
       line += fmt::format(" control:{}", control->tcp_port());
     }
+    if (cluster != nullptr) line += fmt::format(" cluster:{}", cluster->port());
     fmt::print("{}\n", line);
     std::fflush(stdout);
   });
+  if (cluster != nullptr) cluster->stop();  // before the control that asks it ends
   return static_cast<int>(Exit::kOk);
 }
 

@@ -24,20 +24,21 @@ STUCK = 60  # seconds until something that should have happened counts as stuck
 
 
 class Server:
-    def __init__(self, *arguments, binary=None, env=None, control=False):
+    def __init__(self, *arguments, binary=None, env=None, control=False, prefix=()):
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name)
         self.socket = self.path / "s"
         self.control = self.path / "c"
         self.arguments = ["--control", self.control if control else "none", *arguments]
         self.binary = binary or WEIR
+        self.prefix = prefix  # a command that runs it
         self.env = env
         self.log = ""
         self.expected = 0  # how it is to end
 
     def __enter__(self):
         self.process = subprocess.Popen(
-            [self.binary, "serve", "--listen", f"unix:{self.socket}", "--listen", "127.0.0.1:0",
+            [*self.prefix, self.binary, "serve", "--listen", f"unix:{self.socket}", "--listen", "127.0.0.1:0",
              *self.arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, **(self.env or {})})
         self.reader = threading.Thread(target=self._read_log)

@@ -53,6 +53,11 @@ Result<std::string> read_password(const std::string& path) {
   return line;
 }
 
+// As gRPC has it: ":7420" is every address.
+std::string bound(const std::string& listen) {
+  return listen.starts_with(':') ? "[::]" + listen : listen;
+}
+
 // "127.0.0.1:0" with the port the kernel chose.
 std::string with_port(const std::string& address, std::uint16_t port) {
   return fmt::format("{}:{}", address.substr(0, address.rfind(':')), port);
@@ -67,7 +72,7 @@ class Cluster::Core {
 
   Result<void> open();
   void start() { membership_->start(); }
-  void end();
+  void stop();
   std::uint16_t port() const { return transport_->port(); }
 
   void status(const Answer<ClusterStatus>& answer);
@@ -82,6 +87,8 @@ class Cluster::Core {
   void seat(const MembershipView& view);
   void sync_rules(const MembershipView& view);
   Result<void> check(const std::string& service, const std::string& command);
+  template <class T>
+  bool refuses(const Answer<T>& answer) const;
   void add_members(ClusterStatus& status, const EpochTransport::Description& described) const;
   SliceTerms terms() const {
     return {.lease = std::max<Nanoseconds>(SliceTerms{}.lease, options_.timeout * kLeaseRounds)};
@@ -101,11 +108,16 @@ class Cluster::Core {
   std::vector<std::string> said_errors_;
 
   mutable std::mutex mutex_;  // of what is told
+  bool is_stopped_ = false;
   MembershipView view_;
   std::vector<std::string> rule_errors_;
 };
 
 Result<void> Cluster::Core::open() {
+  if (!server_.options().trace_file.empty()) {
+    return fail(std::errc::invalid_argument, "trace", "cannot be written in a cluster",
+                "slices come from other servers and are not in it: leave out one of the two");
+  }
   const auto incarnation = random_number();
   if (!incarnation) return tl::unexpected(incarnation.error());
   part_ = std::make_unique<EpochPart>(
@@ -123,7 +135,7 @@ Result<void> Cluster::Core::open_transport(std::uint64_t incarnation) {
   auto transport = EpochTransport::create(
       {.name = options_.name,
        .incarnation = incarnation,
-       .listen = options_.listen,
+       .listen = bound(options_.listen),
        .tls_directory = options_.tls_directory,
        .terms = terms()},
       {.received =
@@ -172,10 +184,25 @@ Result<void> Cluster::Core::open_membership(std::uint64_t incarnation) {
   return {};
 }
 
-// The server does not run any more, so nothing else touches its part.
-void Cluster::Core::end() {
-  membership_.reset();
-  transport_.reset();
+// Membership first: it tells the transport what to do.
+void Cluster::Core::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+  }
+  membership_->stop();
+  transport_->stop();
+}
+
+// Whoever asks while others stop it is either heard in time or told so.
+template <class T>
+bool Cluster::Core::refuses(const Answer<T>& answer) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_stopped_) return false;
+  }
+  answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
+  return true;
 }
 
 // ---- what membership has heard, on its thread ----
@@ -278,6 +305,7 @@ void Cluster::Core::add_members(ClusterStatus& status,
 }
 
 void Cluster::Core::status(const Answer<ClusterStatus>& answer) {
+  if (refuses(answer)) return;
   transport_->describe([this, answer](const EpochTransport::Description& described) {
     auto status = std::make_shared<ClusterStatus>();
     status->name = options_.name;
@@ -315,6 +343,7 @@ void Cluster::Core::rules(const Answer<std::vector<serve::ClusterRule>>& answer)
 
 void Cluster::Core::command(const std::string& service, const std::string& text,
                             const Answer<void>& answer) {
+  if (refuses(answer)) return;
   const auto command = read_shared_command(text);
   if (!command) return answer(tl::unexpected(command.error()));
   membership_->change_rule(service, *command, answer);
@@ -323,7 +352,7 @@ void Cluster::Core::command(const std::string& service, const std::string& text,
 // ---- Cluster ----
 
 Cluster::Cluster(std::unique_ptr<Core> core) : core_(std::move(core)) {}
-Cluster::~Cluster() { core_->end(); }
+Cluster::~Cluster() = default;
 
 Result<std::unique_ptr<Cluster>> Cluster::create(serve::Server& server,
                                                  const serve::ClusterOptions& options) {
@@ -334,6 +363,7 @@ Result<std::unique_ptr<Cluster>> Cluster::create(serve::Server& server,
 }
 
 void Cluster::start() { core_->start(); }
+void Cluster::stop() { core_->stop(); }
 std::uint16_t Cluster::port() const { return core_->port(); }
 void Cluster::status(Answer<ClusterStatus> answer) { core_->status(answer); }
 void Cluster::rules(Answer<std::vector<serve::ClusterRule>> answer) { core_->rules(answer); }

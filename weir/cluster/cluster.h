@@ -6,7 +6,7 @@
 //   auto cluster = Cluster::create(*server, server->options().cluster);
 //   cluster->start();
 //   server->run(...);
-//   cluster->reset();                   leaves; others take over at once
+//   cluster->stop();                    leaves; others take over at once
 //
 //   the server's loop      EpochPart: what is used, what may be used
 //   transport's thread     EpochTransport: streams to the leader; the leader's part
@@ -15,7 +15,8 @@
 // Each owns its state, and they reach each other by letters only. Without etcd the server goes on
 // alone: rules of the cluster that it knows stay at what a server may use that is cut off.
 //
-// Made and destroyed by the thread that runs the server, before and after it runs.
+// Made, started, stopped and destroyed by the thread that runs the server, before and after it runs.
+// Who asks through the port outlives stop(), and may ask until the destruction.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,8 @@ class Cluster final : public serve::ClusterPort {
 
   // Begins to look for etcd. The server must run soon, and to its end.
   void start();
+  // All that was asked has been answered then, and what follows is answered with ECANCELED.
+  void stop();
   // Where the others come in.
   std::uint16_t port() const;
 

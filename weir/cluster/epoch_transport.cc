@@ -2,7 +2,6 @@
 #include "weir/cluster/epoch_transport.h"
 
 #include <algorithm>
-#include <deque>
 #include <list>
 #include <map>
 #include <mutex>
@@ -18,6 +17,8 @@
 #include "weir/base/quote.h"
 #include "weir/cluster/credentials.h"
 #include "weir/cluster/epoch.grpc.pb.h"
+#include "weir/cluster/epoch_streams_grpc.h"
+#include "weir/cluster/peer_words.h"
 #include "weir/host/clock.h"
 
 namespace weir::cluster {
@@ -40,16 +41,6 @@ Frame frame_of(const EpochMessage& message) {
   Frame frame;
   frame.set_message(bytes.data(), bytes.size());
   return frame;
-}
-
-// Words of a peer, fit for a line of the log.
-std::string plain(std::string text) {
-  constexpr std::size_t kMost = 300;
-  for (char& c : text) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  if (text.size() > kMost) text.resize(kMost);
-  return text;
 }
 
 // What a member is told, who tells its administrator.
@@ -114,239 +105,6 @@ LeaderPart part_of(const DescribeReply& reply) {
   return part;
 }
 
-// What stands in the queue: a function for when it is done.
-struct Tag {
-  std::function<void(bool is_ok)> done;
-};
-
-// Frames on their way out, one at a time. `write` begins to write one.
-class FrameQueue {
- public:
-  // Whoever does not read so many is not alive, or no friend.
-  static constexpr std::size_t kFramesMax = 64;
-
-  // False: too many wait, and it was dropped.
-  bool push(Frame frame) {
-    if (frames_.size() >= kFramesMax) return false;
-    frames_.push_back(std::move(frame));
-    return true;
-  }
-  // The one to be written next, if none is being written.
-  const Frame* next() const { return is_writing_ || frames_.empty() ? nullptr : &frames_.front(); }
-  void begin() { is_writing_ = true; }
-  void end() {
-    is_writing_ = false;
-    frames_.pop_front();
-  }
-  bool is_writing() const { return is_writing_; }
-
- private:
-  std::deque<Frame> frames_;
-  bool is_writing_ = false;
-};
-
-class PeerStream {
- public:
-  struct Events {
-    std::function<void(PeerStream&)> accepted;
-    std::function<void(PeerStream&, const Frame&)> frame;
-    std::function<void(PeerStream&)> ended;
-  };
-
-  // Waits for somebody to come.
-  PeerStream(Epochs::AsyncService& service, grpc::ServerCompletionQueue& queue,
-             const Events& events);
-  PeerStream(const PeerStream&) = delete;
-  PeerStream& operator=(const PeerStream&) = delete;
-
-  void send(Frame frame);
-  // Ends it with these words to the peer.
-  void finish(const grpc::Status& status);
-  bool is_over() const { return pending_ == 0 && has_ended_; }
-
-  MemberId member = 0;  // once it has said who it is
-
- private:
-  Tag& begin(Tag& tag) {
-    ++pending_;
-    return tag;
-  }
-  void read();
-  void write();
-  void end();
-  void finish_now();
-
-  const Events& events_;
-  grpc::ServerContext context_;
-  grpc::ServerAsyncReaderWriter<Frame, Frame> stream_;
-  Frame incoming_;
-  FrameQueue outgoing_;
-  std::optional<grpc::Status> last_words_;
-  bool is_finishing_ = false;
-  bool has_ended_ = false;
-  int pending_ = 0;
-  Tag accepted_, read_, written_, finished_;
-};
-
-class LinkStream {
- public:
-  struct Events {
-    std::function<void(LinkStream&, const Frame&)> frame;
-    std::function<void(LinkStream&, const grpc::Status&)> ended;
-  };
-
-  LinkStream(Epochs::Stub& stub, grpc::CompletionQueue& queue, const Hello& hello,
-             const Events& events);
-  LinkStream(const LinkStream&) = delete;
-  LinkStream& operator=(const LinkStream&) = delete;
-
-  void send(Frame frame);
-  void close() { context_.TryCancel(); }
-  bool is_over() const { return pending_ == 0 && has_ended_; }
-
-  bool is_joined = false;
-
- private:
-  Tag& begin(Tag& tag) {
-    ++pending_;
-    return tag;
-  }
-  void read();
-  void write();
-  void finish();
-
-  const Events& events_;
-  grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientAsyncReaderWriter<Frame, Frame>> stream_;
-  Frame incoming_;
-  FrameQueue outgoing_;
-  grpc::Status status_;
-  bool is_open_ = false;
-  bool is_finishing_ = false;
-  bool has_ended_ = false;
-  int pending_ = 0;
-  Tag opened_, read_, written_, finished_;
-};
-
-// ---- the leader's end ----
-
-PeerStream::PeerStream(Epochs::AsyncService& service, grpc::ServerCompletionQueue& queue,
-                       const Events& events)
-    : events_(events), stream_(&context_) {
-  accepted_.done = [this](bool is_ok) {
-    --pending_;
-    if (!is_ok) {  // the server ends
-      has_ended_ = true;
-      return;
-    }
-    read();
-    events_.accepted(*this);
-  };
-  read_.done = [this](bool is_ok) {
-    --pending_;
-    if (!is_ok) return end();
-    if (!is_finishing_) events_.frame(*this, incoming_);
-    if (!is_finishing_) read();
-  };
-  written_.done = [this](bool is_ok) {
-    --pending_;
-    outgoing_.end();
-    if (is_finishing_) return finish_now();
-    if (is_ok) write();
-  };
-  finished_.done = [this](bool) {
-    --pending_;
-    has_ended_ = true;
-  };
-  service.RequestJoin(&context_, &stream_, &queue, &queue, &begin(accepted_));
-}
-
-void PeerStream::read() { stream_.Read(&incoming_, &begin(read_)); }
-
-void PeerStream::write() {
-  const Frame* const next = outgoing_.next();
-  if (next == nullptr || is_finishing_) return;
-  outgoing_.begin();
-  stream_.Write(*next, &begin(written_));
-}
-
-void PeerStream::send(Frame frame) {
-  if (is_finishing_) return;
-  if (outgoing_.push(std::move(frame))) return write();
-  context_.TryCancel();
-}
-
-// The peer has gone, or the call was cancelled.
-void PeerStream::end() {
-  if (!is_finishing_) events_.ended(*this);
-  finish(grpc::Status::OK);
-}
-
-void PeerStream::finish(const grpc::Status& status) {
-  if (std::exchange(is_finishing_, true)) return;
-  last_words_ = status;
-  if (!outgoing_.is_writing()) finish_now();
-}
-
-void PeerStream::finish_now() {
-  if (!last_words_) return;
-  const grpc::Status status = *std::exchange(last_words_, std::nullopt);
-  stream_.Finish(status, &begin(finished_));
-}
-
-// ---- the member's end ----
-
-LinkStream::LinkStream(Epochs::Stub& stub, grpc::CompletionQueue& queue, const Hello& hello,
-                       const Events& events)
-    : events_(events), stream_(stub.PrepareAsyncJoin(&context_, &queue)) {
-  opened_.done = [this](bool is_ok) {
-    --pending_;
-    if (!is_ok) return finish();
-    is_open_ = true;
-    write();
-    read();
-  };
-  read_.done = [this](bool is_ok) {
-    --pending_;
-    if (!is_ok) return finish();
-    events_.frame(*this, incoming_);
-    read();
-  };
-  written_.done = [this](bool is_ok) {
-    --pending_;
-    outgoing_.end();
-    if (is_ok) write();
-  };
-  finished_.done = [this](bool) {
-    --pending_;
-    has_ended_ = true;
-    events_.ended(*this, status_);
-  };
-  Frame first;
-  *first.mutable_hello() = hello;
-  outgoing_.push(std::move(first));
-  stream_->StartCall(&begin(opened_));
-}
-
-void LinkStream::read() { stream_->Read(&incoming_, &begin(read_)); }
-
-void LinkStream::write() {
-  const Frame* const next = outgoing_.next();
-  if (next == nullptr || !is_open_ || is_finishing_) return;
-  outgoing_.begin();
-  stream_->Write(*next, &begin(written_));
-}
-
-void LinkStream::send(Frame frame) {
-  if (outgoing_.push(std::move(frame))) return write();
-  context_.TryCancel();
-}
-
-void LinkStream::finish() {
-  if (std::exchange(is_finishing_, true)) return;
-  stream_->Finish(&status_, &begin(finished_));
-}
-
 }  // namespace
 
 // Everything but put() happens in its thread.
@@ -359,8 +117,8 @@ class EpochTransport::Core {
   void end();
   std::uint16_t port() const { return static_cast<std::uint16_t>(port_); }
 
-  // For every thread: runs it there.
-  void put(std::function<void()> letter);
+  // For every thread: runs it there. False: it has stopped, and will not.
+  bool put(std::function<void()> letter);
 
   void follow(std::uint32_t term, const std::string& address);
   void send(std::uint32_t term, const EpochMessage& message);
@@ -478,11 +236,11 @@ void EpochTransport::Core::end() {
   thread_.join();
 }
 
-void EpochTransport::Core::put(std::function<void()> letter) {
+bool EpochTransport::Core::put(std::function<void()> letter) {
   const std::lock_guard lock(mutex_);
-  if (is_closed_) return;
+  if (is_closed_) return false;
   letters_.push_back(std::move(letter));
-  if (letters_.size() > 1) return;
+  if (letters_.size() > 1) return true;
   // An alarm that is due at once is the way into a completion queue.
   auto alarm = std::make_shared<grpc::Alarm>();
   auto* const tag = new Tag;
@@ -491,6 +249,7 @@ void EpochTransport::Core::put(std::function<void()> letter) {
     take_letters();
   };
   alarm->Set(queue_.get(), gpr_now(GPR_CLOCK_MONOTONIC), tag);
+  return true;
 }
 
 void EpochTransport::Core::take_letters() {
@@ -697,7 +456,7 @@ void EpochTransport::Core::link_ended(LinkStream& link, const grpc::Status& stat
   link_ = nullptr;
   unheard_since_ = kNever;
   is_refused_ = is_refusal(status.error_code());
-  const std::string reason = plain(status.error_message());
+  const std::string reason = peer_words(status.error_message());
   why_ = is_refused_ ? reason : fmt::format("the leader at {}: {}", address_, reason);
   if (is_refused_ || tries_ == kTriesUntilTold) say_once("cluster: not joined: " + why_);
   retry_ = is_refused_ ? kRetryMax : std::min(retry_ * 2, kRetryMax);
@@ -777,7 +536,7 @@ void EpochTransport::Core::describe(const std::function<void(Description)>& answ
       answer({link_state(), part_of(asked.reply)});
     } else {
       answer({link_state(), fail(std::errc::host_unreachable, "leader",
-                                 plain(asked.status.error_message()))});
+                                 peer_words(asked.status.error_message()))});
     }
     answers_.remove_if([&](const auto& one) { return one.get() == &asked; });
   };
@@ -790,6 +549,7 @@ void EpochTransport::Core::describe(const std::function<void(Description)>& answ
 
 EpochTransport::EpochTransport(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 EpochTransport::~EpochTransport() { core_->end(); }
+void EpochTransport::stop() { core_->end(); }
 
 Result<std::unique_ptr<EpochTransport>> EpochTransport::create(const Options& options,
                                                                Listener listener) {
@@ -821,7 +581,8 @@ void EpochTransport::set_limits(SliceLimits limits) {
   core_->put([core = core_.get(), limits = std::move(limits)] { core->set_limits(limits); });
 }
 void EpochTransport::describe(std::function<void(Description)> answer) {
-  core_->put([core = core_.get(), answer = std::move(answer)] { core->describe(answer); });
+  if (core_->put([core = core_.get(), answer] { core->describe(answer); })) return;
+  answer({{}, fail(std::errc::operation_canceled, "cluster", "is being left")});
 }
 
 }  // namespace weir::cluster

@@ -58,10 +58,12 @@ class EpochTransport {
 
   // Listens and starts its thread. The error names the address or the file.
   static Result<std::unique_ptr<EpochTransport>> create(const Options& options, Listener listener);
-  // Ends all streams and the thread.
   ~EpochTransport();
   EpochTransport(const EpochTransport&) = delete;
   EpochTransport& operator=(const EpochTransport&) = delete;
+
+  // Ends all streams and the thread; all that was asked has been answered then.
+  void stop();
 
   // The port the kernel chose for port 0.
   std::uint16_t port() const;
@@ -83,8 +85,8 @@ class EpochTransport {
   void unseat();
   void set_limits(SliceLimits limits);
 
-  // Asks the leader, here or elsewhere, at most for a second. The answer comes on its thread, and
-  // when the transport ends.
+  // Asks the leader, here or elsewhere, at most for a second. The answer comes on its thread;
+  // at once with ECANCELED if it has stopped.
   void describe(std::function<void(Description)> answer);
 
  private:

@@ -13,6 +13,7 @@
 #include "weir/base/assert.h"
 #include "weir/cluster/credentials.h"
 #include "weir/cluster/etcd.grpc.pb.h"
+#include "weir/cluster/peer_words.h"
 
 namespace weir::cluster {
 namespace {
@@ -21,22 +22,12 @@ namespace pb = etcdserverpb;
 using std::chrono::milliseconds;
 
 constexpr auto kWatchPause = milliseconds{200};
-constexpr std::size_t kReasonMax = 300;
 
 // The first key behind all that begin with the prefix. REQUIRES: it ends in no 0xff.
 std::string end_of(std::string prefix) {
   WEIR_ASSERT(!prefix.empty());
   ++prefix.back();
   return prefix;
-}
-
-// Words of a peer, fit for a line of the log.
-std::string plain(std::string text) {
-  for (char& c : text) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  if (text.size() > kReasonMax) text.resize(kReasonMax);
-  return text;
 }
 
 bool is_elsewhere(const grpc::Status& status) {
@@ -46,7 +37,7 @@ bool is_elsewhere(const grpc::Status& status) {
 
 Error error_of(const grpc::Status& status, const std::string& endpoint) {
   const std::string where = "etcd " + endpoint;
-  const std::string what = plain(status.error_message());
+  const std::string what = peer_words(status.error_message());
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
       return {std::errc::host_unreachable, where, what, "see that it runs and can be reached"};

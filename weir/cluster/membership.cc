@@ -125,7 +125,7 @@ void Membership::Core::end() {
   changed_.notify_all();
   thread_.join();
   watch_.reset();
-  for (const Asked& one : asked_) {
+  for (const Asked& one : std::exchange(asked_, {})) {
     one.answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
   }
   if (lease_ != 0) (void)etcd_->revoke(lease_);
@@ -385,6 +385,7 @@ Result<std::unique_ptr<Membership>> Membership::create(const Options& options, L
 }
 
 void Membership::start() { core_->start(); }
+void Membership::stop() { core_->end(); }
 
 void Membership::change_rule(const std::string& service, const SharedCommand& command,
                              std::function<void(Result<void>)> answer) {

@@ -69,12 +69,14 @@ class Membership {
 
   // Reads the certificates; etcd need not be there.
   static Result<std::unique_ptr<Membership>> create(const Options& options, Listener listener);
-  // Starts its thread. Once.
-  void start();
-  // Gives the lease back, so that others need not wait for its end.
   ~Membership();
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
+
+  // Starts its thread. Once.
+  void start();
+  // Ends it, and gives the lease back, so that others need not wait for its end.
+  void stop();
 
   // For every thread: carried out on its own, in turn. When it ends the answer is ECANCELED.
   void change_rule(const std::string& service, const SharedCommand& command,

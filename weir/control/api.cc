@@ -344,6 +344,60 @@ std::string params_json(const std::vector<ParamOutcome>& outcomes) {
   return text_of(all);
 }
 
+// ---- the cluster ----
+
+namespace {
+
+Json slices_json(const std::vector<serve::ClusterStatus::Slice>& slices) {
+  Json all = Json::array();
+  for (const serve::ClusterStatus::Slice& one : slices) {
+    all.push_back({{"of", one.of}, {"milli_per_s", one.milli}, {"leased", one.is_leased}});
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string cluster_json(const serve::ClusterStatus& status) {
+  Json members = Json::array();
+  for (const serve::ClusterStatus::Member& one : status.members) {
+    members.push_back({{"name", one.name},
+                       {"address", one.address},
+                       {"registered", one.is_registered},
+                       {"joined", one.is_joined},
+                       {"slices", slices_json(one.slices)}});
+  }
+  Json leader = nullptr;
+  if (status.has_leader_part) {
+    leader = {{"rounds", status.rounds},
+              {"round_median_ns", status.round_median.count()},
+              {"round_p99_ns", status.round_p99.count()},
+              {"evictions", status.evictions},
+              {"refused", status.refused},
+              {"garbage", status.garbage}};
+  }
+  return text_of({{"name", status.name},
+                  {"state", status.state},
+                  {"why", status.why},
+                  {"leader", status.leader},
+                  {"term", status.term},
+                  {"epoch", status.epoch},
+                  {"epochs", status.epochs},
+                  {"errors", status.errors},
+                  {"slices", slices_json(status.slices)},
+                  {"members", members},
+                  {"at_leader", leader},
+                  {"rule_errors", status.rule_errors}});
+}
+
+std::string cluster_rules_json(const std::vector<serve::ClusterRule>& rules) {
+  Json all = Json::array();
+  for (const serve::ClusterRule& one : rules) {
+    all.push_back({{"service", one.service}, {"rule", one.rule}, {"commands", one.commands}});
+  }
+  return text_of(all);
+}
+
 // ---- explaining ----
 
 void StayHistory::add(Instant at, std::vector<std::vector<Tbf::StayView>> services) {
@@ -573,6 +627,16 @@ Result<ChangeRequest> read_service_change(const HttpRequest& request,
 }
 
 }  // namespace
+
+Result<ClusterChange> read_cluster_change(const HttpRequest& request) {
+  const auto body = Body::read(request.body, {"service", "command"});
+  if (!body) return tl::unexpected(body.error());
+  auto service = body->text("service");
+  if (!service) return tl::unexpected(service.error());
+  auto command = body->text("command");
+  if (!command) return tl::unexpected(command.error());
+  return ClusterChange{std::move(*service), std::move(*command)};
+}
 
 Result<ChangeRequest> read_change(const HttpRequest& request) {
   const auto parts = parts_of(request.path);

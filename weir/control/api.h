@@ -20,6 +20,7 @@
 #include "weir/control/http.h"
 #include "weir/control/params.h"
 #include "weir/control/snapshot.h"
+#include "weir/serve/cluster_port.h"
 
 namespace weir::control {
 
@@ -39,6 +40,18 @@ HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::
 std::string live_event(const Snapshot& shot, std::string_view generation);
 
 std::string params_json(const std::vector<ParamOutcome>& outcomes);
+
+// ---- the cluster ----
+
+std::string cluster_json(const serve::ClusterStatus& status);
+std::string cluster_rules_json(const std::vector<serve::ClusterRule>& rules);
+
+struct ClusterChange {
+  std::string service;
+  std::string command;
+};
+// EINVAL: not JSON, wrong types, unknown keys.
+Result<ClusterChange> read_cluster_change(const HttpRequest& request);
 
 // ---- explaining ----
 

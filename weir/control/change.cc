@@ -233,6 +233,20 @@ std::vector<Change> effective(const std::vector<std::string>& records,
   return kept;
 }
 
+Result<void> check_own(const serve::Server& server, const Change& change) {
+  if (!server.options().cluster.is_on() || !is_rule(change) || !change.value) return {};
+  const std::string name = words_of(*change.value).name;
+  bool is_shared = change.value->find("scope=cluster") != std::string::npos;
+  for (const auto& service : server.services()) {
+    const Tbf* const tbf = service->target.gate().tbf(Head::kRegular);
+    const Rule* const rule = tbf == nullptr ? nullptr : tbf->rules(Head::kRegular).find(name);
+    is_shared = is_shared || (rule != nullptr && rule->limits().scope == Scope::kCluster);
+  }
+  if (!is_shared) return {};
+  return fail(std::errc::operation_not_permitted, "rule " + quote(name), "is the whole cluster's",
+              "use: weir cluster rule");
+}
+
 Result<void> apply(serve::Server& server, const Change& change, const Moment& moment) {
   switch (change.kind) {
     case Change::Kind::kForget:

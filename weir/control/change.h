@@ -45,6 +45,10 @@ std::vector<Change> effective(const std::vector<std::string>& records,
 // REQUIRES: on the loop, or before it runs. ENOENT: no such parameter or service.
 Result<void> apply(serve::Server& server, const Change& change, const Moment& moment);
 
+// Whether it is this server's own to change: EPERM for rules of its cluster, which are the same on
+// all servers. REQUIRES: on the loop.
+Result<void> check_own(const serve::Server& server, const Change& change);
+
 // The parameter that takes the rule commands, or policies, of a service.
 std::string rule_path(std::string_view service);
 std::string policy_path(std::string_view service);

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "weir/base/quote.h"
 #include "weir/control/api.h"
 #include "weir/control/change.h"
 #include "weir/control/embedded.h"
@@ -58,6 +59,7 @@ class Control::Core {
         boot_(fmt::format("{:x}", moment_at(server.now()).wall_ns)) {}
 
   Result<void> open(const ControlOptions& options);
+  void set_cluster(serve::ClusterPort* cluster) { cluster_ = cluster; }
   void start();
   void end();
   std::uint16_t tcp_port() const { return http_->tcp_port(); }
@@ -82,6 +84,9 @@ class Control::Core {
   void explain(const HttpRequest& request, const Reply& reply);
   void list_jobs(const Reply& reply);
 
+  bool answer_of_cluster(const HttpRequest& request, const Reply& reply);
+  void change_cluster_rule(const HttpRequest& request, const Reply& reply);
+
   void change(const HttpRequest& request, const Reply& reply);
   Applied apply_on_loop(serve::Server& server, const ChangeRequest& request,
                         const std::string& expected);
@@ -102,6 +107,7 @@ class Control::Core {
   std::string generation_name() const { return fmt::format("{}-{}", boot_, generation_); }
 
   serve::Server& server_;
+  serve::ClusterPort* cluster_ = nullptr;
   std::string version_;
   std::string boot_;
   std::unique_ptr<HttpServer> http_;
@@ -205,6 +211,7 @@ void Control::Core::answer(const HttpRequest& request, const Reply& reply) {
   if (!request.is_authorized) {
     return reply(error_response(401, "a token is needed", "send Authorization: Bearer TOKEN"));
   }
+  if (answer_of_cluster(request, reply)) return;
   const bool reads = request.method == "GET" || request.method == "HEAD";
   reads ? get(request, reply) : change(request, reply);
 }
@@ -328,6 +335,47 @@ void Control::Core::list_jobs(const Reply& reply) {
   reply({.body = body + "]\n", .etag = generation_name()});
 }
 
+// ---- the cluster ----
+
+// Answers come on threads of the cluster.
+bool Control::Core::answer_of_cluster(const HttpRequest& request, const Reply& reply) {
+  if (request.path != "/v1/cluster" && request.path != "/v1/cluster/rules") return false;
+  const bool is_rules = request.path == "/v1/cluster/rules";
+  if (cluster_ == nullptr) {
+    reply(error_response(404, "this server is in no cluster", "see [cluster] in weir.conf(5)"));
+  } else if (request.method == "POST" && is_rules) {
+    change_cluster_rule(request, reply);
+  } else if (request.method != "GET" && request.method != "HEAD") {
+    reply(error_response(405, quote(request.method) + " is not for this"));
+  } else if (is_rules) {
+    cluster_->rules([this, reply](Result<std::vector<serve::ClusterRule>> rules) {
+      http_->post([reply, rules = std::move(rules)] {
+        reply(rules ? HttpResponse{.body = cluster_rules_json(*rules)}
+                    : error_response(rules.error()));
+      });
+    });
+  } else {
+    cluster_->status([this, reply](Result<serve::ClusterStatus> status) {
+      http_->post([reply, status = std::move(status)] {
+        reply(status ? HttpResponse{.body = cluster_json(*status)}
+                     : error_response(status.error()));
+      });
+    });
+  }
+  return true;
+}
+
+void Control::Core::change_cluster_rule(const HttpRequest& request, const Reply& reply) {
+  const auto wanted = read_cluster_change(request);
+  if (!wanted) return reply(error_response(wanted.error()));
+  cluster_->command(wanted->service, wanted->command, [this, reply](Result<void> done) {
+    http_->post([this, reply, done = std::move(done)] {
+      shot_at_ = {};  // who changes something and then reads sees it
+      reply(done ? HttpResponse{.body = "{}\n"} : error_response(done.error()));
+    });
+  });
+}
+
 // ---- changing ----
 
 void Control::Core::change(const HttpRequest& request, const Reply& reply) {
@@ -361,7 +409,9 @@ Control::Core::Applied Control::Core::apply_on_loop(serve::Server& server,
   const Moment moment = moment_at(server.now());
   for (const Change& one : request.changes) {
     std::vector<ParamOutcome> outcomes;
-    if (request.is_params && request.applies) {
+    if (const auto allowed = check_own(server, one); !allowed) {
+      outcomes.push_back({one.target, one.target, one.value.value_or(""), allowed.error()});
+    } else if (request.is_params && request.applies) {
       outcomes = write_params(server_params(server, moment), one.target, *one.value);
       if (outcomes.empty()) {
         outcomes.push_back({one.target,
@@ -518,6 +568,7 @@ Result<std::unique_ptr<Control>> Control::create(serve::Server& server,
   return std::unique_ptr<Control>(new Control(std::move(core)));
 }
 
+void Control::set_cluster(serve::ClusterPort* cluster) { core_->set_cluster(cluster); }
 void Control::start() { core_->start(); }
 std::uint16_t Control::tcp_port() const { return core_->tcp_port(); }
 

@@ -26,6 +26,7 @@
 #include "weir/base/result.h"
 #include "weir/control/http.h"
 #include "weir/control/journal.h"
+#include "weir/serve/cluster_port.h"
 #include "weir/serve/server.h"
 
 namespace weir::control {
@@ -55,6 +56,9 @@ class Control {
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
+  // What it asks about the cluster; nullptr: the server is in none. It outlives this, or ends
+  // before. REQUIRES: not started yet.
+  void set_cluster(serve::ClusterPort* cluster);
   void start();
   std::uint16_t tcp_port() const;
 

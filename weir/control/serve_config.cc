@@ -33,12 +33,15 @@ struct Part {
   Words keys;
 };
 
-const std::array<Part, 8>& parts() {
-  static const std::array<Part, 8> parts = {{
+const std::array<Part, 9>& parts() {
+  static const std::array<Part, 9> parts = {{
       {"server",
        {"listen", "user", "control_socket", "trace", "connections", "memory", "connection_memory",
         "connection_requests", "handshake_timeout", "drain_timeout"}},
       {"control", {"tcp", "token", "journal"}},
+      {"cluster",
+       {"name", "etcd", "listen", "advertise", "prefix", "epoch", "timeout", "lease", "user",
+        "password_file", "tls_directory", "etcd_tls_directory"}},
       {"tls", {"mode", "directory", "verify_clients"}},
       {"claims", {"local", "allow"}},
       {"jobs", {"file", "nodes", "unknown"}},
@@ -390,6 +393,80 @@ void read_control(const TomlTable& table, serve::ControlFiles& control) {
   }
 }
 
+// HOST:PORT of somebody else.
+bool is_reachable(std::string_view address) {
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos || colon == 0 || address.find("//") != address.npos) {
+    return false;
+  }
+  const std::string_view port = address.substr(colon + 1);
+  return !port.empty() && port.size() <= 5 &&
+         std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
+         address.find_first_of(" \t,") == address.npos;
+}
+
+void read_etcd(const TomlTable& table, serve::ClusterOptions& cluster) {
+  for (const TomlTable::Item& item : table.texts("etcd")) {
+    if (is_reachable(item.text)) {
+      cluster.etcd.push_back(item.text);
+    } else {
+      table.mistakes().add(item.at,
+                           fmt::format("{}: etcd: {} is no HOST:PORT", table.name(),
+                                       quote(item.text)),
+                           "such as '10.0.0.1:2379', without http://");
+    }
+  }
+  if (cluster.etcd.size() > Bounds::kEtcdMax) {
+    table.refuse("etcd", fmt::format("holds more than {} addresses", Bounds::kEtcdMax));
+  }
+  if (!table.has("etcd")) table.miss("etcd", "such as ['10.0.0.1:2379']");
+}
+
+void read_cluster_addresses(const TomlTable& table, serve::ClusterOptions& cluster) {
+  cluster.listen = bounded_text(table, "listen", Bounds::kNameMax);
+  cluster.advertise = bounded_text(table, "advertise", Bounds::kNameMax);
+  if (!table.has("listen")) {
+    table.miss("listen", "such as '10.0.0.1:7420'");
+  } else if (const auto address = serve::parse_listen(cluster.listen);
+             !address || address->kind != serve::ListenAddress::Kind::kTcp) {
+    table.refuse("listen", "is no ADDRESS:PORT", "such as '10.0.0.1:7420'");
+  } else if (address->host.empty() && cluster.advertise.empty()) {
+    table.miss("advertise", "others do not reach it by every address");
+  }
+  if (!cluster.advertise.empty() && !is_reachable(cluster.advertise)) {
+    table.refuse("advertise", "is no HOST:PORT");
+  }
+}
+
+void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
+  constexpr std::string_view kAny[] = {"etcd", "listen", "advertise"};
+  cluster.prefix = table.text("prefix", cluster.prefix);
+  const bool is_prefix = cluster.prefix.size() > 1 && cluster.prefix.size() <= Bounds::kNameMax &&
+                         cluster.prefix.starts_with('/') && !cluster.prefix.ends_with('/');
+  if (!is_prefix) table.refuse("prefix", "is none", "such as '/weir', with no / at its end");
+  cluster.epoch = table.time("epoch", cluster.epoch, Bounds::kEpochMin, Bounds::kEpochMax);
+  cluster.timeout =
+      table.time("timeout", cluster.timeout, Bounds::kEpochMin, Bounds::kEpochTimeoutMax);
+  cluster.lease = table.time("lease", cluster.lease, Bounds::kLeaseMin, Bounds::kLeaseMax);
+  if (cluster.timeout <= cluster.epoch) {
+    table.refuse("timeout", fmt::format("must be longer than epoch, which is {}",
+                                        print_duration(cluster.epoch)));
+  }
+  cluster.user = bounded_text(table, "user", Bounds::kNameMax);
+  cluster.password_file = bounded_text(table, "password_file", Bounds::kPathMax);
+  if (!cluster.user.empty() && cluster.password_file.empty()) {
+    table.miss("password_file", "name a file that holds the password of the user");
+  }
+  cluster.tls_directory = bounded_text(table, "tls_directory", Bounds::kPathMax);
+  cluster.etcd_tls_directory = bounded_text(table, "etcd_tls_directory", Bounds::kPathMax);
+  const bool is_wanted = std::any_of(std::begin(kAny), std::end(kAny),
+                                     [&](std::string_view key) { return table.has(key); });
+  if (!table.has("name") && !is_wanted) return;
+  cluster.name = plain_name(table, "");
+  read_etcd(table, cluster);
+  read_cluster_addresses(table, cluster);
+}
+
 void read_blocks(const TomlTable& table, nbd::BlockSizes& blocks) {
   const auto read = [&](std::string_view key, std::uint32_t without) {
     return static_cast<std::uint32_t>(
@@ -501,6 +578,7 @@ void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptio
   };
   once("server", [&](const TomlTable& table) { read_server(table, options); });
   once("control", [&](const TomlTable& table) { read_control(table, options.control); });
+  once("cluster", [&](const TomlTable& table) { read_cluster(table, options.cluster); });
   once("tls", [&](const TomlTable& table) { read_tls(table, options.tls); });
   once("claims", [&](const TomlTable& table) { read_claims(table, options.claims); });
   once("jobs", [&](const TomlTable& table) { read_jobs(table, options); });

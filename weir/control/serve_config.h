@@ -5,6 +5,7 @@
 //
 //   [server]       where to listen, limits, timeouts, the user to become
 //   [control]      how it is controlled while it runs
+//   [cluster]      the servers that act as one with it
 //   [tls]          encryption
 //   [claims]       whose word about jobs and users counts
 //   [jobs]         how many nodes jobs have
@@ -55,6 +56,13 @@ struct ServeConfigBounds {
   static constexpr Nanoseconds kHandshakeTimeoutMin = std::chrono::milliseconds{100};
   static constexpr Nanoseconds kHandshakeTimeoutMax = std::chrono::hours{1};
   static constexpr Nanoseconds kDrainTimeoutMax = std::chrono::hours{24};
+  static constexpr std::size_t kEtcdMax = 16;  // endpoints
+  static constexpr Nanoseconds kEpochMin = std::chrono::milliseconds{1};
+  static constexpr Nanoseconds kEpochMax = std::chrono::seconds{1};
+  static constexpr Nanoseconds kEpochTimeoutMax = std::chrono::seconds{10};
+  // etcd makes no shorter ones, and a leader that is gone is missed for as long.
+  static constexpr Nanoseconds kLeaseMin = std::chrono::seconds{2};
+  static constexpr Nanoseconds kLeaseMax = std::chrono::minutes{1};
 };
 
 // Every key there is, in the order of the manual.

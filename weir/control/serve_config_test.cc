@@ -69,6 +69,19 @@ block_max = "1MiB"
 tcp = "127.0.0.1:9810"
 token = "/etc/weir.token"
 journal = "/var/lib/weir/journal"
+[cluster]
+name = "a"
+etcd = ["10.0.0.1:2379", "etcd2:2379"]
+listen = ":7420"
+advertise = "storage1:7420"
+prefix = "/test/weir"
+epoch = "20ms"
+timeout = "200ms"
+lease = "3s"
+user = "weir"
+password_file = "/etc/weir.password"
+tls_directory = "/etc/weir/tls"
+etcd_tls_directory = "/etc/weir/etcd"
 )";
 
 std::vector<std::string> mistakes_of(const std::string& text) {
@@ -111,6 +124,18 @@ TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
   EXPECT_EQ(options.trace_file, "/tmp/t");
   EXPECT_EQ(options.control,
             (serve::ControlFiles{"127.0.0.1:9810", "/etc/weir.token", "/var/lib/weir/journal"}));
+  EXPECT_EQ(options.cluster, (serve::ClusterOptions{.name = "a",
+                                                    .prefix = "/test/weir",
+                                                    .etcd = {"10.0.0.1:2379", "etcd2:2379"},
+                                                    .listen = ":7420",
+                                                    .advertise = "storage1:7420",
+                                                    .epoch = milliseconds{20},
+                                                    .timeout = milliseconds{200},
+                                                    .lease = std::chrono::seconds{3},
+                                                    .user = "weir",
+                                                    .password_file = "/etc/weir.password",
+                                                    .tls_directory = "/etc/weir/tls",
+                                                    .etcd_tls_directory = "/etc/weir/etcd"}));
   EXPECT_EQ(options.limits, (serve::ServeLimits{.connections = 10,
                                                 .memory = Bytes{1 << 30},
                                                 .connection_memory = Bytes{128 << 20},
@@ -186,6 +211,29 @@ TEST(ServeConfig, EveryKeyHasAnEffect) {
 TEST(ServeConfig, TcpWithoutATokenIsRefused) {
   EXPECT_EQ(refused("token = \"/etc/weir.token\"", ""),
             "f:49:7: control: tcp needs a token; name a file that holds one");
+}
+
+TEST(ServeConfig, AClusterNeedsItsEtcdAndAnAddressThatOthersReach) {
+  EXPECT_EQ(refused("etcd = [\"10.0.0.1:2379\", \"etcd2:2379\"]", "etcd = \"http://e:2379\""),
+            "f:54:8: cluster: etcd: 'http://e:2379' is no HOST:PORT; such as '10.0.0.1:2379', "
+            "without http://");
+  EXPECT_EQ(refused("advertise = \"storage1:7420\"", ""),
+            "f:52:1: cluster: advertise is missing; others do not reach it by every address");
+  EXPECT_EQ(refused("name = \"a\"\netcd", "etcd"),
+            "f:52:1: cluster: name is missing");
+  EXPECT_EQ(refused("timeout = \"200ms\"", "timeout = \"20ms\""),
+            "f:59:11: cluster: timeout must be longer than epoch, which is 20ms");
+  EXPECT_EQ(refused("password_file = \"/etc/weir.password\"", ""),
+            "f:52:1: cluster: password_file is missing; name a file that holds the password of "
+            "the user");
+}
+
+TEST(ServeConfig, RulesOfTheClusterAreNotOfAFile) {
+  ServeOptions options = parsed(kEveryKey);
+  options.services[0].rules = {"start b nid={*} rate=5 scope=cluster"};
+  EXPECT_FALSE(serve::check(options));
+  options.cluster = {};
+  EXPECT_TRUE(serve::check(options));
 }
 
 TEST(ServeConfig, NamesAnUnknownKeyAndTheNearestOne) {

@@ -248,10 +248,6 @@ Result<void> check_cluster(const ServeOptions& options) {
     return fail(std::errc::invalid_argument, "cluster", "has a timeout that is no longer than its "
                 "epoch", "make it several times as long");
   }
-  if (!options.trace_file.empty()) {
-    return fail(std::errc::invalid_argument, "trace", "cannot be written in a cluster",
-                "what other servers do is not in it; leave one of them out");
-  }
   for (const ServiceOptions& service : options.services) {
     for (const std::string& rule : service.rules) {
       if (rule.find("scope=cluster") == std::string::npos) continue;

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// weir cluster: servers that act as one, asked through any of them.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "apps/weir/remote.h"
+
+namespace weir::app {
+namespace {
+
+constexpr const char* kFooter = R"(
+Examples:
+  weir cluster status
+  weir cluster rule start dd jobid={dd.*} rate=1000 by=rule
+  weir cluster rule change dd rate=2000
+  weir cluster rule stop dd
+
+A rule of the cluster holds for all of its servers together; see weir-cluster(1).)";
+
+struct ClusterArguments {
+  Remote remote;
+  std::string service = "ost_io";
+  std::vector<std::string> words;
+};
+
+Json parsed(const std::string& text) {
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) throw Failure{Exit::kTempFail, "the server's answer is no JSON"};
+  return json;
+}
+
+std::string text_of(const Json& json, const char* key) { return json[key].get<std::string>(); }
+
+// The slices of one server, in a row: "ost_io/dd/ops 450/s".
+std::string slices_text(const Json& slices) {
+  std::string text;
+  for (const Json& one : slices) {
+    if (!text.empty()) text += ", ";
+    text += fmt::format("{} {}/s{}", text_of(one, "of"),
+                        short_number(one["milli_per_s"].get<double>() / 1000),
+                        one["leased"].get<bool>() ? "" : " (cut off)");
+  }
+  return text;
+}
+
+void show_status(const Json& status) {
+  const auto number = [&](const char* key) { return status[key].get<std::uint64_t>(); };
+  const std::string why = text_of(status, "why");
+  fmt::print("server    {}, {}{}\n", text_of(status, "name"), text_of(status, "state"),
+             why.empty() ? "" : ": " + why);
+  const std::string leader = text_of(status, "leader");
+  fmt::print("leader    {}, term {}\n", leader.empty() ? "none" : leader, number("term"));
+  fmt::print("epoch     {}:{}, {} in all, {} calls without one\n", number("epoch") >> 32,
+             number("epoch") & UINT32_MAX, number("epochs"), number("errors"));
+  if (const Json& it = status["at_leader"]; !it.is_null()) {
+    fmt::print("rounds    {}, {} at the median, {} at p99\n", it["rounds"].get<std::uint64_t>(),
+               short_time(it["round_median_ns"].get<double>()),
+               short_time(it["round_p99_ns"].get<double>()));
+    fmt::print("trouble   {} evictions, {} refused, {} sent garbage\n",
+               it["evictions"].get<std::uint64_t>(), it["refused"].get<std::uint64_t>(),
+               it["garbage"].get<std::uint64_t>());
+  }
+  if (!status["slices"].empty()) fmt::print("here      {}\n", slices_text(status["slices"]));
+  for (const Json& error : status["rule_errors"]) {
+    fmt::print("mistake   {}\n", error.get<std::string>());
+  }
+  fmt::print("\n{:<20} {:<22} {:<10} {}\n", "MEMBER", "ADDRESS", "STATE", "SLICES");
+  for (const Json& one : status["members"]) {
+    const char* const state = one["joined"].get<bool>()       ? "joined"
+                              : one["registered"].get<bool>() ? "registered"
+                                                              : "away";
+    fmt::print("{:<20} {:<22} {:<10} {}\n", text_of(one, "name"), text_of(one, "address"), state,
+               slices_text(one["slices"]));
+  }
+}
+
+void show_rules(const Json& rules) {
+  fmt::print("{:<12} {:<16} {}\n", "SERVICE", "RULE", "COMMANDS");
+  for (const Json& one : rules) {
+    std::string service = text_of(one, "service");
+    std::string rule = text_of(one, "rule");
+    for (const Json& command : one["commands"]) {
+      fmt::print("{:<12} {:<16} {}\n", std::exchange(service, ""), std::exchange(rule, ""),
+                 command.get<std::string>());
+    }
+  }
+}
+
+void show(const ClusterArguments& arguments, const char* path, void (*printer)(const Json&)) {
+  const std::string text = arguments.remote.ask("GET", path);
+  if (arguments.remote.json) {
+    fmt::print("{}", text);
+  } else {
+    printer(parsed(text));
+  }
+}
+
+void send_rule(const ClusterArguments& arguments, const char* verb) {
+  std::string command = verb;
+  for (const std::string& word : arguments.words) command += " " + word;
+  const Json body{{"service", arguments.service}, {"command", command}};
+  const std::string answer = arguments.remote.ask("POST", "/v1/cluster/rules", body.dump());
+  if (arguments.remote.json) fmt::print("{}", answer);
+}
+
+void add_rule(CLI::App& cluster, const std::shared_ptr<ClusterArguments>& arguments, int& status) {
+  CLI::App* const rule = cluster.add_subcommand("rule", "Rules that hold for all servers together");
+  rule->require_subcommand(1);
+  rule->fallthrough();
+  const auto with = [&](const char* name, const char* help, const char* words) {
+    CLI::App* const command = rule->add_subcommand(name, help);
+    command->fallthrough();
+    command->add_option("rule", arguments->words, words)->required()->type_name("WORD");
+    command->callback([arguments, name, &status] {
+      send_rule(*arguments, name);
+      status = static_cast<int>(Exit::kOk);
+    });
+  };
+  with("start", "Start a rule: NAME CONDITIONS [KEY=VALUE...]",
+       "As in weir-rules(7), behind start");
+  with("change", "Change a rule: NAME KEY=VALUE...", "As in weir-rules(7), behind change");
+  with("stop", "Stop a rule", "Its name");
+  CLI::App* const list = rule->add_subcommand("list", "List the rules");
+  list->fallthrough();
+  list->callback([arguments, &status] {
+    show(*arguments, "/v1/cluster/rules", show_rules);
+    status = static_cast<int>(Exit::kOk);
+  });
+}
+
+}  // namespace
+
+void add_cluster(CLI::App& weir, int& status) {
+  auto arguments = std::make_shared<ClusterArguments>();
+  CLI::App* const cluster = weir.add_subcommand("cluster", "Servers that act as one");
+  cluster->require_subcommand(1);
+  arguments->remote.add_to(*cluster);
+  cluster
+      ->add_option("--service", arguments->service,
+                   "Which service a rule is for (default ost_io)")
+      ->type_name("NAME");
+  cluster->footer(kFooter);
+  CLI::App* const shown =
+      cluster->add_subcommand("status", "Who is in it, who leads, and who may use how much");
+  shown->fallthrough();
+  shown->callback([arguments, &status] {
+    show(*arguments, "/v1/cluster", show_status);
+    status = static_cast<int>(Exit::kOk);
+  });
+  add_rule(*cluster, arguments, status);
+}
+
+}  // namespace weir::app

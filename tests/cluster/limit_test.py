@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One limit for three servers, counted at their clients.
+
+What is asked for is a figure of the clock, so a try that the machine has spoilt may be repeated;
+that the limit is never exceeded holds in every try.
+"""
+import time
+import unittest
+
+from world import Load, World, most
+
+LIMIT = 1500  # operations a second
+SECONDS = 8
+MOVE = 2  # seconds the hot spot stays
+TRIES = 3
+# A window begins with buckets that are full, on each server 3 operations or 10 ms of its slice.
+BURST = 3 * (3 + LIMIT / 100)
+
+
+def run(world, seconds=SECONDS):
+    """What all clients got together, while the hot spot moved."""
+    with Load(world) as load:
+        load.heat(next(iter(world.members)))
+        time.sleep(1)  # until the first slice has found its way
+        begin = time.monotonic()
+        load.move(seconds, MOVE)
+        end = time.monotonic()
+        return load.completions(begin, end), end - begin
+
+
+class Limit(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.world = cls.enterClassContext(World(servers=3))
+
+    def tearDown(self):
+        for name in "wide", "own":
+            for member in self.world.members.values():
+                member.weir("rule", "stop", name)
+        self.world.any().rule("stop wide")
+
+    def test_holds_and_is_used_while_the_hot_spot_moves(self):
+        self.world.rule(f"start wide jobid={{*}} rate={LIMIT} by=rule")
+        used = []
+        for _ in range(TRIES):
+            times, seconds = run(self.world)
+            self.assertLessEqual(most(times, 5), 5 * LIMIT * 1.02 + BURST)
+            self.assertLessEqual(most(times, 0.5), 0.5 * LIMIT * 1.10 + BURST)
+            used.append(len(times) / (LIMIT * seconds))
+            if used[-1] >= 0.98:
+                return
+        self.fail(f"used {used} of the limit")
+
+    def test_fixed_slices_leave_most_of_it_unused(self):
+        for member in self.world.members.values():
+            status, _, error = member.weir("rule", "start", "own", "jobid={*}",
+                                           f"rate={LIMIT // 3}", "by=rule")
+            self.assertEqual(status, 0, error)
+        times, seconds = run(self.world, 4)
+        self.assertLess(len(times) / (LIMIT * seconds), 0.5)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes of administrators and peers: told in clear words, and harmless to the others."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
+from certificates import EXPIRED, Authority  # noqa: E402
+from remote import Remote  # noqa: E402
+from world import RELEASE, Etcd, Member, World, free_ports, wait_for  # noqa: E402
+
+
+class Trouble(unittest.TestCase):
+    """In a cluster of two."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.world = cls.enterClassContext(World(servers=2))
+
+    def started(self, name, **options):
+        return self.enterContext(Member(name, self.world.etcd.endpoints(), **options))
+
+    def test_a_second_server_of_a_name_is_refused_while_the_first_is_alive(self):
+        twin = self.started("s0")
+        wait_for("it says so", lambda: "is the name of another server" in twin.log)
+        self.assertEqual(twin.status()["state"], "joining")
+        self.world.wait_joined()
+
+    def test_rules_that_cannot_be_are_refused(self):
+        member = self.world.any()
+        for command, status, words in (
+                ("start x jobid={*}", 400, "has no limit"),
+                ("start x jobid={*} rate=nonsense", 400, "rate"),
+                ("start x jobid={*} rate=5 scope=local", 400, "no rule of the cluster"),
+                ("reg start x jobid={*} rate=5", 400, "one head only"),
+                ("change default rate=5", 403, "each server's own"),
+                ("change nobody rate=5", 404, "none of the cluster's"),
+                ("stop nobody", 404, "none of the cluster's"),
+                ("start x uid={5} rate=5", 400, "")):
+            with self.subTest(command):
+                answer = member.rule(command)
+                self.assertEqual(answer[0], status, answer)
+                self.assertIn(words, str(answer[2]))
+        self.assertEqual(member.rule("start x jobid={*} rate=5", "nowhere")[0], 404)
+
+    def test_a_rule_of_the_cluster_is_changed_for_all_or_not_at_all(self):
+        one, other = self.world.members.values()
+        self.world.rule("start dd jobid={dd.*} rate=50")
+        status, _, error = one.weir("cluster", "rule", "start", "dd", "jobid={dd.*}", "rate=5")
+        self.assertEqual(status, 65, error)
+        self.assertIn("is there already", error)
+        for arguments in (("rule", "change", "dd", "rate=7"), ("rule", "stop", "dd"),
+                          ("rule", "start", "y", "jobid={*}", "rate=7", "scope=cluster")):
+            status, _, error = one.weir(*arguments)
+            self.assertNotEqual(status, 0)
+            self.assertIn("weir cluster rule", error)
+        status, _, error = one.weir("cluster", "rule", "change", "dd", "rate=70")
+        self.assertEqual(status, 0, error)
+        wait_for("the other has it", lambda: 70 in [
+            rule["rate"] for rule in other.get("/v1/services/ost_io/rules")])
+        _, listing, _ = other.weir("cluster", "rule", "list")
+        self.assertIn("change dd rate=70", listing)
+        status, _, error = other.weir("cluster", "rule", "stop", "dd")
+        self.assertEqual(status, 0, error)
+        wait_for("it is gone", lambda: "dd" not in [
+            rule["rule"] for rule in one.get("/v1/services/ost_io/rules")])
+
+    def test_a_rule_that_does_not_fit_one_server_is_told_there(self):
+        one, other = self.world.members.values()
+        self.assertEqual(other.weir("rule", "start", "mine", "jobid={*}", "rate=9")[0], 0)
+        self.addCleanup(other.weir, "rule", "stop", "mine")
+        self.assertEqual(one.rule("start mine jobid={*} rate=50")[0], 200)
+        self.addCleanup(one.rule, "stop mine")
+        wait_for("it is told", lambda: other.status()["rule_errors"])
+        self.assertIn("mine", other.status()["rule_errors"][0])
+        self.assertEqual(one.status()["rule_errors"], [])
+
+    def test_what_somebody_wrote_to_etcd_by_hand_is_told_and_left_alone(self):
+        self.world.etcd.ctl("put", "/weir/rules/ost_io/odd", "rm -rf /")
+        self.addCleanup(self.world.etcd.ctl, "del", "/weir/rules/ost_io/odd")
+        member = self.world.any()
+        wait_for("it is told", lambda: "is no command of it" in member.log)
+        self.world.wait_joined()
+
+    def test_status_shows_who_is_in_it(self):
+        status, text, error = self.world.any().weir("cluster", "status")
+        self.assertEqual(status, 0, error)
+        for word in "joined", "leader", "rounds", "evictions", "s0", "s1":
+            self.assertIn(word, text)
+
+
+class Alone(unittest.TestCase):
+    def test_without_etcd_a_server_serves_says_so_once_and_joins_when_it_comes(self):
+        etcd = Etcd()
+        with Member("s0", ["127.0.0.1:1"], binary=RELEASE) as member:
+            wait_for("it says so", lambda: "running alone" in member.log)
+            self.assertGreater(member.read("j.1", 10), 0)
+            self.assertEqual(member.status()["state"], "alone")
+            status, _, error = member.weir("cluster", "rule", "start", "x", "jobid={*}", "rate=5")
+            self.assertEqual(status, 75, error)
+        ports = free_ports(1)
+        with Member("s0", [f"127.0.0.1:{ports[0]}"], binary=RELEASE) as member:
+            wait_for("it says so", lambda: "running alone" in member.log)
+            etcd.clients, etcd.peers, etcd.processes = ports, free_ports(1), [None]
+            etcd.start(0)
+            try:
+                wait_for("it has joined", member.is_joined)
+                self.assertEqual(member.log.count("running alone"), 1)
+            finally:
+                etcd.end()
+
+    def test_a_server_of_no_cluster_says_so(self):
+        with Remote("--export", "a=memory:1MiB", binary=RELEASE) as server:
+            status, _, error = server.weir("cluster", "status")
+            self.assertEqual(status, 66, error)
+            self.assertIn("in no cluster", error)
+
+
+class Secured(unittest.TestCase):
+    """With certificates and passwords."""
+
+    def setUp(self):
+        self.path = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    @staticmethod
+    def whole(authority, validity=None):
+        """A folder with the certificates of a server and of a client."""
+        options = {} if validity is None else {"validity": validity}
+        folder = authority.server(**options)
+        client = authority.client(**options)
+        for file in "client-cert.pem", "client-key.pem":
+            (folder / file).write_bytes((client / file).read_bytes())
+        return folder
+
+    def test_servers_join_by_tls_and_others_do_not(self):
+        good, bad = Authority(self.path / "good"), Authority(self.path / "bad")
+        with Etcd() as etcd:
+            def member(name, folder):
+                return self.enterContext(Member(name, etcd.endpoints(),
+                                                more=f'tls_directory = "{folder}"'))
+            first = member("s0", self.whole(good))
+            wait_for("the first leads", first.is_joined)
+            second = member("s1", self.whole(good))
+            wait_for("the second has joined", second.is_joined)
+            for name, folder in (("stranger", self.whole(bad)),
+                                 ("late", self.whole(good, EXPIRED)), ("plain", "")):
+                with self.subTest(name):
+                    other = member(name, folder)
+                    wait_for("it says so", lambda other=other: "not joined" in other.log)
+                    self.assertEqual(other.status()["state"], "joining")
+            self.assertTrue(first.is_joined() and second.is_joined())
+
+    def test_certificates_that_are_missing_are_named(self):
+        with self.assertRaisesRegex(AssertionError, "ca-cert.pem"):
+            with Member("s0", ["127.0.0.1:1"], more=f'tls_directory = "{self.path}"'):
+                pass
+
+    def test_etcd_by_tls_and_with_a_password(self):
+        authority = Authority(self.path / "etcd")
+        keys = authority.server()
+        with Etcd(arguments=["--cert-file", str(keys / "server-cert.pem"),
+                             "--key-file", str(keys / "server-key.pem")],
+                  cacert=keys / "ca-cert.pem") as etcd:
+            for command in (("user", "add", "root:r"), ("user", "add", "weir:secret"),
+                            ("role", "add", "weir"), ("user", "grant-role", "weir", "weir"),
+                            ("role", "grant-permission", "weir", "readwrite", "--prefix=true",
+                             "/weir/"),
+                            ("user", "grant-role", "root", "root"), ("auth", "enable")):
+                etcd.ctl(*command)
+            (self.path / "right").write_text("secret\n")
+            (self.path / "wrong").write_text("guess\n")
+            def more(password):
+                return (f'etcd_tls_directory = "{keys}"\nuser = "weir"\n'
+                        f'password_file = "{self.path / password}"')
+            with Member("s0", etcd.endpoints(), more=more("right")) as member:
+                wait_for("it has joined", member.is_joined)
+                with Member("s1", etcd.endpoints(), more=more("wrong")) as other:
+                    wait_for("it says so", lambda: "password_file" in other.log)
+                    self.assertEqual(other.status()["state"], "alone")
+                    self.assertNotIn("guess", other.log)
+                self.assertTrue(member.is_joined())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/epoch_seat.h"
+
+#include <gtest/gtest.h>
+
+#include "weir/coordinate/member.h"
+#include "weir/coordinate/message.h"
+
+namespace weir::cluster {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::int64_t kLimit = 900 * kMilli;
+
+// A server's end without a server: says what it could use, and takes what it is given.
+struct Peer {
+  explicit Peer(std::int64_t demand, std::uint64_t first_serial = 1)
+      : slices(SliceTerms{}), member({.first_serial = first_serial, .rider = &slices}) {
+    slices.set_demand(slices.open("ost_io/dd/ops", kLimit), demand);
+  }
+  void call(Instant now) {
+    member.next_epoch(
+        epoch, slices.demand(),
+        [this](std::int64_t next, EpochView, Instant) {
+          epoch = next;
+          ++calls;
+        },
+        now);
+  }
+  SliceMember slices;
+  EpochMember member;
+  std::int64_t epoch = kFirstEpoch;
+  int calls = 0;
+};
+
+struct EpochSeatTest : ::testing::Test {
+  EpochSeat::Hello hello(const std::string& name, std::uint64_t incarnation = 1) const {
+    return {.protocol = kEpochProtocol, .name = name, .incarnation = incarnation, .term = 3};
+  }
+  void say(MemberId id, Peer& peer) {
+    for (const EpochMessage& message : peer.member.take_outgoing()) {
+      ASSERT_TRUE(seat.receive(id, encode(message), now));
+    }
+  }
+  void answer(MemberId id, Peer& peer) {
+    for (const auto& [to, message] : seat.take_outgoing()) {
+      if (to == id) peer.member.receive(message, now);
+    }
+  }
+
+  Instant now = instant_at(1'000'000'000);
+  SliceLimits limits = {{"ost_io/dd/ops", kLimit}};
+  EpochSeat seat{{.name = "a", .term = 3, .is_first = true}, limits, now};
+};
+
+TEST_F(EpochSeatTest, AMemberIsRefusedForItsProtocolWithClearWords) {
+  EpochSeat::Hello other = hello("b");
+  other.protocol = 7;
+  const auto refused = seat.greet(other, now);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, std::errc::protocol_not_supported);
+  EXPECT_EQ(refused.error().message(),
+            "member 'b': speaks version 7 of the protocol, and the leader, a, version 1; run "
+            "versions of weir that speak the same");
+}
+
+TEST_F(EpochSeatTest, AnotherTermAndNamesThatAreNoneAreRefused) {
+  EpochSeat::Hello late = hello("b");
+  late.term = 2;
+  EXPECT_EQ(static_cast<int>(seat.greet(late, now).error().code), ESTALE);
+  EXPECT_EQ(seat.greet(hello(""), now).error().code, std::errc::invalid_argument);
+  EXPECT_EQ(seat.greet(hello(std::string(32, 'x')), now).error().code,
+            std::errc::invalid_argument);
+}
+
+TEST_F(EpochSeatTest, ASecondServerOfANameIsRefusedWhileTheFirstIsAlive) {
+  const auto first = seat.greet(hello("b", 1), now);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(seat.greet(hello("b", 2), now).error().code, std::errc::file_exists);
+  // The same server may come again at once, and keeps its number.
+  const auto again = seat.greet(hello("b", 1), now);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->id, first->id);
+  EXPECT_EQ(again->replaced, first->id);
+  now += EpochSeat::kSilence;
+  const auto second = seat.greet(hello("b", 2), now);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->replaced, first->id);
+  EXPECT_NE(second->id, first->id);
+}
+
+TEST_F(EpochSeatTest, AServerThatStartsAnewIsNobodyElse) {
+  const auto first = seat.greet(hello("b", 1), now);
+  seat.ended(first->id, now);
+  const auto second = seat.greet(hello("b", 2), now);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->replaced, 0U);
+  // Its numbers begin again, which is no hindrance.
+  Peer peer(100 * kMilli);
+  peer.call(now);
+  say(second->id, peer);
+  answer(second->id, peer);
+  EXPECT_EQ(peer.calls, 1);
+  EXPECT_EQ(peer.epoch, epoch_number(3, 1));
+}
+
+TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
+  const MemberId b = seat.greet(hello("b"), now)->id;
+  const MemberId c = seat.greet(hello("c"), now)->id;
+  Peer busy(900 * kMilli);
+  Peer idle(0);
+  for (int round = 0; round < 5; ++round) {
+    busy.call(now);
+    idle.call(now);
+    say(b, busy);
+    say(c, idle);
+    for (const auto& [to, message] : seat.take_outgoing()) {
+      (to == b ? busy : idle).member.receive(message, now);
+    }
+    now += milliseconds{10};
+  }
+  EXPECT_GT(busy.slices.slice(0, now), 880 * kMilli);
+  EXPECT_LE(busy.slices.slice(0, now) + idle.slices.slice(0, now), kLimit);
+  const LeaderPart part = seat.describe();
+  EXPECT_EQ(part.rounds, 5U);
+  ASSERT_EQ(part.members.size(), 2U);
+  EXPECT_EQ(part.members[0].name, "b");
+  EXPECT_TRUE(part.members[0].is_joined);
+  EXPECT_GT(part.members[0].slices.at(0).second, 880 * kMilli);
+}
+
+TEST_F(EpochSeatTest, GarbageIsToldAndTheOthersGoOn) {
+  const MemberId b = seat.greet(hello("b"), now)->id;
+  const MemberId c = seat.greet(hello("c"), now)->id;
+  const EpochBytes garbage(100, std::byte{0x57});
+  EXPECT_FALSE(seat.receive(b, garbage, now));
+  EXPECT_FALSE(seat.receive(b, encode(Start{.epoch = 1, .data = {}, .grant = {}}), now));
+  seat.ended(b, now);
+  EXPECT_EQ(seat.describe().garbage, 2U);
+  Peer peer(100 * kMilli);
+  peer.call(now);
+  say(c, peer);
+  answer(c, peer);
+  EXPECT_EQ(peer.calls, 1);
+}
+
+TEST_F(EpochSeatTest, OneThatIsNotConfirmedFallsSilent) {
+  seat.confirm(now + milliseconds{100});
+  const MemberId b = seat.greet(hello("b"), now)->id;
+  Peer peer(100 * kMilli);
+  now += milliseconds{100};
+  peer.call(now);
+  say(b, peer);
+  seat.tick(now);
+  EXPECT_TRUE(seat.take_outgoing().empty());
+  seat.confirm(now + milliseconds{100});
+  now += milliseconds{30};
+  peer.member.tick(now);
+  say(b, peer);
+  answer(b, peer);
+  EXPECT_EQ(peer.calls, 1);
+}
+
+}  // namespace
+}  // namespace weir::cluster

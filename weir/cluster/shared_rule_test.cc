@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/shared_rule.h"
+
+#include <gtest/gtest.h>
+
+#include "weir/coordinate/slices.h"
+
+namespace weir::cluster {
+namespace {
+
+SharedRule rule_of(const std::string& value) {
+  auto rule = read_shared_rule("ost_io/dd", value);
+  EXPECT_TRUE(rule) << rule.error().message();
+  return rule ? *rule : SharedRule{};
+}
+
+SharedCommand command_of(const std::string& text) {
+  auto command = read_shared_command(text);
+  EXPECT_TRUE(command) << command.error().message();
+  return command ? *command : SharedCommand{};
+}
+
+std::errc refusal_of(const std::string& text) {
+  const auto command = read_shared_command(text);
+  EXPECT_FALSE(command) << text;
+  return command ? std::errc{} : command.error().code;
+}
+
+TEST(SharedRule, IsWhatItWasAfterItWasWritten) {
+  const std::string value = "start dd jobid={dd.*} rate=5 scope=cluster\nchange dd rate=9\n";
+  const SharedRule rule = rule_of(value);
+  EXPECT_EQ(rule.key(), "ost_io/dd");
+  EXPECT_EQ(rule.commands.size(), 2U);
+  EXPECT_EQ(rule.print(), value);
+  EXPECT_EQ(SharedRule::parts("ost_io/dd").first, "ost_io");
+  EXPECT_EQ(SharedRule::parent("ost_io/dd/ops"), "ost_io/dd");
+}
+
+TEST(SharedRule, WhatSomebodyElseWroteToEtcdIsRefused) {
+  for (const char* value : {"", "\n", "stop dd\n", "start cp jobid={cp.*} rate=5\n", "garbage",
+                            "start dd jobid={dd.*} rate=5\nstart dd jobid={dd.*} rate=5\n"}) {
+    EXPECT_FALSE(read_shared_rule("ost_io/dd", value)) << value;
+  }
+}
+
+TEST(SharedRule, TheLimitsAreThoseOfTheLastChange) {
+  SliceLimits limits;
+  add_limits(rule_of("start dd jobid={dd.*} rate=5 bps=2000 scope=cluster\nchange dd rate=9\n"),
+             limits);
+  EXPECT_EQ(limits, (SliceLimits{{"ost_io/dd/bytes", 2000 * kMilli}, {"ost_io/dd/ops", 9 * kMilli}}));
+}
+
+TEST(SharedRule, AChangeTakesThePlaceOfOneThatSetNothingElse) {
+  SharedRule rule = rule_of("start dd jobid={dd.*} rate=5 scope=cluster\n");
+  rule = with_change(rule, command_of("change dd rate=6"));
+  rule = with_change(rule, command_of("change dd burst=7"));
+  rule = with_change(rule, command_of("change dd rate=8"));
+  EXPECT_EQ(rule.print(),
+            "start dd jobid={dd.*} rate=5 scope=cluster\nchange dd burst=7\nchange dd rate=8\n");
+  rule = with_change(rule, command_of("change dd rate=9 burst=10"));
+  EXPECT_EQ(rule.commands.size(), 2U);
+}
+
+TEST(SharedCommand, AStartIsTheClustersWithoutSayingSo) {
+  EXPECT_EQ(command_of("start dd jobid={dd.*} rate=5").text,
+            "start dd jobid={dd.*} rate=5 scope=cluster");
+  EXPECT_EQ(command_of("start dd jobid={dd.*} rate=5 scope=cluster").text,
+            "start dd jobid={dd.*} rate=5 scope=cluster");
+  EXPECT_EQ(command_of("stop dd").verb, SharedCommand::Verb::kStop);
+}
+
+TEST(SharedCommand, WhatCannotBeTheClustersIsRefused) {
+  EXPECT_EQ(refusal_of("start dd jobid={dd.*}"), std::errc::invalid_argument);
+  EXPECT_EQ(refusal_of("start dd jobid={dd.*} rate=5 scope=local"), std::errc::invalid_argument);
+  EXPECT_EQ(refusal_of("reg start dd jobid={dd.*} rate=5"), std::errc::invalid_argument);
+  EXPECT_EQ(refusal_of("change default rate=5"), std::errc::operation_not_permitted);
+  EXPECT_EQ(refusal_of("begin dd"), std::errc::invalid_argument);
+  EXPECT_EQ(refusal_of("change dd rate=5\n"), std::errc::invalid_argument);
+}
+
+}  // namespace
+}  // namespace weir::cluster
