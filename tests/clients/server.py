@@ -38,8 +38,9 @@ class Server:
 
     def __enter__(self):
         self.process = subprocess.Popen(
-            [*self.prefix, self.binary, "serve", "--listen", f"unix:{self.socket}", "--listen", "127.0.0.1:0",
-             *self.arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [*self.prefix, self.binary, "serve", "--listen", f"unix:{self.socket}",
+             "--listen", "127.0.0.1:0", *self.arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, **(self.env or {})})
         self.reader = threading.Thread(target=self._read_log)
         self.reader.start()

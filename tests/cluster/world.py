@@ -83,7 +83,8 @@ class Etcd:
     def start(self, node):
         peer = f"http://{self.address}:{self.peers[node]}"
         client = f"{self.scheme}://{self.address}:{self.clients[node]}"
-        everybody = ",".join(f"n{i}=http://{self.address}:{port}" for i, port in enumerate(self.peers))
+        everybody = ",".join(f"n{i}=http://{self.address}:{port}"
+                             for i, port in enumerate(self.peers))
         with open(f"{self.folder.name}/n{node}.log", "ab") as log:
             self.processes[node] = subprocess.Popen(
                 ["etcd", "--name", f"n{node}", "--data-dir", f"{self.folder.name}/n{node}",
@@ -102,7 +103,8 @@ class Etcd:
         endpoints = ",".join(f"{self.scheme}://{one}" for one in self.endpoints())
         tls = ["--cacert", self.cacert] if self.cacert else []
         run = subprocess.run(
-            ["etcdctl", "--endpoints", endpoints, "--command-timeout", "5s", *tls, *arguments], capture_output=True, text=True, timeout=STUCK, check=False,
+            ["etcdctl", "--endpoints", endpoints, "--command-timeout", "5s", *tls, *arguments],
+            capture_output=True, text=True, timeout=STUCK, check=False,
             env={**os.environ, "ETCDCTL_API": "3"})
         assert not check or run.returncode == 0, run.stderr
         return run.stdout if check else run.returncode

@@ -121,8 +121,7 @@ Result<void> Cluster::Core::open() {
   const auto incarnation = random_number();
   if (!incarnation) return tl::unexpected(incarnation.error());
   part_ = std::make_unique<EpochPart>(
-      EpochPart::Options{
-          .epoch = options_.epoch, .timeout = options_.timeout, .terms = terms()},
+      EpochPart::Options{.epoch = options_.epoch, .timeout = options_.timeout, .terms = terms()},
       server_, [this](std::uint32_t term, EpochMessage message) {
         transport_->send(term, std::move(message));
       });
@@ -155,8 +154,7 @@ Result<void> Cluster::Core::open_transport(std::uint64_t incarnation) {
 Result<void> Cluster::Core::open_membership(std::uint64_t incarnation) {
   auto password = read_password(options_.password_file);
   if (!password) return tl::unexpected(password.error());
-  const std::string& reached =
-      options_.advertise.empty() ? options_.listen : options_.advertise;
+  const std::string& reached = options_.advertise.empty() ? options_.listen : options_.advertise;
   auto membership = Membership::create(
       {.name = options_.name,
        .incarnation = incarnation,
@@ -316,9 +314,7 @@ void Cluster::Core::status(const Answer<ClusterStatus>& answer) {
     }
     const std::string trouble = membership_->trouble();
     status->why = !trouble.empty() ? trouble : described.link.why;
-    status->state = !trouble.empty()           ? "alone"
-                    : described.link.is_joined ? "joined"
-                                               : "joining";
+    status->state = !trouble.empty() ? "alone" : described.link.is_joined ? "joined" : "joining";
     add_members(*status, described);
     auto posted = server_.post([this, answer, status](const Result<serve::Server*>& server) {
       if (!server) return answer(tl::unexpected(server.error()));

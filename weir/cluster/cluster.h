@@ -15,8 +15,8 @@
 // Each owns its state, and they reach each other by letters only. Without etcd the server goes on
 // alone: rules of the cluster that it knows stay at what a server may use that is cut off.
 //
-// Made, started, stopped and destroyed by the thread that runs the server, before and after it runs.
-// Who asks through the port outlives stop(), and may ask until the destruction.
+// Made, started, stopped and destroyed by the thread that runs the server, before and after it
+// runs. Who asks through the port outlives stop(), and may ask until the destruction.
 #pragma once
 
 #include <cstdint>

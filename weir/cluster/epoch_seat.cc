@@ -17,13 +17,14 @@ namespace weir::cluster {
 EpochSeat::EpochSeat(const Options& options, const SliceLimits& limits, Instant now)
     : options_(options),
       limits_(limits),
-      slices_({.terms = options.terms, .term = options.term, .is_first = options.is_first},
-              [this](std::string_view name) -> std::optional<std::int64_t> {
-                const auto found = limits_.find(name);
-                if (found == limits_.end()) return std::nullopt;
-                return found->second;
-              },
-              now),
+      slices_(
+          {.terms = options.terms, .term = options.term, .is_first = options.is_first},
+          [this](std::string_view name) -> std::optional<std::int64_t> {
+            const auto found = limits_.find(name);
+            if (found == limits_.end()) return std::nullopt;
+            return found->second;
+          },
+          now),
       leader_({.term = options.term, .combine = add_vectors, .rider = &slices_}) {}
 
 Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
@@ -35,9 +36,9 @@ Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
                 "run versions of weir that speak the same");
   }
   if (hello.term != options_.term) {
-    return fail_errno(ESTALE, member,
-                      fmt::format("{} leads in term {}, not in {}", options_.name, options_.term,
-                                  hello.term));
+    return fail_errno(
+        ESTALE, member,
+        fmt::format("{} leads in term {}, not in {}", options_.name, options_.term, hello.term));
   }
   if (hello.name.empty() || hello.name.size() > kNameMax) {
     return fail(std::errc::invalid_argument, member, "is no name of a server");

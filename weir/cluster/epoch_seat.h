@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A leader's part of the epochs, while it leads: who has come, what each says, and what is answered.
-// It adds names to EpochLeader and SliceLeader, which know members by numbers only, and knows
-// nothing of streams.
+// A leader's part of the epochs, while it leads: who has come, what each says, and what is
+// answered. It adds names to EpochLeader and SliceLeader, which know members by numbers only, and
+// knows nothing of streams.
 //
 //   greet(hello)          a number for the member, or why it is refused
 //   receive(id, bytes)    its messages; what is none evicts it

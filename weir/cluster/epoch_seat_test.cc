@@ -70,8 +70,7 @@ TEST_F(EpochSeatTest, AnotherTermAndNamesThatAreNoneAreRefused) {
   late.term = 2;
   EXPECT_EQ(static_cast<int>(seat.greet(late, now).error().code), ESTALE);
   EXPECT_EQ(seat.greet(hello(""), now).error().code, std::errc::invalid_argument);
-  EXPECT_EQ(seat.greet(hello(std::string(32, 'x')), now).error().code,
-            std::errc::invalid_argument);
+  EXPECT_EQ(seat.greet(hello(std::string(32, 'x')), now).error().code, std::errc::invalid_argument);
 }
 
 TEST_F(EpochSeatTest, ASecondServerOfANameIsRefusedWhileTheFirstIsAlive) {

@@ -198,14 +198,16 @@ Result<void> EpochTransport::Core::open() {
   credentials_ = std::move(*credentials);
   auto listening = server_credentials(options_.tls_directory);
   if (!listening) return tl::unexpected(listening.error());
-  peer_events_ = {.accepted = [this](PeerStream&) { accept(); },
-                  .frame = [this](PeerStream& stream,
-                                  const Frame& frame) { peer_frame(stream, frame); },
-                  .ended = [this](PeerStream& stream) { peer_ended(stream); }};
-  link_events_ = {.frame = [this](LinkStream& link,
-                                  const Frame& frame) { if (&link == link_) link_frame(frame); },
-                  .ended = [this](LinkStream& link,
-                                  const grpc::Status& status) { link_ended(link, status); }};
+  peer_events_ = {
+      .accepted = [this](PeerStream&) { accept(); },
+      .frame = [this](PeerStream& stream, const Frame& frame) { peer_frame(stream, frame); },
+      .ended = [this](PeerStream& stream) { peer_ended(stream); }};
+  link_events_ = {
+      .frame =
+          [this](LinkStream& link, const Frame& frame) {
+            if (&link == link_) link_frame(frame);
+          },
+      .ended = [this](LinkStream& link, const grpc::Status& status) { link_ended(link, status); }};
   grpc::ServerBuilder builder;
   // Two servers on one port would each get some of the members.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -444,8 +446,8 @@ void EpochTransport::Core::link_frame(const Frame& frame) {
   }
   auto message = decode(view_of(frame.message()));
   if (!message) {
-    say_once(fmt::format("cluster: the leader sent what is no message: {}",
-                         message.error().message()));
+    say_once(
+        fmt::format("cluster: the leader sent what is no message: {}", message.error().message()));
     return link_->close();
   }
   listener_.received(term_, std::move(*message));
@@ -512,8 +514,8 @@ void EpochTransport::Core::await_question() {
     if (seat_) {
       question.writer.Finish(reply_of(seat_->describe()), grpc::Status::OK, &question.answered);
     } else {
-      question.writer.FinishWithError(
-          {grpc::StatusCode::UNAVAILABLE, "this server does not lead"}, &question.answered);
+      question.writer.FinishWithError({grpc::StatusCode::UNAVAILABLE, "this server does not lead"},
+                                      &question.answered);
     }
   };
   service_.RequestDescribe(&question.context, &question.request, &question.writer, queue_.get(),
@@ -564,9 +566,8 @@ void EpochTransport::follow(std::uint32_t term, const std::string& address) {
   core_->put([core = core_.get(), term, address] { core->follow(term, address); });
 }
 void EpochTransport::send(std::uint32_t term, EpochMessage message) {
-  core_->put([core = core_.get(), term, message = std::move(message)] {
-    core->send(term, message);
-  });
+  core_->put(
+      [core = core_.get(), term, message = std::move(message)] { core->send(term, message); });
 }
 void EpochTransport::lead(std::uint32_t term, Before before, Instant until) {
   core_->put([core = core_.get(), term, before, until] { core->lead(term, before, until); });

@@ -73,13 +73,11 @@ class Node {
 };
 
 struct EpochTransportTest : ::testing::Test {
-  EpochTransportTest() {
-    leader.transport().lead(kTerm, EpochTransport::Before::kNobody, kNever);
-  }
+  EpochTransportTest() { leader.transport().lead(kTerm, EpochTransport::Before::kNobody, kNever); }
   // What the leader says to a peer that sends these frames, in the end.
   grpc::Status status_for(const std::vector<Frame>& frames) {
-    auto stub = Epochs::NewStub(
-        grpc::CreateChannel(leader.address(), grpc::InsecureChannelCredentials()));
+    auto stub =
+        Epochs::NewStub(grpc::CreateChannel(leader.address(), grpc::InsecureChannelCredentials()));
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kStuck);
     auto stream = stub->Join(&context);

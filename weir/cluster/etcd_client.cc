@@ -155,8 +155,7 @@ Result<std::unique_ptr<EtcdClient>> EtcdClient::create(const EtcdOptions& option
   quiet_grpc();
   auto credentials = channel_credentials(options.tls_directory, OwnCertificate::kIfThere);
   if (!credentials) return tl::unexpected(credentials.error());
-  return std::unique_ptr<EtcdClient>(
-      new EtcdClient(std::make_shared<Core>(options, *credentials)));
+  return std::unique_ptr<EtcdClient>(new EtcdClient(std::make_shared<Core>(options, *credentials)));
 }
 
 Result<std::vector<EtcdClient::Entry>> EtcdClient::list(const std::string& prefix) {

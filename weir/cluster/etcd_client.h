@@ -43,7 +43,7 @@ class EtcdClient {
   struct Entry {
     std::string key;
     std::string value;
-    std::int64_t created = 0;   // revisions of the whole etcd, which only grow
+    std::int64_t created = 0;  // revisions of the whole etcd, which only grow
     std::int64_t modified = 0;
     std::int64_t lease = 0;
   };

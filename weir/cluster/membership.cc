@@ -198,8 +198,7 @@ Result<void> Membership::Core::hold_lease(Instant now) {
   }
   const auto lease = etcd_->grant(options_.lease);
   if (!lease) return tl::unexpected(lease.error());
-  const auto registered = etcd_->commit(
-      {}, {{key(kMembers) + own_, options_.address, lease->id}});
+  const auto registered = etcd_->commit({}, {{key(kMembers) + own_, options_.address, lease->id}});
   if (!registered) return tl::unexpected(registered.error());
   lease_ = lease->id;
   length_ = std::min(lease->length, options_.lease);
@@ -230,10 +229,10 @@ Result<void> Membership::Core::campaign(const MembershipView& view) {
                 "give it another prefix in [cluster]");
   }
   const std::uint32_t term = last_term_ + 1;
-  const auto won = etcd_->commit(
-      {EtcdClient::absent(key(kLeader)), {key(kTerm), term_modified_}},
-      {{key(kLeader), fmt::format("{} {} {}", term, own_, options_.address), lease_},
-       {key(kTerm), std::to_string(term)}});
+  const auto won =
+      etcd_->commit({EtcdClient::absent(key(kLeader)), {key(kTerm), term_modified_}},
+                    {{key(kLeader), fmt::format("{} {} {}", term, own_, options_.address), lease_},
+                     {key(kTerm), std::to_string(term)}});
   if (!won) return tl::unexpected(won.error());
   notice();  // of who has won
   if (!*won) return {};
@@ -288,8 +287,7 @@ void Membership::Core::read_leader(const EtcdClient::Entry& entry, MembershipVie
 }
 
 void Membership::Core::read_rule(const EtcdClient::Entry& entry, MembershipView& view) {
-  const std::string_view name =
-      std::string_view(entry.key).substr(prefix_.size() + kRules.size());
+  const std::string_view name = std::string_view(entry.key).substr(prefix_.size() + kRules.size());
   auto rule = read_shared_rule(name, entry.value);
   if (!rule) {
     const std::string mistake = rule.error().message();
@@ -311,9 +309,8 @@ void Membership::Core::note(const Result<void>& turned) {
   if (!turned) {
     if (lease_ != 0 && host::now() >= kept_at_ + length_) lose_lease();
     if (!std::exchange(was_told_, true)) {
-      listener_.say(
-          fmt::format("cluster: running alone until etcd can be used: {}",
-                      turned.error().message()));
+      listener_.say(fmt::format("cluster: running alone until etcd can be used: {}",
+                                turned.error().message()));
     }
     return;
   }
@@ -349,8 +346,8 @@ Result<void> Membership::Core::carry_out(const Asked& asked) {
                                   [&](const auto& one) { return one.key == rule_key; });
   const bool is_there = found != entries->end();
   if (is_there == (command.verb == Verb::kStart)) {
-    return is_there ? fail(std::errc::file_exists, "rule " + quote(name),
-                           "is there already", "change it, or stop it first")
+    return is_there ? fail(std::errc::file_exists, "rule " + quote(name), "is there already",
+                           "change it, or stop it first")
                     : fail(std::errc::no_such_file_or_directory, "rule " + quote(name),
                            "is none of the cluster's", "list them with: weir cluster rule list");
   }

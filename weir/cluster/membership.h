@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who is in the cluster, who leads it, and which rules it has: what etcd knows, followed by a thread
-// that may wait for it. All keys stand below one prefix:
+// Who is in the cluster, who leads it, and which rules it has: what etcd knows, followed by a
+// thread that may wait for it. All keys stand below one prefix:
 //
 //   PREFIX/members/NAME@INCARNATION   ADDRESS                    ends with the server's lease
 //   PREFIX/leader                     TERM NAME@INCARNATION ADDRESS     the same

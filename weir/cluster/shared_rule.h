@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rule of the whole cluster, as it is kept in etcd: under PREFIX/rules/SERVICE/NAME, one command a
-// line, first the start and then what was changed since.
+// A rule of the whole cluster, as it is kept in etcd: under PREFIX/rules/SERVICE/NAME, one command
+// a line, first the start and then what was changed since.
 //
 //   start dd jobid={dd.*} rate=1000 scope=cluster
 //   change dd rate=2000
@@ -40,11 +40,12 @@ struct SharedRule {
   bool operator==(const SharedRule&) const = default;
 };
 
-// What was found in etcd. EINVAL: its first line is no start of that name, or a later one no change.
+// What was found in etcd. EINVAL: its first line is no start of that name, or a later one no
+// change.
 Result<SharedRule> read_shared_rule(std::string_view key, std::string_view value);
 
-// A command as an administrator gave it. EINVAL: it is none; it is for one head only, for which there
-// are no slices; its scope is another; or a start without a limit.
+// A command as an administrator gave it. EINVAL: it is none; it is for one head only, for which
+// there are no slices; its scope is another; or a start without a limit.
 struct SharedCommand {
   enum class Verb : std::uint8_t { kStart, kChange, kStop };
   Verb verb = Verb::kStart;
