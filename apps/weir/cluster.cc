@@ -140,8 +140,7 @@ void add_cluster(CLI::App& weir, int& status) {
   cluster->require_subcommand(1);
   arguments->remote.add_to(*cluster);
   cluster
-      ->add_option("--service", arguments->service,
-                   "Which service a rule is for (default ost_io)")
+      ->add_option("--service", arguments->service, "Which service a rule is for (default ost_io)")
       ->type_name("NAME");
   cluster->footer(kFooter);
   CLI::App* const shown =

@@ -47,7 +47,10 @@ class Server:
         ready = self.process.stdout.readline().split()
         if not ready or ready[0] != "ready":
             self.process.kill()
+            self.process.wait(STUCK)
             self.reader.join()
+            self.process.stdout.close()
+            self.process.stderr.close()
             self.folder.cleanup()
             raise AssertionError(f"not ready: {self.log}")
         self.port = int(ready[2].rpartition(":")[2])

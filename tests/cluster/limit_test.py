@@ -51,6 +51,16 @@ class Limit(unittest.TestCase):
                 return
         self.fail(f"used {used} of the limit")
 
+    def test_the_count_sees_a_limit_of_each_server_that_is_none_of_all(self):
+        for member in self.world.members.values():
+            member.weir("rule", "start", "own", "jobid={*}", f"rate={LIMIT}", "by=rule")
+        with Load(self.world) as load:
+            load.heat(*self.world.members)
+            begin = time.monotonic()
+            time.sleep(2)
+            times = load.completions(begin, time.monotonic())
+        self.assertGreater(most(times, 0.5), 0.5 * LIMIT * 1.10 + BURST)
+
     def test_fixed_slices_leave_most_of_it_unused(self):
         for member in self.world.members.values():
             status, _, error = member.weir("rule", "start", "own", "jobid={*}",

@@ -5,10 +5,10 @@ import sys
 import tempfile
 import unittest
 
+from world import RELEASE, Etcd, Member, Remote, World, free_ports, wait_for
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
 from certificates import EXPIRED, Authority  # noqa: E402
-from remote import Remote  # noqa: E402
-from world import RELEASE, Etcd, Member, World, free_ports, wait_for  # noqa: E402
 
 
 class Trouble(unittest.TestCase):
@@ -93,6 +93,7 @@ class Trouble(unittest.TestCase):
 class Alone(unittest.TestCase):
     def test_without_etcd_a_server_serves_says_so_once_and_joins_when_it_comes(self):
         etcd = Etcd()
+        self.addCleanup(etcd.folder.cleanup)
         with Member("s0", ["127.0.0.1:1"], binary=RELEASE) as member:
             wait_for("it says so", lambda: "running alone" in member.log)
             self.assertGreater(member.read("j.1", 10), 0)

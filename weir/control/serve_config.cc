@@ -410,10 +410,9 @@ void read_etcd(const TomlTable& table, serve::ClusterOptions& cluster) {
     if (is_reachable(item.text)) {
       cluster.etcd.push_back(item.text);
     } else {
-      table.mistakes().add(item.at,
-                           fmt::format("{}: etcd: {} is no HOST:PORT", table.name(),
-                                       quote(item.text)),
-                           "such as '10.0.0.1:2379', without http://");
+      table.mistakes().add(
+          item.at, fmt::format("{}: etcd: {} is no HOST:PORT", table.name(), quote(item.text)),
+          "such as '10.0.0.1:2379', without http://");
     }
   }
   if (cluster.etcd.size() > Bounds::kEtcdMax) {

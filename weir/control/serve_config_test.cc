@@ -219,8 +219,7 @@ TEST(ServeConfig, AClusterNeedsItsEtcdAndAnAddressThatOthersReach) {
             "without http://");
   EXPECT_EQ(refused("advertise = \"storage1:7420\"", ""),
             "f:52:1: cluster: advertise is missing; others do not reach it by every address");
-  EXPECT_EQ(refused("name = \"a\"\netcd", "etcd"),
-            "f:52:1: cluster: name is missing");
+  EXPECT_EQ(refused("name = \"a\"\netcd", "etcd"), "f:52:1: cluster: name is missing");
   EXPECT_EQ(refused("timeout = \"200ms\"", "timeout = \"20ms\""),
             "f:59:11: cluster: timeout must be longer than epoch, which is 20ms");
   EXPECT_EQ(refused("password_file = \"/etc/weir.password\"", ""),

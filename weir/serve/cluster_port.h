@@ -22,9 +22,9 @@ namespace weir::serve {
 
 struct ClusterStatus {
   struct Slice {
-    std::string of;           // "SERVICE/RULE/ops" or "SERVICE/RULE/bytes"
-    std::int64_t milli = 0;   // thousandths of a token a second
-    bool is_leased = true;    // false: what is left to a server that is cut off
+    std::string of;          // "SERVICE/RULE/ops" or "SERVICE/RULE/bytes"
+    std::int64_t milli = 0;  // thousandths of a token a second
+    bool is_leased = true;   // false: what is left to a server that is cut off
   };
   struct Member {
     std::string name;
@@ -34,15 +34,15 @@ struct ClusterStatus {
     std::vector<Slice> slices;   // as the leader granted them
   };
 
-  std::string name;  // of the server that answers
-  std::string state;  // "joined", "joining" or "alone"
-  std::string why;    // it is not joined; empty: it is
+  std::string name;    // of the server that answers
+  std::string state;   // "joined", "joining" or "alone"
+  std::string why;     // it is not joined; empty: it is
   std::string leader;  // empty: none is known
   std::uint32_t term = 0;
-  std::int64_t epoch = 0;       // this server is in; 0: in none
-  std::uint64_t epochs = 0;     // it was called back for
-  std::uint64_t errors = 0;     // calls without an epoch
-  std::vector<Slice> slices;    // it uses
+  std::int64_t epoch = 0;     // this server is in; 0: in none
+  std::uint64_t epochs = 0;   // it was called back for
+  std::uint64_t errors = 0;   // calls without an epoch
+  std::vector<Slice> slices;  // it uses
   std::vector<Member> members;
   std::vector<std::string> rule_errors;  // rules of the cluster that do not fit here
 

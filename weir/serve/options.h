@@ -176,11 +176,11 @@ struct ControlFiles {
 
 // The servers that act as one with this one; they find each other through etcd.
 struct ClusterOptions {
-  std::string name;                // of this server, unlike all others'; empty: in no cluster
-  std::string prefix = "/weir";    // of all keys in etcd; one for each cluster
-  std::vector<std::string> etcd;   // HOST:PORT
-  std::string listen;              // for the other servers, as ListenAddress has it
-  std::string advertise;           // HOST:PORT they reach it by; empty: as `listen`
+  std::string name;               // of this server, unlike all others'; empty: in no cluster
+  std::string prefix = "/weir";   // of all keys in etcd; one for each cluster
+  std::vector<std::string> etcd;  // HOST:PORT
+  std::string listen;             // for the other servers, as ListenAddress has it
+  std::string advertise;          // HOST:PORT they reach it by; empty: as `listen`
   Nanoseconds epoch = std::chrono::milliseconds{10};
   Nanoseconds timeout = std::chrono::milliseconds{100};  // of a round; see weir/coordinate/leader.h
   Nanoseconds lease = std::chrono::seconds{5};           // of the leader, in whole seconds

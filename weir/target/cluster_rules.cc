@@ -37,7 +37,8 @@ void ClusterRules::follow_rules(Instant now) {
         found->ops = slices_.open(prefix_ + rule->name() + "/ops", std::int64_t{rate} * kMilli);
       }
       if (limits.bps) {
-        found->bytes = slices_.open(prefix_ + rule->name() + "/bytes", milli_per_second(*limits.bps));
+        found->bytes =
+            slices_.open(prefix_ + rule->name() + "/bytes", milli_per_second(*limits.bps));
       }
     }
   }
