@@ -9,10 +9,10 @@ import subprocess
 import time
 import unittest
 
-from world import LEASE, Load, World, longest_gap, most, wait_for
+from world import LEASE, Load, World, burst, longest_gap, most, wait_for
 
 LIMIT = 1500
-BURST = 3 * (3 + LIMIT / 100)
+BURST = burst(LIMIT)
 
 
 class Faults(unittest.TestCase):
@@ -28,6 +28,8 @@ class Faults(unittest.TestCase):
         self.load = self.enterContext(Load(self.world))
         self.load.heat(*self.world.members)
         self.begin = time.monotonic()
+        wait_for("all clients are served", lambda: all(
+            client.completions for client in self.load.clients.values()))
 
     def holds(self):
         times = self.load.completions(self.begin, time.monotonic())
@@ -62,8 +64,10 @@ class Faults(unittest.TestCase):
                  in self.others)
         self.epochs_go_on(*self.others)
         for name in self.others:
-            times = [at for at in list(self.load.clients[name].completions) if at > killed - 1]
-            self.assertLess(longest_gap(times, killed - 1, killed + LEASE), 1, name)
+            times = [at for at in list(self.load.clients[name].completions)
+                     if killed < at < killed + LEASE]
+            # ./dev bench cluster has the figure; who waited for the next leader would wait longer.
+            self.assertLess(longest_gap(times, killed, killed + LEASE), 0.75 * LEASE, name)
         self.restart(self.leader)
         self.world.wait_joined()
         self.holds()

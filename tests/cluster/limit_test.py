@@ -10,15 +10,14 @@ import subprocess
 import time
 import unittest
 
-from world import STUCK, Load, World, most
+from world import STUCK, Load, World, burst, most
 
 LIMIT = 1500  # operations a second
 SECONDS = 8
 MOVE = 2  # seconds the hot spot stays
 TRIES = 3
 USED = 0.85  # at the least; slices that stand still let a third be used
-# A window begins with buckets that are full, on each server 3 operations or 10 ms of its slice.
-BURST = 3 * (3 + LIMIT / 100)
+BURST = burst(LIMIT)
 
 
 def run(world, seconds=SECONDS):

@@ -23,11 +23,12 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "control"))
 from remote import READ, RELEASE, STUCK, Remote, enter, request, wait_for  # noqa: E402
 
-__all__ = ["LEASE", "RELEASE", "STUCK", "Etcd", "Load", "Member", "Remote", "World",
+__all__ = ["LEASE", "RELEASE", "STUCK", "Etcd", "Load", "Member", "Remote", "World", "burst",
            "free_ports", "longest_gap", "most", "wait_for"]
 
 LEASE = 2  # seconds; the shortest there is
 REPLY = 16 + 512
+WINDOW = 32  # reads that a hot client has waiting; one that does not run counts as many late
 # What a configuration of a server in a cluster looks like.
 CONFIG = """
 [[export]]
@@ -282,8 +283,7 @@ class Client(threading.Thread):
 class Load:
     """One client for each server; the hot ones have many reads waiting, the others none."""
 
-    def __init__(self, world, window=64, names=None):
-        self.window = window
+    def __init__(self, world, names=None):
         self.clients = {name: Client(world.members[name], 0) for name in names or world.members}
 
     def __enter__(self):
@@ -304,7 +304,7 @@ class Load:
     def heat(self, *names):
         """Only these have anything to do from now on."""
         for name, client in self.clients.items():
-            client.window = self.window if name in names else 0
+            client.window = WINDOW if name in names else 0
 
     def move(self, seconds, every):
         """The hot spot goes from server to server."""
@@ -319,6 +319,12 @@ class Load:
     def completions(self, begin, end):
         return sorted(at for client in self.clients.values() for at in list(client.completions)
                       if begin <= at < end)
+
+
+def burst(limit, servers=3):
+    """What a window may hold above its part of the limit: buckets that were full, on each server 3
+    operations or 10 ms of its slice, and what clients count late."""
+    return servers * (3 + limit / 100 + WINDOW)
 
 
 def most(times, width):
