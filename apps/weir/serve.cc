@@ -253,21 +253,17 @@ int run_server(const ServeArguments& arguments) {
   }
   const auto cluster = open_cluster(**server);
   const auto control = open_control(arguments, **server);
-<<<<<<< HEAD
-  if (control != nullptr) {
-    control->set_cluster(cluster.get());
-    control->start();
-  }
-  if (cluster != nullptr) cluster->start();
-=======
   if (follower) {
     (*server)->on_reload([&](serve::Server& it) {
       say_all(follower->follow(it));
       if (control != nullptr) control->changed_elsewhere();
     });
   }
-  if (control != nullptr) control->start();
->>>>>>> main
+  if (control != nullptr) {
+    control->set_cluster(cluster.get());
+    control->start();
+  }
+  if (cluster != nullptr) cluster->start();
   (*server)->run([&] {
     std::string line = "ready";
     for (const serve::ListenAddress& address : (*server)->listening()) {
