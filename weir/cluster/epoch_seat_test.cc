@@ -109,9 +109,10 @@ TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
   const MemberId c = seat.greet(hello("c"), now)->id;
   Peer busy(900 * kMilli);
   Peer idle(0);
-  for (int round = 0; round < 5; ++round) {
-    busy.call(now);
-    idle.call(now);
+  // The first to come has a round of its own before the other is there.
+  for (int turn = 0; turn < 10; ++turn) {
+    if (!busy.member.is_calling()) busy.call(now);
+    if (!idle.member.is_calling()) idle.call(now);
     say(b, busy);
     say(c, idle);
     for (const auto& [to, message] : seat.take_outgoing()) {
@@ -122,7 +123,7 @@ TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
   EXPECT_GT(busy.slices.slice(0, now), 880 * kMilli);
   EXPECT_LE(busy.slices.slice(0, now) + idle.slices.slice(0, now), kLimit);
   const LeaderPart part = seat.describe();
-  EXPECT_EQ(part.rounds, 5U);
+  EXPECT_GE(part.rounds, 5U);
   ASSERT_EQ(part.members.size(), 2U);
   EXPECT_EQ(part.members[0].name, "b");
   EXPECT_TRUE(part.members[0].is_joined);

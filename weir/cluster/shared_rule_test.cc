@@ -45,10 +45,10 @@ TEST(SharedRule, WhatSomebodyElseWroteToEtcdIsRefused) {
 
 TEST(SharedRule, TheLimitsAreThoseOfTheLastChange) {
   SliceLimits limits;
-  add_limits(rule_of("start dd jobid={dd.*} rate=5 bps=2000 scope=cluster\nchange dd rate=9\n"),
+  add_limits(rule_of("start dd jobid={dd.*} rate=5 bps=2KiB scope=cluster\nchange dd rate=9\n"),
              limits);
   EXPECT_EQ(limits,
-            (SliceLimits{{"ost_io/dd/bytes", 2000 * kMilli}, {"ost_io/dd/ops", 9 * kMilli}}));
+            (SliceLimits{{"ost_io/dd/bytes", 2048 * kMilli}, {"ost_io/dd/ops", 9 * kMilli}}));
 }
 
 TEST(SharedRule, AChangeTakesThePlaceOfOneThatSetNothingElse) {

@@ -438,7 +438,6 @@ void read_cluster_addresses(const TomlTable& table, serve::ClusterOptions& clust
 }
 
 void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
-  constexpr std::string_view kAny[] = {"etcd", "listen", "advertise"};
   cluster.prefix = table.text("prefix", cluster.prefix);
   const bool is_prefix = cluster.prefix.size() > 1 && cluster.prefix.size() <= Bounds::kNameMax &&
                          cluster.prefix.starts_with('/') && !cluster.prefix.ends_with('/');
@@ -458,9 +457,7 @@ void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   }
   cluster.tls_directory = bounded_text(table, "tls_directory", Bounds::kPathMax);
   cluster.etcd_tls_directory = bounded_text(table, "etcd_tls_directory", Bounds::kPathMax);
-  const bool is_wanted = std::any_of(std::begin(kAny), std::end(kAny),
-                                     [&](std::string_view key) { return table.has(key); });
-  if (!table.has("name") && !is_wanted) return;
+  if (!table.has("name") && !table.has("etcd") && !table.has("listen")) return;
   cluster.name = plain_name(table, "");
   read_etcd(table, cluster);
   read_cluster_addresses(table, cluster);
