@@ -149,8 +149,13 @@ int set_one(const Remote& remote, const Words& words, const std::string& pattern
       continue;
     }
     const auto what = one["error"].get<std::string>();
-    fmt::print(stderr, "error: set_param: setting {}={}: {}\n",
-               slashed(one["file"].get<std::string>()), value, std::strerror(error));
+    const std::string file = slashed(one["file"].get<std::string>());
+    if (error == EACCES) {
+      fmt::print(stderr, "error: set_param: opening '{}': {}\n", file, std::strerror(error));
+    } else {
+      fmt::print(stderr, "error: set_param: setting {}={}: {}\n", file, value,
+                 std::strerror(error));
+    }
     if (what.find("nrs_tbf_rule") != std::string::npos && pattern.ends_with("nrs_policies")) {
       hint = "hint: rules are written to nrs_tbf_rule";
     }
