@@ -290,7 +290,20 @@ function drawCharts() {
 
 const lockClients = 10;  // with a line of their own
 
-function lockChart(id, labels, axis, scale) {
+// 1, 10, ... from below `low` to above `high`, and how the axis calls them.
+function decades(low, high) {
+  const first = Math.floor(Math.log10(Math.max(1, low)));
+  const last = Math.max(first + 1, Math.ceil(Math.log10(Math.max(1, high))));
+  return Array.from({ length: last - first + 1 }, (_, i) => 10 ** (first + i));
+}
+function decade(number) {
+  const unit = Math.floor(Math.log10(number) / 3);
+  return number / 1000 ** unit + ['', 'k', 'M', 'G', 'T', 'P'][unit];
+}
+
+const clock = (at) => new Date(at * 1000).toTimeString().slice(0, 8);
+
+function lockChart(id, labels, axis, scale, ticks) {
   const style = getComputedStyle(document.documentElement);
   const ink = style.getPropertyValue('--soft'), grid = style.getPropertyValue('--line');
   const look = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid } };
@@ -302,8 +315,8 @@ function lockChart(id, labels, axis, scale) {
       label, stroke: colours[i], width: 1.5, dash: i ? [6, 4] : undefined, points: { show: false },
       value: (self, raw) => raw === null ? '–' : axis(raw),
     }))],
-    axes: [look, { ...look, size: 60,
-      values: (self, ticks) => ticks.map((tick) => tick === null ? '' : axis(tick)) }],
+    axes: [{ ...look, size: 30, space: 80, values: (self, all) => all.map(clock) },
+      { ...look, size: 60, values: (self, all) => all.map(axis), ...ticks }],
     scales: { y: scale },
     cursor: { drag: { x: false, y: false } },
   }, [[], ...labels.map(() => [])], box);
@@ -324,17 +337,19 @@ function drawLockClients(view) {
   if (clients > 0) {
     rows.push({ name: `${short(clients)} others`, locks: sum('locks'), waiting: sum('waiting') });
   }
-  const most = Math.max(1, ...rows.map((row) => row.locks));
+  const most = Math.max(1, ...shown.map((one) => one.locks));
   const lines = rows.map((row) => {
     const line = document.createElement('tr');
     lockCell(line, row.name).title = row.client === undefined ? '' : `client ${row.client}`;
     lockCell(line, short(row.locks));
     lockCell(line, row.waiting ? short(row.waiting) : '');
-    const bar = document.createElement('span');
-    bar.style.width = `${100 * row.locks / most}%`;
     const cell = line.insertCell();
     cell.className = 'bar';
-    cell.append(bar);
+    if (row.client !== undefined) {
+      const bar = document.createElement('span');
+      bar.style.width = `${100 * row.locks / most}%`;
+      cell.append(bar);
+    }
     return line;
   });
   $('lock-clients').tBodies[0].replaceChildren(...lines);
@@ -358,14 +373,20 @@ function drawLocks() {
   if (!state.lockCharts.granted) {
     state.lockCharts.granted = lockChart('lock-granted', ['granted', 'limit'], short,
       { range: (self, low, high) => [0, Math.max(high, 1) * 1.05] });
+    const splits = (self, axis, low, high) => decades(low, high);
     state.lockCharts.volume = lockChart('lock-volume', ['volume'], short,
-      { distr: 3, range: (self, low, high) => [Math.max(1, low / 10), Math.max(10, high * 10)] });
+      { distr: 3, range: (self, low, high) => [decades(low, high)[0], decades(low, high).at(-1)] },
+      { splits, values: (self, all) => all.map(decade) });
+    state.lockCharts.speed = lockChart('lock-speed', ['grants less cancels'],
+      (speed) => short(speed) + '/s',
+      { range: (self, low, high) => [Math.min(low, -1) * 1.1, Math.max(high, 1) * 1.1] });
   }
   const pick = (key) => state.locks.map((event) =>
     event.all.find((one) => one.namespace === state.namespace)?.[key] ?? null);
   const times = state.locks.map((event) => event.at);
   state.lockCharts.granted.setData([times, pick('granted'), pick('limit')]);
   state.lockCharts.volume.setData([times, pick('server_lock_volume')]);
+  state.lockCharts.speed.setData([times, pick('grant_speed')]);
 }
 
 function forgetLockCharts() {
