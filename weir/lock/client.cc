@@ -415,7 +415,10 @@ void LockClient::receive(const ServerMessage& message, Instant now) {
   }
   confirm(message.confirms);
   tick(now);
-  if (message.volume > 0) lru_.hear(message.volume, message.limit, now);
+  if (message.volume > 0) {
+    lru_.hear(message.volume, message.limit, now);
+    lru_.advise(message.lru_size, message.lru_max_age, now);
+  }
   if (is_welcome_ && !message.is_recovering) {
     lru_.resume();
   } else {

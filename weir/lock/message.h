@@ -83,6 +83,10 @@ struct ServerMessage {
   std::uint64_t volume = 0;  // 0: unknown, or the client did not ask for the feature
   std::int64_t limit = 0;
   bool is_recovering = false;  // clients drop nothing until this has ended
+  // What the server's administrator says of all caches; 0: nothing. Clients that asked for no
+  // volume are told nothing.
+  std::uint32_t lru_size = 0;
+  Nanoseconds lru_max_age{0};
   std::vector<ServerOp> ops;
 };
 

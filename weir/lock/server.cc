@@ -89,6 +89,8 @@ ServerMessage LockServer::take(Connection connection) {
   if (link.session != nullptr && (link.session->features & kFeatureVolume) != 0) {
     message.volume = pool_.volume();
     message.limit = pool_.limit();
+    message.lru_size = lru_size_;
+    message.lru_max_age = lru_max_age_;
   }
   return message;
 }
@@ -315,6 +317,28 @@ void LockServer::tick(Instant now) {
   }
   table_.set_room(room());
   settle_events();
+}
+
+// ---- looking ----
+
+void LockServer::advise(std::uint32_t lru_size, Nanoseconds lru_max_age) {
+  lru_size_ = lru_size;
+  lru_max_age_ = lru_max_age;
+}
+
+LockServer::Seen LockServer::seen(const Session& session) const {
+  const std::size_t locks = table_.locks_of(session.locks);
+  return {.client = session.client,
+          .connection = session.connection,
+          .features = session.features,
+          .heard_at = session.heard_at,
+          .locks = locks - std::min(locks, session.waiting),
+          .waiting = session.waiting};
+}
+
+std::uint64_t LockServer::client_of(LockTable::Session session) const {
+  const Session* const found = session < by_slot_.size() ? by_slot_[session] : nullptr;
+  return found == nullptr ? 0 : found->client;
 }
 
 Instant LockServer::next_tick() const {

@@ -85,6 +85,28 @@ class LockServer {
   void tick(Instant now);
   Instant next_tick() const;
 
+  // What all caches of clients shall be like from their next message on; 0 says nothing of it.
+  void advise(std::uint32_t lru_size, Nanoseconds lru_max_age);
+  std::uint32_t lru_size() const { return lru_size_; }
+  Nanoseconds lru_max_age() const { return lru_max_age_; }
+
+  // Whoever has, or may have, locks.
+  struct Seen {
+    std::uint64_t client;
+    Connection connection;  // 0: not connected
+    std::uint32_t features;
+    Instant heard_at;
+    std::size_t locks;  // granted
+    std::size_t waiting;
+  };
+  // Each session; longest silent first.
+  template <class See>
+  void visit_sessions(See&& see) const {
+    for (const Session& session : by_hearing_) see(seen(session));
+  }
+  // Who a lock of the table belongs to: its client, 0 if it has just gone.
+  std::uint64_t client_of(LockTable::Session session) const;
+
   ServerPool& pool() { return pool_; }
   const ServerPool& pool() const { return pool_; }
   const LockTable& table() const { return table_; }
@@ -132,6 +154,7 @@ class LockServer {
   void mark(Connection connection, Link& link);
   void heard(Session& session, Instant now);
   Instant evict_at(const Session& session) const;
+  Seen seen(const Session& session) const;
   std::size_t room() const;
 
   ServerOptions options_;
@@ -141,6 +164,8 @@ class LockServer {
   std::int64_t active_ = 0;   // clients that were granted something in it
   LockTable table_;
   ServerPool pool_;
+  std::uint32_t lru_size_ = 0;
+  Nanoseconds lru_max_age_{0};
   bool is_recovering_;
   Instant grace_ends_;
   absl::flat_hash_map<std::uint64_t, std::unique_ptr<Session>> sessions_;  // by client
