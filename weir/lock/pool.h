@@ -37,6 +37,8 @@ struct PoolOptions {
   std::int64_t limit = 100'000;
   Nanoseconds period = std::chrono::seconds{1};
   VolumeTuning tuning{};
+
+  bool operator==(const PoolOptions&) const = default;
 };
 
 Result<void> check(const PoolOptions& options);

@@ -52,6 +52,8 @@ struct ServerOptions {
   std::uint32_t features = kFeatureVolume;  // 0: as a server that knows no volume
   std::size_t sessions_max = 100'000;
   std::size_t waiting_max = 10'000;  // enqueues of a session that are not granted
+
+  bool operator==(const ServerOptions&) const = default;
 };
 
 // Also that the grace period is longer than the lease.
@@ -76,6 +78,11 @@ class LockServer {
   void disconnect(Connection connection);
   // False: the peer broke the rules. Send what take() gives, then close.
   bool receive(Connection connection, const ClientMessage& message, Instant now);
+  // For a transport that lets some operations wait for their turn: they come later than the message
+  // they were in, one by one. Of a connection that is gone or broken they are passed over.
+  // REQUIRES: an enqueue or a cancel.
+  void perform(Connection connection, const ClientOp& op);
+  void refuse(Connection connection, std::uint64_t cookie, Refusal why);
   // Connections with something to say since last asked, each once. The caller clears it.
   std::vector<Connection>& dirty() { return dirty_; }
   // What there is to say, with volume and limit of the moment.
@@ -145,12 +152,14 @@ class LockServer {
 
   bool apply(Connection connection, Link& link, const ClientOp& op, Instant now);
   bool hello(Connection connection, Link& link, const ClientOp& op, Instant now);
+  Link* open_link(Connection connection);
   void replay(Link& link, const ClientOp& op);
   void enqueue(Link& link, const ClientOp& op);
   void cancel(Session& session, std::uint64_t handle);
   void settle_events();
   void count_grant(Session* session);
   void evict(Session& session);
+  void end(Session& session);
   void mark(Connection connection, Link& link);
   void heard(Session& session, Instant now);
   Instant evict_at(const Session& session) const;
