@@ -24,6 +24,7 @@ Examples:
   weir lctl get_param ost.OSS.*.nrs_policies
   weir lctl set_param ost.OSS.ost_io.nrs_tbf_rule="start dd jobid={dd.*} rate=100"
   weir lctl get_param -n obdfilter.*.job_stats
+  weir lctl set_param ldlm.namespaces.*.pool.limit=200000
 
 With --control PATH or WEIR_SOCKET before the command. Exit status: an errno value, as of Lustre.)";
 

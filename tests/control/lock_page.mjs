@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The panel of locks on the live page, fed with events of a made-up lock service: what a server
-// sends is taken, and a minute of locks is added. Prints what it saw as JSON.
-//   node lock_page.mjs MODULES URL FOLDER
+// The panel of locks on the live page, of a server that has locks ("live"), or fed with events of a
+// made-up lock service: what a server sends is taken, and a minute of locks is added. Prints what
+// it saw as JSON.
+//   node lock_page.mjs MODULES URL FOLDER [live]
 import { createRequire } from 'node:module';
 
-const [, , modules, url, folder] = process.argv;
+const [, , modules, url, folder, live] = process.argv;
 const { chromium } = createRequire(modules + '/')('playwright-core');
 const flags = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync'];
@@ -40,12 +41,19 @@ function stream(event, names) {
   return text;
 }
 
-const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: flags });
-try {
-  const page = await browser.newPage({ viewport: { width: 1280, height: 1400 } });
-  const problems = [];
-  page.on('pageerror', (error) => problems.push(String(error)));
-  await page.goto(url);
+const texts = (page, column) => page.locator(`#lock-clients tbody td:nth-child(${column})`)
+  .allTextContents();
+
+// Until a client has all its locks.
+async function lookLive(page) {
+  await page.waitForFunction(() => state.locks.length >= 3 && state.last.locks[0].granted >= 400,
+    null, { timeout });
+  await page.screenshot({ path: folder + '/live-locks.png', fullPage: true });
+  return { facts: (await page.locator('#lock-facts').innerText()).replace(/\s+/g, ' '),
+    locks: await texts(page, 2) };
+}
+
+async function lookMadeUp(page) {
   await page.waitForFunction(() => state.last, null, { timeout });
   const before = { hidden: await page.locator('#locks').isHidden() };
   const event = await page.evaluate(() => state.last);
@@ -59,8 +67,6 @@ try {
     await page.waitForSelector('#lock-clients tbody tr', { timeout });
     const seen = await page.evaluate(() => ({
       facts: $('lock-facts').innerText.replace(/\s+/g, ' '),
-      rows: [...$('lock-clients').tBodies[0].rows].map((row) => row.cells[0].textContent),
-      locks: [...$('lock-clients').tBodies[0].rows].map((row) => row.cells[1].textContent),
       html: document.querySelectorAll('#locks b').length,
       points: Object.values(state.lockCharts).map((chart) => chart.data.at(-1).length),
       drawn: [...document.querySelectorAll('#locks canvas')].length,
@@ -69,6 +75,7 @@ try {
       select: !$('namespace').parentElement.hidden,
       wide: document.documentElement.scrollWidth <= innerWidth,
     }));
+    seen.rows = await texts(page, 1);
     await page.locator('#locks').screenshot({ path: `${folder}/${shot}-light.png` });
     await page.emulateMedia({ colorScheme: 'dark' });
     await page.locator('#locks').screenshot({ path: `${folder}/${shot}-dark.png` });
@@ -82,7 +89,17 @@ try {
   two.limitsOfSecond = await page.evaluate(() => [...new Set(state.lockCharts.granted.data[2])]);
   await page.setViewportSize({ width: 420, height: 1400 });
   const narrow = await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
-  process.stdout.write(JSON.stringify({ before, one, two, narrow, problems }) + '\n');
+  return { before, one, two, narrow };
+}
+
+const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: flags });
+try {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 1400 } });
+  const problems = [];
+  page.on('pageerror', (error) => problems.push(String(error)));
+  await page.goto(url);
+  const seen = live ? await lookLive(page) : await lookMadeUp(page);
+  process.stdout.write(JSON.stringify({ ...seen, problems }) + '\n');
 } finally {
   await browser.close();
 }

@@ -24,6 +24,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kPageClasses = 200;  // in an event
 constexpr std::size_t kLimitDefault = 1000;
+constexpr std::size_t kLocksMax = 100'000;  // in a list, whatever is asked for
 
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
@@ -284,7 +285,7 @@ bool is_lock_list_path(std::string_view path) {
 }
 
 HttpResponse answer_lock_list(lock::Console& console, const HttpRequest& request) {
-  const std::size_t limit = limit_of(request);
+  const std::size_t limit = std::min(limit_of(request), kLocksMax);
   lock::ListOptions options{.filter = std::string(request.find("filter").value_or(""))};
   std::vector<lock::LockView> locks;
   do {
