@@ -186,7 +186,7 @@ TEST_F(RudePeers, AFloodIsRefusedPastItsBound) {
     batch = peer.batch();
   }
   EXPECT_GT(refused, 5000U);
-  EXPECT_EQ(counters().too_many, refused);
+  EXPECT_GE(counters().too_many, refused);  // an answer may not have been read
 }
 
 }  // namespace
