@@ -26,7 +26,8 @@ constexpr Nanoseconds kStuck = 60s;
 // A stream without a client's manners.
 class RudePeer {
  public:
-  explicit RudePeer(const lock::ConnectOptions& to) : stub_(wire::Locks::NewStub(open_channel(to))) {
+  explicit RudePeer(const lock::ConnectOptions& to)
+      : stub_(wire::Locks::NewStub(open_channel(to))) {
     context_.set_deadline(std::chrono::system_clock::now() + kStuck);
     stream_ = stub_->Attach(&context_);
   }
