@@ -104,9 +104,12 @@ int measure(const LockArguments& arguments) {
 // ---- list ----
 
 nlohmann::json to_json(const lock::LockView& lock) {
-  return {{"name", quote(lock.name)},      {"mode", lock::mode_name(lock.mode)},
-          {"state", lock::state_name(lock.state)}, {"client", lock.client},
-          {"peer", lock.peer},             {"fence", lock.fence},
+  return {{"name", quote(lock.name)},
+          {"mode", lock::mode_name(lock.mode)},
+          {"state", lock::state_name(lock.state)},
+          {"client", lock.client},
+          {"peer", lock.peer},
+          {"fence", lock.fence},
           {"asked", lock.is_asked}};
 }
 
@@ -238,8 +241,7 @@ void add_lock(CLI::App& weir, int& status) {
       ->check(CLI::Range(1, 10'000));
   command->add_option("--fill", arguments->fill, "bench: locks to take first and to keep")
       ->type_name("N");
-  command->add_option("--time", arguments->time, "bench: how long (default 5s)")
-      ->type_name("TIME");
+  command->add_option("--time", arguments->time, "bench: how long (default 5s)")->type_name("TIME");
   command->footer(kFooter);
   command->callback([arguments, &status] { status = act(*arguments); });
 }

@@ -65,9 +65,8 @@ class Runner {
  public:
   explicit Runner(const LockRun& run)
       : run_(run),
-        signals_(value_or_fail(
-            host::SignalFd::create({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}), Exit::kIoErr,
-            "")),
+        signals_(value_or_fail(host::SignalFd::create({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}),
+                               Exit::kIoErr, "")),
         client_(value_or_fail(lock::Client::create(run.connect), Exit::kUsage, "")) {}
 
   int run();
@@ -190,8 +189,8 @@ void Runner::start() {
   const pid_t guard = getpid();
   child_ = fork();
   if (child_ < 0) {
-    throw Failure{Exit::kTempFail, fmt::format("cannot start {}: {}", quote(run_.command[0]),
-                                               std::strerror(errno))};
+    throw Failure{Exit::kTempFail,
+                  fmt::format("cannot start {}: {}", quote(run_.command[0]), std::strerror(errno))};
   }
   if (child_ == 0) become_command(words.data(), environment.data(), guard);
   setpgid(child_, child_);

@@ -264,8 +264,7 @@ std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
 std::unique_ptr<cluster::LockService> open_locks(const serve::ServeOptions& options) {
   if (!options.lock.listen) return nullptr;
   return value_or_fail(
-      cluster::LockService::create(
-          {options.lock, options.claims, options.nodemaps, options.tls}),
+      cluster::LockService::create({options.lock, options.claims, options.nodemaps, options.tls}),
       Exit::kCantCreate, "");
 }
 
@@ -369,8 +368,9 @@ void add_tls_options(CLI::App& command, ServeArguments& arguments) {
 
 void add_lock_options(CLI::App& command, ServeArguments& arguments) {
   command
-      .add_option("--lock", arguments.lock,
-                  "Serve locks here, see weir-lock(1): ADDRESS:PORT or unix:PATH (default: nowhere)")
+      .add_option(
+          "--lock", arguments.lock,
+          "Serve locks here, see weir-lock(1): ADDRESS:PORT or unix:PATH (default: nowhere)")
       ->type_name("ADDRESS");
   command
       .add_option("--lock-state", arguments.lock_state,

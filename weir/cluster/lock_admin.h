@@ -4,7 +4,8 @@
 // with a deadline; a long list is asked for page by page, since the server answers between the
 // requests of its clients and must not be held up.
 //
-//   for (ListOptions options;; options.from = page->next) { auto page = ask_list(to, options); ... }
+//   for (ListOptions options;; options.from = page->next) { auto page = ask_list(to, options); ...
+//   }
 #pragma once
 
 #include "weir/base/result.h"

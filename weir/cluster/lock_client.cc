@@ -42,8 +42,8 @@ Result<void> check(const ConnectOptions& options) {
   const bool is_unix = server.starts_with("unix:") && server.size() > 5;
   const auto colon = server.rfind(':');
   if (!is_unix && (colon == std::string::npos || colon == 0 || colon + 1 == server.size())) {
-    return fail(std::errc::invalid_argument, "lock server",
-                quote(server) + " is no address", "expected ADDRESS:PORT or unix:PATH");
+    return fail(std::errc::invalid_argument, "lock server", quote(server) + " is no address",
+                "expected ADDRESS:PORT or unix:PATH");
   }
   if (options.job.size() > JobId::kSizeMax) {
     return fail(std::errc::invalid_argument, "job", "has more than 31 bytes");

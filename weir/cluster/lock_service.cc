@@ -86,7 +86,16 @@ bool says_go_away(const lock::ServerMessage& message) {
 class Stream;
 
 struct Letter {
-  enum class Kind : std::uint8_t { kOpened, kRead, kReadFailed, kWritten, kDone, kCall, kStop, kExit };
+  enum class Kind : std::uint8_t {
+    kOpened,
+    kRead,
+    kReadFailed,
+    kWritten,
+    kDone,
+    kCall,
+    kStop,
+    kExit
+  };
   Kind kind = Kind::kCall;
   Stream* stream = nullptr;
   std::optional<lock::ClientMessage> message{};  // of kRead; none: garbage
@@ -217,8 +226,8 @@ class LockService::Owner {
 void LockService::Owner::wait() {
   pollfd waits{letters_.fd(), POLLIN, 0};
   const Instant until = gate_->next_turn();
-  const Nanoseconds left = std::clamp(until - host::boot_now(), Nanoseconds{0},
-                                      Nanoseconds{std::chrono::seconds{3600}});
+  const Nanoseconds left =
+      std::clamp(until - host::boot_now(), Nanoseconds{0}, Nanoseconds{std::chrono::seconds{3600}});
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
   const timespec span{seconds.count(), (left - seconds).count()};
   if (ppoll(&waits, 1, &span, nullptr) == 1) {
@@ -432,9 +441,8 @@ class LockService::Transport : public wire::Locks::CallbackService {
                                  wire::ListReply* reply) override {
     lock::ListOptions options{.filter = request->filter(), .from = request->from()};
     if (request->most() > 0) options.max = std::min<std::size_t>(request->most(), options.max);
-    return answer(context, [reply, options](Owner& owner) {
-      cluster::to_wire(owner.list(options), *reply);
-    });
+    return answer(
+        context, [reply, options](Owner& owner) { cluster::to_wire(owner.list(options), *reply); });
   }
 
   grpc::ServerUnaryReactor* Stats(CallbackServerContext* context, const wire::StatsRequest*,
@@ -522,13 +530,12 @@ Result<std::unique_ptr<LockService>> LockService::create(const LockServiceOption
   if (auto written = file->replace(print_lock_state(now)); !written) {
     return tl::unexpected(written.error());
   }
-  auto gate =
-      LockGate::create(gate_options(options), now.incarnation, start, host::boot_now());
+  auto gate = LockGate::create(gate_options(options), now.incarnation, start, host::boot_now());
   if (!gate) return tl::unexpected(gate.error());
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
-  auto owner = std::make_unique<Owner>(options, *std::move(file), *std::move(wake_fd),
-                                       *std::move(gate));
+  auto owner =
+      std::make_unique<Owner>(options, *std::move(file), *std::move(wake_fd), *std::move(gate));
   auto transport = std::make_unique<Transport>(*owner);
   if (auto opened = transport->open(options); !opened) return tl::unexpected(opened.error());
   owner->start();
@@ -562,8 +569,8 @@ Result<lock::LockList> LockService::list(std::string_view name, const lock::List
 
 Result<void> LockService::set(std::string_view name, lock::Tunable tunable, std::int64_t value) {
   if (name != kLockNamespace) return fail_errno(ENOENT, name);
-  const auto done = owner_->ask(
-      [=](Owner& owner) { return lock::turn(owner.gate().server(), tunable, value); });
+  const auto done =
+      owner_->ask([=](Owner& owner) { return lock::turn(owner.gate().server(), tunable, value); });
   if (!done) return fail_errno(EAGAIN, name, "the server stops");
   return *done;
 }

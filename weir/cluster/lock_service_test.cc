@@ -26,7 +26,8 @@ constexpr Nanoseconds kStuck = 60s;
 // A stream without a client's manners.
 class RudePeer {
  public:
-  explicit RudePeer(const lock::ConnectOptions& to) : stub_(wire::Locks::NewStub(open_channel(to))) {
+  explicit RudePeer(const lock::ConnectOptions& to)
+      : stub_(wire::Locks::NewStub(open_channel(to))) {
     context_.set_deadline(std::chrono::system_clock::now() + kStuck);
     stream_ = stub_->Attach(&context_);
   }
@@ -186,7 +187,7 @@ TEST_F(RudePeers, AFloodIsRefusedPastItsBound) {
     batch = peer.batch();
   }
   EXPECT_GT(refused, 5000U);
-  EXPECT_EQ(counters().too_many, refused);
+  EXPECT_GE(counters().too_many, refused);  // an answer may not have been read
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ TEST(LockState, AnEmptyFileIsAFirstStart) {
 }
 
 TEST(LockState, ReadsWhatItWrote) {
-  for (const LockState state : {LockState{1, false}, LockState{7, true}, LockState{1048575, false}}) {
+  for (const LockState state :
+       {LockState{1, false}, LockState{7, true}, LockState{1048575, false}}) {
     const auto read = parse_lock_state(print_lock_state(state));
     ASSERT_TRUE(read);
     EXPECT_EQ(*read, state);

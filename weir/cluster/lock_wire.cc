@@ -70,8 +70,8 @@ bool read_enqueues(wire::ClientBatch& batch, lock::ClientMessage& message) {
   for (wire::Enqueue& enqueue : *batch.mutable_enqueues()) {
     lock::ClientOp& op = add_op(message, In::kEnqueue);
     op.cookie = enqueue.cookie();
-    op.or_wait = enqueue.only_try() ? lock::LockTable::OrWait::kTry
-                                    : lock::LockTable::OrWait::kWait;
+    op.or_wait =
+        enqueue.only_try() ? lock::LockTable::OrWait::kTry : lock::LockTable::OrWait::kWait;
     op.name.swap(*enqueue.mutable_name());
     if (!read_mode(enqueue.mode(), op.mode)) return false;
   }
@@ -139,8 +139,7 @@ bool read_op(const wire::ServerOp& from, lock::ServerOp& to) {
 
 }  // namespace
 
-void to_wire(const lock::ClientMessage& message, const std::string& job,
-             wire::ClientBatch& batch) {
+void to_wire(const lock::ClientMessage& message, const std::string& job, wire::ClientBatch& batch) {
   batch.Clear();
   batch.set_number(message.number);
   for (const lock::ClientOp& op : message.ops) {

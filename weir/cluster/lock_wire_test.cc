@@ -32,8 +32,8 @@ TEST(LockWire, WhatAClientSaysArrives) {
   hello.features = 1;
   lock::ClientOp attempt = op(In::kEnqueue, std::string("b\0c", 3));
   attempt.or_wait = lock::LockTable::OrWait::kTry;
-  message.ops = {hello,           op(In::kReplay, "a"), op(In::kReplayed),
-                 op(In::kCancel), attempt,              op(In::kGoodbye)};
+  message.ops = {hello,   op(In::kReplay, "a"), op(In::kReplayed), op(In::kCancel),
+                 attempt, op(In::kGoodbye)};
   wire::ClientBatch batch;
   to_wire(message, "ior.1", batch);
   wire::ClientBatch received;

@@ -246,8 +246,7 @@ void read_lock(const TomlTable& table, serve::LockOptions& lock) {
   constexpr std::array<lock::Preset, 3> kPresets = {lock::Preset::kWeir, lock::Preset::kDld,
                                                     lock::Preset::kLustre};
   pool.preset = kPresets.at(table.word("preset", 0, {"weir", "dld", "lustre"}));
-  lock.server.lease =
-      table.time("lease", lock.server.lease, Bounds::kLeaseMin, Bounds::kLeaseMax);
+  lock.server.lease = table.time("lease", lock.server.lease, Bounds::kLeaseMin, Bounds::kLeaseMax);
   lock.server.grace = table.time("grace", lock.server.lease + lock.server.lease / 2,
                                  Bounds::kLeaseMin, 2 * Bounds::kLeaseMax);
   if (const auto checked = lock::check(lock.server); !checked) {

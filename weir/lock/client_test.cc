@@ -340,5 +340,27 @@ TEST_F(Client, HasAFixedSizeWithAnOldServer) {
   EXPECT_EQ(old.cached(), 3U);
 }
 
+TEST_F(Client, AnEndlessMessageIsSentInParts) {
+  leave(one);
+  for (int i = 0; i < 10; ++i) {
+    one.acquire("n" + std::to_string(i), kX, LockTable::OrWait::kWait, now);
+  }
+  one.connected(now);
+  server->connect(9, now);
+  connections[0] = 9;
+  std::size_t messages = 0;
+  while (one.has_message(now)) {
+    const ClientMessage part = one.take(now, 4);
+    EXPECT_LE(part.ops.size(), 4U);
+    EXPECT_TRUE(server->receive(9, part, now));
+    ++messages;
+  }
+  EXPECT_EQ(messages, 3U);  // hello, replayed and ten enqueues
+  EXPECT_EQ(one.unconfirmed(), 3U);
+  one.receive(server->take(9), now);
+  EXPECT_EQ(one.unconfirmed(), 0U);
+  EXPECT_EQ(one.held(), 10U);
+}
+
 }  // namespace
 }  // namespace weir::lock
