@@ -22,6 +22,7 @@ Examples:
   weir explain ior.17
   weir lctl set_param ost.OSS.ost_io.nrs_tbf_rule="start dd jobid={dd.*} rate=100"
   weir cluster rule start dd jobid={dd.*} rate=1000 by=rule
+  weir lock run nightly -- rsync -a /data backup:
   weir lustre check
   weir limit --help
 
@@ -69,6 +70,7 @@ int run(int argc, char** argv) {
   int status = 0;
   add_alloc(weir, status);
   add_limit(weir, status);
+  add_lock(weir, status);
   add_lustre(weir, status);
   add_rules(weir, status);
   add_serve(weir, status);

@@ -7,6 +7,7 @@
 //   [control]      how it is controlled while it runs
 //   [cluster]      the servers that act as one with it
 //   [tls]          encryption
+//   [lock]         the lock service
 //   [claims]       whose word about jobs and users counts
 //   [jobs]         how many nodes jobs have
 //   [[nodemap]]    clients by address, for rules
@@ -55,6 +56,8 @@ struct ServeConfigBounds {
   static constexpr Bytes kMemoryMax{std::uint64_t{1} << 50};
   static constexpr Nanoseconds kHandshakeTimeoutMin = std::chrono::milliseconds{100};
   static constexpr Nanoseconds kHandshakeTimeoutMax = std::chrono::hours{1};
+  static constexpr Nanoseconds kLeaseMin = std::chrono::seconds{1};
+  static constexpr Nanoseconds kLeaseMax = std::chrono::hours{1};
   static constexpr Nanoseconds kDrainTimeoutMax = std::chrono::hours{24};
   static constexpr std::size_t kEtcdMax = 16;  // endpoints
   static constexpr Nanoseconds kEpochMin = std::chrono::milliseconds{1};
