@@ -5,21 +5,21 @@ import sys
 import tempfile
 import unittest
 
-from world import RELEASE, Etcd, Member, Remote, World, free_ports, wait_for
+from world import RELEASE, WEIR, Etcd, Member, Remote, World, free_ports, wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
 from certificates import EXPIRED, Authority  # noqa: E402
 
 
 class Trouble(unittest.TestCase):
-    """In a cluster of two."""
+    """In a cluster of two, of the build with sanitizers."""
 
     @classmethod
     def setUpClass(cls):
-        cls.world = cls.enterClassContext(World(servers=2))
+        cls.world = cls.enterClassContext(World(servers=2, binary=WEIR))
 
-    def started(self, name, **options):
-        return self.enterContext(Member(name, self.world.etcd.endpoints(), **options))
+    def started(self, name):
+        return self.enterContext(Member(name, self.world.etcd.endpoints(), binary=WEIR))
 
     def test_a_second_server_of_a_name_is_refused_while_the_first_is_alive(self):
         twin = self.started("s0")

@@ -21,10 +21,10 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "control"))
-from remote import READ, RELEASE, STUCK, Remote, enter, request, wait_for  # noqa: E402
+from remote import READ, RELEASE, STUCK, WEIR, Remote, enter, request, wait_for  # noqa: E402
 
-__all__ = ["LEASE", "RELEASE", "STUCK", "Etcd", "Load", "Member", "Remote", "World", "burst",
-           "free_ports", "longest_gap", "most", "wait_for"]
+__all__ = ["LEASE", "RELEASE", "STUCK", "WEIR", "Etcd", "Load", "Member", "Remote", "World",
+           "burst", "free_ports", "longest_gap", "most", "wait_for"]
 
 LEASE = 2  # seconds; the shortest there is
 REPLY = 16 + 512
