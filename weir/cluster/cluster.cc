@@ -144,7 +144,7 @@ Result<void> Cluster::Core::open_transport(std::uint64_t incarnation) {
                if (server) part_->receive(term, message, (*server)->now());
              });
            },
-       .joined = [this](EpochTransport::LinkState state) { is_refused_ = state.is_refused; },
+       .joined = [this](const EpochTransport::LinkState& state) { is_refused_ = state.is_refused; },
        .say = say});
   if (!transport) return tl::unexpected(transport.error());
   transport_ = std::move(*transport);

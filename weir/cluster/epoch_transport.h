@@ -48,7 +48,7 @@ class EpochTransport {
   // Called on the transport's thread.
   struct Listener {
     std::function<void(std::uint32_t term, EpochMessage message)> received;
-    std::function<void(LinkState state)> joined;  // or not, any more
+    std::function<void(const LinkState& state)> joined;  // or not, any more
     std::function<void(std::string_view line)> say;
   };
   struct Description {

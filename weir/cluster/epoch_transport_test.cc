@@ -34,9 +34,9 @@ class Node {
                changed_.notify_all();
              },
          .joined =
-             [this](EpochTransport::LinkState state) {
+             [this](const EpochTransport::LinkState& state) {
                const std::lock_guard lock(mutex_);
-               state_ = std::move(state);
+               state_ = state;
                changed_.notify_all();
              },
          .say =
