@@ -248,9 +248,7 @@ Result<void> check_cluster(const ServeOptions& options) {
                 "see [cluster] in weir.conf(5)");
   }
   if (cluster.timeout <= cluster.epoch) {
-    return fail(std::errc::invalid_argument, "cluster",
-                "has a timeout that is no longer than its "
-                "epoch",
+    return fail(std::errc::invalid_argument, "cluster", "has a timeout no longer than its epoch",
                 "make it several times as long");
   }
   for (const ServiceOptions& service : options.services) {
