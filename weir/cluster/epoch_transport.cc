@@ -581,7 +581,7 @@ void EpochTransport::unseat() {
 void EpochTransport::set_limits(SliceLimits limits) {
   core_->put([core = core_.get(), limits = std::move(limits)] { core->set_limits(limits); });
 }
-void EpochTransport::describe(std::function<void(Description)> answer) {
+void EpochTransport::describe(const std::function<void(Description)>& answer) {
   if (core_->put([core = core_.get(), answer] { core->describe(answer); })) return;
   answer({{}, fail(std::errc::operation_canceled, "cluster", "is being left")});
 }

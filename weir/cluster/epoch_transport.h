@@ -87,7 +87,7 @@ class EpochTransport {
 
   // Asks the leader, here or elsewhere, at most for a second. The answer comes on its thread;
   // at once with ECANCELED if it has stopped.
-  void describe(std::function<void(Description)> answer);
+  void describe(const std::function<void(Description)>& answer);
 
  private:
   class Core;

@@ -473,7 +473,8 @@ void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   cluster.epoch = table.time("epoch", cluster.epoch, Bounds::kEpochMin, Bounds::kEpochMax);
   cluster.timeout =
       table.time("timeout", cluster.timeout, Bounds::kEpochMin, Bounds::kEpochTimeoutMax);
-  cluster.lease = table.time("lease", cluster.lease, Bounds::kLeaseMin, Bounds::kLeaseMax);
+  cluster.lease =
+      table.time("lease", cluster.lease, Bounds::kLeaderLeaseMin, Bounds::kLeaderLeaseMax);
   if (cluster.timeout <= cluster.epoch) {
     table.refuse("timeout", fmt::format("must be longer than epoch, which is {}",
                                         print_duration(cluster.epoch)));

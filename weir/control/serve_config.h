@@ -64,8 +64,8 @@ struct ServeConfigBounds {
   static constexpr Nanoseconds kEpochMax = std::chrono::seconds{1};
   static constexpr Nanoseconds kEpochTimeoutMax = std::chrono::seconds{10};
   // etcd makes no shorter ones, and a leader that is gone is missed for as long.
-  static constexpr Nanoseconds kLeaseMin = std::chrono::seconds{2};
-  static constexpr Nanoseconds kLeaseMax = std::chrono::minutes{1};
+  static constexpr Nanoseconds kLeaderLeaseMin = std::chrono::seconds{2};
+  static constexpr Nanoseconds kLeaderLeaseMax = std::chrono::minutes{1};
 };
 
 // Every key there is, in the order of the manual.
