@@ -13,9 +13,17 @@
 #include "weir/coordinate/vectors.h"
 
 namespace weir::cluster {
+namespace {
+
+// Enough for all members to say how many they are before slices are given out.
+constexpr int kHearingPart = 16;  // of a lease
+
+}  // namespace
 
 EpochSeat::EpochSeat(const Options& options, const SliceLimits& limits, Instant now)
     : options_(options),
+      speaks_at_(options.is_first ? now
+                                  : now + options.terms.lease * (kHearingPart - 1) / kHearingPart),
       limits_(limits),
       slices_(
           {.terms = options.terms, .term = options.term, .is_first = options.is_first},
@@ -86,7 +94,7 @@ Result<void> EpochSeat::receive(MemberId from, EpochView bytes, Instant now) {
   } else if (std::holds_alternative<Start>(*message) || std::holds_alternative<Refuse>(*message)) {
     error = {std::errc::bad_message, "message", "is one that only a leader sends", {}};
   } else {
-    leader_.receive(from, *message, now);
+    if (now >= speaks_at_) leader_.receive(from, *message, now);
     return {};
   }
   ++garbage_;

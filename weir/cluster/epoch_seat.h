@@ -12,6 +12,9 @@
 // is forgotten when all it may have held has run out. A name belongs to who has it for as long as
 // it is heard of: a second server of the same name is refused meanwhile.
 //
+// A leader after another hears nobody until slices of the one before have nearly run out: it could
+// only say that nothing is free, and a server that is cut off has more than that.
+//
 // Time is given. One owner, no locks.
 #pragma once
 
@@ -111,6 +114,7 @@ class EpochSeat {
   Nanoseconds round_quantile(std::size_t permille) const;
 
   Options options_;
+  Instant speaks_at_;  // what comes before is not heard
   const SliceLimits& limits_;
   SliceLeader slices_;
   EpochLeader leader_;

@@ -145,6 +145,20 @@ TEST_F(EpochSeatTest, GarbageIsToldAndTheOthersGoOn) {
   EXPECT_EQ(peer.calls, 1);
 }
 
+TEST_F(EpochSeatTest, ALeaderAfterAnotherHearsNobodyUntilOldSlicesHaveNearlyRunOut) {
+  EpochSeat next({.name = "a", .term = 4}, limits, now);
+  EpochSeat::Hello b = hello("b");
+  b.term = 4;
+  const MemberId id = next.greet(b, now)->id;
+  Peer peer(100 * kMilli);
+  peer.call(now);
+  const EpochBytes ready = encode(peer.member.take_outgoing().at(0));
+  ASSERT_TRUE(next.receive(id, ready, now + milliseconds{370}));
+  EXPECT_TRUE(next.take_outgoing().empty());
+  ASSERT_TRUE(next.receive(id, ready, now + milliseconds{375}));
+  EXPECT_EQ(next.take_outgoing().size(), 1U);
+}
+
 TEST_F(EpochSeatTest, OneThatIsNotConfirmedFallsSilent) {
   seat.confirm(now + milliseconds{100});
   const MemberId b = seat.greet(hello("b"), now)->id;
