@@ -35,6 +35,7 @@ COMMAND finds in $WEIR_LOCK_FENCE a number that is larger than that of any holde
 the lock is lost COMMAND is ended, SIGTERM first, and the exit status is 75. $WEIR_LOCK_SERVER is
 the server if --server is not given (default 127.0.0.1:10811).)";
 
+constexpr int kWordsMax = 1 << 20;
 constexpr const char* kDefaultServer = "127.0.0.1:10811";
 
 struct LockArguments {
@@ -218,7 +219,9 @@ void add_lock(CLI::App& weir, int& status) {
   command->add_option("ACTION", arguments->action, "run, list, stats or bench")
       ->required()
       ->check(CLI::IsMember({"run", "list", "stats", "bench"}));
-  command->add_option("WORDS", arguments->words, "run: RESOURCE -- COMMAND");
+  // Two at least: with fewer, what stands behind -- would be taken for the words of weir itself.
+  command->add_option("WORDS", arguments->words, "run: RESOURCE -- COMMAND")
+      ->expected(2, kWordsMax);
   command
       ->add_option("--server", arguments->server,
                    "ADDRESS:PORT or unix:PATH (default $WEIR_LOCK_SERVER or 127.0.0.1:10811)")
