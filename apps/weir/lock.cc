@@ -105,7 +105,7 @@ int measure(const LockArguments& arguments) {
 // ---- list ----
 
 nlohmann::json to_json(const lock::LockView& lock) {
-  return {{"name", quote(lock.name)},
+  return {{"name", lock.name},
           {"mode", lock::mode_name(lock.mode)},
           {"state", lock::state_name(lock.state)},
           {"client", lock.client},
@@ -138,7 +138,11 @@ int list(const LockArguments& arguments) {
     options.from = page.next;
     if (page.next == 0) break;
   }
-  if (arguments.json) fmt::print("{}\n", all.dump(2));
+  if (arguments.json) {
+    // Names are any bytes, JSON is UTF-8.
+    using Json = nlohmann::json;
+    fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+  }
   return static_cast<int>(Exit::kOk);
 }
 
