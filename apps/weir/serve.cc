@@ -248,8 +248,9 @@ control::ControlOptions control_options(const ServeArguments& arguments,
 
 // A socket that nobody asked for is not worth failing for.
 std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
-                                               serve::Server& server) {
-  const control::ControlOptions wanted = control_options(arguments, server.options());
+                                               serve::Server& server, lock::Console* locks) {
+  control::ControlOptions wanted = control_options(arguments, server.options());
+  wanted.locks = locks;
   if (!wanted.is_on() && wanted.journal.empty()) return nullptr;
   auto control = control::Control::create(server, wanted);
   if (control) return std::move(*control);
@@ -286,7 +287,7 @@ int run_server(const ServeArguments& arguments) {
     follower.emplace([&] { return read_again(arguments); }, *from_file, **server);
   }
   const auto locks = open_locks((*server)->options());
-  const auto control = open_control(arguments, **server);
+  const auto control = open_control(arguments, **server, locks.get());
   if (follower) {
     (*server)->on_reload([&](serve::Server& it) {
       say_all(follower->follow(it));

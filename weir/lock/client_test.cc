@@ -307,6 +307,17 @@ TEST_F(Client, ShrinksWhenTold) {
   EXPECT_EQ(server->pool().granted(), 11);
 }
 
+TEST_F(Client, FollowsWhatTheServerSaysOfAllCaches) {
+  for (int i = 0; i < 20; ++i) release(one, acquire(one, "n" + std::to_string(i)).ticket);
+  server->advise(4, 0s);
+  release(one, acquire(one, "another").ticket);
+  pass(2s);
+  EXPECT_EQ(one.cached(), 4U);
+  server->advise(0, 3s);
+  for (int i = 0; i < 10; ++i) pass(1s);
+  EXPECT_EQ(one.cached(), 0U) << "it heard of the age with its keep-alive";
+}
+
 TEST_F(Client, HasAFixedSizeWithAnOldServer) {
   options.features = 0;
   server = std::make_unique<LockServer>(options, 2, LockServer::Start::kFresh, now);
