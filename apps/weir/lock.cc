@@ -43,6 +43,7 @@ struct LockArguments {
   std::vector<std::string> words;
   std::string server;
   std::string job;
+  std::string certificates;
   bool shared = false;
   bool only_try = false;
   std::string timeout;
@@ -64,6 +65,7 @@ lock::ConnectOptions connect_options(const LockArguments& arguments) {
                    : named != nullptr        ? named
                                              : kDefaultServer;
   options.job = arguments.job;
+  options.tls_directory = arguments.certificates;
   check(lock::check(options), Exit::kUsage, "");
   return options;
 }
@@ -232,6 +234,10 @@ void add_lock(CLI::App& weir, int& status) {
       ->type_name("ADDRESS");
   command->add_option("--job", arguments->job, "Whom this is for, where the server believes it")
       ->type_name("JOB");
+  command
+      ->add_option("--tls-certificates", arguments->certificates,
+                   "Speak TLS: where ca-cert.pem, client-cert.pem and client-key.pem lie")
+      ->type_name("DIRECTORY");
   add_run_options(*command, *arguments);
   command->add_option("--filter", arguments->filter, "list: names that hold this")
       ->type_name("TEXT");

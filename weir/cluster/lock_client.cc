@@ -55,10 +55,9 @@ Result<void> check(const ConnectOptions& options) {
 // gRPC and no listener is called with it held.
 class Client::Core {
  public:
-  explicit Core(const ConnectOptions& options)
+  Core(const ConnectOptions& options, const std::shared_ptr<grpc::Channel>& channel)
       : options_(options),
-        channel_(cluster::open_channel(options)),
-        stub_(v1::Locks::NewStub(channel_)),
+        stub_(v1::Locks::NewStub(channel)),
         client_(options.client) {
     keeper_ = std::thread([this] { keep(); });
   }
@@ -89,7 +88,6 @@ class Client::Core {
   void wake_keeper(Instant now);
 
   const ConnectOptions options_;
-  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Locks::Stub> stub_;
 
   mutable std::mutex mutex_;
@@ -402,7 +400,9 @@ Client::Client(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 
 Result<std::unique_ptr<Client>> Client::create(const ConnectOptions& options) {
   if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
-  return std::unique_ptr<Client>(new Client(std::make_unique<Core>(options)));
+  const auto channel = cluster::open_channel(options);
+  if (!channel) return tl::unexpected(channel.error());
+  return std::unique_ptr<Client>(new Client(std::make_unique<Core>(options, *channel)));
 }
 
 Client::~Client() { core_->close(std::chrono::seconds{2}); }

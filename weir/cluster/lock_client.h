@@ -39,6 +39,7 @@ struct ConnectOptions {
   std::string server;  // ADDRESS:PORT, NAME:PORT or unix:PATH
   std::string job;     // whom it works for, where the server lets it say so; may be empty
   ClientOptions client{};
+  std::string tls_directory{};  // as credentials.h has it; empty: plain
 };
 
 // EINVAL: no address.
@@ -81,7 +82,8 @@ class Client {
   using Ticket = LockClient::Ticket;
   using OrWait = LockTable::OrWait;
 
-  // Connects in the background. Whoever asks before that waits.
+  // Connects in the background. Whoever asks before that waits. An error for certificates that
+  // cannot be read.
   static Result<std::unique_ptr<Client>> create(const ConnectOptions& options);
   // As close().
   ~Client();

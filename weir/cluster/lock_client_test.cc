@@ -66,7 +66,7 @@ class LockService : public testing::Test {
     ASSERT_TRUE(made) << made.error().message();
     service = std::move(*made);
   }
-  ConnectOptions to_server() const { return {.server = "unix:" + path(), .job = "", .client = {}}; }
+  ConnectOptions to_server() const { return {.server = "unix:" + path(), .job = "", .client = {}, .tls_directory = ""}; }
   std::unique_ptr<Client> connect(ConnectOptions to) {
     auto made = Client::create(to);
     EXPECT_TRUE(made);
@@ -300,9 +300,9 @@ TEST_F(LockService, AStateFileIsOneServersAndADamagedOneIsRefused) {
 }
 
 TEST(ConnectOptionsCheck, AnAddressHasAPort) {
-  EXPECT_TRUE(check(ConnectOptions{.server = "localhost:10811", .job = "", .client = {}}));
+  EXPECT_TRUE(check(ConnectOptions{.server = "localhost:10811", .job = "", .client = {}, .tls_directory = ""}));
   for (const std::string server : {"", "localhost", ":1", "host:", "unix:"}) {
-    EXPECT_FALSE(check(ConnectOptions{.server = server, .job = "", .client = {}})) << server;
+    EXPECT_FALSE(check(ConnectOptions{.server = server, .job = "", .client = {}, .tls_directory = ""})) << server;
   }
 }
 
