@@ -56,9 +56,7 @@ Result<void> check(const ConnectOptions& options) {
 class Client::Core {
  public:
   Core(const ConnectOptions& options, const std::shared_ptr<grpc::Channel>& channel)
-      : options_(options),
-        stub_(v1::Locks::NewStub(channel)),
-        client_(options.client) {
+      : options_(options), stub_(v1::Locks::NewStub(channel)), client_(options.client) {
     keeper_ = std::thread([this] { keep(); });
   }
 
