@@ -84,6 +84,9 @@ class Client::Core {
   void open_stream(Guard& lock, Instant now);
   void compose(Stream& stream, Instant now);
   void wake_keeper(Instant now);
+  std::uint64_t said_so_far() const {
+    return client_.counters().enqueues + client_.counters().cancels;
+  }
 
   const ConnectOptions options_;
   const std::unique_ptr<v1::Locks::Stub> stub_;
@@ -289,7 +292,10 @@ void Client::Core::release(Ticket ticket) {
     Guard lock(mutex_);
     const Instant now = host::boot_now();
     if (client_.is_ticket(ticket)) listeners_[slot_of(ticket)] = nullptr;
+    const std::uint64_t said = said_so_far();
     client_.release(ticket, now);
+    const bool is_quiet = said == said_so_far() && client_.events().empty();
+    if (is_quiet && telling_ != ticket) return;  // into the cache: nobody needs to know
     errands = look(now);
     if (telling_ == ticket && teller_ != std::this_thread::get_id()) {
       told_.wait(lock, [&] { return telling_ != ticket; });
