@@ -56,9 +56,7 @@ Result<void> check(const ConnectOptions& options) {
 class Client::Core {
  public:
   Core(const ConnectOptions& options, const std::shared_ptr<grpc::Channel>& channel)
-      : options_(options),
-        stub_(v1::Locks::NewStub(channel)),
-        client_(options.client) {
+      : options_(options), stub_(v1::Locks::NewStub(channel)), client_(options.client) {
     keeper_ = std::thread([this] { keep(); });
   }
 
@@ -118,7 +116,7 @@ class Client::Core::Stream : public grpc::ClientBidiReactor<v1::ClientBatch, v1:
   void start(v1::Locks::Stub& stub) {
     stub.async()->Attach(&context, this);
     AddHold();
-    StartRead(&in);
+    StartRead(&in_);
     StartWrite(&out);
     StartCall();
   }
@@ -142,12 +140,12 @@ class Client::Core::Stream : public grpc::ClientBidiReactor<v1::ClientBatch, v1:
   bool is_idle() const { return !is_reading && !is_writing; }
 
   Core& core_;
-  v1::ServerBatch in;
+  v1::ServerBatch in_;
 };
 
 void Client::Core::Stream::OnReadDone(bool ok) {
   std::optional<ServerMessage> message;
-  if (ok) message = cluster::from_wire(in);
+  if (ok) message = cluster::from_wire(in_);
   if (!message) {
     if (ok) context.TryCancel();  // garbage
     const Guard lock(core_.mutex_);
@@ -164,7 +162,7 @@ void Client::Core::Stream::OnReadDone(bool ok) {
       core_.client_.receive(*message, now);
       errands = core_.look(now);
     }
-    StartRead(&in);
+    StartRead(&in_);
     core_.run(errands);
     return;
   }

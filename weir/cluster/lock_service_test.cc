@@ -83,7 +83,7 @@ class RudePeers : public testing::Test {
     auto made = LockService::create(options);
     ASSERT_TRUE(made) << made.error().message();
     service = std::move(*made);
-    to = {.server = "unix:" + folder_ + "/s", .job = "", .client = {}, .tls_directory = ""};
+    to.server = "unix:" + folder_ + "/s";
     decent = *lock::Client::create(to);
     ASSERT_TRUE(decent->take("decent", lock::Mode::kExclusive, kStuck));
   }

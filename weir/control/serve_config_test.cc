@@ -29,15 +29,6 @@ connection_memory = "128MiB"
 connection_requests = 5
 handshake_timeout = "500ms"
 drain_timeout = "2min"
-[lock]
-listen = "10.0.0.1:5"
-state = "/s"
-limit = 500
-preset = "dld"
-lease = "10s"
-grace = "20s"
-policy = "tbf jobid"
-rules = ["start a jobid={a} rate=5"]
 [tls]
 mode = "require"
 directory = "/etc/pki"
@@ -78,6 +69,15 @@ block_max = "1MiB"
 tcp = "127.0.0.1:9810"
 token = "/etc/weir.token"
 journal = "/var/lib/weir/journal"
+[lock]
+listen = "10.0.0.1:5"
+state = "/s"
+limit = 500
+preset = "dld"
+lease = "10s"
+grace = "20s"
+policy = "tbf jobid"
+rules = ["start a jobid={a} rate=5"]
 )";
 
 std::vector<std::string> mistakes_of(const std::string& text) {
@@ -425,8 +425,7 @@ TEST(ServeConfigLock, IsReadAndOffWithoutAnAddress) {
 TEST(ServeConfigLock, WhatWouldNotBeSafeIsRefused) {
   EXPECT_NE(refused("limit = 500", "limit = 0").find("limit"), std::string::npos);
   EXPECT_NE(refused("grace = \"20s\"", "grace = \"11s\"").find("quarter"), std::string::npos);
-  EXPECT_NE(refused("preset = \"dld\"", "preset = \"none\"").find("preset"),
-            std::string::npos);
+  EXPECT_NE(refused("preset = \"dld\"", "preset = \"none\"").find("preset"), std::string::npos);
   EXPECT_NE(refused("listen = \"10.0.0.1:5\"", "listen = \"nowhere:x\"").find("lock"),
             std::string::npos);
   ServeOptions options = parsed(kEveryKey);
