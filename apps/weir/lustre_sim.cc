@@ -90,6 +90,12 @@ Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, Contender co
     WEIR_ASSERT(done.has_value());
     if (options.watch) options.watch(steered->driver, server, now);
   };
+  if (contender == Contender::kWeir) run.parts = lustre::Driver::kGlances;
+  run.glance = [&](sim::LustreServer&, Instant now) {
+    steered->tree.set_now(now);
+    const auto done = steered->driver.glance(now);
+    WEIR_ASSERT(done.has_value());
+  };
   return sim::run_on_lustre(scenario, contender, run);
 }
 

@@ -28,8 +28,11 @@ constexpr Nanoseconds kWelcome = std::chrono::milliseconds{40};
 // believed without counters that say so.
 constexpr std::uint64_t kNewcomerRequests = 4;
 constexpr Nanoseconds kSuspectFor = std::chrono::milliseconds{60};
-constexpr Nanoseconds kCautionMin = std::chrono::seconds{1};
-constexpr Nanoseconds kCautionMax = std::chrono::minutes{1};
+// Requests wait and less than so much of what usually is in service is: for so many glances.
+constexpr std::uint64_t kIdlePercent = 75;
+constexpr std::uint32_t kIdleGlances = 2;
+// Rules that were in the way do not come back for so long: counts lag.
+constexpr Nanoseconds kReleaseFor = std::chrono::milliseconds{30};
 // A content job keeps its rule for so long, so that the rule does not come and go.
 constexpr Nanoseconds kContentFor = std::chrono::milliseconds{250};
 
@@ -53,6 +56,20 @@ ControllerOptions controller_options(const RuleController::Options& options) {
 }
 
 }  // namespace
+
+void apply_to(std::vector<RuleSeen>& rules, const RuleChange& change) {
+  const auto at =
+      std::lower_bound(rules.begin(), rules.end(), change.job,
+                       [](const RuleSeen& rule, const JobId& id) { return rule.job < id; });
+  const bool is_there = at != rules.end() && at->job == change.job;
+  if (!change.rate) {
+    if (is_there) rules.erase(at);
+  } else if (is_there) {
+    at->rate = *change.rate;
+  } else {
+    rules.insert(at, {change.job, *change.rate, 1});
+  }
+}
 
 // Where the Controller's decisions go: into a table, from which rules are made.
 struct RuleController::Shares final : Enforcer {
@@ -91,11 +108,13 @@ void RuleController::forget_nodes(const JobId& job) { controller_.forget_nodes(j
 
 const std::vector<RuleChange>& RuleController::decide(const RuleRound& round) {
   changes_.clear();
+  rules_ = round.rules;
   const bool first = !last_;
   const Nanoseconds elapsed = first ? options_.period : round.at - *last_;
   last_ = round.at;
   if (first || elapsed <= Nanoseconds{0}) {
-    if (first) stop_all(round, "left by an earlier run");
+    if (first) stop_all("left by an earlier run");
+    note_changes();
     return changes_;
   }
   if (options_.mode == Mode::kPaper) {
@@ -104,53 +123,95 @@ const std::vector<RuleChange>& RuleController::decide(const RuleRound& round) {
   }
   measure(round, elapsed);
   estimate(round, elapsed);
-  learn(round, elapsed);
+  learn(elapsed);
   suspect(round, elapsed);
+  settle_release(elapsed);
   if (capacity_ && suspected_ > Nanoseconds{0} && hungry_count() < 2) {
-    hold_for_newcomer(round);
-    return changes_;
-  }
-  if (active_count_ < 2 || !capacity_) {
+    hold_for_newcomer();
+  } else if (active_count_ < 2 || !capacity_) {
     contended_ = Nanoseconds{0};
     gain_ = kOne;
-    stop_all(round, active_count_ < 2 ? "nobody else is active" : "the capacity is not known yet");
+    stop_all(active_count_ < 2 ? "nobody else is active" : "the capacity is not known yet");
     held_.clear();
-    return changes_;
+  } else {
+    contended_ += elapsed;
+    allocate(round, elapsed);
+    if (released_ == Nanoseconds{0}) choose();
   }
-  contended_ += elapsed;
-  allocate(round, elapsed);
-  choose(round);
+  note_changes();
+  return changes_;
+}
+
+// ---- glances ----
+
+const std::vector<RuleChange>& RuleController::glance(const RuleGlance& seen) {
+  changes_.clear();
+  if (options_.mode == Mode::kPaper || !last_ || !capacity_) return changes_;
+  if (seen.queued > 0) most_busy_ = std::max(most_busy_, seen.busy);
+  look_for_idling(seen);
+  if (suspected_ == Nanoseconds{0}) {
+    look_for_newcomer(seen.queued);
+    if (suspected_ > Nanoseconds{0}) hold_for_newcomer();
+  }
+  note_changes();
   return changes_;
 }
 
 // Counters show a job only when its first request is done; the queue shows it at once. While one
 // job has the server for itself, a queue that grows by a step is a newcomer, until the counters
-// have had time to tell. Whoever is wrong about it waits twice as long before the next time.
-void RuleController::suspect(const RuleRound& round, Nanoseconds elapsed) {
-  const bool alone = hungry_count() < 2;
+// have had time to tell.
+void RuleController::look_for_newcomer(std::uint64_t queued) {
   const std::uint64_t usual = usual_queue_;
+  usual_queue_ = queued;
+  const bool alone = hungry_count() < 2 && active_count_ > 0 && !demand_.has_stranger();
+  if (!alone || newcomer_.is_on() || !rules_.empty()) return;
+  if (usual > 0 && queued >= usual + kNewcomerRequests) suspected_ = kSuspectFor;
+}
+
+// Whoever was held may have what the others leave, at once: the counters of the next round are
+// partly of the time before.
+void RuleController::look_for_idling(const RuleGlance& seen) {
+  const bool idles = !rules_.empty() && seen.queued > 0 && suspected_ == Nanoseconds{0} &&
+                     seen.busy * 100 < most_busy_ * kIdlePercent;
+  idling_ = idles ? idling_ + 1 : 0;
+  if (idling_ < kIdleGlances || release_.is_on()) return;
+  stop_all("requests wait and the server idles");
+  held_.clear();
+  released_ = kReleaseFor;
+  idling_ = 0;
+}
+
+// A release was right if the others are gone when their counters have had time to tell.
+void RuleController::settle_release(Nanoseconds elapsed) {
+  release_.pass(elapsed);
+  most_busy_ -= most_busy_ / 1024;
+  if (released_ == Nanoseconds{0}) return;
+  released_ = std::max(released_ - elapsed, Nanoseconds{0});
+  if (released_ > Nanoseconds{0}) return;
+  hungry_count() < 2 ? release_.was_right() : release_.was_wrong();
+}
+
+// ---- what is wanted ----
+
+// Whether the newcomer has shown itself. Whoever is wrong about it is believed later the next time.
+void RuleController::suspect(const RuleRound& round, Nanoseconds elapsed) {
+  newcomer_.pass(elapsed);
+  if (suspected_ == Nanoseconds{0}) return look_for_newcomer(round.queued);
   usual_queue_ = round.queued;
-  caution_ = std::max(caution_ - elapsed, Nanoseconds{0});
-  if (suspected_ > Nanoseconds{0}) {
-    suspected_ = std::max(suspected_ - elapsed, Nanoseconds{0});
-    // What has come is few requests yet, since its first ones are only just done.
-    bool has_come = !alone;
-    for (JobDemand& demand : demands_) {
-      const bool is_new = demand.since <= CensoredDemand::kReturning;
-      if (demand.state != State::kActive || !is_new) continue;
-      demand.state = State::kHungry;
-      has_come = true;
-    }
-    if (has_come) {
-      caution_next_ = kCautionMin;
-    } else if (suspected_ == Nanoseconds{0}) {
-      caution_ = caution_next_;
-      caution_next_ = std::min(caution_next_ * 2, kCautionMax);
-    }
-    return;
+  suspected_ = std::max(suspected_ - elapsed, Nanoseconds{0});
+  // What has come is few requests yet, since its first ones are only just done.
+  bool has_come = hungry_count() >= 2;
+  for (JobDemand& demand : demands_) {
+    const bool is_new = demand.since <= CensoredDemand::kReturning;
+    if (demand.state != State::kActive || !is_new) continue;
+    demand.state = State::kHungry;
+    has_come = true;
   }
-  if (!alone || active_count_ == 0 || caution_ > Nanoseconds{0}) return;
-  if (usual > 0 && round.queued >= usual + kNewcomerRequests) suspected_ = kSuspectFor;
+  if (has_come) {
+    newcomer_.was_right();
+  } else if (suspected_ == Nanoseconds{0}) {
+    newcomer_.was_wrong();
+  }
 }
 
 std::uint64_t RuleController::hungry_count() const {
@@ -159,11 +220,12 @@ std::uint64_t RuleController::hungry_count() const {
                     [](const JobDemand& demand) { return demand.state == State::kHungry; }));
 }
 
-// The one that is active makes room until the newcomer is known.
-void RuleController::hold_for_newcomer(const RuleRound& round) {
+// Those that were there before make room until the newcomer is known.
+void RuleController::hold_for_newcomer() {
   for (const JobDemand& demand : demands_) {
-    if (demand.state != State::kHungry || !may_hold(demand)) continue;
-    if (seen_of(round, demand.job) != nullptr) continue;
+    const bool is_new = demand.since <= CensoredDemand::kReturning;
+    if (demand.state != State::kHungry || is_new || !may_hold(demand)) continue;
+    if (seen_of(demand.job) != nullptr) continue;
     held_[demand.job] = Held{};
     const std::uint64_t rate = std::clamp<std::uint64_t>(lowest_at_first(), 1, kRateMax);
     change(demand.job, static_cast<std::uint32_t>(rate), "the queue grew: somebody has come");
@@ -204,7 +266,8 @@ Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
     counted = counted || (demand.job == job && demand.state != State::kIdle);
   }
   const std::uint64_t all = active_nodes_ + (counted ? 0 : nodes);
-  const std::uint64_t count = active_count_ + (counted ? 0 : 1);
+  const std::uint64_t count =
+      active_count_ + (counted ? 0 : 1) + (demand_.has_stranger() ? 1 : 0);
   const std::uint64_t could = count_in(*capacity_, elapsed);
   const auto by_nodes = static_cast<std::uint64_t>(Wide{could} * nodes / std::max(all, nodes));
   const std::uint64_t by_turns = could / std::max<std::uint64_t>(count, 1);
@@ -216,7 +279,7 @@ void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
   cannot_hold_.clear();
   for (const JobCount& job : round.jobs) {
     std::optional<Tokens> allowed;
-    if (const RuleSeen* seen = seen_of(round, job.job)) {
+    if (const RuleSeen* seen = seen_of(job.job)) {
       allowed = tokens_in(Rate::per_second(seen->rate), elapsed);
     }
     const Tokens own = own_part(job.job, elapsed);
@@ -238,9 +301,9 @@ void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
 }
 
 // What a rule really gave for its rate.
-void RuleController::learn(const RuleRound& round, Nanoseconds elapsed) {
+void RuleController::learn(Nanoseconds elapsed) {
   for (const JobDemand& demand : demands_) {
-    const RuleSeen* const seen = seen_of(round, demand.job);
+    const RuleSeen* const seen = seen_of(demand.job);
     const auto found = held_.find(demand.job);
     if (seen == nullptr || found == held_.end()) continue;
     Held& held = found->second;
@@ -274,7 +337,7 @@ bool RuleController::may_hold(const JobDemand& demand) const {
   return demand.state != State::kIdle && !cannot_hold_.contains(demand.job);
 }
 
-void RuleController::choose(const RuleRound& round) {
+void RuleController::choose() {
   std::uint64_t largest = 0;
   for (const JobDemand& demand : demands_) {
     if (demand.state == State::kHungry) {
@@ -283,7 +346,7 @@ void RuleController::choose(const RuleRound& round) {
   }
   const std::uint64_t could = per_second(*capacity_);
   for (const JobDemand& demand : demands_) {
-    const RuleSeen* const seen = seen_of(round, demand.job);
+    const RuleSeen* const seen = seen_of(demand.job);
     const std::uint64_t share = shares_->rate_of(demand.job);
     const bool is_large = share * 100 >= largest * kLargestPercent;
     const bool is_most = share * gain_ / kOne * 100 >= could * kMostPercent;
@@ -312,7 +375,7 @@ void RuleController::choose(const RuleRound& round) {
     }
   }
   // Rules of jobs that nobody remembers.
-  for (const RuleSeen& seen : round.rules) {
+  for (const RuleSeen& seen : rules_) {
     const auto known = std::find_if(demands_.begin(), demands_.end(), [&](const JobDemand& demand) {
       return demand.job == seen.job;
     });
@@ -382,15 +445,20 @@ void RuleController::decide_paper(const RuleRound& round, Nanoseconds elapsed) {
 
 // ---- changes ----
 
-const RuleSeen* RuleController::seen_of(const RuleRound& round, const JobId& job) const {
+const RuleSeen* RuleController::seen_of(const JobId& job) const {
   const auto found =
-      std::lower_bound(round.rules.begin(), round.rules.end(), job,
+      std::lower_bound(rules_.begin(), rules_.end(), job,
                        [](const RuleSeen& rule, const JobId& id) { return rule.job < id; });
-  return found == round.rules.end() || found->job != job ? nullptr : &*found;
+  return found == rules_.end() || found->job != job ? nullptr : &*found;
 }
 
-void RuleController::stop_all(const RuleRound& round, const std::string& reason) {
-  for (const RuleSeen& seen : round.rules) change(seen.job, std::nullopt, reason);
+void RuleController::stop_all(const std::string& reason) {
+  for (const RuleSeen& seen : rules_) change(seen.job, std::nullopt, reason);
+}
+
+// Until the next round shows what is there, all of it is taken to have been done.
+void RuleController::note_changes() {
+  for (const RuleChange& change : changes_) apply_to(rules_, change);
 }
 
 void RuleController::change(const JobId& job, std::optional<std::uint32_t> rate,
