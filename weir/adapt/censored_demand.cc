@@ -13,6 +13,7 @@ constexpr Nanoseconds kForgetAfter = std::chrono::minutes{10};
 // Of the requests that no counters account for, so few are chance: rounds of the two files are not
 // one moment.
 constexpr std::uint64_t kStrayPercent = 10;
+constexpr std::uint64_t kStrangePercent = 25;
 
 // What the depth of a bucket and a request in service may add to a rule in one round.
 constexpr std::uint64_t kFewTokens = 4;
@@ -76,11 +77,14 @@ void CensoredDemand::attribute() {
     if (job.demand.known || !job.seen) continue;
     (job.demand.state == JobDemand::State::kIdle ? idle : active).push_back(&job);
   }
-  const std::uint64_t rate = is_stray() ? 0 : scaled(missing, std::chrono::seconds{1}, elapsed_);
-  stranger_ = active.empty() && idle.empty() ? rate : std::min(stranger_, rate);
-  if (is_stray()) return;
+  if (is_stray()) {
+    strange_ = Nanoseconds{0};
+    return;
+  }
+  const bool is_nobodys = missing * 100 >= served_all_->count() * kStrangePercent;
+  if (active.empty() && idle.empty() && is_nobodys) strange_ += elapsed_;
   attribute_to_active(active, missing);
-  if (is_stray()) return;
+  if (is_stray() || has_stranger()) return;
   for (Job* job : active) {
     if (!job->allowed) {
       job->demand.served += Tokens{missing};
@@ -91,9 +95,8 @@ void CensoredDemand::attribute() {
 }
 
 void CensoredDemand::attribute_to_active(const std::vector<Job*>& active, std::uint64_t& missing) {
-  std::uint64_t usual = stranger_;
+  std::uint64_t usual = 0;
   for (const Job* job : active) usual += std::max<std::uint64_t>(job->usual, 1);
-  if (usual == 0) return;
   const std::uint64_t all = missing;
   for (Job* job : active) {
     const Wide part = Wide{all} * std::max<std::uint64_t>(job->usual, 1) / usual;
@@ -102,7 +105,6 @@ void CensoredDemand::attribute_to_active(const std::vector<Job*>& active, std::u
     job->demand.served = Tokens{served};
     missing -= served;
   }
-  missing -= std::min(missing, scaled(stranger_, elapsed_, std::chrono::seconds{1}));
 }
 
 // What its rule lets through: a change of it gives away a few tokens more, and what was in service

@@ -12,8 +12,9 @@
 //             misses requests that the server as a whole has served; those are shared out among
 //             the unknown by what they had before, and what their rules cannot have let through
 //             is of one that was idle. Without such a sum: for kUnknownFor
-//   stranger  not one job, but all whose counters were never there: what the server served while
-//             none was unknown and no counters show. Later it has its part of what is missing
+//   stranger  not one job, but all whose counters were never there: for kWindow a quarter of what
+//             the server served was nobody's, while none was unknown. What is missing later is then
+//             the stranger's too, and wakes no unknown job that was idle
 //
 //   demand.begin(elapsed, served by the server as a whole);
 //   demand.count({job, served, allowed});   ...   for each job that has counters
@@ -80,7 +81,7 @@ class CensoredDemand {
 
   bool is_known(const JobId& job) const { return jobs_.contains(job); }
   // Whether there are requests of jobs that have no name.
-  bool has_stranger() const { return stranger_ > 0; }
+  bool has_stranger() const { return strange_ >= kWindow; }
   // Jobs that are remembered, in the order of their ids.
   std::vector<JobId> jobs() const;
 
@@ -111,7 +112,7 @@ class CensoredDemand {
   Nanoseconds elapsed_{0};
   std::optional<Tokens> served_all_;
   std::uint64_t counted_ = 0;
-  std::uint64_t stranger_ = 0;  // served a second
+  Nanoseconds strange_{0};  // so long requests have been nobody's
   absl::btree_map<JobId, Job> jobs_;
   std::vector<JobDemand> result_;
 };

@@ -20,6 +20,8 @@ constexpr std::uint64_t kYieldMin = kOne * 7 / 10;
 constexpr std::uint64_t kMostPercent = 80;
 // Shares this near to the largest count among the largest.
 constexpr std::uint64_t kLargestPercent = 90;
+// Rounds over which shares are a mean.
+constexpr std::uint64_t kSmooth = 8;
 // The free tokens of a change may be one part in so many of what the rate gives.
 constexpr std::uint64_t kFreeParts = 5;
 // In this time after jobs have met, those that are held leave the server to the others.
@@ -331,6 +333,23 @@ void RuleController::allocate(const RuleRound& round, Nanoseconds elapsed) {
     controller_.observe({.job = demand.job, .arrived = std::max(wanted, Tokens{1})});
   }
   report_ = controller_.decide(round.at);
+  smooth(contended_ <= elapsed);
+}
+
+// In one period jobs of the same size have more and less by turns: records are paid back in whole
+// tokens. What counts is the mean of some.
+void RuleController::smooth(bool anew) {
+  if (anew) smooth_.clear();
+  for (const JobDemand& demand : demands_) {
+    const std::uint64_t now = shares_->rate_of(demand.job) * kOne;
+    const auto [mean, is_new] = smooth_.try_emplace(demand.job, now);
+    if (!is_new) mean->second = (mean->second * (kSmooth - 1) + now) / kSmooth;
+  }
+}
+
+std::uint64_t RuleController::share_of(const JobId& job) const {
+  const auto found = smooth_.find(job);
+  return found == smooth_.end() ? 0 : found->second / kOne;
 }
 
 bool RuleController::may_hold(const JobDemand& demand) const {
@@ -339,16 +358,19 @@ bool RuleController::may_hold(const JobDemand& demand) const {
 
 void RuleController::choose() {
   std::uint64_t largest = 0;
+  std::uint64_t most_nodes = 0;
   for (const JobDemand& demand : demands_) {
-    if (demand.state == State::kHungry) {
-      largest = std::max(largest, shares_->rate_of(demand.job));
-    }
+    if (demand.state != State::kHungry) continue;
+    largest = std::max(largest, share_of(demand.job));
+    most_nodes = std::max(most_nodes, controller_.nodes_of(demand.job));
   }
   const std::uint64_t could = per_second(*capacity_);
   for (const JobDemand& demand : demands_) {
     const RuleSeen* const seen = seen_of(demand.job);
-    const std::uint64_t share = shares_->rate_of(demand.job);
-    const bool is_large = share * 100 >= largest * kLargestPercent;
+    const std::uint64_t share = share_of(demand.job);
+    const bool is_large =
+        share * 100 >= largest * kLargestPercent ||
+        controller_.nodes_of(demand.job) * 100 >= most_nodes * kLargestPercent;
     const bool is_most = share * gain_ / kOne * 100 >= could * kMostPercent;
     const auto known = held_.find(demand.job);
     const bool lingers =
@@ -384,7 +406,7 @@ void RuleController::choose() {
 }
 
 std::uint64_t RuleController::wanted_rate(const JobId& job, const Held& held) const {
-  return shares_->rate_of(job) * gain_ / yield_of(held);
+  return share_of(job) * gain_ / yield_of(held);
 }
 
 // Until it is measured, all CPTs are taken to be reached: that is the most there can be.

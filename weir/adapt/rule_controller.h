@@ -165,6 +165,8 @@ class RuleController {
   void choose();
   void decide_paper(const RuleRound& round, Nanoseconds elapsed);
   bool may_hold(const JobDemand& demand) const;
+  void smooth(bool anew);
+  std::uint64_t share_of(const JobId& job) const;
   std::uint64_t wanted_rate(const JobId& job, const Held& held) const;
   std::uint64_t yield_of(const Held& held) const;
   std::uint64_t lowest_at_first() const;
@@ -183,6 +185,7 @@ class RuleController {
   std::optional<Instant> last_;
   absl::btree_map<JobId, Held> held_;
   absl::btree_map<JobId, bool> cannot_hold_;
+  absl::btree_map<JobId, std::uint64_t> smooth_;  // shares, in 1/kOne of one a second
   std::vector<JobDemand> demands_;
   std::vector<RuleSeen> rules_;  // in force, as far as we know
   std::vector<RuleChange> changes_;
