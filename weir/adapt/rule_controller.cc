@@ -13,6 +13,9 @@ using Wide = unsigned __int128;
 using State = JobDemand::State;
 
 constexpr std::uint64_t kOne = 1024;
+// Parts of a token, of which shares are made: with whole ones nobody would have less than one in
+// every period, which is 50 a second at 20 ms.
+constexpr std::uint64_t kParts = 64;
 constexpr std::uint64_t kGainMax = 4 * kOne;
 // Yields are taken for measured within these; late timers were never seen to cost more.
 constexpr std::uint64_t kYieldMin = kOne * 7 / 10;
@@ -229,7 +232,7 @@ void RuleController::hold_for_newcomer() {
     if (demand.state != State::kHungry || is_new || !may_hold(demand)) continue;
     if (seen_of(demand.job) != nullptr) continue;
     held_[demand.job] = Held{};
-    const std::uint64_t rate = std::clamp<std::uint64_t>(lowest_at_first(), 1, kRateMax);
+    const std::uint64_t rate = std::clamp<std::uint64_t>(lowest(), 1, kRateMax);
     change(demand.job, static_cast<std::uint32_t>(rate), "the queue grew: somebody has come");
   }
 }
@@ -250,7 +253,7 @@ void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
     }
     capacity_ = estimate_.rate(round.at);
   }
-  if (capacity_) controller_.set_capacity(capacity_);
+  if (capacity_) controller_.set_capacity(Rate::per_second(per_second(*capacity_) * kParts));
   const std::uint64_t could = capacity_ ? count_in(*capacity_, elapsed) : 0;
   const std::uint64_t used = could == 0 ? kOne : std::min(2 * kOne, served * kOne / could);
   use_ = (use_ * 3 + used) / 4;
@@ -330,7 +333,8 @@ void RuleController::allocate(const RuleRound& round, Nanoseconds elapsed) {
     const Tokens wanted = demand.state == State::kHungry
                               ? all
                               : Tokens{scaled(demand.wanted.count(), options_.period, elapsed)};
-    controller_.observe({.job = demand.job, .arrived = std::max(wanted, Tokens{1})});
+    controller_.observe(
+        {.job = demand.job, .arrived = Tokens{std::max<std::uint64_t>(wanted.count(), 1) * kParts}});
   }
   report_ = controller_.decide(round.at);
   smooth(contended_ <= elapsed);
@@ -341,7 +345,7 @@ void RuleController::allocate(const RuleRound& round, Nanoseconds elapsed) {
 void RuleController::smooth(bool anew) {
   if (anew) smooth_.clear();
   for (const JobDemand& demand : demands_) {
-    const std::uint64_t now = shares_->rate_of(demand.job) * kOne;
+    const std::uint64_t now = shares_->rate_of(demand.job) * kOne / kParts;
     const auto [mean, is_new] = smooth_.try_emplace(demand.job, now);
     if (!is_new) mean->second = (mean->second * (kSmooth - 1) + now) / kSmooth;
   }
@@ -415,10 +419,10 @@ std::uint64_t RuleController::yield_of(const Held& held) const {
 }
 
 // As written, on each CPT: where the free tokens of a change are a fifth of what the rate gives in
-// kFirstHold.
-std::uint64_t RuleController::lowest_at_first() const {
+// as long as jobs have met already, and in kFirstHold at least. Who knows how long it will last?
+std::uint64_t RuleController::lowest() const {
   return options_.depth * kFreeParts * 1'000'000'000 /
-         static_cast<std::uint64_t>(kFirstHold.count());
+         static_cast<std::uint64_t>(std::max(contended_, kFirstHold).count());
 }
 
 // None if what is in force stays.
@@ -429,9 +433,8 @@ std::optional<std::uint32_t> RuleController::next_rate(const JobId& job, Held& h
   std::uint64_t wanted = wanted_rate(job, held);
   // A low rate is worth its free tokens only when it lasts. And whoever comes back finds the others
   // out of its way.
-  const std::uint64_t lowest = lowest_at_first();
-  if (contended_ < kFirstHold) wanted = std::max(wanted, lowest);
-  if (contended_ < kWelcome) wanted = std::min(wanted, lowest);
+  wanted = std::max(wanted, lowest());
+  if (contended_ < kWelcome) wanted = lowest();
   wanted = std::clamp<std::uint64_t>(wanted, 1, kRateMax);
   if (seen == nullptr) return static_cast<std::uint32_t>(wanted);
   const std::uint64_t now = seen->rate;

@@ -25,8 +25,8 @@
 //   at least a step away     from what is in force, and not while the free tokens of the last
 //   change
 //                            (depth on each CPT that it reaches) are more than a fifth of what the
-//                            rate has given since; a lower rate first halts where they are a fifth
-//                            of kFirstHold
+//                            rate has given since; nor so low that they are more than a fifth of
+//                            what it gives in as long as jobs have met already
 //   1 ... 999999             what a server takes
 //
 // Mode kPaper is the published algorithm as far as such a server allows it, to be compared with:
@@ -169,7 +169,7 @@ class RuleController {
   std::uint64_t share_of(const JobId& job) const;
   std::uint64_t wanted_rate(const JobId& job, const Held& held) const;
   std::uint64_t yield_of(const Held& held) const;
-  std::uint64_t lowest_at_first() const;
+  std::uint64_t lowest() const;
   std::optional<std::uint32_t> next_rate(const JobId& job, Held& held, const RuleSeen* seen) const;
   const RuleSeen* seen_of(const JobId& job) const;
   Tokens own_part(const JobId& job, Nanoseconds elapsed) const;
