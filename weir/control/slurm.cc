@@ -190,6 +190,15 @@ Result<JobPattern> JobPattern::parse(std::string_view text) {
   return pattern;
 }
 
+Result<JobPattern> JobPattern::parse_known(std::string_view text) {
+  auto pattern = parse(text);
+  if (pattern && !pattern->is_known()) {
+    return fail(std::errc::invalid_argument, "job pattern " + quote(text),
+                "has a code that Slurm does not know", "use %j and %u only");
+  }
+  return pattern;
+}
+
 // ---- jobs ----
 
 Result<SlurmJobs> SlurmJobs::parse(std::string_view json) {

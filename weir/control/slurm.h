@@ -53,6 +53,8 @@ class JobPattern {
   };
 
   static Result<JobPattern> parse(std::string_view text);
+  // The same, of codes that Slurm knows only: for who does not see ids before they matter.
+  static Result<JobPattern> parse_known(std::string_view text);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
   // Slurm knows every code in it: ids need not be seen.
