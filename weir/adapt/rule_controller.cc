@@ -133,7 +133,7 @@ const std::vector<RuleChange>& RuleController::decide(const RuleRound& round) {
   settle_release(elapsed);
   if (capacity_ && suspected_ > Nanoseconds{0} && hungry_count() < 2) {
     hold_for_newcomer();
-  } else if (active_count_ < 2 || !capacity_) {
+  } else if ((active_count_ < 2 && heeds(Lesson::kLone)) || !capacity_) {
     contended_ = Nanoseconds{0};
     gain_ = kOne;
     stop_all(active_count_ < 2 ? "nobody else is active" : "the capacity is not known yet");
@@ -169,7 +169,7 @@ void RuleController::look_for_newcomer(std::uint64_t queued) {
   const std::uint64_t usual = usual_queue_;
   usual_queue_ = queued;
   const bool alone = hungry_count() < 2 && active_count_ > 0 && !demand_.has_stranger();
-  if (!alone || newcomer_.is_on() || !rules_.empty()) return;
+  if (!alone || newcomer_.is_on() || !rules_.empty() || !heeds(Lesson::kReturn)) return;
   if (usual > 0 && queued >= usual + kNewcomerRequests) suspected_ = kSuspectFor;
 }
 
@@ -179,7 +179,7 @@ void RuleController::look_for_idling(const RuleGlance& seen) {
   const bool idles = !rules_.empty() && seen.queued > 0 && suspected_ == Nanoseconds{0} &&
                      seen.busy * 100 < most_busy_ * kIdlePercent;
   idling_ = idles ? idling_ + 1 : 0;
-  if (idling_ < kIdleGlances || release_.is_on()) return;
+  if (idling_ < kIdleGlances || release_.is_on() || !heeds(Lesson::kIdling)) return;
   stop_all("requests wait and the server idles");
   held_.clear();
   released_ = kReleaseFor;
@@ -258,7 +258,8 @@ void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
   const std::uint64_t used = could == 0 ? kOne : std::min(2 * kOne, served * kOne / could);
   use_ = (use_ * 3 + used) / 4;
   // Lesson of running servers: with a backlog and less served than allowed, rates are too low.
-  const bool idles = round.queued > 0 && use_ * 100 < 90 * kOne && !round.rules.empty();
+  const bool idles = round.queued > 0 && use_ * 100 < 90 * kOne && !round.rules.empty() &&
+                     heeds(Lesson::kIdling);
   gain_ = idles ? std::min(kGainMax, gain_ + gain_ / 4) : std::max(kOne, gain_ - gain_ / 10);
 }
 
@@ -288,7 +289,7 @@ void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
       allowed = tokens_in(Rate::per_second(seen->rate), elapsed);
     }
     const Tokens own = own_part(job.job, elapsed);
-    if (job.known) {
+    if (job.known || !heeds(Lesson::kVanished)) {
       demand_.count({job.job, job.served, allowed, own});
     } else {
       demand_.vanish(job.job, allowed, own);
@@ -296,6 +297,12 @@ void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
     if (!job.can_hold) cannot_hold_[job.job] = true;
   }
   demands_ = demand_.end();
+  for (JobDemand& demand : demands_) {
+    const bool is_held = seen_of(demand.job) != nullptr;
+    if (demand.state == State::kHungry && is_held && !heeds(Lesson::kHunger)) {
+      demand.state = State::kActive;
+    }
+  }
   active_nodes_ = 0;
   active_count_ = 0;
   for (const JobDemand& demand : demands_) {
@@ -380,7 +387,8 @@ void RuleController::choose() {
     const bool lingers =
         seen != nullptr && known != held_.end() && known->second.content < kContentFor;
     const bool wants = demand.state == State::kHungry || lingers;
-    if (!may_hold(demand) || !wants || is_large || is_most) {
+    const bool is_free = (is_large || is_most) && heeds(Lesson::kLone);
+    if (!may_hold(demand) || !wants || is_free) {
       if (seen != nullptr) {
         change(demand.job, std::nullopt,
                demand.state == State::kIdle ? "idle"
@@ -415,6 +423,7 @@ std::uint64_t RuleController::wanted_rate(const JobId& job, const Held& held) co
 
 // Until it is measured, all CPTs are taken to be reached: that is the most there can be.
 std::uint64_t RuleController::yield_of(const Held& held) const {
+  if (!heeds(Lesson::kYield)) return kOne * options_.cpts;
   return held.yield == 0 ? kOne * options_.cpts : held.yield;
 }
 
@@ -433,10 +442,10 @@ std::optional<std::uint32_t> RuleController::next_rate(const JobId& job, Held& h
   std::uint64_t wanted = wanted_rate(job, held);
   // A low rate is worth its free tokens only when it lasts. And whoever comes back finds the others
   // out of its way.
-  wanted = std::max(wanted, lowest());
-  if (contended_ < kWelcome) wanted = lowest();
+  if (heeds(Lesson::kRefill)) wanted = std::max(wanted, lowest());
+  if (heeds(Lesson::kReturn) && contended_ < kWelcome) wanted = lowest();
   wanted = std::clamp<std::uint64_t>(wanted, 1, kRateMax);
-  if (seen == nullptr) return static_cast<std::uint32_t>(wanted);
+  if (seen == nullptr || !heeds(Lesson::kRefill)) return static_cast<std::uint32_t>(wanted);
   const std::uint64_t now = seen->rate;
   const std::uint64_t apart = now > wanted ? now - wanted : wanted - now;
   if (apart * 100 <= now * options_.step_percent) return std::nullopt;
