@@ -17,12 +17,14 @@ constexpr std::uint64_t kOne = 1024;
 // every period, which is 50 a second at 20 ms.
 constexpr std::uint64_t kParts = 64;
 constexpr std::uint64_t kGainMax = 4 * kOne;
-// Yields are taken for measured within these; late timers were never seen to cost more.
-constexpr std::uint64_t kYieldMin = kOne * 7 / 10;
+// A yield below this is taken for chance: late timers and threads that are taken cost less.
+constexpr std::uint64_t kYieldMin = kOne / 2;
 // A share of so much of the server is not worth a rule.
 constexpr std::uint64_t kMostPercent = 80;
 // Shares this near to the largest count among the largest.
 constexpr std::uint64_t kLargestPercent = 90;
+// And a rate is kept for so long, unless it is to be doubled.
+constexpr Nanoseconds kHoldFor = std::chrono::milliseconds{250};
 // Rounds over which shares are a mean.
 constexpr std::uint64_t kSmooth = 8;
 // The free tokens of a change may be one part in so many of what the rate gives.
@@ -245,7 +247,9 @@ void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
     return sum;
   }();
   if (!options_.capacity) {
-    if (round.queued > 0 && round.rules.empty() && held_.empty()) {
+    // Of a round that began without a queue some part was not saturated.
+    const bool is_full = round.queued > 0 && round.rules.empty() && held_.empty();
+    if (std::exchange(was_full_, is_full) && is_full) {
       estimate_.saturate(round.at - elapsed);
       estimate_.complete(Tokens{served}, round.at);
     } else {
@@ -449,7 +453,7 @@ std::optional<std::uint32_t> RuleController::next_rate(const JobId& job, Held& h
   const std::uint64_t now = seen->rate;
   const std::uint64_t apart = now > wanted ? now - wanted : wanted - now;
   if (apart * 100 <= now * options_.step_percent) return std::nullopt;
-  const bool is_paid = held.allowed * reach >= free * kFreeParts;
+  const bool is_paid = held.allowed * reach >= free * kFreeParts && held.time >= kHoldFor;
   const bool is_rise = wanted >= 2 * now;
   if (!is_paid && !is_rise) return std::nullopt;
   return static_cast<std::uint32_t>(wanted);

@@ -228,6 +228,7 @@ class RuleController {
   Caution newcomer_;
   Nanoseconds released_{0};  // nobody is held, for so long yet
   Caution release_;
+  bool was_full_ = false;        // requests waited for nothing but the server
   std::uint64_t most_busy_ = 0;  // requests in service while others waited
   std::uint32_t idling_ = 0;     // glances in a row
   std::uint64_t active_nodes_ = 0;
