@@ -132,7 +132,7 @@ TEST(LustreLessons, AJobThatVanishesIsUnknownNotIdle) {
 TEST(LustreLessons, CapacityFollowsTheDispatchPattern) {
   // Less in parallel than it is entitled to: while the hog is held, few threads have work.
   const auto few = [](std::uint32_t count, const char* server) {
-    sim::Scenario scenario = rivals("6s", 3, server);
+    sim::Scenario scenario = rivals("4s", 3, server);
     scenario.jobs[0].processes[0].count = count;
     return scenario;
   };
@@ -146,7 +146,7 @@ TEST(LustreLessons, CapacityFollowsTheDispatchPattern) {
 
 // 3.
 TEST(LustreLessons, ALoneJobIsNotLimited) {
-  sim::Scenario scenario = live("4s");
+  sim::Scenario scenario = live("2s");
   scenario.jobs.erase(scenario.jobs.begin());
   const Watched with = watch(scenario, Contender::kWeir);
   EXPECT_EQ(with.writes, 0U);
@@ -155,27 +155,27 @@ TEST(LustreLessons, ALoneJobIsNotLimited) {
   EXPECT_LT(of_none(scenario, watch(scenario, Contender::kAdaptbf)), 0.97);
 }
 
-// 4. Of 400 a second a quarter is the hog's.
+// 4. Of 400 a second a quarter is the hog's, in five seconds 500.
 TEST(LustreLessons, WhatARuleFallsShortOfIsMadeUpFor) {
-  const sim::Scenario scenario = rivals("10s", 3);
+  const sim::Scenario scenario = rivals("5s", 3);
   const std::uint64_t with = watch(scenario, Contender::kWeir).served("hog");
   const std::uint64_t without = watch(scenario, Contender::kWeir, Lesson::kYield).served("hog");
-  EXPECT_LE(with, 1100U);
+  EXPECT_LE(with, 550U);
   EXPECT_GT(with, without * 11 / 10);
 }
 
 // 5. Changes are few, since each gives tokens away.
 TEST(LustreLessons, RatesAreKeptUntilTheirFreeTokensAreFew) {
-  const sim::Scenario scenario = rivals("10s", 12);
+  const sim::Scenario scenario = rivals("5s", 12);
   const Watched with = watch(scenario, Contender::kWeir);
   const Watched without = watch(scenario, Contender::kWeir, Lesson::kRefill);
-  EXPECT_LE(with.writes, 40U);  // four in a second
-  EXPECT_GT(without.writes, 400U);
+  EXPECT_LE(with.writes, 20U);  // four in a second
+  EXPECT_GT(without.writes, 100U);
 }
 
 // 6.
 TEST(LustreLessons, WhoComesBackFindsRoomAtOnce) {
-  const sim::Scenario scenario = live("10s");
+  const sim::Scenario scenario = live("6s");
   const Watched with = watch(scenario, Contender::kWeir);
   const Watched without = watch(scenario, Contender::kWeir, Lesson::kReturn);
   EXPECT_LT(with.wait_p99_ms("a") * 1.15, without.wait_p99_ms("a"));
@@ -183,7 +183,7 @@ TEST(LustreLessons, WhoComesBackFindsRoomAtOnce) {
 
 // 7. The hog shows no more than its rule lets through, and without this it would be let go.
 TEST(LustreLessons, AJobAtItsRateWantsMore) {
-  const sim::Scenario scenario = rivals("6s", 3);
+  const sim::Scenario scenario = rivals("4s", 3);
   const Watched with = watch(scenario, Contender::kWeir);
   const Watched without = watch(scenario, Contender::kWeir, Lesson::kHunger);
   EXPECT_LT(with.unheld * 2, without.unheld);
@@ -230,23 +230,20 @@ TEST(LustreLessons, AHeldJobBlocksItsNeighboursOnTheSameClient) {
 TEST(LustreLimits, LowLimitsAreExceededByAFifthAtMost) {
   const auto file = control::load_scenario("lustre-live");
   ASSERT_TRUE(file);
-  double allowed = 0;
-  double served = 0;
-  for (const std::uint64_t seed : {1, 2}) {
-    const Watched paper = watch(*file, Contender::kAdaptbf, {}, seed);
-    allowed += paper.low_allowed;
-    served += paper.low_served;
-  }
-  EXPECT_GT(served / allowed, 1.3);
+  sim::Scenario as_measured = *file;
+  as_measured.length = std::chrono::seconds{12};
+  const Watched paper = watch(as_measured, Contender::kAdaptbf, {}, 3);
+  EXPECT_GT(paper.low_allowed, 5);
+  EXPECT_GT(paper.low_ratio(), 1.3);
   // Ours avoids such limits where they do not last, so it is tried where they do.
   const auto low = control::load_scenario("lustre-low-limits");
   ASSERT_TRUE(low);
   sim::Scenario scenario = *low;
-  scenario.length = std::chrono::seconds{20};
+  scenario.length = std::chrono::seconds{10};
   const Watched weir = watch(scenario, Contender::kWeir, {}, 3);
-  EXPECT_GT(weir.low_allowed, 200);
+  EXPECT_GT(weir.low_allowed, 100);
   EXPECT_LE(weir.low_ratio(), 1.2);
-  const Watched in_live = watch(*file, Contender::kWeir);
+  const Watched in_live = watch(as_measured, Contender::kWeir);
   EXPECT_LE(in_live.low_served, 1.2 * in_live.low_allowed + 4);
 }
 
@@ -259,7 +256,7 @@ struct Stretch {
 
 // The most that any stretch had beyond its rate; `settles` is when a class has seen its rule.
 double most_beyond(Contender contender, std::uint64_t& stretches) {
-  const sim::Scenario scenario = live("12s");
+  const sim::Scenario scenario = live("8s");
   const Nanoseconds settles = std::chrono::milliseconds{50};
   std::optional<Stretch> now;
   std::vector<Instant> taken;

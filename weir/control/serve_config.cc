@@ -42,7 +42,7 @@ const std::array<Part, 8>& parts() {
       {"control", {"tcp", "token", "journal"}},
       {"tls", {"mode", "directory", "verify_clients"}},
       {"claims", {"local", "allow"}},
-      {"jobs", {"file", "nodes", "unknown"}},
+      {"jobs", {"file", "job_pattern", "nodes", "slurm", "slurm_every", "squeue", "unknown"}},
       {"nodemap", {"name", "nids"}},
       {"service",
        {"name", "policy", "rules", "adaptive", "capacity", "slots", "hp_slots", "period", "cost",
