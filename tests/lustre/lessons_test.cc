@@ -190,7 +190,8 @@ TEST(LustreLessons, AJobAtItsRateWantsMore) {
 }
 
 // 8. A client has a few requests in flight, of all its jobs together: those of a job that is held
-// fill them, and its neighbours wait behind them. No rule of a server cures it; more in flight does.
+// fill them, and its neighbours wait behind them. No rule of a server cures it; more in flight
+// does.
 TEST(LustreLessons, AHeldJobBlocksItsNeighboursOnTheSameClient) {
   const auto neighbours_served = [](std::uint32_t in_flight) {
     sim::LustreServer::Options options;

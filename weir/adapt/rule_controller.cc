@@ -262,8 +262,8 @@ void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
   const std::uint64_t used = could == 0 ? kOne : std::min(2 * kOne, served * kOne / could);
   use_ = (use_ * 3 + used) / 4;
   // Lesson of running servers: with a backlog and less served than allowed, rates are too low.
-  const bool idles = round.queued > 0 && use_ * 100 < 90 * kOne && !round.rules.empty() &&
-                     heeds(Lesson::kIdling);
+  const bool idles =
+      round.queued > 0 && use_ * 100 < 90 * kOne && !round.rules.empty() && heeds(Lesson::kIdling);
   gain_ = idles ? std::min(kGainMax, gain_ + gain_ / 4) : std::max(kOne, gain_ - gain_ / 10);
 }
 
@@ -276,8 +276,7 @@ Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
     counted = counted || (demand.job == job && demand.state != State::kIdle);
   }
   const std::uint64_t all = active_nodes_ + (counted ? 0 : nodes);
-  const std::uint64_t count =
-      active_count_ + (counted ? 0 : 1) + (demand_.has_stranger() ? 1 : 0);
+  const std::uint64_t count = active_count_ + (counted ? 0 : 1) + (demand_.has_stranger() ? 1 : 0);
   const std::uint64_t could = count_in(*capacity_, elapsed);
   const auto by_nodes = static_cast<std::uint64_t>(Wide{could} * nodes / std::max(all, nodes));
   const std::uint64_t by_turns = could / std::max<std::uint64_t>(count, 1);
@@ -344,8 +343,8 @@ void RuleController::allocate(const RuleRound& round, Nanoseconds elapsed) {
     const Tokens wanted = demand.state == State::kHungry
                               ? all
                               : Tokens{scaled(demand.wanted.count(), options_.period, elapsed)};
-    controller_.observe(
-        {.job = demand.job, .arrived = Tokens{std::max<std::uint64_t>(wanted.count(), 1) * kParts}});
+    controller_.observe({.job = demand.job,
+                         .arrived = Tokens{std::max<std::uint64_t>(wanted.count(), 1) * kParts}});
   }
   report_ = controller_.decide(round.at);
   smooth(contended_ <= elapsed);
@@ -383,9 +382,8 @@ void RuleController::choose() {
   for (const JobDemand& demand : demands_) {
     const RuleSeen* const seen = seen_of(demand.job);
     const std::uint64_t share = share_of(demand.job);
-    const bool is_large =
-        share * 100 >= largest * kLargestPercent ||
-        controller_.nodes_of(demand.job) * 100 >= most_nodes * kLargestPercent;
+    const bool is_large = share * 100 >= largest * kLargestPercent ||
+                          controller_.nodes_of(demand.job) * 100 >= most_nodes * kLargestPercent;
     const bool is_most = share * gain_ / kOne * 100 >= could * kMostPercent;
     const auto known = held_.find(demand.job);
     const bool lingers =

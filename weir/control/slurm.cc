@@ -174,7 +174,7 @@ Result<JobPattern> JobPattern::parse(std::string_view text) {
     }
     if (++i >= text.size()) return refuse_pattern(text, "ends in a %");
     constexpr std::string_view kCodes = "juhHegp";
-    constexpr std::array kMeanings = {Code::kJob,  Code::kUser, Code::kHost, Code::kHost,
+    constexpr std::array kMeanings = {Code::kJob, Code::kUser, Code::kHost, Code::kHost,
                                       Code::kAny, Code::kAny,  Code::kAny};
     const std::size_t code = kCodes.find(text[i]);
     if (code == std::string_view::npos) {

@@ -89,14 +89,14 @@ class SlurmJobs {
 
  private:
   struct Place {
-    std::size_t job = 0;    // index
+    std::size_t job = 0;  // index
     bool is_shared = false;
   };
   class Matcher;
 
   void place(std::string_view hosts, std::size_t job);
 
-  std::vector<Job> jobs_;                        // in the order of numbers
+  std::vector<Job> jobs_;                            // in the order of numbers
   std::map<std::string, Place, std::less<>> hosts_;  // short names
 };
 
