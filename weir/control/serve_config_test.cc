@@ -281,6 +281,21 @@ TEST(ServeConfig, RefusesJobsThatAreNone) {
             "f:22:11: jobs: unknown cannot be 'two'; expected one of 'one', 'clients'");
 }
 
+TEST(ServeConfig, SizesOfJobsFromSlurm) {
+  EXPECT_EQ(parsed("").slurm, serve::SlurmOptions{});
+  EXPECT_EQ(parsed("[jobs]\nslurm = true\njob_pattern = '%j.%u'\nslurm_every = '1min'\n"
+                   "squeue = '/opt/squeue'\n")
+                .slurm,
+            (serve::SlurmOptions{.is_on = true,
+                                 .pattern = "%j.%u",
+                                 .squeue = "/opt/squeue",
+                                 .every = std::chrono::minutes{1}}));
+  EXPECT_EQ(mistakes_of("[jobs]\njob_pattern = '%e.%H'\n"),
+            (std::vector<std::string>{"f:2:15: jobs: job_pattern has a code that Slurm does not "
+                                      "know; use %j and %u only"}));
+  EXPECT_EQ(mistakes_of("[jobs]\nsqueue = ''\nslurm_every = '1ms'\n").size(), 2U);
+}
+
 TEST(ServeConfig, RefusesNodemapsThatAreNone) {
   EXPECT_EQ(mistakes_of("[[nodemap]]\n"),
             (std::vector<std::string>{"f:1:1: nodemap: name is missing",
