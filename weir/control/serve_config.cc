@@ -33,8 +33,8 @@ struct Part {
   Words keys;
 };
 
-const std::array<Part, 8>& parts() {
-  static const std::array<Part, 8> parts = {{
+const std::array<Part, 10>& parts() {
+  static const std::array<Part, 10> parts = {{
       {"server",
        {"listen", "user", "control_socket", "trace", "connections", "memory", "connection_memory",
         "connection_requests", "handshake_timeout", "drain_timeout"}},
@@ -43,6 +43,8 @@ const std::array<Part, 8>& parts() {
       {"claims", {"local", "allow"}},
       {"jobs", {"file", "nodes", "unknown"}},
       {"nodemap", {"name", "nids"}},
+      {"groups", {"length", "quiesce", "quiet_max"}},
+      {"group", {"name", "nids", "length"}},
       {"service",
        {"name", "policy", "rules", "adaptive", "capacity", "slots", "hp_slots", "period", "cost",
         "classes"}},
@@ -243,6 +245,31 @@ void read_nodemap(const TomlTable& table, ServeOptions& options) {
   }
   // Also after a mistake: rules that ask for it are no mistakes then.
   options.nodemaps.push_back({name, nids ? *std::move(nids) : NidList{}});
+}
+
+void read_groups(const TomlTable& table, serve::GroupsOptions& groups) {
+  groups.length = table.time("length", groups.length, kGroupLengthMin, kGroupLengthMax);
+  groups.quiesce = table.flag("quiesce", groups.quiesce);
+  groups.quiet_max =
+      table.time("quiet_max", groups.quiet_max, kGroupLengthMin, kGroupLengthMax);
+  if (table.has("quiet_max") && !groups.quiesce) {
+    table.refuse("quiet_max", "has no meaning without quiesce = true");
+  }
+}
+
+void read_group(const TomlTable& table, ServeOptions& options) {
+  std::vector<serve::ClientGroup>& groups = options.groups.groups;
+  if (!has_room(table, groups, Bounds::kClientGroupsMax)) return;
+  serve::ClientGroup group;
+  group.name = plain_name(table, "");
+  if (is_named_before(groups, group.name)) table.refuse("name", "is there twice");
+  if (!table.has("nids")) table.miss("nids", "such as ['10.0.0.[1-9]@tcp']");
+  if (auto nids = read_nids(table, "nids")) group.nids = *std::move(nids);
+  for (const TomlTable::Item& item : table.texts("nids")) group.nids_text += item.text + ' ';
+  if (table.has("length")) {
+    group.length = table.time("length", options.groups.length, kGroupLengthMin, kGroupLengthMax);
+  }
+  groups.push_back(std::move(group));
 }
 
 // Tries a service's rules on the lists that its heads would have.
@@ -505,6 +532,8 @@ void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptio
   once("claims", [&](const TomlTable& table) { read_claims(table, options.claims); });
   once("jobs", [&](const TomlTable& table) { read_jobs(table, options); });
   many("nodemap", read_nodemap);
+  once("groups", [&](const TomlTable& table) { read_groups(table, options.groups); });
+  many("group", read_group);
   many("service", read_service);
   many("export", read_export);
 }

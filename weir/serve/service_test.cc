@@ -46,19 +46,19 @@ TEST(Service, RulesMayNameNodemaps) {
   options.policy = "tbf nodemap";
   options.rules = {"start a nodemap={site} rate=5"};
   std::vector<NodemapOptions> nodemaps;
-  EXPECT_FALSE(open_service(options, nodemaps, UnknownJobs::kOne, instant_at(0)));
+  EXPECT_FALSE(open_service(options, nodemaps, UnknownJobs::kOne, {}, instant_at(0)));
   nodemaps.push_back({"site", *NidList::parse("10.*.*.*@tcp")});
-  EXPECT_TRUE(open_service(options, nodemaps, UnknownJobs::kOne, instant_at(0)));
+  EXPECT_TRUE(open_service(options, nodemaps, UnknownJobs::kOne, {}, instant_at(0)));
 }
 
 TEST(Service, AMistakeNamesThePolicyOrTheRule) {
   ServiceOptions options;
   options.policy = "nonsense";
-  EXPECT_EQ(open_service(options, {}, UnknownJobs::kOne, instant_at(0)).error().where,
+  EXPECT_EQ(open_service(options, {}, UnknownJobs::kOne, {}, instant_at(0)).error().where,
             "policy 'nonsense'");
   options.policy = "tbf jobid";
   options.rules = {"start a jobid={x} rate=0"};
-  const auto refused = open_service(options, {}, UnknownJobs::kOne, instant_at(0));
+  const auto refused = open_service(options, {}, UnknownJobs::kOne, {}, instant_at(0));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().where.rfind("rule 'start a jobid={x} rate=0'", 0), 0U)
       << refused.error().where;

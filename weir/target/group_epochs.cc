@@ -46,7 +46,9 @@ bool GroupEpochs::has_requests(std::uint32_t group) const {
   return tbf != nullptr && tbf->group_queues(group) > 0;
 }
 
-EpochVector GroupEpochs::data(Instant /*now*/) const {
+// Who has just had its turn comes after all others, and who knows nothing of the turns that were
+// taken meanwhile has no say in whose is next.
+EpochVector GroupEpochs::data(bool knows_turns) const {
   EpochVector data(kHead + waited_.size() * kPlaces);
   data[kServers] = 1;
   data[kMeaning] = options_.meaning;
@@ -54,14 +56,13 @@ EpochVector GroupEpochs::data(Instant /*now*/) const {
   for (std::uint32_t group = 0; group < waited_.size(); ++group) {
     std::int64_t* const places = &data[kHead + group * kPlaces];
     places[kWaiting] = tbf == nullptr ? 0 : tbf->group_queues(group);
-    // Who comes back knows nothing of the turns that others took meanwhile.
-    places[kWaited] = is_in_step_ ? waited_[group] : 0;
+    places[kWaited] = knows_turns && preferred_ != group ? waited_[group] + 1 : 0;
     places[kLength] = length_of(group) / std::chrono::microseconds{1};
   }
   return data;
 }
 
-EpochBytes GroupEpochs::ready(Instant now) { return pack_vector(data(now)); }
+EpochBytes GroupEpochs::ready(Instant /*now*/) { return pack_vector(data(is_in_step_)); }
 
 // The end of an epoch: with `quiesce` nothing more is begun, and what runs is waited for.
 Instant GroupEpochs::ready_at(Instant now) {
@@ -123,12 +124,8 @@ void GroupEpochs::alone(std::int64_t /*error*/, Instant now) {
   quiet_since_.reset();
   gate_.hold_regular(false);
   if (began_ != Instant::min() && now < began_ + length_) return;
-  const EpochVector own = data(now);
-  EpochVector sums = own;
-  for (std::size_t group = 0; group < waited_.size(); ++group) {
-    sums[kHead + group * kPlaces + kWaited] = waited_[group];
-  }
-  begin(choose(sums), sums, now);
+  const EpochVector own = data(true);
+  begin(choose(own), own, now);
 }
 
 bool GroupEpochs::is_done_early(Instant now) {

@@ -83,7 +83,7 @@ class GroupEpochs final : public EpochUse {
     Nanoseconds length;
   };
 
-  EpochVector data(Instant now) const;
+  EpochVector data(bool knows_turns) const;
   Choice choose(std::span<const std::int64_t> reduced);
   void begin(const Choice& choice, std::span<const std::int64_t> reduced, Instant now);
   bool has_requests(std::uint32_t group) const;
