@@ -242,9 +242,14 @@ int run_server(const ServeArguments& arguments) {
   std::optional<control::FileFollower> follower;
   if (!arguments.config.empty()) {
     follower.emplace([&] { return read_again(arguments); }, *from_file, **server);
-    (*server)->on_reload([&](serve::Server& it) { say_all(follower->follow(it)); });
   }
   const auto control = open_control(arguments, **server);
+  if (follower) {
+    (*server)->on_reload([&](serve::Server& it) {
+      say_all(follower->follow(it));
+      if (control != nullptr) control->changed_elsewhere();
+    });
+  }
   if (control != nullptr) control->start();
   (*server)->run([&] {
     std::string line = "ready";

@@ -5,12 +5,13 @@ import concurrent.futures
 import http.client
 import json
 import pathlib
+import signal
 import socket
 import tempfile
 import time
 import unittest
 
-from remote import READ, STUCK, Remote, UnixHttp, request, simple_reply
+from remote import READ, STUCK, Remote, UnixHttp, request, simple_reply, wait_for
 
 EXPORT = ("--export", "a=memory:64MiB")
 TBF = (*EXPORT, "--adaptive", "off")
@@ -116,6 +117,19 @@ class Changing(unittest.TestCase):
             again = {"If-Match": second[1]["ETag"]}
             self.assertEqual(it.send("POST", f"{SERVICE}/rules", {"command": start.format(2)},
                                      again)[0], 200)
+
+    def test_a_reload_of_the_file_counts_as_a_change(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "weir.conf")
+            path.write_text('[[export]]\nname = "a"\nstore = "memory:1MiB"\n', encoding="ascii")
+            with Remote("--config", str(path)) as it:
+                _, head, _ = it.http("GET", f"{SERVICE}/rules")
+                it.process.send_signal(signal.SIGHUP)
+                wait_for("the reload", lambda: it.http("GET", f"{SERVICE}/rules")[1]["ETag"]
+                         != head["ETag"])
+                late = it.send("POST", f"{SERVICE}/rules",
+                               {"command": "start r jobid={a} rate=1"}, {"If-Match": head["ETag"]})
+                self.assertEqual(late[0], 412)
 
     def test_concurrent_changes_with_one_generation_let_one_through(self):
         with Remote(*TBF) as it:

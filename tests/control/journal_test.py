@@ -111,17 +111,15 @@ class Journal(unittest.TestCase):
         with self.server() as it:
             self.assertEqual(self.names(it), ["one", "default"])
 
-    def test_what_was_undone_is_taken_out_at_the_next_start(self):
+    def test_what_was_undone_is_taken_out(self):
         sets = [{"pattern": "ost.OSS.ost_io.nrs_tbf_rule",
                  "value": f"change default rate={100 + i}"} for i in range(1200)]
         with self.server() as it:
             status, _, _ = it.send("POST", "/v1/params", {"set": sets, "persist": True})
             self.assertEqual(status, 200)
-        self.assertEqual(len(self.path.read_text(encoding="utf-8").splitlines()), 1200)
-        for _ in range(2):
-            with self.server() as it:
-                self.assertEqual(it.get(RULES)[0]["rate"], 1299)
-            self.assertEqual(len(self.path.read_text(encoding="utf-8").splitlines()), 1)
+        self.assertLess(self.path.stat().st_size, 70_000, "all of them: 100,000")
+        with self.server() as it:
+            self.assertEqual(it.get(RULES)[0]["rate"], 1299)
 
     def test_one_server_at_a_time(self):
         with self.server():

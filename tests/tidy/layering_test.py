@@ -124,6 +124,12 @@ class Violations(unittest.TestCase):
         self.refused({"weir/pace/late.h": '#pragma once\n#include "weir/host/clock.h"\n'},
                      "weir/pace includes weir/host, which is not in its DEPS (base)")
 
+    def test_included_before_the_own_header(self):
+        lines = PROJECT["weir/pace/pace.cc"].splitlines(keepends=True)
+        for text in lines[1] + lines[0] + lines[2], "int pace(int) { return 0; }\n":
+            self.refused({"weir/pace/pace.cc": text},
+                         "the first include of a source is its own header")
+
     def test_included_thread_in_pure(self):
         self.refused({"weir/pace/pace.h": "#include <thread>\n" + PROJECT["weir/pace/pace.h"]},
                      "weir/pace is PURE and may not include <thread>")

@@ -233,6 +233,16 @@ std::vector<Change> effective(const std::vector<std::string>& records,
   return kept;
 }
 
+std::vector<std::string> effective_records(const std::vector<std::string>& records) {
+  std::vector<std::string> mistakes;
+  const std::vector<Change> kept = effective(records, mistakes);
+  if (!mistakes.empty()) return records;
+  std::vector<std::string> lines;
+  lines.reserve(kept.size());
+  for (const Change& one : kept) lines.push_back(print_change(one));
+  return lines;
+}
+
 Result<void> apply(serve::Server& server, const Change& change, const Moment& moment) {
   switch (change.kind) {
     case Change::Kind::kForget:

@@ -41,6 +41,9 @@ Result<Change> parse_change(std::string_view line);
 // Records that are none are left out and told of in `mistakes`.
 std::vector<Change> effective(const std::vector<std::string>& records,
                               std::vector<std::string>& mistakes);
+// The same as records, for a journal that has grown long. All of them if one is none: somebody
+// should see that first.
+std::vector<std::string> effective_records(const std::vector<std::string>& records);
 
 // REQUIRES: on the loop, or before it runs. ENOENT: no such parameter or service.
 Result<void> apply(serve::Server& server, const Change& change, const Moment& moment);

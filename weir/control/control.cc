@@ -27,7 +27,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kStayInterval{5};
-constexpr std::size_t kCompactAbove = 1000;  // records of a journal
 
 // The page's own files, which hold nothing worth a token.
 struct PageFile {
@@ -59,6 +58,7 @@ class Control::Core {
 
   Result<void> open(const ControlOptions& options);
   void start();
+  void changed_elsewhere() { ++loop_generation_; }
   void end();
   std::uint16_t tcp_port() const { return http_->tcp_port(); }
 
@@ -140,7 +140,7 @@ void Control::Core::ask(std::function<Result<Value>(serve::Server&)> on_loop,
 
 Result<void> Control::Core::open(const ControlOptions& options) {
   if (!options.journal.empty()) {
-    auto journal = Journal::open(options.journal, options.damage);
+    auto journal = Journal::open(options.journal, options.damage, effective_records);
     if (!journal) return tl::unexpected(journal.error());
     journal_ = std::move(*journal);
     records_path_ = options.journal + ".records";
@@ -166,13 +166,6 @@ Result<void> Control::Core::replay() {
     if (one.kind == Change::Kind::kJob) jobs_[one.target] = one.nodes;
   }
   for (const std::string& mistake : mistakes) serve::EventLog::say("journal: " + mistake);
-  if (journal_->records().size() > kCompactAbove &&
-      changes.size() * 2 < journal_->records().size()) {
-    std::vector<std::string> records;
-    records.reserve(changes.size());
-    for (const Change& one : changes) records.push_back(print_change(one));
-    if (auto compacted = journal_->compact(records); !compacted) return compacted;
-  }
   // A replay of the trace would begin with nothing owed.
   if (!server_.options().trace_file.empty()) return {};
   const auto restored = restore_records(server_, records_path_);
@@ -519,6 +512,7 @@ Result<std::unique_ptr<Control>> Control::create(serve::Server& server,
 }
 
 void Control::start() { core_->start(); }
+void Control::changed_elsewhere() { core_->changed_elsewhere(); }
 std::uint16_t Control::tcp_port() const { return core_->tcp_port(); }
 
 }  // namespace weir::control

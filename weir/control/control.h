@@ -12,9 +12,10 @@
 //   GET     a snapshot that is at most kSnapshotAge old; one at a time is taken, for all who wait
 //   change  applied on the loop, journalled, synced, and only then confirmed
 //
-// Every change that is applied has a number, the generation. GET tells it as the ETag, and a change
-// with If-Match is refused with 412 when somebody else has changed something since. It begins anew
-// with each start of the server, under another name, so that one from before never fits.
+// Every change that is applied has a number, the generation; a reload of the file counts as one.
+// GET tells it as the ETag, and a change with If-Match is refused with 412 when somebody else has
+// changed something since. It begins anew with each start of the server, under another name, so
+// that one from before never fits.
 //
 // weir-api(7) has every path. A Control is made and destroyed by the thread that runs the server.
 #pragma once
@@ -56,6 +57,8 @@ class Control {
   Control& operator=(const Control&) = delete;
 
   void start();
+  // On the loop: something was changed by other means than this, such as the file.
+  void changed_elsewhere();
   std::uint16_t tcp_port() const;
 
   class Core;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/control/journal.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -113,7 +114,8 @@ Result<void> replace_file(const std::string& path, std::string_view text) {
   return {};
 }
 
-Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage damage) {
+Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage damage,
+                                               Shorten shorten) {
   host::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, kMode));
   if (file.get() < 0) {
     return fail_errno(errno, quote(path), "the journal needs a folder it can be written in");
@@ -122,8 +124,9 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage d
     return fail(std::errc::device_or_resource_busy, quote(path), "another server has this journal",
                 "stop it, or name another with --journal");
   }
-  std::unique_ptr<Journal> journal(new Journal(path, std::move(file)));
+  std::unique_ptr<Journal> journal(new Journal(path, std::move(file), std::move(shorten)));
   if (auto loaded = journal->load(damage); !loaded) return tl::unexpected(loaded.error());
+  journal->shorten_if_long();
   journal->thread_ = std::thread([it = journal.get()] { it->run(); });
   return journal;
 }
@@ -162,17 +165,37 @@ Result<void> Journal::load(Damage damage) {
   return {};
 }
 
-Result<void> Journal::compact(const std::vector<std::string>& records) {
+// Whoever looks at the path finds the whole old file or the whole new one, locked.
+Result<void> Journal::replace(const std::vector<std::string>& records) {
   std::string text;
   for (const std::string& record : records) text += journal_line(record);
-  if (auto replaced = replace_file(path_, text); !replaced) return replaced;
-  host::Fd file(::open(path_.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
-  if (file.get() < 0 || flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    return fail_errno(errno, quote(path_));
+  const std::string beside = path_ + ".new";
+  host::Fd file(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, kMode));
+  if (file.get() < 0) return fail_errno(errno, quote(beside));
+  Result<void> written = write_all(file.get(), text, beside);
+  if (written && (flock(file.get(), LOCK_EX | LOCK_NB) != 0 || fdatasync(file.get()) != 0 ||
+                  std::rename(beside.c_str(), path_.c_str()) != 0)) {
+    written = fail_errno(errno, quote(beside));
   }
+  if (!written) {
+    unlink(beside.c_str());
+    return written;
+  }
+  sync_folder(path_);
   file_ = std::move(file);
   size_ = text.size();
   return {};
+}
+
+// A journal that cannot be shortened serves as it is: it is tried again when it has doubled.
+void Journal::shorten_if_long() {
+  if (size_ < shorten_above_) return;
+  if (const auto text = read_file(path_)) {
+    const std::vector<std::string> records = read_journal(*text).records;
+    const std::vector<std::string> fewer = shorten_(records);
+    if (fewer.size() < records.size()) (void)replace(fewer);
+  }
+  shorten_above_ = std::max(kShortenAbove, 2 * size_);
 }
 
 Journal::~Journal() {
@@ -206,6 +229,7 @@ void Journal::run() {
     for (const Waiting& one : batch) text += one.line;
     const Result<void> written = write(text);
     for (const Waiting& one : batch) one.done(written);
+    shorten_if_long();
   }
 }
 

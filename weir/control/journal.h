@@ -14,7 +14,10 @@
 // kept, the file as it was is put aside as PATH.damaged, and a report says what was kept and
 // dropped.
 //
-// Any thread may append; `done` is called in the journal's own.
+// A file that has grown past kShortenAbove, and to twice what it was when last shortened, is
+// replaced by what its records come to, which `shorten` says; at the start and while it runs.
+//
+// Any thread may append; `done` and `shorten` are called in the journal's own.
 #pragma once
 
 #include <condition_variable>
@@ -47,9 +50,13 @@ class Journal {
  public:
   enum class Damage : std::uint8_t { kRefuse, kRepair };
   using Done = std::function<void(Result<void>)>;
+  // Fewer records that come to the same.
+  using Shorten = std::function<std::vector<std::string>(const std::vector<std::string>&)>;
+  static constexpr std::uint64_t kShortenAbove = 64 << 10;
 
   // Creates the file if there is none. EBUSY: another server has it; EILSEQ: damaged.
-  static Result<std::unique_ptr<Journal>> open(const std::string& path, Damage damage);
+  static Result<std::unique_ptr<Journal>> open(const std::string& path, Damage damage,
+                                               Shorten shorten);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
@@ -58,9 +65,6 @@ class Journal {
   const std::vector<std::string>& records() const { return records_; }
   // What was kept and what was dropped; empty if all was well.
   const std::string& report() const { return report_; }
-
-  // Leaves these records and no others, wholly or not at all. REQUIRES: nothing was appended yet.
-  Result<void> compact(const std::vector<std::string>& records);
 
   // REQUIRES: no newline in it.
   void append(std::string_view record, Done done);
@@ -73,13 +77,18 @@ class Journal {
     Done done;
   };
 
-  Journal(std::string path, host::Fd file) : path_(std::move(path)), file_(std::move(file)) {}
+  Journal(std::string path, host::Fd file, Shorten shorten)
+      : path_(std::move(path)), file_(std::move(file)), shorten_(std::move(shorten)) {}
   Result<void> load(Damage damage);
   void run();
   Result<void> write(const std::string& text);
+  void shorten_if_long();
+  Result<void> replace(const std::vector<std::string>& records);
 
   std::string path_;
   host::Fd file_;
+  Shorten shorten_;
+  std::uint64_t shorten_above_ = kShortenAbove;
   std::vector<std::string> records_;
   std::string report_;
   std::uint64_t size_ = 0;

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/control/journal.h"
 
+#include <filesystem>
+#include <future>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace weir::control {
 namespace {
@@ -44,6 +49,57 @@ TEST(Journal, EveryFlippedBitOfARecordIsFound) {
       EXPECT_EQ(read.records.size(), 1U);
     }
   }
+}
+
+// Of which only the last counts.
+std::vector<std::string> last_of(const std::vector<std::string>& records) {
+  return records.empty() ? records : std::vector<std::string>{records.back()};
+}
+
+Result<void> append(Journal& journal, const std::string& record) {
+  std::promise<Result<void>> done;
+  journal.append(record, [&](Result<void> result) { done.set_value(std::move(result)); });
+  return done.get_future().get();
+}
+
+class JournalFile : public testing::Test {
+ protected:
+  JournalFile()
+      : folder_(testing::TempDir() + "journal." + std::to_string(getpid())),
+        path_(folder_ + "/journal") {
+    std::filesystem::create_directories(folder_);
+  }
+  ~JournalFile() override { std::filesystem::remove_all(folder_); }
+  std::unique_ptr<Journal> open() {
+    auto journal = Journal::open(path_, Journal::Damage::kRefuse, last_of);
+    EXPECT_TRUE(journal) << journal.error().message();
+    return std::move(*journal);
+  }
+
+  std::string folder_;
+  std::string path_;
+};
+
+TEST_F(JournalFile, AJournalThatGrowsIsShortenedWhileItRunsAndNothingConfirmedIsLost) {
+  const std::string filler(4000, 'x');
+  for (int start = 0; start < 2; ++start) {
+    const auto journal = open();
+    for (int i = 0; i < 60; ++i) {
+      const std::string record = filler + std::to_string(start * 100 + i);
+      ASSERT_TRUE(append(*journal, record));
+      const auto size = std::filesystem::file_size(path_);
+      EXPECT_LT(size, Journal::kShortenAbove + 2 * filler.size()) << i;
+    }
+  }
+  EXPECT_EQ(open()->records().back(), filler + "159");
+}
+
+TEST_F(JournalFile, AShortenedJournalIsStillHeld) {
+  const auto journal = open();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(append(*journal, std::string(4000, 'x')));
+  ASSERT_TRUE(append(*journal, "last"));
+  EXPECT_EQ(Journal::open(path_, Journal::Damage::kRefuse, last_of).error().code,
+            std::errc::device_or_resource_busy);
 }
 
 }  // namespace

@@ -196,6 +196,7 @@ void Tbf::bind(Queue& queue, Instant now) {
     if (rule == nullptr) continue;
     if (queue.extra == nullptr) queue.extra = std::make_unique<Extra>();
     queue.extra->upper[layer - 1] = &class_of(*rule, queue, attributes, now);
+    queue.extra->has_upper = true;
   }
   if (had != nullptr) release(*had);
   if (had_extra != nullptr) release(*had_extra);

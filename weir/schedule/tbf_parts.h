@@ -133,6 +133,7 @@ struct Tbf::LoneClass : Class {
 // What few queues have.
 struct Tbf::Extra {
   std::array<Class*, kLayers - 1> upper{};  // classes of layers 1-3
+  bool has_upper = false;
   Share* share = nullptr;
   std::uint32_t group = 0;  // of its client, where there are groups
   bool is_later = false;    // another group is preferred
@@ -159,7 +160,7 @@ struct Tbf::Queue {
   template <class Visit>
   void each_class(Visit visit) {
     visit(*limits);
-    if (extra == nullptr) return;
+    if (extra == nullptr || !extra->has_upper) return;
     for (Class* const used : extra->upper) {
       if (used != nullptr) visit(*used);
     }

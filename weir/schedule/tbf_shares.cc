@@ -50,6 +50,10 @@ void Tbf::forget(Share& share) {
 std::uint64_t Tbf::weigh(const Share& share, Tokens cost, std::uint64_t& part) {
   using Wide = unsigned __int128;
   const Wide units = Wide{cost.count()} * share.unit + part;
+  if (const auto few = static_cast<std::uint64_t>(units); few == units) [[likely]] {
+    part = few % share.nodes;  // a long division is several times as long
+    return few / share.nodes;
+  }
   part = static_cast<std::uint64_t>(units % share.nodes);
   const Wide step = units / share.nodes;
   return step > UINT64_MAX ? UINT64_MAX : static_cast<std::uint64_t>(step);
