@@ -178,8 +178,10 @@ class SliceMember final : public MemberRider {
   bool is_leased(ClassIndex index, Instant now) const;
   Instant lease_end() const { return lease_end_; }
   std::uint32_t members() const { return members_; }
-  // That are open.
-  std::size_t classes() const { return by_name_.size(); }
+  // Indices there are; the name of one that was forgotten is empty.
+  std::size_t classes() const { return classes_.size(); }
+  const std::string& name(ClassIndex index) const { return classes_[index].name; }
+  std::size_t open_classes() const { return by_name_.size(); }
 
  private:
   struct Class {

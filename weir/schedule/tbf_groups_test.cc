@@ -26,6 +26,7 @@ NidList nids(const char* text) { return *NidList::parse(text); }
 // Clients 1-9 are group 0, 11-19 group 1, all others none.
 Tbf::Options two_groups() {
   Tbf::Options options;
+  options.classes_max = 64;
   options.groups = {nids("10.0.0.[1-9]@tcp"), nids("10.0.0.[11-19]@tcp")};
   return options;
 }

@@ -125,9 +125,8 @@ Result<void> Server::open_services() {
     trace_ = std::move(*trace);
   }
   for (const ServiceOptions& one : options_.services) {
-    auto service =
-        open_service(one, options_.nodemaps, options_.unknown_jobs, options_.groups, plane_.now,
-                     trace_.get());
+    auto service = open_service(one, options_.nodemaps, options_.unknown_jobs, options_.groups,
+                                plane_.now, trace_.get());
     if (!service) return tl::unexpected(service.error());
     plane_.services.push_back(std::move(*service));
   }

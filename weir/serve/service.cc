@@ -104,9 +104,8 @@ Decision Service::next(Instant now) {
 
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
-                                              UnknownJobs unknown_jobs,
-                                              const GroupsOptions& groups, Instant now,
-                                              TraceFile* trace) {
+                                              UnknownJobs unknown_jobs, const GroupsOptions& groups,
+                                              Instant now, TraceFile* trace) {
   TraceTarget described = describe(options, nodemaps, unknown_jobs, now);
   described.options.gate.tbf.groups.reserve(groups.groups.size());
   for (const ClientGroup& group : groups.groups) {

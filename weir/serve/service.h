@@ -69,9 +69,8 @@ struct ServedExport {
 // one. The error names the rule.
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
-                                              UnknownJobs unknown_jobs,
-                                              const GroupsOptions& groups, Instant now,
-                                              TraceFile* trace = nullptr);
+                                              UnknownJobs unknown_jobs, const GroupsOptions& groups,
+                                              Instant now, TraceFile* trace = nullptr);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
                                                   host::Uring& uring);
 

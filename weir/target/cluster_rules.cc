@@ -9,8 +9,7 @@
 namespace weir {
 namespace {
 
-constexpr std::string_view kOps = "ops";
-constexpr std::string_view kBytes = "bytes";
+constexpr char kKeyMark = ':';
 // What those beyond the bound of classes have in common, on all servers; no key looks like it.
 constexpr std::string_view kOthers = "(others)";
 // What is counted of queues after a pause: a second of the limit is as much as anybody can use.
@@ -58,27 +57,18 @@ std::string key_text(const Attributes& key, FieldSet by) {
   return text;
 }
 
-std::string slice_name(const std::string& rule, std::string_view kind, FieldSet by,
-                       const Tbf::ClassLoad& load) {
-  std::string name = rule + '/';
-  name += kind;
-  if (by.empty()) return name;
-  name += '/';
-  return name += load.is_overflow ? std::string(kOthers) : key_text(load.key, by);
+// `limit` and, unless all of the rule is one class, the key behind a letter that is in no name of a
+// rule or a service.
+std::string slice_name(std::string limit, FieldSet by, const Tbf::ClassLoad& load) {
+  if (by.empty()) return limit;
+  limit += kKeyMark;
+  return limit += load.is_overflow ? std::string(kOthers) : key_text(load.key, by);
 }
 
 }  // namespace
 
-std::optional<SliceName> read_slice_name(std::string_view name) {
-  const std::size_t rule_end = name.find('/');
-  if (rule_end == std::string_view::npos) return std::nullopt;
-  const std::string_view rest = name.substr(rule_end + 1);
-  const std::size_t kind_end = std::min(rest.find('/'), rest.size());
-  const std::string_view kind = rest.substr(0, kind_end);
-  if (kind != kOps && kind != kBytes) return std::nullopt;
-  return SliceName{.rule = name.substr(0, rule_end),
-                   .is_bytes = kind == kBytes,
-                   .key = rest.substr(std::min(kind_end + 1, rest.size()))};
+std::string_view limit_name(std::string_view slice_name) {
+  return slice_name.substr(0, slice_name.find(kKeyMark));
 }
 
 std::optional<std::int64_t> slice_limit(const Limits& limits, bool is_bytes) {
@@ -101,7 +91,7 @@ void ClusterRules::follow_rules(Tbf& tbf) {
   }
 }
 
-bool ClusterRules::has_room() const { return slices_.classes() + 2 <= kVectorMax; }
+bool ClusterRules::has_room() const { return slices_.open_classes() + 2 <= kVectorMax; }
 
 // The place of a class among the slices. One that wants nothing gets none.
 ClusterRules::Sliced* ClusterRules::sliced_of(const RuleLimits& rule, const Tbf::ClassLoad& load,
@@ -122,15 +112,15 @@ ClusterRules::Sliced* ClusterRules::sliced_of(const RuleLimits& rule, const Tbf:
   if (std::exchange(sliced.is_listed, true)) return &sliced;
   sliced.is_whole = rule.by.empty();
   const auto follow = [&](std::optional<SliceMember::ClassIndex>& index,
-                          const std::optional<std::int64_t>& limit, std::string_view kind) {
+                          const std::optional<std::int64_t>& limit, const char* kind) {
     if (limit) {
-      index = slices_.open(slice_name(rule.rule, kind, rule.by, load), *limit);
+      index = slices_.open(slice_name(prefix_ + rule.rule + kind, rule.by, load), *limit);
     } else if (index) {
       slices_.forget(*std::exchange(index, std::nullopt));
     }
   };
-  follow(sliced.ops, rule.ops, kOps);
-  follow(sliced.bytes, rule.bytes, kBytes);
+  follow(sliced.ops, rule.ops, "/ops");
+  follow(sliced.bytes, rule.bytes, "/bytes");
   return &sliced;
 }
 

@@ -12,8 +12,8 @@
 // class has a slot of its own among the slices, found by its name on every server:
 //
 //   wide/ops                 of a rule with by=rule
-//   each/ops/dd.0            of the class of job dd.0 under the rule each
-//   each/bytes/dd.0+500      its bytes; by=jobid+uid
+//   each/ops:dd.0            of the class of job dd.0 under the rule each
+//   each/bytes:dd.0+500      its bytes; by=jobid+uid
 //
 // Classes that wanted nothing for a while give their place back. Without a slice under lease a
 // class runs at limit / (10 x members), and at the least rate until the first grant; so does one
@@ -26,6 +26,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
@@ -40,16 +41,10 @@
 
 namespace weir {
 
-// What the name of a slice says.
-struct SliceName {
-  std::string_view rule;
-  bool is_bytes = false;
-  std::string_view key;  // of the class; empty with by=rule
-};
-// None if it is no name of a slice.
-std::optional<SliceName> read_slice_name(std::string_view name);
-// The limit that slices of a rule are cut from, in kMilli; none if it has none of that kind, or is
-// not the whole cluster's. For SliceLeader::LimitOf.
+// The limit that a class's slices are cut from, by its name: "each/ops" of "each/ops:dd.0". For
+// SliceLeader::LimitOf.
+std::string_view limit_name(std::string_view slice_name);
+// What it is, in kMilli; none if the rule has none of that kind, or is not the whole cluster's.
 std::optional<std::int64_t> slice_limit(const Limits& limits, bool is_bytes);
 
 class ClusterRules final : public EpochUse {
@@ -57,9 +52,10 @@ class ClusterRules final : public EpochUse {
   // A class that wanted nothing for so long has no place among the slices.
   static constexpr Nanoseconds kIdleTime = std::chrono::seconds{2};
 
-  // Both outlive it.
-  ClusterRules(Gate& gate, SliceMember& slices, Nanoseconds epoch)
-      : gate_(gate), slices_(slices), epoch_(epoch) {}
+  // Gate and slices outlive it. `prefix` stands before the names of its classes, to tell the rules
+  // of several Gates apart.
+  ClusterRules(Gate& gate, SliceMember& slices, Nanoseconds epoch, std::string prefix = {})
+      : gate_(gate), slices_(slices), epoch_(epoch), prefix_(std::move(prefix)) {}
 
   EpochBytes ready(Instant now) override;
   void called(Instant now) override { apply(now); }
@@ -114,6 +110,7 @@ class ClusterRules final : public EpochUse {
   Gate& gate_;
   SliceMember& slices_;
   Nanoseconds epoch_;
+  std::string prefix_;
   std::vector<RuleLimits> rules_;
   std::vector<Sliced> classes_;  // in the order they came
   absl::flat_hash_map<ClassId, std::size_t, ClassIdHash> place_of_;

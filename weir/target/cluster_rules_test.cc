@@ -194,11 +194,12 @@ struct Pair {
     exchange(0);
   }
   std::optional<std::int64_t> limit_of(std::string_view name) const {
-    const auto read = read_slice_name(name);
-    const Rule* const rule =
-        read ? servers[0].gate.tbf(Head::kRegular)->rules(Head::kRegular).find(read->rule)
-             : nullptr;
-    return rule == nullptr ? std::nullopt : slice_limit(rule->limits(), read->is_bytes);
+    const std::string_view limit = limit_name(name);
+    const std::size_t slash = limit.find('/');
+    const RuleList& rules = servers[0].gate.tbf(Head::kRegular)->rules(Head::kRegular);
+    const Rule* const rule = rules.find(limit.substr(0, slash));
+    return rule == nullptr ? std::nullopt
+                           : slice_limit(rule->limits(), limit.substr(slash) == "/bytes");
   }
 
   std::deque<Request> requests;
@@ -255,11 +256,11 @@ TEST(ClusterRules, AJobThatIsGoneGivesItsPlaceBack) {
   }
   pair.run(1, 501);
   EXPECT_EQ(pair.servers[0].rules.classes(), 5U);
-  EXPECT_EQ(pair.servers[0].slices.classes(), 5U);
+  EXPECT_EQ(pair.servers[0].slices.open_classes(), 5U);
   EXPECT_EQ(pair.servers[1].rules.classes(), 0U) << "it has nothing to ask for";
   pair.run(501, 3001);
   EXPECT_EQ(pair.servers[0].rules.classes(), 0U);
-  EXPECT_EQ(pair.servers[0].slices.classes(), 0U);
+  EXPECT_EQ(pair.servers[0].slices.open_classes(), 0U);
   pair.send(1, "job3", 3000, 3001);
   pair.run(3001, 3101);
   pair.run(3101, 4101);
@@ -283,19 +284,9 @@ TEST(ClusterRules, DemandIsInTokensOfTheRule) {
   EXPECT_NEAR(4000 * pair.servers[1].counts["a"], 600'000, 20'000) << "the rest of the limit";
 }
 
-TEST(ClusterRules, NamesOfSlicesAreReadBack) {
-  const auto whole = read_slice_name("wide/ops");
-  ASSERT_TRUE(whole);
-  EXPECT_EQ(whole->rule, "wide");
-  EXPECT_FALSE(whole->is_bytes);
-  EXPECT_EQ(whole->key, "");
-  const auto one = read_slice_name("each/bytes/a/b+500");
-  ASSERT_TRUE(one);
-  EXPECT_EQ(one->rule, "each");
-  EXPECT_TRUE(one->is_bytes);
-  EXPECT_EQ(one->key, "a/b+500");
-  EXPECT_FALSE(read_slice_name("wide"));
-  EXPECT_FALSE(read_slice_name("wide/files"));
+TEST(ClusterRules, TheNameOfASliceSaysWhichLimitItIsOf) {
+  EXPECT_EQ(limit_name("wide/ops"), "wide/ops");
+  EXPECT_EQ(limit_name("ost_io/each/bytes:a/b:c+500"), "ost_io/each/bytes");
 }
 
 TEST(RuleGauge, CountsWhatWasServedAndWhatWaits) {

@@ -25,7 +25,7 @@ constexpr std::uint32_t kRest = 2;
 constexpr std::array<int, 3> kClients = {1, 11, 30};  // one of each group
 
 Gate::Options gate_options(std::uint32_t slots) {
-  Gate::Options options{.slots = slots};
+  Gate::Options options{.slots = slots, .tbf = {.classes_max = 64}};
   options.tbf.groups = {*NidList::parse("10.0.0.[1-9]@tcp"), *NidList::parse("10.0.0.[11-19]@tcp")};
   return options;
 }
@@ -51,8 +51,7 @@ struct Server {
   void send(std::uint32_t group, int count, Instant now, Head head = Head::kRegular) {
     for (int i = 0; i < count; ++i) {
       Request& request = requests.emplace_back();
-      request.attributes.nid =
-          *parse_nid("10.0.0." + std::to_string(kClients.at(group)) + "@tcp");
+      request.attributes.nid = *parse_nid("10.0.0." + std::to_string(kClients.at(group)) + "@tcp");
       gate.admit(request, head, now);
     }
   }
