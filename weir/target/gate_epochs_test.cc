@@ -13,7 +13,7 @@ using std::chrono::milliseconds;
 Instant at(std::int64_t ms) { return instant_at(0) + milliseconds{ms}; }
 
 // Counts what a scheduler asks of it, and calls back at once.
-class CountingHandler final : public EpochHandler {
+class EpochCounter final : public EpochHandler {
  public:
   void next_epoch(std::int64_t current, EpochBytes data, EpochCallback callback,
                   Instant now) override {
@@ -43,7 +43,7 @@ class TenMilliseconds final : public EpochUse {
 
 struct Life {
   Gate gate{{.slots = 1}};
-  CountingHandler handler;
+  EpochCounter handler;
   TenMilliseconds use;
   GateEpochs epochs{gate, handler, use};
 };
