@@ -14,7 +14,7 @@ const $ = (id) => document.getElementById(id);
 
 const state = {
   service: '', events: [], last: null, sort: 'ops', down: true, filter: '', rows: new Map(),
-  names: [], charts: {},
+  names: [], charts: {}, namespace: '', locks: [], lockCharts: {},
 };
 
 function request(path) {
@@ -85,8 +85,25 @@ function take(event) {
     state.events.push({ at: event.time_ns / 1e9, rates: all });
     if (state.events.length > kept) state.events.shift();
   }
+  takeLocks(event);
   state.last = event;
   draw();
+}
+
+// What the charts of locks show, of the namespace that is looked at.
+function takeLocks(event) {
+  const names = event.locks.map((one) => one.namespace);
+  $('locks').hidden = names.length === 0;
+  if (!names.length) return;
+  if (!names.includes(state.namespace)) state.namespace = names[0];
+  const select = $('namespace');
+  if (select.options.length !== names.length) {
+    select.replaceChildren(...names.map((name) => new Option(name, name)));
+  }
+  select.value = state.namespace;
+  select.parentElement.hidden = names.length === 1;
+  state.locks.push({ at: event.time_ns / 1e9, all: event.locks });
+  if (state.locks.length > kept) state.locks.shift();
 }
 
 async function listen() {
@@ -145,6 +162,7 @@ function draw() {
   drawClasses(now);
   drawRules(service.rule_list);
   drawCharts(now);
+  drawLocks();
 }
 
 function drawClasses(now) {
@@ -268,6 +286,114 @@ function drawCharts() {
   state.charts.wait.setData(series(names, (row) => row.wait, false));
 }
 
+// ---- locks ----
+
+const lockClients = 10;  // with a line of their own
+
+// 1, 10, ... from below `low` to above `high`, and how the axis calls them.
+function decades(low, high) {
+  const first = Math.floor(Math.log10(Math.max(1, low)));
+  const last = Math.max(first + 1, Math.ceil(Math.log10(Math.max(1, high))));
+  return Array.from({ length: last - first + 1 }, (_, i) => 10 ** (first + i));
+}
+function decade(number) {
+  const unit = Math.floor(Math.log10(number) / 3);
+  return number / 1000 ** unit + ['', 'k', 'M', 'G', 'T', 'P'][unit];
+}
+
+const clock = (at) => new Date(at * 1000).toTimeString().slice(0, 8);
+
+function lockChart(id, labels, axis, scale, ticks) {
+  const style = getComputedStyle(document.documentElement);
+  const ink = style.getPropertyValue('--soft'), grid = style.getPropertyValue('--line');
+  const look = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid } };
+  const box = $(id);
+  box.replaceChildren();
+  return new uPlot({
+    width: box.clientWidth, height: 190,
+    series: [{}, ...labels.map((label, i) => ({
+      label, stroke: colours[i], width: 1.5, dash: i ? [6, 4] : undefined, points: { show: false },
+      value: (self, raw) => raw === null ? '–' : axis(raw),
+    }))],
+    axes: [{ ...look, size: 30, space: 80, values: (self, all) => all.map(clock) },
+      { ...look, size: 60, values: (self, all) => all.map(axis), ...ticks }],
+    scales: { y: scale },
+    cursor: { drag: { x: false, y: false } },
+  }, [[], ...labels.map(() => [])], box);
+}
+
+function lockCell(line, text) {
+  const cell = line.insertCell();
+  cell.textContent = text;
+  return cell;
+}
+
+function drawLockClients(view) {
+  const shown = view.top.slice(0, lockClients);
+  const rest = view.top.slice(lockClients);
+  const sum = (key) => rest.reduce((all, one) => all + one[key], view.others[key]);
+  const rows = shown.map((one) => ({ name: one.peer || String(one.client), ...one }));
+  const clients = view.clients - shown.length;
+  if (clients > 0) {
+    rows.push({ name: `${short(clients)} others`, locks: sum('locks'), waiting: sum('waiting') });
+  }
+  const most = Math.max(1, ...shown.map((one) => one.locks));
+  const lines = rows.map((row) => {
+    const line = document.createElement('tr');
+    lockCell(line, row.name).title = row.client === undefined ? '' : `client ${row.client}`;
+    lockCell(line, short(row.locks));
+    lockCell(line, row.waiting ? short(row.waiting) : '');
+    const cell = line.insertCell();
+    cell.className = 'bar';
+    if (row.client !== undefined) {
+      const bar = document.createElement('span');
+      bar.style.width = `${100 * row.locks / most}%`;
+      cell.append(bar);
+    }
+    return line;
+  });
+  $('lock-clients').tBodies[0].replaceChildren(...lines);
+}
+
+function drawLocks() {
+  if (!state.last.locks.length) return;
+  const view = state.last.locks.find((one) => one.namespace === state.namespace);
+  const facts = $('lock-facts');
+  facts.replaceChildren();
+  fact(facts, 'granted', `${short(view.granted)} of ${short(view.limit)} ` +
+    `(${(100 * view.granted / view.limit).toFixed(1)} %)`);
+  fact(facts, 'grant speed', `${view.grant_speed > 0 ? '+' : ''}${short(view.grant_speed)}/s`);
+  fact(facts, 'volume', short(view.server_lock_volume));
+  fact(facts, 'clients', short(view.clients));
+  fact(facts, 'waiting', short(view.waiting));
+  fact(facts, 'parked', short(view.parked));
+  fact(facts, 'preset', view.preset);
+  if (view.recovering) fact(facts, 'recovering', 'grants begin when the grace period ends');
+  drawLockClients(view);
+  if (!state.lockCharts.granted) {
+    state.lockCharts.granted = lockChart('lock-granted', ['granted', 'limit'], short,
+      { range: (self, low, high) => [0, Math.max(high, 1) * 1.05] });
+    const splits = (self, axis, low, high) => decades(low, high);
+    state.lockCharts.volume = lockChart('lock-volume', ['volume'], short,
+      { distr: 3, range: (self, low, high) => [decades(low, high)[0], decades(low, high).at(-1)] },
+      { splits, values: (self, all) => all.map(decade) });
+    state.lockCharts.speed = lockChart('lock-speed', ['grants less cancels'],
+      (speed) => short(speed) + '/s',
+      { range: (self, low, high) => [Math.min(low, -1) * 1.1, Math.max(high, 1) * 1.1] });
+  }
+  const pick = (key) => state.locks.map((event) =>
+    event.all.find((one) => one.namespace === state.namespace)?.[key] ?? null);
+  const times = state.locks.map((event) => event.at);
+  state.lockCharts.granted.setData([times, pick('granted'), pick('limit')]);
+  state.lockCharts.volume.setData([times, pick('server_lock_volume')]);
+  state.lockCharts.speed.setData([times, pick('grant_speed')]);
+}
+
+function forgetLockCharts() {
+  for (const old of Object.values(state.lockCharts)) old.destroy();
+  state.lockCharts = {};
+}
+
 // ---- explaining ----
 
 const causes = {
@@ -344,13 +470,18 @@ $('classes').addEventListener('keydown', (event) => {
 $('filter').oninput = () => { state.filter = $('filter').value; if (state.last) draw(); };
 $('service').onchange = () => { state.service = $('service').value; draw(); };
 $('bytes').onchange = () => { if (state.last) draw(); };
+$('namespace').onchange = () => { state.namespace = $('namespace').value; draw(); };
 addEventListener('resize', () => {
   for (const [id, one] of Object.entries(state.charts)) {
     one.setSize({ width: $(id).clientWidth, height: 190 });
   }
+  for (const [id, one] of Object.entries(state.lockCharts)) {
+    one.setSize({ width: $('lock-' + id).clientWidth, height: 190 });
+  }
 });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
   state.shape = '';
+  forgetLockCharts();
   if (state.last) draw();
 });
 listen();

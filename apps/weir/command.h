@@ -21,6 +21,7 @@ enum class Exit : int {
   kUsage = 64,
   kDataErr = 65,
   kNoInput = 66,
+  kUnavailable = 69,
   kSoftware = 70,
   kCantCreate = 73,
   kIoErr = 74,
@@ -49,6 +50,7 @@ T value_or_fail(Result<T> result, Exit status, std::string_view with) {
 
 void add_alloc(CLI::App& weir, int& status);
 void add_limit(CLI::App& weir, int& status);
+void add_lock(CLI::App& weir, int& status);
 void add_lustre(CLI::App& weir, int& status);
 void add_rules(CLI::App& weir, int& status);
 void add_serve(CLI::App& weir, int& status);

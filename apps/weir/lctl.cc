@@ -24,6 +24,7 @@ Examples:
   weir lctl get_param ost.OSS.*.nrs_policies
   weir lctl set_param ost.OSS.ost_io.nrs_tbf_rule="start dd jobid={dd.*} rate=100"
   weir lctl get_param -n obdfilter.*.job_stats
+  weir lctl set_param ldlm.namespaces.*.pool.limit=200000
 
 With --control PATH or WEIR_SOCKET before the command. Exit status: an errno value, as of Lustre.)";
 
@@ -149,8 +150,13 @@ int set_one(const Remote& remote, const Words& words, const std::string& pattern
       continue;
     }
     const auto what = one["error"].get<std::string>();
-    fmt::print(stderr, "error: set_param: setting {}={}: {}\n",
-               slashed(one["file"].get<std::string>()), value, std::strerror(error));
+    const std::string file = slashed(one["file"].get<std::string>());
+    if (error == EACCES) {
+      fmt::print(stderr, "error: set_param: opening '{}': {}\n", file, std::strerror(error));
+    } else {
+      fmt::print(stderr, "error: set_param: setting {}={}: {}\n", file, value,
+                 std::strerror(error));
+    }
     if (what.find("nrs_tbf_rule") != std::string::npos && pattern.ends_with("nrs_policies")) {
       hint = "hint: rules are written to nrs_tbf_rule";
     }

@@ -21,6 +21,7 @@ Examples:
   weir sim redistribution --out report
   weir explain ior.17
   weir lctl set_param ost.OSS.ost_io.nrs_tbf_rule="start dd jobid={dd.*} rate=100"
+  weir lock run nightly -- rsync -a /data backup:
   weir lustre check
   weir limit --help
 
@@ -68,6 +69,7 @@ int run(int argc, char** argv) {
   int status = 0;
   add_alloc(weir, status);
   add_limit(weir, status);
+  add_lock(weir, status);
   add_lustre(weir, status);
   add_rules(weir, status);
   add_serve(weir, status);

@@ -15,6 +15,7 @@
 #include "apps/weir/command.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/cluster/lock_service.h"
 #include "weir/control/control.h"
 #include "weir/control/file_follower.h"
 #include "weir/control/files.h"
@@ -37,6 +38,7 @@ Examples:
   weir serve --export scratch=file:scratch.img,size=4GiB
   weir serve --listen unix:/run/nbd.sock --export ram=memory:1GiB --capacity 4000
   weir serve --export a=file:a.img,size=1GiB --rule 'start r1 jobid={ior.*} rate=1000'
+  weir serve --lock 127.0.0.1:10811 --lock-state /var/lib/weir/locks
   nbdinfo nbd://localhost/scratch          qemu-img info nbd://localhost/scratch/job=ior.n1
 
 Prints 'ready ADDRESS...' when clients can come. SIGTERM answers what was accepted and ends; SIGHUP
@@ -70,6 +72,12 @@ struct ServeArguments {
   std::string tls;
   std::string tls_certificates;
   bool tls_verify_peer = false;
+  std::string lock;
+  std::string lock_state;
+  std::optional<std::int64_t> lock_limit;
+  std::string lock_preset;
+  std::string lock_lease;
+  std::string lock_grace;
 };
 
 serve::ClaimsOptions read_claims(const std::string& text) {
@@ -134,16 +142,43 @@ void add_tls(const ServeArguments& arguments, serve::TlsOptions& tls) {
   if (arguments.tls_verify_peer) tls.verify_clients = true;
 }
 
+void add_lock_options(const ServeArguments& arguments, serve::LockOptions& lock) {
+  if (!arguments.lock.empty()) {
+    lock.listen = value_or_fail(serve::parse_listen(arguments.lock, serve::LockOptions::kPort),
+                                Exit::kUsage, "--lock");
+  }
+  if (!arguments.lock_state.empty()) lock.state_file = arguments.lock_state;
+  if (arguments.lock_limit) lock.server.pool.limit = *arguments.lock_limit;
+  if (!arguments.lock_preset.empty()) {
+    const auto preset = lock::preset_by(arguments.lock_preset);
+    if (!preset) {
+      throw Failure{Exit::kUsage, fmt::format("--lock-preset: {} is none; expected weir, dld or "
+                                              "lustre",
+                                              quote(arguments.lock_preset))};
+    }
+    lock.server.pool.preset = *preset;
+  }
+  const auto read_time = [](const std::string& text, Nanoseconds& to, std::string_view option) {
+    if (!text.empty()) to = value_or_fail(parse_duration(text), Exit::kUsage, option);
+  };
+  read_time(arguments.lock_lease, lock.server.lease, "--lock-lease");
+  // Said alone, a lease brings a grace that goes with it.
+  if (!arguments.lock_lease.empty()) lock.server.grace = lock.server.lease + lock.server.lease / 2;
+  read_time(arguments.lock_grace, lock.server.grace, "--lock-grace");
+}
+
 // What the command line says, on top of the file. Its rules are apart: they are started once and
 // belong to nobody who reads a file again.
 void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options) {
   for (const std::string& text : arguments.listen) {
     options.listen.push_back(value_or_fail(serve::parse_listen(text), Exit::kUsage, "--listen"));
   }
-  if (options.listen.empty()) options.listen.emplace_back().host = "127.0.0.1";
   for (const std::string& text : arguments.exports) {
     options.exports.push_back(value_or_fail(serve::parse_export(text), Exit::kUsage, "--export"));
   }
+  add_lock_options(arguments, options.lock);
+  const bool only_locks = options.exports.empty() && options.lock.listen;
+  if (options.listen.empty() && !only_locks) options.listen.emplace_back().host = "127.0.0.1";
   add_service(arguments, default_service(options));
   if (!arguments.claims.empty()) options.claims = read_claims(arguments.claims);
   for (const std::string& text : arguments.nodemaps) {
@@ -213,8 +248,9 @@ control::ControlOptions control_options(const ServeArguments& arguments,
 
 // A socket that nobody asked for is not worth failing for.
 std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
-                                               serve::Server& server) {
-  const control::ControlOptions wanted = control_options(arguments, server.options());
+                                               serve::Server& server, lock::Console* locks) {
+  control::ControlOptions wanted = control_options(arguments, server.options());
+  wanted.locks = locks;
   if (!wanted.is_on() && wanted.journal.empty()) return nullptr;
   auto control = control::Control::create(server, wanted);
   if (control) return std::move(*control);
@@ -223,6 +259,13 @@ std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
   if (asked) throw Failure{status_of(control.error()), control.error().message()};
   serve::EventLog::say("no control: " + control.error().message());
   return nullptr;
+}
+
+std::unique_ptr<cluster::LockService> open_locks(const serve::ServeOptions& options) {
+  if (!options.lock.listen) return nullptr;
+  return value_or_fail(
+      cluster::LockService::create({options.lock, options.claims, options.nodemaps, options.tls}),
+      Exit::kCantCreate, "");
 }
 
 void say_all(const std::vector<std::string>& lines) {
@@ -243,7 +286,8 @@ int run_server(const ServeArguments& arguments) {
   if (!arguments.config.empty()) {
     follower.emplace([&] { return read_again(arguments); }, *from_file, **server);
   }
-  const auto control = open_control(arguments, **server);
+  const auto locks = open_locks((*server)->options());
+  const auto control = open_control(arguments, **server, locks.get());
   if (follower) {
     (*server)->on_reload([&](serve::Server& it) {
       say_all(follower->follow(it));
@@ -256,6 +300,7 @@ int run_server(const ServeArguments& arguments) {
     for (const serve::ListenAddress& address : (*server)->listening()) {
       line += " " + serve::print_listen(address);
     }
+    if (locks != nullptr) line += " lock:" + serve::print_listen(locks->listening());
     if (control != nullptr && control->tcp_port() != 0) {
       line += fmt::format(" control:{}", control->tcp_port());
     }
@@ -326,6 +371,34 @@ void add_tls_options(CLI::App& command, ServeArguments& arguments) {
                    "Clients need a certificate of the authority in ca-cert.pem");
 }
 
+void add_lock_options(CLI::App& command, ServeArguments& arguments) {
+  command
+      .add_option(
+          "--lock", arguments.lock,
+          "Serve locks here, see weir-lock(1): ADDRESS:PORT or unix:PATH (default: nowhere)")
+      ->type_name("ADDRESS");
+  command
+      .add_option("--lock-state", arguments.lock_state,
+                  "What locks need to be safe over restarts; goes with --lock")
+      ->type_name("FILE");
+  command
+      .add_option("--lock-limit", arguments.lock_limit,
+                  "Locks that clients shall have at a time, in use or cached (default 100000)")
+      ->type_name("N");
+  command
+      .add_option("--lock-preset", arguments.lock_preset,
+                  "How caches are steered: weir, dld or lustre (default weir)")
+      ->type_name("NAME");
+  command
+      .add_option("--lock-lease", arguments.lock_lease,
+                  "A client that is not heard for so long loses its locks (default 30s)")
+      ->type_name("TIME");
+  command
+      .add_option("--lock-grace", arguments.lock_grace,
+                  "From a restart to the first grant (default 1.5 leases)")
+      ->type_name("TIME");
+}
+
 }  // namespace
 
 void add_serve(CLI::App& weir, int& status) {
@@ -381,6 +454,7 @@ void add_serve(CLI::App& weir, int& status) {
              "NAME=NIDS: clients by address, for rules; may be given more than once", "NODEMAP");
   add_control_options(*command, *arguments);
   add_tls_options(*command, *arguments);
+  add_lock_options(*command, *arguments);
   add_limit_options(*command, *arguments);
   command->footer(kFooter);
   command->callback([arguments, &status] { status = run_server(*arguments); });

@@ -77,6 +77,32 @@ class Page(unittest.TestCase):
                 for load in loads:
                     load.end()
 
+    def test_the_panel_of_locks(self):
+        with Remote("--export", "a=memory:64MiB", "--control-tcp", "127.0.0.1:0",
+                    "--control-token", self.folder / "token", binary=RELEASE) as it:
+            url = f"http://127.0.0.1:{it.control_port}/#token={TOKEN}"
+            done = subprocess.run(["node", HERE / "lock_page.mjs", modules(), url, self.shots],
+                                  capture_output=True, text=True, timeout=250, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        seen = json.loads(done.stdout)
+        self.assertEqual(seen["problems"], [])
+        self.assertTrue(seen["before"]["hidden"], "there is no lock service")
+        one, two = seen["one"], seen["two"]
+        self.assertRegex(one["facts"], r"granted 1\d\d\d of 1000 \(1\d\d\.\d %\)")
+        self.assertIn("grant speed -2/s", one["facts"])
+        self.assertNotIn("recovering", one["facts"])
+        self.assertEqual(one["rows"][0], "<b>bold</b>@tcp")
+        self.assertEqual(one["rows"][1], "192.168.1.1@tcp")
+        self.assertEqual(one["rows"][10:], ["990 others"])
+        self.assertEqual(one["html"], 0, "a name became HTML")
+        self.assertEqual((one["points"], one["drawn"]), ([60, 60, 60], 3))
+        self.assertEqual(one["limits"], [1000])
+        self.assertTrue(one["falls"])
+        self.assertEqual((one["select"], two["select"]), (False, True))
+        self.assertEqual((two["limits"], two["limitsOfSecond"]), ([1000], [2000]))
+        self.assertNotEqual(one["dark"], "rgb(244, 246, 249)")
+        self.assertTrue(one["wide"] and seen["narrow"], "the page is wider than the window")
+
     def follow(self, it, browser):
         def seen():
             line = browser.stdout.readline()

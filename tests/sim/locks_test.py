@@ -110,6 +110,17 @@ class Runs(unittest.TestCase):
         self.assertEqual(status, 70)
         self.assertIn("holds it while client", err)
 
+    def test_every_scenario_is_listed_and_holds_what_must(self):
+        listed = sim("--list")[1].split("\n")
+        names = {line.split()[0] for line in listed if line.startswith("lock-")}
+        self.assertEqual(names, {file.stem for file in (ROOT / "scenarios").glob("lock-*.toml")})
+        for name in names - {"lock-volume", "lock-reuse"}:  # these run for the figures
+            with self.subTest(name):
+                status, out, err = sim(name)
+                self.assertEqual((status, err), (0, ""))
+                self.assertIn(f"{name}: ", out)
+                self.assertIn("weir", out)
+
     def test_prints_a_table_and_writes_the_same_bytes_for_the_same_seed(self):
         file = self.file(SMALL)
         for name in ("one", "two"):

@@ -37,7 +37,7 @@ class Page(html.parser.HTMLParser):
             self.ready = attributes.get("data-ready") == "yes"
         elif tag == "figure":
             self.figure = self.figures.setdefault(attributes["id"], collections.Counter())
-        elif self.figure is not None and attributes.get("class") in ("series", "bar"):
+        elif self.figure is not None and attributes.get("class") in ("series", "bar", "mark"):
             self.figure[attributes["class"]] += 1
             if attributes.get("d", "x") == "" or "NaN" in str(attributes):
                 self.figure["broken"] += 1
@@ -100,6 +100,37 @@ class Report(unittest.TestCase):
         page = self.page("noisy-neighbour", "--policy", "none", "--length", "5s", theme="dark")
         self.check(page)
         self.assertEqual(page.figures["throughput-none"]["series"], 2)
+
+
+    def test_has_the_figures_of_locks(self):
+        scenario = self.folder / "locks.toml"
+        scenario.write_text("""title = "<b>Locks</b>"
+length = "90s"
+[locks]
+limit = 1000
+clients = 40
+rate = 200
+appetites = ["equal", "zipf"]
+policies = ["weir", "dld", "lustre", "lru-10"]
+""", encoding="utf-8")
+        page = self.page(str(scenario))
+        self.check(page)
+        self.assertEqual(page.title.strip(), "<b>Locks</b>")
+        for appetite in ("equal", "zipf"):
+            for figure in ("granted", "volume", "held"):
+                self.assertEqual(page.figures[f"{figure}-{appetite}"]["series"], 4, figure)
+            self.assertEqual(page.figures[f"granted-{appetite}"]["mark"], 1, "the limit")
+        self.assertEqual(len(page.figures), 6)
+        self.assertEqual(page.rows, 1 + 8)
+        if "WEIR_SCREENSHOTS" in os.environ:
+            self.shots(self.folder / "out/report.html", pathlib.Path(os.environ["WEIR_SCREENSHOTS"]))
+
+    def shots(self, report, to):
+        """For somebody to look at."""
+        for name, flags in (("light", []), ("dark", ["--force-dark-mode"])):
+            subprocess.run([*BROWSER, f"--user-data-dir={self.folder}/profile", *flags,
+                            "--window-size=1300,1600", f"--screenshot={to}/report-{name}.png",
+                            report.as_uri()], check=True, capture_output=True, timeout=100)
 
 
 if __name__ == "__main__":

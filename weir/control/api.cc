@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -13,6 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include "weir/base/quote.h"
+#include "weir/control/lock_json.h"
+#include "weir/control/lock_params.h"
 
 namespace weir::control {
 namespace {
@@ -21,6 +24,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kPageClasses = 200;  // in an event
 constexpr std::size_t kLimitDefault = 1000;
+constexpr std::size_t kLocksMax = 100'000;  // in a list, whatever is asked for
 
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
@@ -36,6 +40,7 @@ unsigned status_of(std::errc code) {
     case std::errc::no_such_device:
       return 409;
     case std::errc::operation_not_permitted:
+    case std::errc::permission_denied:
       return 403;
     case std::errc::not_supported:
       return 405;
@@ -146,6 +151,16 @@ std::size_t limit_of(const HttpRequest& request) {
   std::size_t limit = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), limit);
   return error == std::errc{} && end == text->data() + text->size() ? limit : kLimitDefault;
+}
+
+HttpResponse locks_answer(const Snapshot& shot, const std::vector<std::string>& parts) {
+  if (parts.size() == 1) return {.body = namespaces_json(shot.locks)};
+  const auto found = std::find_if(shot.locks.begin(), shot.locks.end(),
+                                  [&](const auto& one) { return one.name == parts[1]; });
+  if (found == shot.locks.end()) {
+    return error_response(404, "there is no namespace " + quote(parts[1]));
+  }
+  return {.body = namespace_json(*found)};
 }
 
 bool contains(std::string_view text, const HttpRequest& request) {
@@ -260,7 +275,27 @@ HttpResponse error_response(const Error& error) {
 
 bool is_snapshot_path(std::string_view path) {
   const auto parts = parts_of(path);
+  if (!parts.empty() && parts[0] == "locks") return parts.size() <= 2;
   return parts.size() >= 1 && parts.size() <= 3 && (parts[0] == "status" || parts[0] == "services");
+}
+
+bool is_lock_list_path(std::string_view path) {
+  const auto parts = parts_of(path);
+  return parts.size() == 3 && parts[0] == "locks" && parts[2] == "list";
+}
+
+HttpResponse answer_lock_list(lock::Console& console, const HttpRequest& request) {
+  const std::size_t limit = std::min(limit_of(request), kLocksMax);
+  lock::ListOptions options{.filter = std::string(request.find("filter").value_or(""))};
+  std::vector<lock::LockView> locks;
+  do {
+    options.max = limit - locks.size();
+    auto list = console.list(parts_of(request.path)[1], options);
+    if (!list) return error_response(list.error());
+    std::move(list->locks.begin(), list->locks.end(), std::back_inserter(locks));
+    options.from = list->next;
+  } while (options.from != 0 && locks.size() < limit);
+  return {.body = lock_list_json(locks, options.from == 0)};
 }
 
 HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::string_view version,
@@ -269,6 +304,8 @@ HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::
   HttpResponse response;
   if (parts[0] == "status") {
     response = ok(status_json(shot, version, generation));
+  } else if (parts[0] == "locks") {
+    response = locks_answer(shot, parts);
   } else if (parts.size() == 1) {
     Json all = Json::array();
     for (const ServiceShot& one : shot.services) all.push_back(service_json(one));
@@ -325,7 +362,8 @@ std::string live_event(const Snapshot& shot, std::string_view generation) {
   const Json event{{"generation", generation},
                    {"time_ns", shot.moment.wall_ns},
                    {"connections", shot.connections},
-                   {"services", services}};
+                   {"services", services},
+                   {"locks", Json::parse(namespaces_json(shot.locks))}};
   return "data: " + text_of(event) + "\n";
 }
 
@@ -572,6 +610,35 @@ Result<ChangeRequest> read_service_change(const HttpRequest& request,
   return ChangeRequest{.changes = {std::move(change)}};
 }
 
+// Each key is one parameter, so that what is set here is read, kept and refused like those.
+Result<ChangeRequest> read_locks_change(const HttpRequest& request, const std::string& name) {
+  const auto body = Body::read(request.body, {"limit", "recalc_period", "lru_size", "lru_max_age"});
+  if (!body) return tl::unexpected(body.error());
+  ChangeRequest change;
+  for (const auto& item : body->json().items()) {
+    const bool is_count = item.key() == "limit" || item.key() == "lru_size";
+    Change made;
+    if (is_count) {
+      const auto number = body->number(item.key().c_str());
+      if (!number) return tl::unexpected(number.error());
+      made.value = std::to_string(*number);
+    } else {
+      auto text = body->text(item.key().c_str());
+      if (!text) return tl::unexpected(text.error());
+      made.value = std::move(*text);
+    }
+    const bool is_pool = item.key() == "limit" || item.key() == "recalc_period";
+    made.target =
+        is_pool ? lock_pool_path(name, item.key()) : lock_namespace_path(name, item.key());
+    change.changes.push_back(std::move(made));
+  }
+  if (change.changes.empty()) {
+    return fail(std::errc::invalid_argument, "body", "changes nothing",
+                "there are limit, recalc_period, lru_size and lru_max_age");
+  }
+  return change;
+}
+
 }  // namespace
 
 Result<ChangeRequest> read_change(const HttpRequest& request) {
@@ -581,6 +648,10 @@ Result<ChangeRequest> read_change(const HttpRequest& request) {
   }
   if (parts.size() == 2 && parts[0] == "jobs") return read_job_change(request, parts[1]);
   if (parts.size() >= 3 && parts[0] == "services") return read_service_change(request, parts);
+  if (parts.size() == 2 && parts[0] == "locks" && request.method == "PUT") {
+    return read_locks_change(request, parts[1]);
+  }
+  if (is_lock_list_path(request.path)) return no_such_method(request);
   if (is_snapshot_path(request.path) || (parts.size() == 1 && parts[0] == "params")) {
     return no_such_method(request);
   }

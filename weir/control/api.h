@@ -35,7 +35,12 @@ bool is_snapshot_path(std::string_view path);
 HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::string_view version,
                          std::string_view generation);
 
-// One event of the page's stream: the classes that do or wait most, and the sums of the others.
+// /v1/locks/NAME/list: asked of the service itself, part by part, up to the limit of the request.
+bool is_lock_list_path(std::string_view path);
+HttpResponse answer_lock_list(lock::Console& console, const HttpRequest& request);
+
+// One event of the page's stream: the classes that do or wait most, and the sums of the others; and
+// the lock service.
 std::string live_event(const Snapshot& shot, std::string_view generation);
 
 std::string params_json(const std::vector<ParamOutcome>& outcomes);

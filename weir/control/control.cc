@@ -11,11 +11,13 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 #include <unistd.h>
 
 #include "weir/control/api.h"
 #include "weir/control/change.h"
 #include "weir/control/embedded.h"
+#include "weir/control/lock_params.h"
 #include "weir/control/metrics.h"
 #include "weir/control/params.h"
 #include "weir/control/records.h"
@@ -40,6 +42,32 @@ constexpr PageFile kPage[] = {{"/", "live.html", "text/html; charset=utf-8"},
                               {"/uplot.js", "uPlot.iife.min.js", "text/javascript"},
                               {"/uplot.css", "uPlot.min.css", "text/css"}};
 
+// Whether it may be for the lock service, which is asked elsewhere and later than the server.
+bool may_be_for_locks(const Change& change) {
+  const std::string first = change.target.substr(0, change.target.find('.'));
+  return change.kind == Change::Kind::kParam && fnmatch(first.c_str(), "ldlm", 0) == 0;
+}
+
+// What there is under a pattern, read or as names alone.
+std::vector<ParamOutcome> look_up(const Params& params, const std::string& pattern, bool lists) {
+  if (!lists) return read_params(params, pattern);
+  std::vector<ParamOutcome> found;
+  for (std::string& path : params.list(pattern)) found.push_back({path, path, {}, {}});
+  return found;
+}
+
+std::optional<Error> failure_of(const std::vector<ParamOutcome>& outcomes) {
+  for (const ParamOutcome& outcome : outcomes) {
+    if (outcome.error.code != std::errc{}) return outcome.error;
+  }
+  return std::nullopt;
+}
+
+ParamOutcome not_found(const std::string& pattern, const std::string& value = {}) {
+  return {
+      pattern, pattern, value, {std::errc::no_such_file_or_directory, pattern, "not found", {}}};
+}
+
 }  // namespace
 
 std::string default_control_socket() {
@@ -53,6 +81,7 @@ class Control::Core {
  public:
   Core(serve::Server& server, const ControlOptions& options)
       : server_(server),
+        locks_(options.locks),
         version_(options.version),
         boot_(fmt::format("{:x}", moment_at(server.now()).wall_ns)) {}
 
@@ -67,11 +96,16 @@ class Control::Core {
   using WithSnapshot = std::function<void(const Result<const Snapshot*>&)>;
   // What a set of changes came to.
   struct Applied {
-    std::vector<ParamOutcome> outcomes;  // one or more for each change
-    std::vector<std::string> records;    // to be journalled
-    std::optional<Error> failed;         // the first
-    std::optional<std::string> stale;    // the generation that was expected is not this
+    std::vector<std::vector<ParamOutcome>> outcomes;  // of each change
+    std::optional<std::string> stale;  // the generation that was expected is not this
     std::uint64_t generation = 0;
+  };
+  // Changes on their way, and those of their parameters that the lock service has.
+  struct Changing {
+    ChangeRequest request;
+    std::string expected;  // generation
+    Params locks;
+    std::vector<bool> is_for_locks;  // of each change
   };
 
   Result<void> replay();
@@ -82,10 +116,17 @@ class Control::Core {
   void explain(const HttpRequest& request, const Reply& reply);
   void list_jobs(const Reply& reply);
 
+  void list_locks(const HttpRequest& request, const Reply& reply);
+  Params params_of_locks() { return locks_ == nullptr ? Params() : lock_params(*locks_); }
+  void replay_locks();
+
   void change(const HttpRequest& request, const Reply& reply);
-  Applied apply_on_loop(serve::Server& server, const ChangeRequest& request,
-                        const std::string& expected);
-  void confirm(const ChangeRequest& request, const Applied& applied, const Reply& reply);
+  Applied apply_on_loop(serve::Server& server, const Changing& changing);
+  std::vector<ParamOutcome> apply_one(serve::Server& server, const Changing& changing,
+                                      std::size_t at);
+  void confirm(const Changing& changing, Applied& applied, const Reply& reply);
+  void write_records(const std::vector<std::string>& records, const HttpResponse& response,
+                     const Reply& reply);
   void note_jobs(const ChangeRequest& request);
 
   void with_snapshot(WithSnapshot then);
@@ -102,6 +143,7 @@ class Control::Core {
   std::string generation_name() const { return fmt::format("{}-{}", boot_, generation_); }
 
   serve::Server& server_;
+  lock::Console* locks_;
   std::string version_;
   std::string boot_;
   std::unique_ptr<HttpServer> http_;
@@ -119,6 +161,7 @@ class Control::Core {
   StayHistory history_;
   Metrics metrics_;
   std::map<std::string, std::uint64_t> jobs_;  // whose nodes were set here
+  std::vector<Change> lock_changes_;           // of the journal
 };
 
 template <class Value>
@@ -160,6 +203,10 @@ Result<void> Control::Core::replay() {
   std::vector<std::string> mistakes;
   const auto changes = effective(journal_->records(), mistakes);
   for (const Change& one : changes) {
+    if (may_be_for_locks(one)) {
+      lock_changes_.push_back(one);
+      if (server_params(server_, moment_at(server_.now())).find(one.target).empty()) continue;
+    }
     if (auto applied = apply(server_, one, moment_at(server_.now())); !applied) {
       mistakes.push_back(print_change(one) + ": " + applied.error().message());
     }
@@ -173,7 +220,20 @@ Result<void> Control::Core::replay() {
   return {};
 }
 
+void Control::Core::replay_locks() {
+  const Params params = params_of_locks();
+  for (const Change& one : std::exchange(lock_changes_, {})) {
+    auto outcomes = write_params(params, one.target, *one.value);
+    if (outcomes.empty()) outcomes.push_back(not_found(one.target));
+    for (const ParamOutcome& outcome : outcomes) {
+      if (outcome.error.code == std::errc{}) continue;
+      serve::EventLog::say("journal: " + print_change(one) + ": " + outcome.error.message());
+    }
+  }
+}
+
 void Control::Core::start() {
+  if (!lock_changes_.empty()) http_->post([this] { replay_locks(); });
   http_->every(kEventInterval, [this] { publish_event(); });
   http_->every(kStayInterval, [this] { sample_stays(); });
   if (journal_ != nullptr) http_->every(kCheckpointInterval, [this] { checkpoint(); });
@@ -234,6 +294,7 @@ void Control::Core::get(const HttpRequest& request, const Reply& reply) {
       reply({.body = metrics_.scrape(**shot), .type = "text/plain; version=0.0.4; charset=utf-8"});
     });
   }
+  if (is_lock_list_path(request.path)) return list_locks(request, reply);
   if (is_snapshot_path(request.path)) {
     return with_snapshot([this, request, reply](const Result<const Snapshot*>& shot) {
       if (!shot) return reply(error_response(shot.error()));
@@ -249,31 +310,37 @@ void Control::Core::read_params_of(const HttpRequest& request, const Reply& repl
   for (const auto& [key, value] : request.query) {
     if (key == "pattern") patterns.push_back(value);
   }
-  ask<std::vector<ParamOutcome>>(
-      [lists, patterns](serve::Server& server) -> Result<std::vector<ParamOutcome>> {
+  using Found = std::vector<std::vector<ParamOutcome>>;
+  ask<Found>(
+      [lists, patterns](serve::Server& server) -> Result<Found> {
         const Params params = server_params(server, moment_at(server.now()));
-        std::vector<ParamOutcome> all;
+        Found found;
+        found.reserve(patterns.size());
         for (const std::string& pattern : patterns) {
-          std::vector<ParamOutcome> found;
-          if (lists) {
-            for (std::string& path : params.list(pattern)) found.push_back({path, path, {}, {}});
-          } else {
-            found = read_params(params, pattern);
-          }
-          if (found.empty()) {
-            found.push_back({pattern,
-                             pattern,
-                             {},
-                             {std::errc::no_such_file_or_directory, pattern, "not found", {}}});
-          }
-          std::move(found.begin(), found.end(), std::back_inserter(all));
+          found.push_back(look_up(params, pattern, lists));
         }
-        return all;
+        return found;
       },
-      [reply](Result<std::vector<ParamOutcome>> outcomes) {
-        reply(outcomes ? HttpResponse{.body = params_json(*outcomes)}
-                       : error_response(outcomes.error()));
+      [this, lists, patterns, reply](Result<Found> found) {
+        if (!found) return reply(error_response(found.error()));
+        const Params locks = params_of_locks();
+        std::vector<ParamOutcome> all;
+        for (std::size_t i = 0; i < patterns.size(); ++i) {
+          auto& here = (*found)[i];
+          auto there = look_up(locks, patterns[i], lists);
+          if (here.empty() && there.empty()) here.push_back(not_found(patterns[i]));
+          std::move(here.begin(), here.end(), std::back_inserter(all));
+          std::move(there.begin(), there.end(), std::back_inserter(all));
+        }
+        reply({.body = params_json(all)});
       });
+}
+
+void Control::Core::list_locks(const HttpRequest& request, const Reply& reply) {
+  if (locks_ == nullptr) return reply(error_response(404, "there is no lock service"));
+  HttpResponse response = answer_lock_list(*locks_, request);
+  if (response.status == 200) response.etag = generation_name();
+  reply(response);
 }
 
 void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
@@ -329,61 +396,69 @@ void Control::Core::change(const HttpRequest& request, const Reply& reply) {
   if (wanted->is_params && wanted->persists && journal_ == nullptr) {
     return reply(error_response(409, "this server has no journal", "start it with --journal FILE"));
   }
-  const std::string expected = request.if_match;
+  auto changing = std::make_shared<Changing>();
+  changing->request = std::move(*wanted);
+  changing->expected = request.if_match;
+  const auto& changes = changing->request.changes;
+  changing->is_for_locks.resize(changes.size());
+  if (changing->request.applies && std::any_of(changes.begin(), changes.end(), may_be_for_locks)) {
+    changing->locks = params_of_locks();
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+      changing->is_for_locks[i] =
+          may_be_for_locks(changes[i]) && !changing->locks.find(changes[i].target).empty();
+    }
+  }
   ask<Applied>(
-      [this, wanted = *wanted, expected](serve::Server& server) -> Result<Applied> {
-        return apply_on_loop(server, wanted, expected);
+      [this, changing](serve::Server& server) -> Result<Applied> {
+        return apply_on_loop(server, *changing);
       },
-      [this, wanted = *wanted, reply](const Result<Applied>& applied) {
+      [this, changing, reply](Result<Applied> applied) {
         if (!applied) return reply(error_response(applied.error()));
-        confirm(wanted, *applied, reply);
+        confirm(*changing, *applied, reply);
       });
 }
 
 // On the loop.
+std::vector<ParamOutcome> Control::Core::apply_one(serve::Server& server, const Changing& changing,
+                                                   std::size_t at) {
+  const Change& one = changing.request.changes[at];
+  const Moment moment = moment_at(server.now());
+  std::vector<ParamOutcome> outcomes;
+  if (changing.is_for_locks[at] || (changing.request.is_params && changing.request.applies)) {
+    outcomes = write_params(server_params(server, moment), one.target, *one.value);
+    if (outcomes.empty() && !changing.is_for_locks[at]) {
+      outcomes.push_back(not_found(one.target, *one.value));
+    }
+    return outcomes;
+  }
+  outcomes.push_back({one.target, one.target, one.value.value_or(""), {}});
+  if (const auto done = control::apply(server, one, moment); !done) {
+    outcomes.back().error = done.error();
+  }
+  return outcomes;
+}
+
+// On the loop. What is for the lock service counts as done: it is done next, and a generation too
+// many harms nobody.
 Control::Core::Applied Control::Core::apply_on_loop(serve::Server& server,
-                                                    const ChangeRequest& request,
-                                                    const std::string& expected) {
+                                                    const Changing& changing) {
   Applied applied;
   const std::string current = fmt::format("{}-{}", boot_, loop_generation_);
-  if (!expected.empty() && expected != "*" && expected != current) {
+  if (!changing.expected.empty() && changing.expected != "*" && changing.expected != current) {
     applied.stale = current;
     applied.generation = loop_generation_;
     return applied;
   }
-  const Moment moment = moment_at(server.now());
-  for (const Change& one : request.changes) {
-    std::vector<ParamOutcome> outcomes;
-    if (request.is_params && request.applies) {
-      outcomes = write_params(server_params(server, moment), one.target, *one.value);
-      if (outcomes.empty()) {
-        outcomes.push_back({one.target,
-                            one.target,
-                            *one.value,
-                            {std::errc::no_such_file_or_directory, one.target, "not found", {}}});
-      }
-    } else {
-      outcomes.push_back({one.target, one.target, one.value.value_or(""), {}});
-      if (const auto done = control::apply(server, one, moment); !done) {
-        outcomes.back().error = done.error();
-      }
-    }
-    bool succeeded = true;
-    for (const ParamOutcome& outcome : outcomes) {
-      if (outcome.error.code == std::errc{}) continue;
-      succeeded = false;
-      if (!applied.failed) applied.failed = outcome.error;
-    }
-    if (succeeded && request.persists) applied.records.push_back(print_change(one));
-    if (succeeded) ++loop_generation_;
-    std::move(outcomes.begin(), outcomes.end(), std::back_inserter(applied.outcomes));
+  for (std::size_t i = 0; i < changing.request.changes.size(); ++i) {
+    applied.outcomes.push_back(apply_one(server, changing, i));
+    if (!failure_of(applied.outcomes.back())) ++loop_generation_;
   }
   applied.generation = loop_generation_;
   return applied;
 }
 
-void Control::Core::confirm(const ChangeRequest& request, const Applied& applied,
-                            const Reply& reply) {
+void Control::Core::confirm(const Changing& changing, Applied& applied, const Reply& reply) {
+  const ChangeRequest& request = changing.request;
   // Who changes something and then reads sees it.
   if (applied.generation > generation_) shot_at_ = {};
   generation_ = std::max(generation_, applied.generation);
@@ -393,21 +468,41 @@ void Control::Core::confirm(const ChangeRequest& request, const Applied& applied
     response.etag = *applied.stale;
     return reply(response);
   }
+  std::vector<ParamOutcome> all;
+  std::vector<std::string> records;
+  std::optional<Error> failed;
+  for (std::size_t i = 0; i < request.changes.size(); ++i) {
+    const Change& one = request.changes[i];
+    auto& outcomes = applied.outcomes[i];
+    if (changing.is_for_locks[i]) {
+      auto there = write_params(changing.locks, one.target, *one.value);
+      std::move(there.begin(), there.end(), std::back_inserter(outcomes));
+    }
+    const auto failure = failure_of(outcomes);
+    if (failure && !failed) failed = failure;
+    if (!failure && request.persists) records.push_back(print_change(one));
+    std::move(outcomes.begin(), outcomes.end(), std::back_inserter(all));
+  }
   HttpResponse response;
   response.etag = fmt::format("{}-{}", boot_, applied.generation);
   if (request.is_params) {
-    response.body = params_json(applied.outcomes);
-  } else if (applied.failed) {
-    return reply(error_response(*applied.failed));
+    response.body = params_json(all);
+  } else if (failed) {
+    return reply(error_response(*failed));
   } else {
     note_jobs(request);
     response.body = fmt::format("{{\"generation\":\"{}\",\"durable\":{}}}\n", response.etag,
                                 journal_ != nullptr);
   }
-  if (applied.records.empty() || journal_ == nullptr) return reply(response);
-  auto left = std::make_shared<std::size_t>(applied.records.size());
+  if (records.empty() || journal_ == nullptr) return reply(response);
+  write_records(records, response, reply);
+}
+
+void Control::Core::write_records(const std::vector<std::string>& records,
+                                  const HttpResponse& response, const Reply& reply) {
+  auto left = std::make_shared<std::size_t>(records.size());
   auto failed = std::make_shared<std::optional<Error>>();
-  for (const std::string& record : applied.records) {
+  for (const std::string& record : records) {
     journal_->append(record, [this, left, failed, response, reply](const Result<void>& written) {
       http_->post([left, failed, response, reply, written] {
         if (!written) *failed = written.error();
@@ -448,6 +543,7 @@ void Control::Core::took(const std::shared_ptr<SnapshotTaker>& taker) {
         generation_ = std::max(generation_, step->second);
         if (!step->first) return took(taker);
         shot_ = taker->finish();
+        if (locks_ != nullptr) shot_->locks = locks_->view();
         shot_at_ = Clock::now();
         hand_out(&*shot_);
       });

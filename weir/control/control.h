@@ -27,6 +27,7 @@
 #include "weir/base/result.h"
 #include "weir/control/http.h"
 #include "weir/control/journal.h"
+#include "weir/lock/view.h"
 #include "weir/serve/server.h"
 
 namespace weir::control {
@@ -36,6 +37,9 @@ struct ControlOptions {
   std::string journal;  // a file; empty: nothing outlives the process. Records are beside it
   Journal::Damage damage = Journal::Damage::kRefuse;
   std::string version;
+  // The lock service, which outlives the control; nullptr: there is none. Asked by the control's
+  // thread alone, and not before start().
+  lock::Console* locks = nullptr;
 
   bool is_on() const { return !http.socket_path.empty() || !http.tcp.empty(); }
 };

@@ -107,6 +107,73 @@ void add_services(std::string& page, const Snapshot& shot) {
   }
 }
 
+std::string labels_of_locks(const lock::NamespaceView& view) {
+  return "{namespace=" + metric_label(view.name) + "}";
+}
+
+std::string labels_of_locks(const lock::NamespaceView& view, std::string_view key,
+                            std::string_view value) {
+  return fmt::format("{{namespace={},{}={}}}", metric_label(view.name), key, metric_label(value));
+}
+
+using Locks = std::vector<lock::NamespaceView>;
+
+void add_lock_gauges(std::string& page, const Locks& locks) {
+  const auto family = [&](std::string_view name, std::string_view help, auto&& pick) {
+    Family lines(page, name, "gauge", help);
+    for (const lock::NamespaceView& one : locks) lines.add_signed(labels_of_locks(one), pick(one));
+  };
+  const auto count = [](std::uint64_t number) { return static_cast<std::int64_t>(number); };
+  Family volume(page, "weir_lock_volume", "gauge",
+                "Server lock volume: locks times seconds that a client may keep.");
+  for (const lock::NamespaceView& one : locks) {
+    volume.add(labels_of_locks(one), one.server_lock_volume);
+  }
+  family("weir_lock_limit", "Locks that shall be granted at a time.",
+         [](const auto& one) { return one.limit; });
+  family("weir_lock_granted", "Locks that are granted, used or cached.",
+         [](const auto& one) { return one.granted; });
+  family("weir_lock_grant_plan", "Locks that are planned for the end of this period.",
+         [](const auto& one) { return one.grant_plan; });
+  family("weir_lock_grant_speed", "Grants less cancels a second, of the last period.",
+         [](const auto& one) { return one.grant_speed; });
+  family("weir_lock_waiting", "Enqueues behind others for a resource.",
+         [&](const auto& one) { return count(one.waiting); });
+  family("weir_lock_parked", "Enqueues for which there is no room.",
+         [&](const auto& one) { return count(one.parked); });
+  family("weir_lock_resources", "Names that are locked or waited for.",
+         [&](const auto& one) { return count(one.resources); });
+  family("weir_lock_clients", "Clients with a lease.",
+         [&](const auto& one) { return count(one.clients()); });
+  family("weir_lock_recovering", "1 while the server waits for replays after a restart.",
+         [](const auto& one) { return std::int64_t{one.is_recovering}; });
+}
+
+void add_lock_counters(std::string& page, const Locks& locks) {
+  const auto family = [&](std::string_view name, std::string_view help, auto&& pick) {
+    Family lines(page, name, "counter", help);
+    for (const lock::NamespaceView& one : locks) lines.add(labels_of_locks(one), pick(one));
+  };
+  family("weir_lock_grants_total", "Locks granted or replayed.",
+         [](const auto& one) { return one.grants; });
+  family("weir_lock_cancels_total", "Locks given back or taken from those who vanished.",
+         [](const auto& one) { return one.cancels; });
+  family("weir_lock_evictions_total", "Clients whose lease ended.",
+         [](const auto& one) { return one.counters.evictions; });
+  Family refused(page, "weir_lock_refused_total", "counter", "What clients asked and did not get.");
+  for (const lock::NamespaceView& one : locks) {
+    const std::pair<std::string_view, std::uint64_t> reasons[] = {
+        {"bad_name", one.counters.bad_names},
+        {"broken_rules", one.counters.broken_rules},
+        {"lost_replay", one.counters.lost_replays},
+        {"too_many", one.counters.too_many},
+        {"unknown_cancel", one.counters.unknown_cancels}};
+    for (const auto& [reason, times] : reasons) {
+      refused.add(labels_of_locks(one, "reason", reason), times);
+    }
+  }
+}
+
 }  // namespace
 
 std::string metric_label(std::string_view value) {
@@ -186,10 +253,45 @@ void Metrics::count_jobs(Service& kept, const ServiceShot& shot, Instant now) {
   }
 }
 
+// Who has a series keeps it while it is among those that the view names, which are more than have
+// one: two of about the same size do not take turns.
+void Metrics::choose_lock_clients(const lock::NamespaceView& view) {
+  std::set<std::uint64_t>& chosen = lock_clients_[view.name];
+  std::set<std::uint64_t> named;
+  for (const lock::ClientView& client : view.top) named.insert(client.client);
+  std::erase_if(chosen, [&](std::uint64_t client) { return !named.contains(client); });
+  for (const lock::ClientView& client : view.top) {
+    if (chosen.size() >= kLockClientsMax) break;
+    chosen.insert(client.client);
+  }
+}
+
+void Metrics::add_locks(std::string& page, const std::vector<lock::NamespaceView>& locks) {
+  if (locks.empty()) return;
+  add_lock_gauges(page, locks);
+  add_lock_counters(page, locks);
+  Family held(page, "weir_lock_client_locks", "gauge",
+              "Locks of a client, for those with most; all others together are other.");
+  for (const lock::NamespaceView& one : locks) {
+    choose_lock_clients(one);
+    const std::set<std::uint64_t>& chosen = lock_clients_[one.name];
+    std::uint64_t others = one.others.locks;
+    for (const lock::ClientView& client : one.top) {
+      if (!chosen.contains(client.client)) {
+        others += client.locks;
+      } else {
+        held.add(labels_of_locks(one, "client", std::to_string(client.client)), client.locks);
+      }
+    }
+    held.add(labels_of_locks(one, "client", "other"), others);
+  }
+}
+
 std::string Metrics::scrape(const Snapshot& shot) {
   std::string page;
   add_server(page, shot);
   add_services(page, shot);
+  add_locks(page, shot.locks);
   for (const ServiceShot& one : shot.services) {
     count_classes(services_[one.name], one, shot.moment.now);
     count_jobs(services_[one.name], one, shot.moment.now);

@@ -5,6 +5,8 @@
 //
 //   by service, by rule     always
 //   by job                  the kJobsMax that do most; all others together are job="other"
+//   by namespace of locks   always, where there is a lock service
+//   by client of locks      the kLockClientsMax with most; all others together are client="other"
 //
 // A job gets a series of its own from the moment it is among the busiest; what it did before stays
 // in "other", so that neither ever shrinks. A series that has not moved for kIdleTime is given up
@@ -16,9 +18,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <absl/container/flat_hash_map.h>
 
@@ -32,6 +36,7 @@ std::string metric_label(std::string_view value);
 class Metrics {
  public:
   static constexpr std::size_t kJobsMax = 50;
+  static constexpr std::size_t kLockClientsMax = 20;
   static constexpr Nanoseconds kIdleTime = std::chrono::minutes{5};
 
   // The page of a scrape. Snapshots are given in the order they were taken.
@@ -61,7 +66,11 @@ class Metrics {
   void count_classes(Service& kept, const ServiceShot& shot, Instant now);
   void count_jobs(Service& kept, const ServiceShot& shot, Instant now);
 
+  void choose_lock_clients(const lock::NamespaceView& view);
+  void add_locks(std::string& page, const std::vector<lock::NamespaceView>& locks);
+
   std::map<std::string, Service> services_;
+  std::map<std::string, std::set<std::uint64_t>> lock_clients_;  // with a series, by namespace
 };
 
 }  // namespace weir::control

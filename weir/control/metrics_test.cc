@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/control/metrics.h"
 
+#include <algorithm>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -66,6 +67,46 @@ TEST(Metrics, AClassThatWasForgottenTakesNothingAway) {
   EXPECT_NE(page.find("weir_rule_requests_total{service=\"ost_io\",rule=\"dd\"} 14\n"),
             std::string::npos)
       << page;
+}
+
+Snapshot with_lock_clients(std::size_t count, std::size_t first_has) {
+  Snapshot shot;
+  lock::NamespaceView& view = shot.locks.emplace_back();
+  view.name = "locks";
+  view.limit = 1000;
+  view.granted = 900;
+  view.grant_speed = -5;
+  for (std::size_t i = 0; i < count; ++i) {
+    view.top.push_back({.client = i + 1, .locks = i == 0 ? first_has : 10});
+  }
+  std::sort(view.top.begin(), view.top.end(),
+            [](const auto& a, const auto& b) { return a.locks > b.locks; });
+  view.others.locks = 7;
+  return shot;
+}
+
+TEST(Metrics, HaveLocksOnlyWhereThereIsALockService) {
+  Metrics metrics;
+  EXPECT_EQ(metrics.scrape({}).find("weir_lock_"), std::string::npos);
+  const std::string page = metrics.scrape(with_lock_clients(3, 50));
+  EXPECT_NE(page.find("weir_lock_limit{namespace=\"locks\"} 1000\n"), std::string::npos);
+  EXPECT_NE(page.find("weir_lock_granted{namespace=\"locks\"} 900\n"), std::string::npos);
+  EXPECT_NE(page.find("weir_lock_grant_speed{namespace=\"locks\"} -5\n"), std::string::npos);
+  EXPECT_NE(page.find("weir_lock_client_locks{namespace=\"locks\",client=\"1\"} 50\n"),
+            std::string::npos);
+  EXPECT_NE(page.find("weir_lock_client_locks{namespace=\"locks\",client=\"other\"} 7\n"),
+            std::string::npos);
+  EXPECT_NE(page.find("weir_lock_refused_total{namespace=\"locks\",reason=\"too_many\"} 0\n"),
+            std::string::npos);
+}
+
+TEST(Metrics, FewClientsOfLocksHaveASeriesAndKeepIt) {
+  Metrics metrics;
+  const std::string first = metrics.scrape(with_lock_clients(50, 50));
+  EXPECT_EQ(lines_with(first, "weir_lock_client_locks{"), Metrics::kLockClientsMax + 1);
+  EXPECT_NE(first.find("client=\"other\"} 307\n"), std::string::npos) << "30 of 10, and 7";
+  const std::string second = metrics.scrape(with_lock_clients(50, 1));
+  EXPECT_NE(second.find("client=\"1\"} 1\n"), std::string::npos) << "among the last, but named";
 }
 
 }  // namespace

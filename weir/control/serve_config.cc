@@ -33,13 +33,14 @@ struct Part {
   Words keys;
 };
 
-const std::array<Part, 10>& parts() {
-  static const std::array<Part, 10> parts = {{
+const std::array<Part, 11>& parts() {
+  static const std::array<Part, 11> parts = {{
       {"server",
        {"listen", "user", "control_socket", "trace", "connections", "memory", "connection_memory",
         "connection_requests", "handshake_timeout", "drain_timeout"}},
       {"control", {"tcp", "token", "journal"}},
       {"tls", {"mode", "directory", "verify_clients"}},
+      {"lock", {"listen", "state", "limit", "preset", "lease", "grace", "policy", "rules"}},
       {"claims", {"local", "allow"}},
       {"jobs", {"file", "nodes", "unknown"}},
       {"nodemap", {"name", "nids"}},
@@ -229,6 +230,33 @@ void read_jobs(const TomlTable& table, ServeOptions& options) {
   options.unknown_jobs = table.word("unknown", 0, {"one", "clients"}) == 0
                              ? serve::UnknownJobs::kOne
                              : serve::UnknownJobs::kClients;
+}
+
+void read_lock(const TomlTable& table, serve::LockOptions& lock) {
+  if (table.has("listen")) {
+    const auto address = serve::parse_listen(table.text("listen", ""), serve::LockOptions::kPort);
+    if (address) {
+      lock.listen = *address;
+    } else {
+      refuse_with(table, table.place_of("listen"), "listen", address.error());
+    }
+  }
+  lock.state_file = bounded_text(table, "state", Bounds::kPathMax);
+  lock::PoolOptions& pool = lock.server.pool;
+  pool.limit = static_cast<std::int64_t>(table.number(
+      "limit", static_cast<std::uint64_t>(pool.limit), 1, std::uint64_t{lock::kLimitMax}));
+  constexpr std::array<lock::Preset, 3> kPresets = {lock::Preset::kWeir, lock::Preset::kDld,
+                                                    lock::Preset::kLustre};
+  pool.preset = kPresets.at(table.word("preset", 0, {"weir", "dld", "lustre"}));
+  lock.server.lease = table.time("lease", lock.server.lease, Bounds::kLeaseMin, Bounds::kLeaseMax);
+  lock.server.grace = table.time("grace", lock.server.lease + lock.server.lease / 2,
+                                 Bounds::kLeaseMin, 2 * Bounds::kLeaseMax);
+  if (const auto checked = lock::check(lock.server); !checked) {
+    table.refuse(table.has("grace") ? "grace" : "lease", checked.error().what,
+                 checked.error().hint);
+  }
+  lock.policy = table.text("policy", lock.policy);
+  for (const TomlTable::Item& item : table.texts("rules")) lock.rules.push_back(item.text);
 }
 
 // ---- the tables of which there may be many ----
@@ -528,6 +556,7 @@ void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptio
   once("server", [&](const TomlTable& table) { read_server(table, options); });
   once("control", [&](const TomlTable& table) { read_control(table, options.control); });
   once("tls", [&](const TomlTable& table) { read_tls(table, options.tls); });
+  once("lock", [&](const TomlTable& table) { read_lock(table, options.lock); });
   once("claims", [&](const TomlTable& table) { read_claims(table, options.claims); });
   once("jobs", [&](const TomlTable& table) { read_jobs(table, options); });
   many("nodemap", read_nodemap);

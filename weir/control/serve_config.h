@@ -6,6 +6,7 @@
 //   [server]       where to listen, limits, timeouts, the user to become
 //   [control]      how it is controlled while it runs
 //   [tls]          encryption
+//   [lock]         the lock service
 //   [claims]       whose word about jobs and users counts
 //   [jobs]         how many nodes jobs have
 //   [[nodemap]]    clients by address, for rules
@@ -58,6 +59,8 @@ struct ServeConfigBounds {
   static constexpr Bytes kMemoryMax{std::uint64_t{1} << 50};
   static constexpr Nanoseconds kHandshakeTimeoutMin = std::chrono::milliseconds{100};
   static constexpr Nanoseconds kHandshakeTimeoutMax = std::chrono::hours{1};
+  static constexpr Nanoseconds kLeaseMin = std::chrono::seconds{1};
+  static constexpr Nanoseconds kLeaseMax = std::chrono::hours{1};
   static constexpr Nanoseconds kDrainTimeoutMax = std::chrono::hours{24};
 };
 

@@ -164,12 +164,14 @@ class Plan {
   ServeReload make() {
     // A new field of the options has to be dealt with here: without a name it does not compile.
     const auto& [listen, exports, services, nodemaps, claims, limits, tls, jobs_file, jobs,
-                 unknown_jobs, user, control_socket, trace_file, control, groups] = after_;
+                 unknown_jobs, user, control_socket, trace_file, control, lock,
+                 groups] = after_;
     restart_if(before_.listen != listen, "server.listen");
     restart_if(before_.user != user, "server.user");
     restart_if(before_.control_socket != control_socket, "server.control_socket");
     restart_if(before_.trace_file != trace_file, "server.trace");
     restart_if(before_.control != control, "control");
+    restart_if(before_.lock != lock, "lock");
     restart_if(before_.tls != tls, "tls");
     restart_if(before_.claims != claims, "claims");
     restart_if(before_.nodemaps != nodemaps, "nodemap");

@@ -26,6 +26,7 @@
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
 #include "weir/control/job_stats_text.h"
+#include "weir/lock/view.h"
 #include "weir/schedule/tbf.h"
 #include "weir/serve/plane.h"
 #include "weir/serve/server.h"
@@ -108,6 +109,7 @@ struct Snapshot {
   std::uint32_t connections = 0;
   std::vector<ServiceShot> services;
   std::vector<std::string> exports;
+  std::vector<lock::NamespaceView> locks;  // of the lock service, if there is one
 };
 
 class SnapshotTaker {

@@ -19,6 +19,8 @@ Nanoseconds read_clock(clockid_t clock) {
 
 Instant now() { return Instant{read_clock(CLOCK_MONOTONIC)}; }
 
+Instant boot_now() { return Instant{read_clock(CLOCK_BOOTTIME)}; }
+
 std::chrono::sys_time<Nanoseconds> wall_now() {
   return std::chrono::sys_time<Nanoseconds>{read_clock(CLOCK_REALTIME)};
 }

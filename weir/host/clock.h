@@ -14,6 +14,9 @@ namespace weir::host {
 
 Instant now();
 
+// Monotonic too, but goes on while the machine sleeps: for leases, which others count meanwhile.
+Instant boot_now();
+
 // Time that goes on between runs and over reboots, for ages of saved state only. It may step.
 std::chrono::sys_time<Nanoseconds> wall_now();
 

@@ -2,6 +2,7 @@
 #include "weir/lock/client.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "weir/base/assert.h"
@@ -384,12 +385,18 @@ Instant LockClient::next_message() const {
   return refresh == kNever ? next : std::min(next, std::max(refresh, last_sent_ + kLinger));
 }
 
-ClientMessage LockClient::take(Instant now) {
+ClientMessage LockClient::take(Instant now, std::size_t ops_max) {
   WEIR_ASSERT(is_connected_);
   ClientMessage message;
   message.number = ++number_;
-  message.ops = std::exchange(out_, {});
-  is_urgent_ = false;
+  if (out_.size() <= ops_max) {
+    message.ops = std::exchange(out_, {});
+    is_urgent_ = false;
+  } else {
+    const auto end = out_.begin() + static_cast<std::ptrdiff_t>(ops_max);
+    message.ops.assign(std::make_move_iterator(out_.begin()), std::make_move_iterator(end));
+    out_.erase(out_.begin(), end);
+  }
   sent_at_.push_back(now);
   last_sent_ = now;
   ++counters_.messages;
@@ -415,7 +422,10 @@ void LockClient::receive(const ServerMessage& message, Instant now) {
   }
   confirm(message.confirms);
   tick(now);
-  if (message.volume > 0) lru_.hear(message.volume, message.limit, now);
+  if (message.volume > 0) {
+    lru_.hear(message.volume, message.limit, now);
+    lru_.advise(message.lru_size, message.lru_max_age, now);
+  }
   if (is_welcome_ && !message.is_recovering) {
     lru_.resume();
   } else {

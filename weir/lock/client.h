@@ -79,12 +79,20 @@ class LockClient {
   void disconnected();
   void receive(const ServerMessage& message, Instant now);
   bool has_message(Instant now) const;
-  // REQUIRES: connected.
-  ClientMessage take(Instant now);
+  // At most so many operations; the others are in the next ones. REQUIRES: connected.
+  ClientMessage take(Instant now, std::size_t ops_max = SIZE_MAX);
+  // Messages that the server has not confirmed.
+  std::size_t unconfirmed() const { return sent_at_.size(); }
   void tick(Instant now);
   Instant next_tick() const;
 
   bool is_connected() const { return is_connected_; }
+  // The server has answered the hello.
+  bool is_welcome() const { return is_welcome_; }
+  // 0 before the first welcome.
+  Nanoseconds lease() const { return lease_; }
+  // Neither released nor made up.
+  bool is_ticket(Ticket ticket) const { return find_ticket(ticket) != kNone; }
   // Said by the server, to be connected again: the transport closes.
   bool shall_go_away() const { return shall_go_away_; }
   Instant lease_end() const { return lease_end_; }

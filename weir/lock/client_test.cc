@@ -307,6 +307,17 @@ TEST_F(Client, ShrinksWhenTold) {
   EXPECT_EQ(server->pool().granted(), 11);
 }
 
+TEST_F(Client, FollowsWhatTheServerSaysOfAllCaches) {
+  for (int i = 0; i < 20; ++i) release(one, acquire(one, "n" + std::to_string(i)).ticket);
+  server->advise(4, 0s);
+  release(one, acquire(one, "another").ticket);
+  pass(2s);
+  EXPECT_EQ(one.cached(), 4U);
+  server->advise(0, 3s);
+  for (int i = 0; i < 10; ++i) pass(1s);
+  EXPECT_EQ(one.cached(), 0U) << "it heard of the age with its keep-alive";
+}
+
 TEST_F(Client, HasAFixedSizeWithAnOldServer) {
   options.features = 0;
   server = std::make_unique<LockServer>(options, 2, LockServer::Start::kFresh, now);
@@ -327,6 +338,28 @@ TEST_F(Client, HasAFixedSizeWithAnOldServer) {
     old.release(got.ticket, now);
   }
   EXPECT_EQ(old.cached(), 3U);
+}
+
+TEST_F(Client, AnEndlessMessageIsSentInParts) {
+  leave(one);
+  for (int i = 0; i < 10; ++i) {
+    one.acquire("n" + std::to_string(i), kX, LockTable::OrWait::kWait, now);
+  }
+  one.connected(now);
+  server->connect(9, now);
+  connections[0] = 9;
+  std::size_t messages = 0;
+  while (one.has_message(now)) {
+    const ClientMessage part = one.take(now, 4);
+    EXPECT_LE(part.ops.size(), 4U);
+    EXPECT_TRUE(server->receive(9, part, now));
+    ++messages;
+  }
+  EXPECT_EQ(messages, 3U);  // hello, replayed and ten enqueues
+  EXPECT_EQ(one.unconfirmed(), 3U);
+  one.receive(server->take(9), now);
+  EXPECT_EQ(one.unconfirmed(), 0U);
+  EXPECT_EQ(one.held(), 10U);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@
 // own (bench/lock prints it). One owner, no clock.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -141,6 +142,20 @@ class LockTable {
   // In any state.
   std::size_t locks_of(Session session) const { return sessions_[session].locks; }
   State state(Handle handle) const;
+  // One lock as it is at the moment. The name is the table's own.
+  struct Seen {
+    std::string_view name;
+    Mode mode;
+    State state;
+    Session session;
+    std::uint64_t fence;  // 0 if it is not granted
+    bool is_asked;        // somebody waits for what it holds
+  };
+  // Locks in any state, in an order of its own: looks at `count` places from `from` on and gives
+  // the place to go on from, 0 at the end. One that comes or goes between two calls may be missed.
+  template <class See>
+  std::uint32_t visit(std::uint32_t from, std::uint32_t count, See&& see) const;
+
   // Whether somebody waits for what this lock holds.
   bool is_asked(Handle handle) const;
 
@@ -214,5 +229,17 @@ class LockTable {
   std::size_t waiting_ = 0;
   std::size_t parked_ = 0;
 };
+
+template <class See>
+std::uint32_t LockTable::visit(std::uint32_t from, std::uint32_t count, See&& see) const {
+  const std::size_t end = std::min<std::size_t>(std::size_t{from} + count, locks_.used());
+  for (std::uint32_t i = from; i < end; ++i) {
+    const Lock& lock = locks_[i];
+    if (lock.state == State::kFree) continue;
+    see(Seen{resources_[lock.resource].name, lock.mode, lock.state, lock.session, lock.fence,
+             lock.is_asked});
+  }
+  return end == locks_.used() ? 0 : static_cast<std::uint32_t>(end);
+}
 
 }  // namespace weir::lock

@@ -50,9 +50,21 @@ void Lru::fall_back() {
   limit_ = 0;
 }
 
+void Lru::advise(std::size_t fixed_size, Nanoseconds max_age, Instant now) {
+  if (fixed_size == advised_size_ && max_age == advised_age_) return;
+  advised_size_ = fixed_size;
+  advised_age_ = max_age;
+  next_check_ = std::min(next_check_, now);
+}
+
 std::size_t Lru::fixed_size() const {
   if (options_.fixed_size != 0) return options_.fixed_size;
-  return knows_no_volume_ ? options_.fallback_size : 0;
+  return knows_no_volume_ ? options_.fallback_size : advised_size_;
+}
+
+Nanoseconds Lru::max_age() const {
+  return advised_age_ > Nanoseconds{0} ? std::min(options_.max_age, advised_age_)
+                                       : options_.max_age;
 }
 
 Lru::Excess Lru::excess(Instant now) {
@@ -60,7 +72,7 @@ Lru::Excess Lru::excess(Instant now) {
   LruHook& oldest = locks_.front();
   const Nanoseconds age = now - oldest.last_used();
   Excess found{&oldest, Why::kVolume};
-  if (age > options_.max_age) {
+  if (age > max_age()) {
     found.why = Why::kAge;
   } else if (has_fixed_size()) {
     if (size() <= fixed_size()) return {};

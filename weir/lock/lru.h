@@ -77,6 +77,9 @@ class Lru {
   void hear(std::uint64_t volume, std::int64_t limit, Instant now);
   // The server knows no volume: the cache has a fixed size from now on.
   void fall_back();
+  // The server's administrator says so of all caches: a fixed size, and an age that no lock shall
+  // exceed; 0 for none. What the options say themselves comes first, or is stricter.
+  void advise(std::size_t fixed_size, Nanoseconds max_age, Instant now);
   void pause() { is_paused_ = true; }
   void resume() { is_paused_ = false; }
   bool is_paused() const { return is_paused_; }
@@ -104,11 +107,14 @@ class Lru {
 
  private:
   std::size_t fixed_size() const;
+  Nanoseconds max_age() const;
 
   LruOptions options_;
   boost::intrusive::list<LruHook> locks_;  // the oldest in front
   std::uint64_t volume_ = 0;
   std::int64_t limit_ = 0;
+  std::size_t advised_size_ = 0;
+  Nanoseconds advised_age_{0};
   Instant heard_at_{};
   Instant next_check_{};
   bool knows_no_volume_ = false;

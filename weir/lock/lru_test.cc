@@ -119,6 +119,26 @@ TEST(Lru, LooksEachSecondAndAtOnceWhenTheVolumeFalls) {
   EXPECT_EQ(cache.lru.next_check(), Instant{1500ms});
 }
 
+TEST(Lru, TakesTheServersAdviceWhereItHasNoMindOfItsOwn) {
+  Cache cache;
+  cache.lru.hear(1'000'000, 1000, Instant{});
+  cache.fill(10);
+  cache.lru.advise(8, 5s, Instant{});
+  EXPECT_EQ(cache.lru.next_check(), Instant{}) << "it is looked at once";
+  EXPECT_EQ(cache.lru.excess(Instant{1s}).why, Lru::Why::kSize);
+  EXPECT_NE(cache.lru.excess(Instant{1s}).lock, nullptr);
+  EXPECT_EQ(cache.lru.excess(Instant{1s}).lock, nullptr) << "eight may stay";
+  EXPECT_EQ(cache.lru.excess(Instant{8s}).why, Lru::Why::kAge);
+  cache.lru.advise(0, 0s, Instant{6s});
+  EXPECT_FALSE(cache.lru.has_fixed_size());
+  EXPECT_EQ(cache.lru.excess(Instant{6s}).lock, nullptr);
+  cache.lru.set_options({.fixed_size = 3});
+  cache.lru.advise(5, 0s, Instant{6s});
+  int dropped = 0;
+  while (cache.lru.excess(Instant{6s}).lock != nullptr) ++dropped;
+  EXPECT_EQ(dropped, 4) << "its own size comes first";
+}
+
 TEST(Lru, ShrinksByANumberOrByItsShare) {
   Cache cache;
   cache.fill(10);

@@ -3,13 +3,15 @@
 // What clients and server of the lock service say to each other: batches of operations both ways on
 // one ordered stream, whatever carries it. The volume rides on every message of the server.
 //
-//   C: number 1  hello(client, features)  replay(...)*  replayed        once, at the start
-//   S: confirms 1  welcome(client, lease, features, incarnation)  kept(cookie, handle) |
-//   lost(cookie) C: number 2  enqueue(cookie, name, mode) S: confirms 2  granted(cookie, handle,
-//   fence) | queued(cookie, handle) | refused(cookie, why) S: ask(cookie) somebody waits for it C:
-//   number 3  cancel(handle)                                         no answer C: number 4 empty:
-//   keep-alive, refresh S: confirms 4                                                       an
-//   answer to each message
+//   C: number 1    hello(client, features)  replay(...)*  replayed      once, at the start
+//   S: confirms 1  welcome(client, lease, features, incarnation)  { kept(cookie, handle) | lost }*
+//   C: number 2    enqueue(cookie, name, mode)
+//   S: confirms 2  granted(cookie, handle, fence) | queued(cookie, handle) | refused(cookie, why)
+//   S:             ask(cookie)                                          somebody waits for it
+//   C: number 3    cancel(handle)                                       no answer
+//   C: number 4                                                         empty: keep-alive, refresh
+//   S: confirms 4                                                       an answer to each message
+//   C: number 5    goodbye                                              gives all back at once
 //
 // A cookie is the client's number for a lock, a handle the server's; each side is spoken to in its
 // own. cancel() of a lock that waits withdraws it. `confirms` is the number of the last message of
@@ -32,7 +34,7 @@ namespace weir::lock {
 inline constexpr std::uint32_t kFeatureVolume = 1;
 
 struct ClientOp {
-  enum class Kind : std::uint8_t { kHello, kReplay, kReplayed, kEnqueue, kCancel };
+  enum class Kind : std::uint8_t { kHello, kReplay, kReplayed, kEnqueue, kCancel, kGoodbye };
   Kind kind = Kind::kHello;
   Mode mode = Mode::kShared;
   LockTable::OrWait or_wait = LockTable::OrWait::kWait;
@@ -83,6 +85,10 @@ struct ServerMessage {
   std::uint64_t volume = 0;  // 0: unknown, or the client did not ask for the feature
   std::int64_t limit = 0;
   bool is_recovering = false;  // clients drop nothing until this has ended
+  // What the server's administrator says of all caches; 0: nothing. Clients that asked for no
+  // volume are told nothing.
+  std::uint32_t lru_size = 0;
+  Nanoseconds lru_max_age{0};
   std::vector<ServerOp> ops;
 };
 

@@ -19,15 +19,17 @@ Result<void> check_limit(std::int64_t limit) {
               fmt::format("expected 1 to {}", kLimitMax));
 }
 
+Result<void> check_period(Nanoseconds period) {
+  if (period >= kPeriodMin && period <= kPeriodMax) return {};
+  return fail(std::errc::invalid_argument, "recalc_period", "is out of range",
+              "expected 1ms to 1h");
+}
+
 }  // namespace
 
 Result<void> check(const PoolOptions& options) {
   if (auto checked = check_limit(options.limit); !checked) return checked;
-  if (options.period < kPeriodMin || options.period > kPeriodMax) {
-    return fail(std::errc::invalid_argument, "recalc_period", "is out of range",
-                "expected 1ms to 1h");
-  }
-  return {};
+  return check_period(options.period);
 }
 
 ServerPool::ServerPool(const PoolOptions& options, Instant now)
@@ -72,6 +74,14 @@ Result<void> ServerPool::set_limit(std::int64_t limit) {
   return {};
 }
 
+Result<void> ServerPool::set_period(Nanoseconds period) {
+  if (auto checked = check_period(period); !checked) return checked;
+  period_ = period;
+  tuning_.period_s = std::chrono::floor<std::chrono::seconds>(period).count();
+  next_recalc_ = counted_from_ + period;
+  return {};
+}
+
 void ServerPool::shrink(std::uint64_t nr) {
   state_.volume = nr < state_.volume ? state_.volume - nr : 1;
   volume_.store(state_.volume, std::memory_order_relaxed);
@@ -98,14 +108,23 @@ std::int64_t ServerPool::per_second(std::int64_t count) const {
   return static_cast<std::int64_t>(static_cast<__int128>(count) * kSecond / length);
 }
 
+std::int64_t ServerPool::plan_percent() const {
+  switch (preset_) {
+    case Preset::kLustre:
+      return lustre_plan_percent(tuning_.period_s);
+    case Preset::kDld:
+      return tuning_.plan_percent;
+    case Preset::kWeir:
+      break;
+  }
+  return 100;
+}
+
 std::string ServerPool::state_text(std::string_view name) const {
-  const std::int64_t percent = preset_ == Preset::kLustre ? lustre_plan_percent(tuning_.period_s)
-                               : preset_ == Preset::kDld  ? tuning_.plan_percent
-                                                          : 100;
   return fmt::format(
       "LDLM pool state ({}):\n  SLV: {}\n  CLV: 0\n  LVF: 1\n  GSP: {}%\n  GP:  {}\n  GR:  {}\n"
       "  CR:  {}\n  GS:  {}\n  G:   {}\n  L:   {}\n",
-      name, volume(), percent, plan(), grant_rate(), cancel_rate(), grant_speed(), granted(),
+      name, volume(), plan_percent(), plan(), grant_rate(), cancel_rate(), grant_speed(), granted(),
       limit());
 }
 

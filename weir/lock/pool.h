@@ -37,6 +37,8 @@ struct PoolOptions {
   std::int64_t limit = 100'000;
   Nanoseconds period = std::chrono::seconds{1};
   VolumeTuning tuning{};
+
+  bool operator==(const PoolOptions&) const = default;
 };
 
 Result<void> check(const PoolOptions& options);
@@ -71,6 +73,8 @@ class ServerPool {
   // Refuses 0 and what is out of range. A limit below what is granted lowers the volume from the
   // next period on; nothing is taken back at once.
   Result<void> set_limit(std::int64_t limit);
+  // From the next period on. Refuses what is out of range.
+  Result<void> set_period(Nanoseconds period);
   // The server is short of memory: the volume falls by so much, at most to 1. A server has no
   // cache of its own to cut.
   void shrink(std::uint64_t nr);
@@ -79,6 +83,11 @@ class ServerPool {
 
   Preset preset() const { return preset_; }
   Nanoseconds period() const { return period_; }
+  // GSP: the share of the way to the limit, in percent, that the next period shall go.
+  std::int64_t plan_percent() const;
+  // Ever.
+  std::int64_t grants() const { return grants_.load(std::memory_order_relaxed); }
+  std::int64_t cancels() const { return cancels_.load(std::memory_order_relaxed); }
   std::int64_t plan() const { return state_.plan; }
   // Of the last period that was counted, a second.
   std::int64_t grant_rate() const { return per_second(last_.grants); }

@@ -89,6 +89,8 @@ ServerMessage LockServer::take(Connection connection) {
   if (link.session != nullptr && (link.session->features & kFeatureVolume) != 0) {
     message.volume = pool_.volume();
     message.limit = pool_.limit();
+    message.lru_size = lru_size_;
+    message.lru_max_age = lru_max_age_;
   }
   return message;
 }
@@ -104,8 +106,12 @@ bool LockServer::receive(Connection connection, const ClientMessage& message, In
     if (!is_fine) break;
     is_fine = apply(connection, link, op, now);
   }
-  if (link.session == nullptr) is_fine = false;
-  if (is_fine) {
+  const bool is_over = is_fine && !message.ops.empty() && message.ops.back().kind == Kind::kGoodbye;
+  if (link.session == nullptr && !is_over) is_fine = false;
+  if (is_over) {
+    link.is_broken = true;
+    link.ops.push_back(about(ServerOp::Kind::kGoAway, 0));
+  } else if (is_fine) {
     heard(*link.session, now);
   } else {
     ++counters_.broken_rules;
@@ -117,6 +123,35 @@ bool LockServer::receive(Connection connection, const ClientMessage& message, In
 }
 
 // ---- operations ----
+
+LockServer::Link* LockServer::open_link(Connection connection) {
+  const auto found = links_.find(connection);
+  if (found == links_.end() || found->second.is_broken) return nullptr;
+  const Session* const session = found->second.session;
+  return session == nullptr || session->is_replaying ? nullptr : &found->second;
+}
+
+void LockServer::perform(Connection connection, const ClientOp& op) {
+  Link* const link = open_link(connection);
+  if (link == nullptr) return;
+  if (op.kind == Kind::kEnqueue) {
+    enqueue(*link, op);
+    mark(connection, *link);
+  } else {
+    WEIR_ASSERT(op.kind == Kind::kCancel);
+    cancel(*link->session, op.handle);
+  }
+}
+
+void LockServer::refuse(Connection connection, std::uint64_t cookie, Refusal why) {
+  Link* const link = open_link(connection);
+  if (link == nullptr) return;
+  ServerOp answer = about(ServerOp::Kind::kRefused, cookie);
+  answer.why = why;
+  link->ops.push_back(answer);
+  if (why == Refusal::kTooMany) ++counters_.too_many;
+  mark(connection, *link);
+}
 
 bool LockServer::apply(Connection connection, Link& link, const ClientOp& op, Instant now) {
   if (op.kind == Kind::kHello) return hello(connection, link, op, now);
@@ -140,6 +175,11 @@ bool LockServer::apply(Connection connection, Link& link, const ClientOp& op, In
     case Kind::kCancel:
       cancel(session, op.handle);
       return true;
+    case Kind::kGoodbye:
+      link.session = nullptr;
+      session.connection = 0;
+      end(session);
+      return true;
     case Kind::kHello:
       break;
   }
@@ -150,7 +190,10 @@ bool LockServer::hello(Connection connection, Link& link, const ClientOp& op, In
   if (link.session != nullptr) return false;
   std::uint64_t client = op.client;
   auto found = sessions_.find(client);
-  if (client == 0) client = incarnation_ << kClientCountBits | ++clients_ever_;
+  // One that somebody made up, and that would be the next, is passed over.
+  while (client == 0 || (op.client == 0 && sessions_.contains(client))) {
+    client = incarnation_ << kClientCountBits | ++clients_ever_;
+  }
   if (found == sessions_.end()) {
     if (sessions_.size() >= options_.sessions_max) {
       ++counters_.too_many;
@@ -170,6 +213,8 @@ bool LockServer::hello(Connection connection, Link& link, const ClientOp& op, In
   if (const auto old = links_.find(session.connection); old != links_.end()) {
     old->second.session = nullptr;
     old->second.is_broken = true;
+    old->second.ops.push_back(about(ServerOp::Kind::kGoAway, 0));
+    mark(old->first, old->second);
   }
   session.connection = connection;
   session.features = op.features & options_.features;
@@ -290,6 +335,11 @@ Instant LockServer::evict_at(const Session& session) const {
 
 void LockServer::evict(Session& session) {
   ++counters_.evictions;
+  end(session);
+}
+
+// Gives back all that the session has.
+void LockServer::end(Session& session) {
   for (std::size_t held = table_.close(session.locks); held > 0; --held) pool_.del();
   by_slot_[session.locks] = nullptr;
   if (const auto link = links_.find(session.connection); link != links_.end()) {
@@ -315,6 +365,28 @@ void LockServer::tick(Instant now) {
   }
   table_.set_room(room());
   settle_events();
+}
+
+// ---- looking ----
+
+void LockServer::advise(std::uint32_t lru_size, Nanoseconds lru_max_age) {
+  lru_size_ = lru_size;
+  lru_max_age_ = lru_max_age;
+}
+
+LockServer::Seen LockServer::seen(const Session& session) const {
+  const std::size_t locks = table_.locks_of(session.locks);
+  return {.client = session.client,
+          .connection = session.connection,
+          .features = session.features,
+          .heard_at = session.heard_at,
+          .locks = locks - std::min(locks, session.waiting),
+          .waiting = session.waiting};
+}
+
+std::uint64_t LockServer::client_of(LockTable::Session session) const {
+  const Session* const found = session < by_slot_.size() ? by_slot_[session] : nullptr;
+  return found == nullptr ? 0 : found->client;
 }
 
 Instant LockServer::next_tick() const {

@@ -52,6 +52,8 @@ struct ServerOptions {
   std::uint32_t features = kFeatureVolume;  // 0: as a server that knows no volume
   std::size_t sessions_max = 100'000;
   std::size_t waiting_max = 10'000;  // enqueues of a session that are not granted
+
+  bool operator==(const ServerOptions&) const = default;
 };
 
 // Also that the grace period is longer than the lease.
@@ -76,6 +78,11 @@ class LockServer {
   void disconnect(Connection connection);
   // False: the peer broke the rules. Send what take() gives, then close.
   bool receive(Connection connection, const ClientMessage& message, Instant now);
+  // For a transport that lets some operations wait for their turn: they come later than the message
+  // they were in, one by one. Of a connection that is gone or broken they are passed over.
+  // REQUIRES: an enqueue or a cancel.
+  void perform(Connection connection, const ClientOp& op);
+  void refuse(Connection connection, std::uint64_t cookie, Refusal why);
   // Connections with something to say since last asked, each once. The caller clears it.
   std::vector<Connection>& dirty() { return dirty_; }
   // What there is to say, with volume and limit of the moment.
@@ -84,6 +91,28 @@ class LockServer {
   // ---- time ----
   void tick(Instant now);
   Instant next_tick() const;
+
+  // What all caches of clients shall be like from their next message on; 0 says nothing of it.
+  void advise(std::uint32_t lru_size, Nanoseconds lru_max_age);
+  std::uint32_t lru_size() const { return lru_size_; }
+  Nanoseconds lru_max_age() const { return lru_max_age_; }
+
+  // Whoever has, or may have, locks.
+  struct Seen {
+    std::uint64_t client;
+    Connection connection;  // 0: not connected
+    std::uint32_t features;
+    Instant heard_at;
+    std::size_t locks;  // granted
+    std::size_t waiting;
+  };
+  // Each session; longest silent first.
+  template <class See>
+  void visit_sessions(See&& see) const {
+    for (const Session& session : by_hearing_) see(seen(session));
+  }
+  // Who a lock of the table belongs to: its client, 0 if it has just gone.
+  std::uint64_t client_of(LockTable::Session session) const;
 
   ServerPool& pool() { return pool_; }
   const ServerPool& pool() const { return pool_; }
@@ -123,15 +152,18 @@ class LockServer {
 
   bool apply(Connection connection, Link& link, const ClientOp& op, Instant now);
   bool hello(Connection connection, Link& link, const ClientOp& op, Instant now);
+  Link* open_link(Connection connection);
   void replay(Link& link, const ClientOp& op);
   void enqueue(Link& link, const ClientOp& op);
   void cancel(Session& session, std::uint64_t handle);
   void settle_events();
   void count_grant(Session* session);
   void evict(Session& session);
+  void end(Session& session);
   void mark(Connection connection, Link& link);
   void heard(Session& session, Instant now);
   Instant evict_at(const Session& session) const;
+  Seen seen(const Session& session) const;
   std::size_t room() const;
 
   ServerOptions options_;
@@ -141,6 +173,8 @@ class LockServer {
   std::int64_t active_ = 0;   // clients that were granted something in it
   LockTable table_;
   ServerPool pool_;
+  std::uint32_t lru_size_ = 0;
+  Nanoseconds lru_max_age_{0};
   bool is_recovering_;
   Instant grace_ends_;
   absl::flat_hash_map<std::uint64_t, std::unique_ptr<Session>> sessions_;  // by client

@@ -127,6 +127,59 @@ TEST_F(Server, AsksTheHolderAndGrantsWhenItCancels) {
   EXPECT_EQ(server->pool().granted(), 1);
 }
 
+TEST_F(Server, AGoodbyeGivesAllBackAtOnce) {
+  join(1);
+  join(2);
+  send(1, {enqueue(1, "a"), enqueue(2, "b")});
+  EXPECT_EQ(send(2, {enqueue(3, "a")}).ops[0].kind, Out::kQueued);
+  const ServerMessage last = send(1, {op(In::kGoodbye)});
+  EXPECT_TRUE(fine_);
+  EXPECT_EQ(last.ops.back().kind, Out::kGoAway);
+  EXPECT_EQ(server->take(2).ops.at(0).kind, Out::kGranted);
+  EXPECT_EQ(server->pool().granted(), 1);
+  EXPECT_EQ(server->sessions(), 1U);
+  EXPECT_EQ(server->counters().evictions, 0U);
+  EXPECT_FALSE(server->receive(1, {4, {}}, now));
+}
+
+TEST_F(Server, OperationsMayComeLaterThanTheirMessage) {
+  join(1);
+  send(1, {});
+  server->perform(1, enqueue(5, "a"));
+  const ServerMessage granted = server->take(1);
+  ASSERT_EQ(granted.ops.size(), 1U);
+  EXPECT_EQ(granted.ops[0].kind, Out::kGranted);
+  server->refuse(1, 6, Refusal::kTooMany);
+  const ServerMessage refused = server->take(1);
+  ASSERT_EQ(refused.ops.size(), 1U);
+  EXPECT_EQ(refused.ops[0].why, Refusal::kTooMany);
+  EXPECT_EQ(server->counters().too_many, 1U);
+  server->perform(1, cancel(granted.ops[0].handle));
+  EXPECT_EQ(server->pool().granted(), 0);
+  server->disconnect(1);
+  server->perform(1, enqueue(7, "a"));
+  server->perform(99, enqueue(7, "a"));
+  EXPECT_EQ(server->pool().granted(), 0);
+}
+
+TEST_F(Server, ANumberSomebodyMadeUpIsNotGivenToAnother) {
+  const std::uint64_t first = join(1).ops[0].client;
+  join(2, first + 1);
+  const std::uint64_t third = join(3).ops[0].client;
+  EXPECT_NE(third, first + 1);
+  EXPECT_EQ(server->sessions(), 3U);
+}
+
+TEST_F(Server, AClientThatComesAgainEndsItsOldConnection) {
+  const std::uint64_t client = join(1).ops[0].client;
+  server->dirty().clear();
+  join(2, client);
+  const ServerMessage old = server->take(1);
+  ASSERT_EQ(old.ops.size(), 1U);
+  EXPECT_EQ(old.ops[0].kind, Out::kGoAway);
+  EXPECT_EQ(server->sessions(), 1U);
+}
+
 TEST_F(Server, EvictsWhoIsSilentAfterItsLeaseAndAnEighth) {
   join(1);
   join(2);
@@ -306,7 +359,7 @@ RC_GTEST_PROP(ServerProperty, GarbageHarmsNobodyElse, ()) {
     message.number = *rc::gen::inRange<std::uint64_t>(1, 6);
     for (int i = *rc::gen::inRange(0, 4); i > 0; --i) {
       ClientOp one = op(*rc::gen::element(In::kHello, In::kReplay, In::kReplayed, In::kEnqueue,
-                                          In::kEnqueue, In::kCancel));
+                                          In::kEnqueue, In::kCancel, In::kGoodbye));
       one.client = *rc::gen::inRange<std::uint64_t>(0, 3);
       one.cookie = *rc::gen::arbitrary<std::uint64_t>();
       one.handle = *rc::gen::element<std::uint64_t>(0, 1, std::uint64_t{1} << 32, UINT64_MAX);

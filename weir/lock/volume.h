@@ -72,6 +72,8 @@ struct VolumeTuning {
   std::int64_t plan_percent = 5;         // dld: of the way to L that the next period shall go
   std::int64_t speed_limit_percent = 5;  // dld: of L; above it the volume is halved
   std::int64_t period_s = 1;             // lustre: its plan depends on it
+
+  bool operator==(const VolumeTuning&) const = default;
 };
 
 // Lustre's plan: the share of the way to L, in percent, that a period of so many seconds shall go.

@@ -10,6 +10,8 @@
 
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/schedule/gate.h"
+#include "weir/schedule/nrs_text.h"
 
 namespace weir::serve {
 namespace {
@@ -131,8 +133,9 @@ Result<StoreOptions> parse_store_of(std::string_view text, ExportOptions* of) {
 
 }  // namespace
 
-Result<ListenAddress> parse_listen(std::string_view text) {
+Result<ListenAddress> parse_listen(std::string_view text, std::uint16_t without) {
   ListenAddress address;
+  address.port = without;
   std::string_view rest = text;
   if (take_prefix(rest, "unix:")) {
     address.kind = ListenAddress::Kind::kUnix;
@@ -236,14 +239,32 @@ Result<void> check_export(const ServeOptions& options, const ExportOptions& one)
   return {};
 }
 
+Result<void> check_lock(const LockOptions& lock, const std::vector<NodemapOptions>& nodemaps) {
+  if (lock.state_file.empty()) {
+    return fail(std::errc::invalid_argument, "lock", "there is no file for its state",
+                "locks are safe over restarts only with one: --lock-state FILE");
+  }
+  if (auto checked = lock::check(lock.server); !checked) {
+    Error error = checked.error();
+    error.where = "lock " + error.where;
+    return tl::unexpected(std::move(error));
+  }
+  std::vector<std::string> names;
+  names.reserve(nodemaps.size());
+  for (const NodemapOptions& nodemap : nodemaps) names.push_back(nodemap.name);
+  Gate trial(Gate::Options{.nodemaps = nodemaps_named(std::move(names))});
+  if (auto written = write_nrs_policies(trial, lock.policy); !written) return written;
+  return trial.check_rules(lock.rules);
+}
+
 }  // namespace
 
 Result<void> check(const ServeOptions& options) {
-  if (options.exports.empty()) {
+  if (options.exports.empty() && !options.lock.listen) {
     return fail(std::errc::invalid_argument, "exports", "there is nothing to serve",
                 "give one: --export scratch=file:PATH,size=4GiB");
   }
-  if (options.listen.empty()) {
+  if (options.listen.empty() && !options.exports.empty()) {
     return fail(std::errc::invalid_argument, "listeners", "there is nowhere to listen",
                 "give one: --listen 127.0.0.1:10809");
   }
@@ -274,7 +295,7 @@ Result<void> check(const ServeOptions& options) {
     return fail(std::errc::invalid_argument, "tls", "has no certificates",
                 "say where they are: --tls-certificates DIRECTORY");
   }
-  return {};
+  return options.lock.listen ? check_lock(options.lock, options.nodemaps) : Result<void>{};
 }
 
 }  // namespace weir::serve

@@ -28,6 +28,7 @@
 #include "weir/base/time.h"
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
+#include "weir/lock/server.h"
 #include "weir/wire/nbd.h"
 #include "weir/wire/nbd_handshake.h"
 
@@ -47,7 +48,7 @@ struct ListenAddress {
 
   bool operator==(const ListenAddress&) const = default;
 };
-Result<ListenAddress> parse_listen(std::string_view text);
+Result<ListenAddress> parse_listen(std::string_view text, std::uint16_t without = kDefaultPort);
 std::string print_listen(const ListenAddress& address);
 
 // What a store is slowed down to. Each part may be missing; a Shape without parts changes nothing.
@@ -192,6 +193,19 @@ struct ControlFiles {
   bool operator==(const ControlFiles&) const = default;
 };
 
+// The lock service (docs/design/lock-volume.md), beside the exports or without any.
+struct LockOptions {
+  static constexpr std::uint16_t kPort = 10811;
+
+  std::optional<ListenAddress> listen;  // none: there is no lock service
+  std::string state_file;               // what must grow over restarts; needed
+  lock::ServerOptions server{};
+  std::string policy = "fifo";       // of its Gate, as written to nrs_policies
+  std::vector<std::string> rules{};  // as written to nrs_tbf_rule
+
+  bool operator==(const LockOptions&) const = default;
+};
+
 struct ServeLimits {
   std::uint32_t connections = 4096;  // more are refused, counted and logged
   // Of payload in the whole server, and in one connection; whoever is at it is not read from.
@@ -220,6 +234,7 @@ struct ServeOptions {
   std::string control_socket;  // empty: none
   std::string trace_file;      // empty: none
   ControlFiles control;
+  LockOptions lock;
   GroupsOptions groups;
 
   bool operator==(const ServeOptions&) const = default;

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// weir lock: commands under a lock, and what a lock server has.
+#include "apps/weir/lock.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "apps/weir/command.h"
+#include "weir/base/quote.h"
+#include "weir/base/units.h"
+#include "weir/cluster/lock_admin.h"
+
+namespace weir::app {
+namespace {
+
+constexpr const char* kFooter = R"(
+Actions:
+  run RESOURCE -- COMMAND    run COMMAND while RESOURCE is locked; exits as COMMAND does
+  list                       locks that are held or waited for
+  stats                      figures of the server
+  bench                      how many locks a second one gets from here
+
+Examples:
+  weir lock run nightly -- rsync -a /data backup:
+  weir lock run --shared --timeout 30s dataset/7 -- ./read-it
+  weir lock run --try report -- make report || echo 'somebody else makes it'
+  weir lock list --filter dataset/
+
+COMMAND finds in $WEIR_LOCK_FENCE a number that is larger than that of any holder before it. When
+the lock is lost COMMAND is ended, SIGTERM first, and the exit status is 75. $WEIR_LOCK_SERVER is
+the server if --server is not given (default 127.0.0.1:10811).)";
+
+constexpr const char* kDefaultServer = "127.0.0.1:10811";
+
+struct LockArguments {
+  std::string action;
+  std::vector<std::string> words;
+  std::string server;
+  std::string job;
+  bool shared = false;
+  bool only_try = false;
+  std::string timeout;
+  std::string kill_after;
+  int conflict_status = 1;
+  std::string filter;
+  std::uint64_t most = 1000;
+  bool json = false;
+  std::uint32_t clients = 1;
+  std::uint32_t window = 256;
+  std::uint64_t fill = 0;
+  std::string time;
+};
+
+lock::ConnectOptions connect_options(const LockArguments& arguments) {
+  lock::ConnectOptions options;
+  const char* const named = std::getenv("WEIR_LOCK_SERVER");
+  options.server = !arguments.server.empty() ? arguments.server
+                   : named != nullptr        ? named
+                                             : kDefaultServer;
+  options.job = arguments.job;
+  check(lock::check(options), Exit::kUsage, "");
+  return options;
+}
+
+Nanoseconds time_of(const std::string& text, Nanoseconds without, const char* option) {
+  return text.empty() ? without : value_or_fail(parse_duration(text), Exit::kUsage, option);
+}
+
+int run(const LockArguments& arguments) {
+  if (arguments.words.size() < 2) {
+    throw Failure{Exit::kUsage, "run: name a resource and, behind --, a command"};
+  }
+  LockRun run;
+  run.connect = connect_options(arguments);
+  run.resource = arguments.words.front();
+  if (!lock::LockTable::is_name(run.resource)) {
+    throw Failure{Exit::kUsage, fmt::format("run: a resource has 1 to {} bytes", lock::kNameMax)};
+  }
+  run.command.assign(arguments.words.begin() + 1, arguments.words.end());
+  run.mode = arguments.shared ? lock::Mode::kShared : lock::Mode::kExclusive;
+  run.only_try = arguments.only_try;
+  if (!arguments.timeout.empty()) run.timeout = time_of(arguments.timeout, {}, "--timeout");
+  run.kill_after = time_of(arguments.kill_after, run.kill_after, "--kill-after");
+  run.conflict_status = arguments.conflict_status;
+  return run_locked(run);
+}
+
+int measure(const LockArguments& arguments) {
+  LockMeasure measure;
+  measure.connect = connect_options(arguments);
+  measure.clients = arguments.clients;
+  measure.window = arguments.window;
+  measure.fill = arguments.fill;
+  measure.time = time_of(arguments.time, measure.time, "--time");
+  measure.json = arguments.json;
+  return measure_locks(measure);
+}
+
+// ---- list ----
+
+nlohmann::json to_json(const lock::LockView& lock) {
+  return {{"name", quote(lock.name)},
+          {"mode", lock::mode_name(lock.mode)},
+          {"state", lock::state_name(lock.state)},
+          {"client", lock.client},
+          {"peer", lock.peer},
+          {"fence", lock.fence},
+          {"asked", lock.is_asked}};
+}
+
+int list(const LockArguments& arguments) {
+  const lock::ConnectOptions to = connect_options(arguments);
+  lock::ListOptions options{.filter = arguments.filter};
+  nlohmann::json all = nlohmann::json::array();
+  std::uint64_t left = arguments.most;
+  if (!arguments.json) {
+    fmt::print("{:<10}{:<9}{:<18}{:<22}{:>20}  NAME\n", "MODE", "STATE", "CLIENT", "FROM", "FENCE");
+  }
+  while (left > 0) {
+    options.max = std::min<std::uint64_t>(left, 1000);
+    const auto page = value_or_fail(cluster::ask_list(to, options), Exit::kUnavailable, "list");
+    for (const lock::LockView& lock : page.locks) {
+      if (arguments.json) {
+        all.push_back(to_json(lock));
+      } else {
+        fmt::print("{:<10}{:<9}{:<18x}{:<22}{:>20}  {}\n", lock::mode_name(lock.mode),
+                   lock::state_name(lock.state), lock.client, lock.peer, lock.fence,
+                   quote(lock.name));
+      }
+    }
+    left -= std::min<std::uint64_t>(left, page.locks.size());
+    options.from = page.next;
+    if (page.next == 0) break;
+  }
+  if (arguments.json) fmt::print("{}\n", all.dump(2));
+  return static_cast<int>(Exit::kOk);
+}
+
+// ---- stats ----
+
+int stats(const LockArguments& arguments) {
+  const auto stats =
+      value_or_fail(cluster::ask_stats(connect_options(arguments)), Exit::kUnavailable, "stats");
+  const lock::NamespaceView& view = stats.view;
+  const nlohmann::ordered_json all = {
+      {"namespace", view.name},
+      {"preset", lock::preset_name(view.preset)},
+      {"incarnation", stats.incarnation},
+      {"recovering", view.is_recovering},
+      {"lease", print_duration(stats.lease)},
+      {"limit", view.limit},
+      {"granted", view.granted},
+      {"volume", view.server_lock_volume},
+      {"grant_rate", view.grant_rate},
+      {"cancel_rate", view.cancel_rate},
+      {"grant_speed", view.grant_speed},
+      {"resources", view.resources},
+      {"waiting", view.waiting},
+      {"parked", view.parked},
+      {"gated", stats.gated},
+      {"clients", view.clients()},
+      {"grants", view.grants},
+      {"cancels", view.cancels},
+      {"evictions", view.counters.evictions},
+      {"unknown_cancels", view.counters.unknown_cancels},
+      {"bad_names", view.counters.bad_names},
+      {"too_many", view.counters.too_many},
+      {"broken_rules", view.counters.broken_rules},
+      {"lost_replays", view.counters.lost_replays},
+  };
+  if (arguments.json) {
+    fmt::print("{}\n", all.dump(2));
+    return static_cast<int>(Exit::kOk);
+  }
+  for (const auto& [name, value] : all.items()) {
+    fmt::print("{:<18}{}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return static_cast<int>(Exit::kOk);
+}
+
+int act(const LockArguments& arguments) {
+  const std::string& action = arguments.action;
+  if (action != "run" && !arguments.words.empty()) {
+    throw Failure{Exit::kUsage, fmt::format("{}: takes no {}", action, quote(arguments.words[0]))};
+  }
+  if (action == "run") return run(arguments);
+  if (action == "list") return list(arguments);
+  if (action == "stats") return stats(arguments);
+  return measure(arguments);
+}
+
+void add_run_options(CLI::App& command, LockArguments& arguments) {
+  command.add_flag("--shared", arguments.shared, "run: others may share the lock that do the same");
+  command.add_flag("--try", arguments.only_try, "run: do not wait for others");
+  command.add_option("--timeout", arguments.timeout, "run: wait no longer than this")
+      ->type_name("TIME");
+  command
+      .add_option("--kill-after", arguments.kill_after,
+                  "run: from SIGTERM to SIGKILL, when the lock is lost (default 2s)")
+      ->type_name("TIME");
+  command
+      .add_option("--conflict-exit-code", arguments.conflict_status,
+                  "run: when others kept the lock (default 1)")
+      ->type_name("N")
+      ->check(CLI::Range(0, 255));
+}
+
+}  // namespace
+
+void add_lock(CLI::App& weir, int& status) {
+  auto arguments = std::make_shared<LockArguments>();
+  CLI::App* command = weir.add_subcommand("lock", "Locks across machines: run a command under one");
+  command->add_option("ACTION", arguments->action, "run, list, stats or bench")
+      ->required()
+      ->check(CLI::IsMember({"run", "list", "stats", "bench"}));
+  command->add_option("WORDS", arguments->words, "run: RESOURCE -- COMMAND");
+  command
+      ->add_option("--server", arguments->server,
+                   "ADDRESS:PORT or unix:PATH (default $WEIR_LOCK_SERVER or 127.0.0.1:10811)")
+      ->type_name("ADDRESS");
+  command->add_option("--job", arguments->job, "Whom this is for, where the server believes it")
+      ->type_name("JOB");
+  add_run_options(*command, *arguments);
+  command->add_option("--filter", arguments->filter, "list: names that hold this")
+      ->type_name("TEXT");
+  command->add_option("--most", arguments->most, "list: so many locks at most (default 1000)")
+      ->type_name("N");
+  command->add_flag("--json", arguments->json, "list, stats, bench: as JSON");
+  command->add_option("--clients", arguments->clients, "bench: clients at a time (default 1)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
+  command
+      ->add_option("--window", arguments->window,
+                   "bench: locks that a client waits for at a time (default 256)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 10'000));
+  command->add_option("--fill", arguments->fill, "bench: locks to take first and to keep")
+      ->type_name("N");
+  command->add_option("--time", arguments->time, "bench: how long (default 5s)")->type_name("TIME");
+  command->footer(kFooter);
+  command->callback([arguments, &status] { status = act(*arguments); });
+}
+
+}  // namespace weir::app

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// weir lock run: a command that runs while a lock is held, and no longer. It runs in a process
+// group of its own, so that all of it can be ended, and dies with this process (PR_SET_PDEATHSIG):
+// a command whose guard was killed would go on without the lock.
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "apps/weir/command.h"
+#include "apps/weir/lock.h"
+#include "weir/base/quote.h"
+#include "weir/host/clock.h"
+#include "weir/host/mailbox.h"
+#include "weir/host/signals.h"
+
+namespace weir::app {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = lock::LockClient::Event::Kind;
+
+constexpr int kNotFound = 127;  // as shells have it
+constexpr int kCannotRun = 126;
+constexpr int kSignalled = 128;
+constexpr Nanoseconds kTryPatience = 10s;  // for a server that does not answer
+constexpr Nanoseconds kComplainAfter = 2s;
+constexpr Nanoseconds kLookAgain = 20ms;
+
+// What the client says of the lock, and a descriptor to wait for it.
+class News : public lock::Listener {
+ public:
+  News() : fd_(value_or_fail(host::make_wake_fd(), Exit::kIoErr, "")) {}
+
+  void lock_event(const lock::LockClient::Event& event) override {
+    const std::lock_guard guard(mutex_);
+    last_ = event;
+    eventfd_write(fd_.get(), 1);
+  }
+  int fd() const { return fd_.get(); }
+  // The last there was.
+  std::optional<lock::LockClient::Event> read() {
+    const std::lock_guard guard(mutex_);
+    return last_;
+  }
+
+ private:
+  host::Fd fd_;
+  std::mutex mutex_;
+  std::optional<lock::LockClient::Event> last_;
+};
+
+class Runner {
+ public:
+  explicit Runner(const LockRun& run)
+      : run_(run),
+        signals_(value_or_fail(host::SignalFd::create({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}),
+                               Exit::kIoErr, "")),
+        client_(value_or_fail(lock::Client::create(run.connect), Exit::kUsage, "")) {}
+
+  int run();
+
+ private:
+  std::optional<int> acquire();
+  bool wait(Instant until);
+  std::optional<int> give_up(int status, const std::string& why);
+  void complain();
+  int supervise();
+  void start();
+  void end_command(int signal) const;
+  bool reap(int& status);
+
+  const LockRun& run_;
+  host::SignalFd signals_;
+  std::unique_ptr<lock::Client> client_;
+  News news_;
+  lock::Client::Ticket ticket_ = 0;
+  std::uint64_t fence_ = 0;
+  pid_t child_ = 0;
+  bool has_terminal_ = false;
+  bool has_complained_ = false;
+};
+
+// Until a signal, news, or the time. Whether there was one of the first two.
+bool Runner::wait(Instant until) {
+  pollfd waits[] = {{signals_.fd(), POLLIN, 0}, {news_.fd(), POLLIN, 0}};
+  const Nanoseconds left = std::max(until - host::now(), Nanoseconds{0});
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  const int ready = poll(waits, 2, until == kNever ? -1 : static_cast<int>(std::min(ms, 1L << 30)));
+  if (ready > 0 && (waits[1].revents & POLLIN) != 0) {
+    eventfd_t count = 0;
+    eventfd_read(news_.fd(), &count);
+  }
+  return ready > 0;
+}
+
+std::optional<int> Runner::give_up(int status, const std::string& why) {
+  client_->release(ticket_);
+  if (!why.empty()) fmt::print(stderr, "weir lock: {}\n", why);
+  return status;
+}
+
+void Runner::complain() {
+  const lock::Client::Status status = client_->status();
+  if (has_complained_ || status.is_connected) return;
+  has_complained_ = true;
+  fmt::print(stderr, "weir lock: {} does not answer{}{}; trying again\n", run_.connect.server,
+             status.trouble.empty() ? "" : ": ", status.trouble);
+}
+
+// Until the lock is held: then nothing. Else the exit status.
+std::optional<int> Runner::acquire() {
+  const Instant begin = host::now();
+  const auto got = client_->acquire(
+      run_.resource, run_.mode,
+      run_.only_try ? lock::Client::OrWait::kTry : lock::Client::OrWait::kWait, news_);
+  ticket_ = got.ticket;
+  fence_ = got.fence;
+  if (got.is_held) return std::nullopt;
+  const Instant until = run_.timeout    ? begin + *run_.timeout
+                        : run_.only_try ? begin + kTryPatience
+                                        : kNever;
+  for (;;) {
+    if (const auto event = news_.read()) {
+      fence_ = event->fence;
+      if (event->kind == Kind::kHeld) return std::nullopt;
+      const bool is_lost = event->kind == Kind::kLost;
+      if (!is_lost && event->why == lock::Refusal::kWouldWait) {
+        return give_up(run_.conflict_status, "");
+      }
+      return give_up(static_cast<int>(Exit::kTempFail),
+                     quote(run_.resource) + (is_lost ? " is lost" : ": the server refuses it"));
+    }
+    while (const auto signal = signals_.next()) {
+      if (*signal != SIGCHLD) return give_up(kSignalled + *signal, "");
+    }
+    const Instant now = host::now();
+    if (now >= until) {
+      if (client_->status().is_connected) return give_up(run_.conflict_status, "");
+      return give_up(static_cast<int>(Exit::kUnavailable),
+                     run_.connect.server + " does not answer");
+    }
+    if (now >= begin + kComplainAfter) complain();
+    wait(has_complained_ || now >= begin + kComplainAfter
+             ? std::min(until, now + kComplainAfter)
+             : std::min(until, begin + kComplainAfter));
+  }
+}
+
+// ---- the command ----
+
+// In the child. Its guard may have died before the kernel was told of their bond.
+[[noreturn]] void become_command(char* const* words, char* const* environment, pid_t guard) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != guard) _exit(kCannotRun);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execvpe(words[0], words, environment);
+  _exit(errno == ENOENT ? kNotFound : kCannotRun);
+}
+
+void Runner::start() {
+  std::vector<char*> words;
+  words.reserve(run_.command.size() + 1);
+  for (const std::string& word : run_.command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  // Other threads may read the environment, so it is not changed but copied.
+  std::string fence = fmt::format("WEIR_LOCK_FENCE={}", fence_);
+  std::vector<char*> environment;
+  for (char** each = environ; *each != nullptr; ++each) {
+    if (std::strncmp(*each, "WEIR_LOCK_FENCE=", 16) != 0) environment.push_back(*each);
+  }
+  environment.push_back(fence.data());
+  environment.push_back(nullptr);
+  has_terminal_ = isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) == getpgrp();
+  const pid_t guard = getpid();
+  child_ = fork();
+  if (child_ < 0) {
+    throw Failure{Exit::kTempFail,
+                  fmt::format("cannot start {}: {}", quote(run_.command[0]), std::strerror(errno))};
+  }
+  if (child_ == 0) become_command(words.data(), environment.data(), guard);
+  setpgid(child_, child_);
+  if (has_terminal_) {
+    signal(SIGTTOU, SIG_IGN);
+    tcsetpgrp(STDIN_FILENO, child_);
+  }
+}
+
+void Runner::end_command(int signal) const {
+  kill(-child_, signal);
+  if (signal == SIGTERM) kill(-child_, SIGCONT);  // one that is stopped would not hear of it
+}
+
+bool Runner::reap(int& status) {
+  int raw = 0;
+  if (waitpid(child_, &raw, WNOHANG) != child_) return false;
+  status = WIFEXITED(raw) ? WEXITSTATUS(raw) : kSignalled + WTERMSIG(raw);
+  if (has_terminal_) tcsetpgrp(STDIN_FILENO, getpgrp());
+  return true;
+}
+
+int Runner::supervise() {
+  Instant kill_at = kNever;
+  bool is_lost = false;
+  bool is_killed = false;
+  for (;;) {
+    int status = 0;
+    if (reap(status)) {
+      if (!is_lost) return status;
+      // Its children may still be there.
+      while (!is_killed && kill(-child_, 0) == 0 && host::now() < kill_at) {
+        wait(host::now() + kLookAgain);
+      }
+      kill(-child_, SIGKILL);
+      return static_cast<int>(Exit::kTempFail);
+    }
+    const auto event = news_.read();
+    if (!is_lost && event && event->kind == Kind::kLost) {
+      is_lost = true;
+      kill_at = host::now() + run_.kill_after;
+      fmt::print(stderr, "weir lock: {} is lost; ending {}\n", quote(run_.resource),
+                 quote(run_.command[0]));
+      end_command(SIGTERM);
+    }
+    if (is_lost && host::now() >= kill_at) {
+      end_command(SIGKILL);
+      is_killed = true;
+      kill_at = kNever;
+    }
+    wait(kill_at);
+    while (const auto signal = signals_.next()) {
+      if (*signal != SIGCHLD) end_command(*signal);
+    }
+  }
+}
+
+int Runner::run() {
+  if (const auto status = acquire()) return *status;
+  start();
+  const int status = supervise();
+  client_->release(ticket_);
+  return status;
+}
+
+}  // namespace
+
+int run_locked(const LockRun& run) { return Runner(run).run(); }
+
+}  // namespace weir::app

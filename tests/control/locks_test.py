@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A lock service as its administrator meets it: parameters, API, metrics and the page."""
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from page_test import HERE, TOKEN, modules
+from remote import RELEASE, STUCK, Remote, wait_for
+
+POOL = "ldlm.namespaces.locks.pool."
+LOCKS = "ldlm.namespaces.locks."
+
+
+class Locks(Remote):
+    """A server with a lock service, and nobody who was there before."""
+
+    def __init__(self, folder, *arguments, limit=1000, **options):
+        self.address = f"unix:{folder}/locks"
+        super().__init__("--export", "a=memory:64MiB", "--lock", self.address, "--lock-state",
+                         pathlib.Path(folder) / "state", "--lock-limit", str(limit),
+                         "--lock-lease", "2s", *arguments, **options)
+
+    def number(self, name):
+        status, out, error = self.lctl("get_param", "-n", name)
+        assert (status, error) == (0, ""), error
+        return int(out)
+
+    def client(self, *arguments):
+        """A client of the locks that stays until the block ends."""
+        return contextlib.closing(Client(self, arguments))
+
+
+class Client:
+    def __init__(self, it, arguments):
+        self.process = subprocess.Popen(
+            [it.binary, "lock", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env={**os.environ, "WEIR_LOCK_SERVER": it.address})
+
+    def close(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+class Parameters(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+
+    def test_names_formats_and_errors(self):
+        with Locks(self.folder) as it:
+            self.assertEqual(it.lctl("get_param", f"{POOL}limit", "ldlm.server_pool.limit"),
+                             (0, f"{POOL}limit=1000\nldlm.server_pool.limit=1000\n", ""))
+            self.assertEqual(it.lctl("get_param", "ldlm/namespaces/*/pool/server_lock_volume")[1],
+                             f"{POOL}server_lock_volume=36000000\n")
+            self.assertTrue(it.lctl("get_param", f"{POOL}state")[1].startswith(
+                f"{POOL}state=\nLDLM pool state (locks):\n  SLV: 36000000\n  CLV: 0\n"))
+            names = it.lctl("list_param", "ldlm.namespaces.*.pool.*")[1].split()
+            self.assertEqual(names, [POOL + name for name in (
+                "cancel_rate", "grant_plan", "grant_rate", "grant_speed", "granted", "limit",
+                "lock_volume_factor", "recalc_period", "server_lock_volume", "state")])
+            self.assertEqual(it.lctl("list_param", "*")[1].split(), ["ost", "obdfilter", "ldlm"])
+            for name, value in ((f"{POOL}limit", "500"), (f"{POOL}recalc_period", "2"),
+                                (f"{LOCKS}lru_size", "70"), (f"{LOCKS}lru_max_age", "60000")):
+                self.assertEqual(it.lctl("set_param", f"{name}={value}"),
+                                 (0, f"{name}={value}\n", ""))
+                self.assertEqual(it.lctl("get_param", "-n", name)[1], f"{value}\n")
+            for name, value, status, text in ((f"{POOL}limit", "0", 22, "Invalid argument"),
+                                              (f"{POOL}limit", "-7", 22, "Invalid argument"),
+                                              (f"{POOL}limit", "many", 22, "Invalid argument"),
+                                              (f"{LOCKS}lru_size", "x", 22, "Invalid argument")):
+                path = name.replace(".", "/")
+                self.assertEqual(it.lctl("set_param", f"{name}={value}"), (
+                    status, "", f"error: set_param: setting {path}={value}: {text}\n"
+                                f"error: set_param: setting '{path}'='{value}': {text}\n"))
+            path = f"{POOL}granted".replace(".", "/")
+            self.assertEqual(it.lctl("set_param", f"{POOL}granted=1"), (
+                13, "", f"error: set_param: opening '{path}': Permission denied\n"
+                        f"error: set_param: setting '{path}'='1': Permission denied\n"))
+            self.assertEqual(it.number(f"{POOL}limit"), 500, "the one before stays")
+            self.assertEqual(it.lctl("get_param", "ldlm.namespaces.other.lru_size")[0], 2)
+
+    def test_without_a_lock_service_there_are_none(self):
+        with Remote("--export", "a=memory:64MiB") as it:
+            self.assertEqual(it.lctl("get_param", f"{POOL}limit")[0], 2)
+            self.assertEqual(it.lctl("set_param", f"{POOL}limit=5")[0], 2)
+            self.assertEqual(it.lctl("list_param", "*")[1].split(), ["ost", "obdfilter"])
+            self.assertEqual(it.get("/v1/locks"), [])
+            for path in ("/v1/locks/locks", "/v1/locks/locks/list"):
+                self.assertEqual(it.http("GET", path)[0], 404, path)
+            self.assertNotIn("weir_lock_", it.http("GET", "/metrics")[2])
+
+    def test_a_size_for_all_caches_reaches_a_running_client(self):
+        with Locks(self.folder) as it, it.client("bench", "--fill", "200", "--time", "300s"):
+            wait_for("200 locks", lambda: it.number(f"{POOL}granted") == 200)
+            self.assertEqual(it.lctl("set_param", f"{LOCKS}lru_size=10")[0], 0)
+            wait_for("a small cache", lambda: it.number(f"{POOL}granted") <= 10)
+            self.assertEqual(it.number(f"{LOCKS}lock_count"), it.number(f"{POOL}granted"))
+
+    def test_a_limit_outlives_the_server(self):
+        journal = ("--journal", pathlib.Path(self.folder) / "journal")
+        with Locks(self.folder, *journal) as it:
+            self.assertEqual(it.lctl("set_param", "-P", f"{POOL}limit=123")[0], 0)
+            self.assertEqual(it.lctl("set_param", "-P", f"{POOL}limit=0")[0], 22)
+            self.assertEqual(it.lctl("set_param", f"{LOCKS}lru_size=9")[0], 0)
+        with Locks(self.folder, *journal) as it:
+            wait_for("the journal", lambda: it.number(f"{POOL}limit") == 123)
+            self.assertEqual(it.number(f"{LOCKS}lru_size"), 0, "that was not for good")
+        with Remote("--export", "a=memory:64MiB", *journal) as it:
+            wait_for("the server to say so", lambda: f"{POOL}limit" in it.log)
+
+
+class Api(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+
+    def test_every_path(self):
+        name = 'a"<b>\n'
+        with Locks(self.folder) as it, \
+                it.client("run", name, "--", "sleep", "300"), \
+                it.client("run", "--shared", name, "--", "sleep", "300"):
+            def locks():
+                found = it.get("/v1/locks/locks/list")
+                return found if len(found["locks"]) == 2 else None
+            found = wait_for("a holder and one who waits", locks)
+            self.assertTrue(found["whole"])
+            by_state = {one["state"]: one for one in found["locks"]}
+            holder, waiter = by_state["granted"], by_state["waiting"]
+            self.assertEqual(holder["name"], "a\\x22\\x3Cb\\x3E\\x0A")
+            self.assertGreater(holder["fence"], 0)
+            self.assertTrue(holder["asked"])
+            self.assertEqual(waiter["fence"], 0)
+            self.assertNotEqual(holder["client"], waiter["client"])
+            self.assertEqual(it.get("/v1/locks/locks/list?filter=nobody")["locks"], [])
+            one = it.get("/v1/locks/locks/list?limit=1")
+            self.assertEqual((len(one["locks"]), one["whole"]), (1, False))
+            view = it.get("/v1/locks/locks")
+            self.assertEqual(it.get("/v1/locks")[0]["namespace"], "locks")
+            self.assertEqual((view["limit"], view["granted"], view["waiting"]), (1000, 1, 1))
+            self.assertEqual(view["clients"], 2)
+            self.assertEqual(sum(client["locks"] for client in view["top"]), 1)
+            self.change(it)
+            page = it.http("GET", "/metrics")[2]
+            self.assertIn('weir_lock_limit{namespace="locks"} 700\n', page)
+            self.assertIn('weir_lock_granted{namespace="locks"} 1\n', page)
+            self.assertIn(f'weir_lock_client_locks{{namespace="locks",client="{holder["client"]}"}} '
+                          "1\n", page)
+            checked = subprocess.run(["promtool", "check", "metrics"], input=page, text=True,
+                                     capture_output=True, timeout=STUCK, check=False)
+            self.assertNotIn("weir_lock_", checked.stdout + checked.stderr)
+
+    def change(self, it):
+        path = "/v1/locks/locks"
+        _, head, _ = it.http("GET", path)
+        seen = {"If-Match": head["ETag"]}
+        status, head, _ = it.send("PUT", path, {"limit": 700, "recalc_period": "2s"}, seen)
+        self.assertEqual(status, 200)
+        self.assertEqual(it.send("PUT", path, {"limit": 800}, seen)[0], 412)
+        view = it.get(path)
+        self.assertEqual((view["limit"], view["recalc_period_ns"]), (700, 2_000_000_000))
+        for body, code in (({"limit": 0}, 400), ({"limit": "7"}, 400), ({"volume": 7}, 400),
+                           ({}, 400), ({"recalc_period": "soon"}, 400)):
+            self.assertEqual(it.send("PUT", path, body)[0], code, body)
+        self.assertEqual(it.send("PUT", "/v1/locks/none", {"limit": 5})[0], 404)
+        self.assertEqual(it.http("DELETE", path)[0], 405)
+        self.assertEqual(it.http("POST", f"{path}/list", "{}")[0], 405)
+        self.assertEqual(it.http("GET", "/v1/locks/none/list")[0], 404)
+        self.assertEqual(it.get(path)["limit"], 700)
+
+
+class Page(unittest.TestCase):
+    def test_shows_a_running_lock_service(self):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        shots = pathlib.Path(os.environ.get("WEIR_SCREENSHOTS", folder))
+        (folder / "token").write_text(TOKEN, encoding="utf-8")
+        with Locks(folder, "--control-tcp", "127.0.0.1:0", "--control-token", folder / "token",
+                   binary=RELEASE) as it, \
+                it.client("bench", "--fill", "400", "--time", "300s"):
+            url = f"http://127.0.0.1:{it.control_port}/#token={TOKEN}"
+            done = subprocess.run(["node", HERE / "lock_page.mjs", modules(), url, shots, "live"],
+                                  capture_output=True, text=True, timeout=200, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        seen = json.loads(done.stdout)
+        self.assertEqual(seen["problems"], [])
+        self.assertIn("granted 400 of 1000 (40.0 %)", seen["facts"])
+        self.assertEqual(seen["locks"], ["400"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

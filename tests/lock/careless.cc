@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A lock server that grants at once after a restart, as no other program of this project can be
+// made to: with it tests show what the grace period is for, and that their checker sees it.
+//
+//   careless SOCKET STATE LEASE_MS        prints "ready"; ends with its standard input
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "weir/cluster/lock_service.h"
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 64;
+  weir::cluster::LockServiceOptions options;
+  options.lock.listen =
+      weir::serve::ListenAddress{weir::serve::ListenAddress::Kind::kUnix, "", 0, argv[1]};
+  options.lock.state_file = argv[2];
+  options.lock.server.lease = std::chrono::milliseconds{std::atoll(argv[3])};
+  options.lock.server.grace = std::chrono::nanoseconds{0};
+  const auto service = weir::cluster::LockService::create(options);
+  if (!service) {
+    std::fprintf(stderr, "%s\n", service.error().message().c_str());
+    return 73;
+  }
+  std::puts("ready");
+  std::fflush(stdout);
+  while (std::getchar() != EOF) {
+  }
+  return 0;
+}

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Servers and holders that crash, stop and come back. What holders wrote themselves is read by a
+checker: no two of them ever held one lock. With a server that knows no grace period it finds two.
+"""
+import signal
+import unittest
+
+from locks import LockServer, conflicts, wait_for
+
+
+def stop_kill_restart(server):
+    """A holder that cannot be reached while its server crashes; another waits for its lock."""
+    first = server.hold("res")
+    wait_for(first.has_begun, "the first holds it")
+    second = server.hold("res")
+    wait_for(lambda: server.count("waiting") == 1, "the second waits")
+    first.process.send_signal(signal.SIGSTOP)
+    server.kill()
+    server.start()
+    return first, second
+
+
+class Server(unittest.TestCase):
+    def test_after_a_crash_no_two_hold_one_lock(self):
+        with LockServer("--lock-lease", "5s", "--lock-grace", "6300ms") as server:
+            first, second = stop_kill_restart(server)
+            self.assertTrue(server.ask("stats")["recovering"])
+            first.process.send_signal(signal.SIGCONT)
+            wait_for(lambda: not server.ask("stats")["recovering"], "the grace period is over")
+            wait_for(lambda: server.count("granted") == 1, "the lock was replayed")
+            self.assertFalse(second.has_begun())
+            first.let_go()
+            self.assertEqual(first.wait(), 0)
+            wait_for(second.has_begun, "the second gets it")
+            second.let_go()
+            self.assertEqual(second.wait(), 0)
+            self.assertEqual(conflicts([first, second]), [])
+
+    def test_without_grace_the_checker_finds_two_holders(self):
+        with LockServer(careless_lease_ms=30_000) as server:
+            first, second = stop_kill_restart(server)
+            wait_for(second.has_begun, "the second gets what the first has")
+            self.assertFalse(first.has_ended())
+            self.assertEqual([what for what, *_ in conflicts([first, second])], ["both held it"])
+            first.process.send_signal(signal.SIGCONT)
+            # Its server does not know its lock any more.
+            self.assertEqual(first.wait(), 75)
+
+    def test_many_holders_and_crashes(self):
+        with LockServer("--lock-lease", "3s", "--lock-grace", "3800ms") as server:
+            holders = [server.hold(f"res{i % 2}", seconds=0.2) for i in range(8)]
+            for _ in range(2):
+                wait_for(lambda: any(holder.has_begun() and not holder.has_ended()
+                                     for holder in holders)
+                         or all(holder.has_ended() for holder in holders), "somebody holds one")
+                server.kill()
+                server.start()
+            for holder in holders:
+                self.assertIn(holder.wait(), (0, 75))
+            self.assertEqual(conflicts(holders), [])
+            self.assertTrue(all(holder.has_begun() for holder in holders))
+
+    def test_a_restart_in_order_costs_no_holder_its_lock(self):
+        with LockServer("--lock-lease", "5s", "--lock-grace", "6300ms") as server:
+            holder = server.hold("res")
+            wait_for(holder.has_begun, "it is held")
+            self.assertEqual(server.stop(), 0)
+            server.start()
+            wait_for(lambda: server.count("granted") == 1, "the lock was replayed")
+            holder.let_go()
+            self.assertEqual(holder.wait(), 0)
+
+    def test_a_server_that_stays_away_ends_the_command(self):
+        with LockServer("--lock-lease", "1s") as server:
+            holder = server.hold("res")
+            wait_for(holder.has_begun, "it is held")
+            server.kill()
+            self.assertEqual(holder.wait(), 75)
+            self.assertTrue(holder.has_ended())  # it was asked to, and could say so
+
+
+class Holders(unittest.TestCase):
+    def test_what_a_killed_holder_had_goes_to_the_next_after_its_lease(self):
+        with LockServer("--lock-lease", "1s") as server:
+            first = server.hold("res")
+            wait_for(first.has_begun, "it is held")
+            second = server.hold("res", seconds=0)
+            wait_for(lambda: server.count("waiting") == 1, "the second waits")
+            first.process.kill()
+            first.wait()
+            self.assertEqual(second.wait(), 0)
+            self.assertEqual(server.ask("stats")["evictions"], 1)
+
+    def test_a_holder_that_slept_through_its_lease_ends_its_command(self):
+        with LockServer("--lock-lease", "1s") as server:
+            first = server.hold("res")
+            wait_for(first.has_begun, "it is held")
+            second = server.hold("res", seconds=0)
+            wait_for(lambda: server.count("waiting") == 1, "the second waits")
+            first.process.send_signal(signal.SIGSTOP)
+            self.assertEqual(second.wait(), 0)
+            self.assertFalse(first.has_ended())
+            first.process.send_signal(signal.SIGCONT)
+            self.assertEqual(first.wait(), 75)
+            self.assertTrue(first.has_ended())
+
+    def test_a_command_that_does_not_listen_is_killed(self):
+        with LockServer("--lock-lease", "1s") as server:
+            deaf = server.popen("--kill-after", "300ms", "deaf", "--", "sh", "-c",
+                                "trap '' TERM; touch $0; while :; do sleep 0.1; done",
+                                server.path / "deaf")
+            wait_for((server.path / "deaf").exists, "it runs")
+            server.kill()
+            self.assertEqual(deaf.wait(90), 75)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

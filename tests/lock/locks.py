@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lock servers and holders for tests, and the checker that reads what holders wrote themselves.
+
+    with LockServer("--lock-lease", "2s") as server:
+        server.run("res", "--", "true")
+
+Everything has a folder of its own and ends with the block. Waiting is for conditions, with a
+deadline that a slow machine meets.
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR",
+                                   pathlib.Path(__file__).resolve().parents[2]))
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD_DIR", ROOT / "build/dev"))
+WEIR = os.environ.get("WEIR_BIN", BUILD / "apps/weir/weir")
+CARELESS = BUILD / "tests/careless"
+STUCK = 90  # seconds until something that should have happened counts as stuck
+
+# Holds a lock until told to end, and writes down when: the clock is the same for all processes.
+HOLDER = """
+import os, signal, sys, time
+out = open(sys.argv[1], "a", buffering=1)
+def say(what):
+    out.write(f"{what} {os.environ['WEIR_LOCK_FENCE']} {time.monotonic_ns()}\\n")
+def end(*_):
+    say("end")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+say("begin")
+until = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < until and not os.path.exists(sys.argv[1] + ".let-go"):
+    time.sleep(0.01)
+end()
+"""
+
+
+def wait_for(condition, what):
+    until = time.monotonic() + STUCK
+    while time.monotonic() < until:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"stuck: {what}")
+
+
+class LockServer:
+    """weir serve --lock on a Unix socket. It can be killed and started again."""
+
+    def __init__(self, *arguments, careless_lease_ms=None):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name)
+        self.socket = f"unix:{self.path}/s"
+        self.arguments = arguments
+        self.careless_lease_ms = careless_lease_ms
+        self.env = {**os.environ, "WEIR_LOCK_SERVER": self.socket}
+        self.process = None
+        self.holders = []
+        self.log = open(self.path / "log", "a+", encoding="utf-8")
+
+    def start(self):
+        if self.careless_lease_ms is not None:
+            command = [CARELESS, self.path / "s", self.path / "state", str(self.careless_lease_ms)]
+        else:
+            command = [WEIR, "serve", "--control", "none", "--lock", self.socket, "--lock-state",
+                       self.path / "state", *self.arguments]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.log, text=True)
+        ready = self.process.stdout.readline()
+        if not ready.startswith("ready"):
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"not ready: {self.logged()}")
+
+    def logged(self):
+        return (self.path / "log").read_text(encoding="utf-8")
+
+    def kill(self):
+        self.process.kill()
+        self._reap()
+
+    def stop(self):
+        self.process.terminate()
+        return self._reap()
+
+    def _reap(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        return self.process.wait(STUCK)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, kind, *_):
+        for holder in self.holders:
+            holder.finish()
+        status = self.stop() if self.process.poll() is None else None
+        self.log.close()
+        text = self.logged()
+        self.folder.cleanup()
+        if kind is None:
+            assert status in (0, None, -signal.SIGTERM), f"ended with {status}: {text}"
+            assert "Sanitizer" not in text, text
+
+    def popen(self, *arguments, **options):
+        return subprocess.Popen([WEIR, "lock", "run", *arguments], env=self.env, text=True,
+                                stderr=self.log, **options)
+
+    def run(self, *arguments, **options):
+        return subprocess.run([WEIR, "lock", "run", *arguments], env=self.env, text=True,
+                              timeout=STUCK, capture_output=True, **options)
+
+    def ask(self, action, *arguments):
+        done = subprocess.run([WEIR, "lock", action, "--json", *arguments], env=self.env, text=True,
+                              timeout=STUCK, capture_output=True, check=True)
+        return json.loads(done.stdout)
+
+    def locks(self):
+        return self.ask("list")
+
+    def count(self, state):
+        return sum(lock["state"] == state for lock in self.locks())
+
+    def hold(self, resource, *options, seconds=STUCK):
+        holder = Holder(self, resource, options, seconds)
+        self.holders.append(holder)
+        return holder
+
+
+class Holder:
+    """A command under a lock that writes down when it began and ended."""
+
+    def __init__(self, server, resource, options, seconds):
+        self.file = server.path / f"holder.{len(server.holders)}"
+        self.resource = resource
+        self.process = server.popen(*options, resource, "--", sys.executable, "-c", HOLDER,
+                                    self.file, str(seconds))
+        self.ended = None
+
+    def lines(self):
+        if not self.file.exists():
+            return []
+        return [line.split() for line in self.file.read_text(encoding="utf-8").splitlines()
+                if line.count(" ") == 2]
+
+    def has_begun(self):
+        return any(line[0] == "begin" for line in self.lines())
+
+    def has_ended(self):
+        return any(line[0] == "end" for line in self.lines())
+
+    def let_go(self):
+        pathlib.Path(f"{self.file}.let-go").touch()
+
+    def wait(self):
+        status = self.process.wait(STUCK)
+        self.ended = self.ended or time.monotonic_ns()
+        return status
+
+    def finish(self):
+        """However the test ended, nothing stays behind."""
+        self.let_go()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def spans(self):
+        """(begin, end, fence): one that did not say when it ended was there until it was reaped."""
+        begun = [(int(at), int(fence)) for what, fence, at in self.lines() if what == "begin"]
+        ends = [int(at) for what, _, at in self.lines() if what == "end"]
+        ends += [self.ended or time.monotonic_ns()] * (len(begun) - len(ends))
+        return [(begin, end, fence) for (begin, fence), end in zip(begun, ends)]
+
+
+def conflicts(holders):
+    """Pairs of exclusive holders of one resource at one time, and fences that did not grow."""
+    found = []
+    spans = sorted((holder.resource, *span) for holder in holders for span in holder.spans())
+    for one, next_one in zip(spans, spans[1:]):
+        if one[0] != next_one[0]:
+            continue
+        if next_one[1] < one[2]:
+            found.append(("both held it", one, next_one))
+        if next_one[3] <= one[3]:
+            found.append(("the fence did not grow", one, next_one))
+    return found

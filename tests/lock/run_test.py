@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""weir lock run, list and stats as their users meet them: several processes and a real server."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from locks import WEIR, LockServer, wait_for
+
+
+class Run(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = LockServer("--lock-lease", "30s").__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__(None)
+
+    def test_exits_as_the_command_does_and_fences_grow(self):
+        fences = []
+        for status in (0, 7):
+            done = self.server.run("status", "--", "sh", "-c",
+                                   f"echo $WEIR_LOCK_FENCE; exit {status}")
+            self.assertEqual(done.returncode, status, done.stderr)
+            fences.append(int(done.stdout))
+        self.assertLess(0, fences[0])
+        self.assertLess(fences[0], fences[1])
+        self.assertEqual(self.server.run("status", "--", "no-such-command").returncode, 127)
+        self.assertEqual(self.server.run("status", "--", "sh", "-c", "kill -9 $$").returncode, 137)
+
+    def test_one_at_a_time(self):
+        count = self.server.path / "count"
+        count.write_text("0")
+        step = f"n=$(cat {count}); sleep 0.1; echo $((n + 1)) > {count}"
+        runs = [self.server.popen("counter", "--", "sh", "-c", step) for _ in range(6)]
+        self.assertEqual([run.wait(90) for run in runs], [0] * 6)
+        self.assertEqual(count.read_text().strip(), "6")
+
+    def test_who_shares_is_there_together(self):
+        meet = ("touch {0}/{1}; n=0; until [ -e {0}/{2} ]; do sleep 0.05; n=$((n+1)); "
+                "[ $n -lt 1200 ] || exit 9; done")
+        runs = [self.server.popen("--shared", "meeting", "--", "sh", "-c",
+                                  meet.format(self.server.path, mine, other))
+                for mine, other in (("a", "b"), ("b", "a"))]
+        self.assertEqual([run.wait(90) for run in runs], [0, 0])
+
+    def test_first_come_first_served(self):
+        first = self.server.hold("queue")
+        wait_for(first.has_begun, "the first holds it")
+        order = self.server.path / "order"
+        runs = []
+        for name in ("b", "c", "d"):
+            runs.append(self.server.popen("queue", "--", "sh", "-c", f"echo {name} >> {order}"))
+            wait_for(lambda: sum(lock["name"] == "queue" and lock["state"] == "waiting"
+                                 for lock in self.server.locks()) == len(runs), f"{name} waits")
+        first.let_go()
+        self.assertEqual([run.wait(90) for run in runs], [0, 0, 0])
+        self.assertEqual(order.read_text().split(), ["b", "c", "d"])
+
+    def test_does_not_wait_for_ever_if_told_so(self):
+        holder = self.server.hold("busy")
+        wait_for(holder.has_begun, "it is held")
+        self.assertEqual(self.server.run("--try", "busy", "--", "true").returncode, 1)
+        self.assertEqual(self.server.run("--timeout", "200ms", "--conflict-exit-code", "42", "busy",
+                                         "--", "true").returncode, 42)
+        self.assertEqual(self.server.run("--try", "idle", "--", "true").returncode, 0)
+        holder.let_go()
+        self.assertEqual(holder.wait(), 0)
+
+    def test_passes_signals_on(self):
+        holder = self.server.hold("signal")
+        wait_for(holder.has_begun, "it is held")
+        holder.process.terminate()
+        self.assertEqual(holder.wait(), 0)
+        self.assertTrue(holder.has_ended())
+
+    def test_a_command_does_not_outlive_its_guard(self):
+        file = self.server.path / "orphan"
+        guard = self.server.popen("orphan", "--", "sh", "-c", f"echo $$ > {file}; exec sleep 1000")
+        command = int(wait_for(lambda: file.exists() and file.read_text().strip(), "it runs"))
+        guard.kill()
+        guard.wait()
+        wait_for(lambda: not os.path.exists(f"/proc/{command}") or "Z" in
+                 pathlib.Path(f"/proc/{command}/stat").read_text().rpartition(")")[2][:3],
+                 "the command is gone")
+
+    def test_list_and_stats(self):
+        holder = self.server.hold("shown/7", "--shared")
+        wait_for(holder.has_begun, "it is held")
+        found = self.server.ask("list", "--filter", "shown/")
+        self.assertEqual([(lock["name"], lock["mode"], lock["state"]) for lock in found],
+                         [("shown/7", "shared", "granted")])
+        stats = self.server.ask("stats")
+        self.assertEqual(stats["limit"], 100000)
+        self.assertGreaterEqual(stats["granted"], 1)
+        text = subprocess.run([WEIR, "lock", "list"], env=self.server.env, text=True,
+                              capture_output=True, check=True).stdout
+        self.assertIn("shown/7", text)
+        holder.let_go()
+        holder.wait()
+
+
+class Refusals(unittest.TestCase):
+    def weir(self, *arguments, **env):
+        return subprocess.run([WEIR, *arguments], env={**os.environ, **env}, text=True, timeout=60,
+                              capture_output=True)
+
+    def test_a_server_that_would_not_be_safe_does_not_start(self):
+        with tempfile.TemporaryDirectory() as folder:
+            state = f"{folder}/state"
+            serve = ["serve", "--check-config", "--lock", f"unix:{folder}/s"]
+            self.assertEqual(self.weir(*serve).returncode, 64)  # without a state file
+            serve += ["--lock-state", state]
+            self.assertEqual(self.weir(*serve).returncode, 0)
+            for wrong in (["--lock-limit", "0"], ["--lock-limit", "-5"], ["--lock-lease", "10ms"],
+                          ["--lock-lease", "10s", "--lock-grace", "10s"],
+                          ["--lock-preset", "none"]):
+                done = self.weir(*serve, *wrong)
+                self.assertEqual(done.returncode, 64, done.stderr)
+
+    def test_words_that_make_no_sense(self):
+        for words in (["run"], ["run", "x"], ["run", "x" * 10_000, "--", "true"],
+                      ["run", "", "--", "true"], ["dance"], ["list", "x"],
+                      ["stats", "--server", "nowhere"]):
+            self.assertEqual(self.weir("lock", *words).returncode, 64, words)
+
+    def test_nobody_answers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            env = {"WEIR_LOCK_SERVER": f"unix:{folder}/none"}
+            done = self.weir("lock", "run", "--timeout", "1s", "x", "--", "true", **env)
+            self.assertEqual(done.returncode, 69, done.stderr)
+            self.assertIn("does not answer", done.stderr)
+            self.assertEqual(self.weir("lock", "stats", **env).returncode, 69)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/lock_admin.h"
+
+#include <chrono>
+
+#include <grpcpp/grpcpp.h>
+
+#include "weir/cluster/lock.grpc.pb.h"
+#include "weir/cluster/lock_channel.h"
+#include "weir/cluster/lock_wire.h"
+
+namespace weir::cluster {
+namespace {
+
+namespace wire = lock::v1;
+
+constexpr std::chrono::seconds kPatience{10};
+
+tl::unexpected<Error> failed(const std::string& server, const grpc::Status& status) {
+  const bool is_late = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  return fail(is_late ? std::errc::timed_out : std::errc::connection_refused, server,
+              status.error_message(), "is weir serve --lock there?");
+}
+
+template <class Call>
+Result<void> ask(const lock::ConnectOptions& options, Call call) {
+  if (auto checked = lock::check(options); !checked) return checked;
+  const auto stub = wire::Locks::NewStub(open_channel(options));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  const grpc::Status status = call(*stub, context);
+  if (!status.ok()) return failed(options.server, status);
+  return {};
+}
+
+}  // namespace
+
+Result<lock::LockList> ask_list(const lock::ConnectOptions& options,
+                                const lock::ListOptions& wanted) {
+  wire::ListRequest request;
+  request.set_filter(wanted.filter);
+  request.set_most(static_cast<std::uint32_t>(wanted.max));
+  request.set_from(wanted.from);
+  wire::ListReply reply;
+  const auto done = ask(options, [&](wire::Locks::Stub& stub, grpc::ClientContext& context) {
+    return stub.List(&context, request, &reply);
+  });
+  if (!done) return tl::unexpected(done.error());
+  return from_wire(reply);
+}
+
+Result<LockStats> ask_stats(const lock::ConnectOptions& options) {
+  wire::StatsReply reply;
+  const auto done = ask(options, [&](wire::Locks::Stub& stub, grpc::ClientContext& context) {
+    return stub.Stats(&context, wire::StatsRequest{}, &reply);
+  });
+  if (!done) return tl::unexpected(done.error());
+  LockStats stats;
+  lock::NamespaceView& view = stats.view;
+  view.name = reply.name();
+  view.preset = lock::preset_by(reply.preset()).value_or(lock::Preset::kWeir);
+  stats.incarnation = reply.incarnation();
+  view.is_recovering = reply.recovering();
+  stats.lease = Nanoseconds{reply.lease_ns()};
+  view.limit = reply.limit();
+  view.granted = reply.granted();
+  view.server_lock_volume = reply.volume();
+  view.grant_rate = reply.grant_rate();
+  view.cancel_rate = reply.cancel_rate();
+  view.grant_speed = reply.grant_speed();
+  view.resources = reply.resources();
+  view.waiting = reply.waiting();
+  view.parked = reply.parked();
+  stats.gated = reply.gated();
+  view.others.clients = reply.clients();
+  view.grants = reply.grants();
+  view.cancels = reply.cancels();
+  view.counters = {.evictions = reply.evictions(),
+                   .unknown_cancels = reply.unknown_cancels(),
+                   .bad_names = reply.bad_names(),
+                   .too_many = reply.too_many(),
+                   .broken_rules = reply.broken_rules(),
+                   .lost_replays = reply.lost_replays()};
+  return stats;
+}
+
+}  // namespace weir::cluster

@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/lock_client.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <grpcpp/grpcpp.h>
+
+#include "weir/base/job_id.h"
+#include "weir/base/quote.h"
+#include "weir/cluster/lock.grpc.pb.h"
+#include "weir/cluster/lock_channel.h"
+#include "weir/cluster/lock_wire.h"
+#include "weir/host/clock.h"
+
+namespace weir::lock {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Batches on their way: one is being answered while the next travels, and the rest gathers.
+constexpr std::size_t kWindow = 2;
+constexpr Nanoseconds kWelcomePatience = 10s;
+constexpr Nanoseconds kBackoffMin = 50ms;
+constexpr Nanoseconds kBackoffMax = 1s;
+// How often it is seen whether what is overdue can go.
+constexpr Nanoseconds kOverdue = 5ms;
+// The keeper looks at least so often, whatever it was told: caches are checked every second.
+constexpr Nanoseconds kLookEvery = 1s;
+
+std::uint32_t slot_of(LockClient::Ticket ticket) { return static_cast<std::uint32_t>(ticket); }
+
+}  // namespace
+
+Result<void> check(const ConnectOptions& options) {
+  const std::string& server = options.server;
+  const bool is_unix = server.starts_with("unix:") && server.size() > 5;
+  const auto colon = server.rfind(':');
+  if (!is_unix && (colon == std::string::npos || colon == 0 || colon + 1 == server.size())) {
+    return fail(std::errc::invalid_argument, "lock server", quote(server) + " is no address",
+                "expected ADDRESS:PORT or unix:PATH");
+  }
+  if (options.job.size() > JobId::kSizeMax) {
+    return fail(std::errc::invalid_argument, "job", "has more than 31 bytes");
+  }
+  return {};
+}
+
+// Two states have to agree: the LockClient's and the stream's. One mutex guards both; nothing of
+// gRPC and no listener is called with it held.
+class Client::Core {
+ public:
+  explicit Core(const ConnectOptions& options)
+      : options_(options),
+        channel_(cluster::open_channel(options)),
+        stub_(v1::Locks::NewStub(channel_)),
+        client_(options.client) {
+    keeper_ = std::thread([this] { keep(); });
+  }
+
+  LockClient::Acquired acquire(std::string_view name, Mode mode, OrWait or_wait,
+                               Listener& listener);
+  void release(Ticket ticket);
+  std::size_t shrink(std::size_t nr);
+  void close(Nanoseconds patience);
+  Status status() const;
+
+ private:
+  class Stream;
+  using Guard = std::unique_lock<std::mutex>;
+
+  // What is to be done when the mutex has been let go.
+  struct Errands {
+    Stream* writes = nullptr;
+    bool has_events = false;
+  };
+
+  Errands look(Instant now);
+  void run(const Errands& errands);
+  void tell();
+  void keep();
+  void open_stream(Guard& lock, Instant now);
+  void compose(Stream& stream, Instant now);
+  void wake_keeper(Instant now);
+
+  const ConnectOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Locks::Stub> stub_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;      // for the keeper, and who closes
+  std::condition_variable told_;         // a listener has returned
+  LockClient client_;                    // guarded by mutex_, like all below
+  std::vector<Listener*> listeners_;     // by slot of the ticket
+  std::vector<LockClient::Event> news_;  // being told
+  Ticket telling_ = 0;                   // whose listener is being called
+  std::thread::id teller_{};
+  bool is_telling_ = false;
+  std::unique_ptr<Stream> stream_;
+  std::string trouble_;
+  Instant connect_at_{};
+  Nanoseconds backoff_ = kBackoffMin;
+  Instant keeper_until_ = kNever;
+  bool is_leaving_ = false;
+  bool is_closed_ = false;
+  std::thread keeper_;
+};
+
+// One attempt to talk to the server. Reads go on until one fails; a hold keeps gRPC from ending the
+// stream while this side may still begin to write.
+class Client::Core::Stream : public grpc::ClientBidiReactor<v1::ClientBatch, v1::ServerBatch> {
+ public:
+  explicit Stream(Core& core) : core_(core) {}
+
+  void start(v1::Locks::Stub& stub) {
+    stub.async()->Attach(&context, this);
+    AddHold();
+    StartRead(&in);
+    StartWrite(&out);
+    StartCall();
+  }
+  void write() { StartWrite(&out); }
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnDone(const grpc::Status& status) override;
+
+  grpc::ClientContext context;
+  v1::ClientBatch out;
+  // ---- guarded by the core's mutex ----
+  bool is_reading = true;
+  bool is_writing = true;
+  bool is_done = false;
+  bool has_left = false;  // the goodbye is on its way
+  Instant heard_at{};
+
+ private:
+  // Whether this was the last that could begin a write.
+  bool is_idle() const { return !is_reading && !is_writing; }
+
+  Core& core_;
+  v1::ServerBatch in;
+};
+
+void Client::Core::Stream::OnReadDone(bool ok) {
+  std::optional<ServerMessage> message;
+  if (ok) message = cluster::from_wire(in);
+  if (!message) {
+    if (ok) context.TryCancel();  // garbage
+    const Guard lock(core_.mutex_);
+    is_reading = false;
+    if (!is_idle()) return;
+  } else {
+    Errands errands;
+    {
+      const Guard lock(core_.mutex_);
+      const Instant now = host::boot_now();
+      heard_at = now;
+      core_.backoff_ = kBackoffMin;
+      core_.trouble_.clear();
+      core_.client_.receive(*message, now);
+      errands = core_.look(now);
+    }
+    StartRead(&in);
+    core_.run(errands);
+    return;
+  }
+  RemoveHold();
+}
+
+void Client::Core::Stream::OnWriteDone(bool ok) {
+  Errands errands;
+  bool is_last = false;
+  {
+    const Guard lock(core_.mutex_);
+    is_writing = false;
+    if (ok && is_reading) errands = core_.look(host::boot_now());
+    is_last = is_idle();
+  }
+  core_.run(errands);
+  if (is_last) RemoveHold();
+}
+
+void Client::Core::Stream::OnDone(const grpc::Status& status) {
+  const Guard lock(core_.mutex_);
+  is_done = true;
+  core_.client_.disconnected();
+  if (!status.ok()) core_.trouble_ = status.error_message();
+  core_.changed_.notify_all();
+}
+
+// ---- what every call does besides its own ----
+
+// The next batch goes when the one before has been handed over and not too many are unanswered.
+// Waiting news becomes errands; the keeper is told of a date that is nearer than the one it knows.
+Client::Core::Errands Client::Core::look(Instant now) {
+  Errands errands;
+  Stream* const stream = stream_.get();
+  // What listeners ask for gathers until all have been told.
+  const bool is_listener = is_telling_ && teller_ == std::this_thread::get_id();
+  const bool can_write = stream != nullptr && stream->is_reading && !stream->is_writing;
+  if (can_write && !stream->has_left && !is_listener) {
+    const bool may = client_.is_connected() && client_.unconfirmed() < kWindow;
+    if (may && (client_.has_message(now) || is_leaving_)) {
+      compose(*stream, now);
+      errands.writes = stream;
+    }
+  }
+  errands.has_events = !client_.events().empty() && !is_telling_;
+  wake_keeper(now);
+  return errands;
+}
+
+void Client::Core::compose(Stream& stream, Instant now) {
+  ClientMessage message = client_.take(now, cluster::kOpsMax);
+  if (is_leaving_ && message.ops.size() < cluster::kOpsMax) {
+    message.ops.emplace_back().kind = ClientOp::Kind::kGoodbye;
+    stream.has_left = true;
+  }
+  cluster::to_wire(message, options_.job, stream.out);
+  stream.is_writing = true;
+}
+
+void Client::Core::wake_keeper(Instant now) {
+  // What is overdue waits for the stream, which looks again by itself.
+  const Instant next = client_.next_tick();
+  if (keeper_until_ == kNever || next <= now || next >= keeper_until_) return;
+  keeper_until_ = kNever;
+  changed_.notify_all();
+}
+
+void Client::Core::run(const Errands& errands) {
+  if (errands.writes != nullptr) errands.writes->write();
+  if (errands.has_events) tell();
+}
+
+// Calls listeners until there is no news. One thread at a time does it; others leave theirs to it.
+void Client::Core::tell() {
+  Guard lock(mutex_);
+  if (is_telling_) return;
+  is_telling_ = true;
+  teller_ = std::this_thread::get_id();
+  while (!client_.events().empty()) {
+    news_.swap(client_.events());
+    for (const LockClient::Event& event : news_) {
+      const std::uint32_t slot = slot_of(event.ticket);
+      Listener* const listener = slot < listeners_.size() ? listeners_[slot] : nullptr;
+      // Released meanwhile, and perhaps in use again by a ticket that is not meant.
+      if (listener == nullptr || !client_.is_ticket(event.ticket)) continue;
+      telling_ = event.ticket;
+      lock.unlock();
+      listener->lock_event(event);
+      lock.lock();
+      telling_ = 0;
+      told_.notify_all();
+    }
+    news_.clear();
+  }
+  is_telling_ = false;
+  const Errands errands = look(host::boot_now());
+  lock.unlock();
+  if (errands.writes != nullptr) errands.writes->write();
+}
+
+// ---- the application ----
+
+LockClient::Acquired Client::Core::acquire(std::string_view name, Mode mode, OrWait or_wait,
+                                           Listener& listener) {
+  LockClient::Acquired acquired;
+  Errands errands;
+  {
+    const Guard lock(mutex_);
+    const Instant now = host::boot_now();
+    acquired = client_.acquire(name, mode, or_wait, now);
+    const std::uint32_t slot = slot_of(acquired.ticket);
+    if (listeners_.size() <= slot) listeners_.resize(slot + 1);
+    listeners_[slot] = &listener;
+    if (acquired.is_held && client_.events().empty()) return acquired;
+    errands = look(now);
+  }
+  run(errands);
+  return acquired;
+}
+
+void Client::Core::release(Ticket ticket) {
+  Errands errands;
+  {
+    Guard lock(mutex_);
+    const Instant now = host::boot_now();
+    if (client_.is_ticket(ticket)) listeners_[slot_of(ticket)] = nullptr;
+    client_.release(ticket, now);
+    errands = look(now);
+    if (telling_ == ticket && teller_ != std::this_thread::get_id()) {
+      told_.wait(lock, [&] { return telling_ != ticket; });
+    }
+  }
+  run(errands);
+}
+
+std::size_t Client::Core::shrink(std::size_t nr) {
+  Errands errands;
+  std::size_t gone = 0;
+  {
+    const Guard lock(mutex_);
+    const Instant now = host::boot_now();
+    gone = client_.shrink(nr, now);
+    errands = look(now);
+  }
+  run(errands);
+  return gone;
+}
+
+Client::Status Client::Core::status() const {
+  const Guard lock(mutex_);
+  return {.is_connected = client_.is_welcome(),
+          .trouble = trouble_,
+          .held = client_.held(),
+          .cached = client_.cached(),
+          .lease = client_.lease(),
+          .counters = client_.counters()};
+}
+
+void Client::Core::close(Nanoseconds patience) {
+  Errands errands;
+  {
+    const Guard lock(mutex_);
+    if (std::exchange(is_leaving_, true)) return;
+    errands = look(host::boot_now());
+  }
+  run(errands);
+  {
+    Guard lock(mutex_);
+    const auto has_left = [this] { return stream_ == nullptr || stream_->is_done; };
+    if (stream_ != nullptr && client_.is_connected()) {
+      changed_.wait_for(lock, patience, has_left);
+    }
+    if (!has_left()) stream_->context.TryCancel();
+    changed_.wait(lock, has_left);
+    is_closed_ = true;
+    changed_.notify_all();
+  }
+  keeper_.join();
+}
+
+// ---- the keeper: connects, keeps leases alive, and notices their end ----
+
+void Client::Core::open_stream(Guard& lock, Instant now) {
+  auto made = std::make_unique<Stream>(*this);
+  made->heard_at = now;
+  client_.connected(now);
+  compose(*made, now);
+  stream_ = std::move(made);
+  Stream& stream = *stream_;
+  lock.unlock();
+  stream.start(*stub_);
+  lock.lock();
+}
+
+void Client::Core::keep() {
+  Guard lock(mutex_);
+  while (!is_closed_) {
+    const Instant now = host::boot_now();
+    if (stream_ != nullptr && stream_->is_done) {
+      std::unique_ptr<Stream> gone = std::move(stream_);
+      connect_at_ = now + backoff_;
+      backoff_ = std::min(backoff_ * 2, kBackoffMax);
+      lock.unlock();
+      gone.reset();
+      lock.lock();
+    }
+    if (stream_ == nullptr && !is_leaving_ && now >= connect_at_) open_stream(lock, now);
+    client_.tick(now);
+    if (stream_ != nullptr) {
+      const Nanoseconds most = client_.is_welcome() ? client_.lease() : kWelcomePatience;
+      if (client_.shall_go_away() || now - stream_->heard_at > most) stream_->context.TryCancel();
+    }
+    keeper_until_ = kNever;  // nobody needs to wake who is awake
+    const Errands errands = look(now);
+    if (errands.writes != nullptr || errands.has_events) {
+      lock.unlock();
+      run(errands);
+      lock.lock();
+      continue;
+    }
+    Instant until = std::min(client_.next_tick(), now + kLookEvery);
+    if (stream_ == nullptr && !is_leaving_) until = std::min(until, connect_at_);
+    if (stream_ != nullptr && stream_->is_done) continue;
+    keeper_until_ = std::max(until, now + kOverdue);
+    changed_.wait_for(lock, keeper_until_ - now);
+    keeper_until_ = kNever;
+  }
+}
+
+// ---- Client ----
+
+Client::Client(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+
+Result<std::unique_ptr<Client>> Client::create(const ConnectOptions& options) {
+  if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
+  return std::unique_ptr<Client>(new Client(std::make_unique<Core>(options)));
+}
+
+Client::~Client() { core_->close(std::chrono::seconds{2}); }
+
+LockClient::Acquired Client::acquire(std::string_view name, Mode mode, OrWait or_wait,
+                                     Listener& listener) {
+  return core_->acquire(name, mode, or_wait, listener);
+}
+void Client::release(Ticket ticket) { core_->release(ticket); }
+std::size_t Client::shrink(std::size_t nr) { return core_->shrink(nr); }
+void Client::close(Nanoseconds patience) { core_->close(patience); }
+Client::Status Client::status() const { return core_->status(); }
+
+// ---- locks that are waited for ----
+
+struct HeldLock::State : Listener {
+  void lock_event(const LockClient::Event& event) override {
+    const std::lock_guard lock(mutex);
+    if (event.kind == LockClient::Event::Kind::kLost) {
+      is_lost = true;
+      return;
+    }
+    answer = event;
+    answered.notify_all();
+  }
+
+  Client* client = nullptr;
+  Client::Ticket ticket = 0;
+  std::uint64_t fence = 0;
+  std::atomic<bool> is_lost = false;
+  std::mutex mutex;
+  std::condition_variable answered;
+  std::optional<LockClient::Event> answer;  // guarded by mutex
+};
+
+HeldLock::HeldLock(std::unique_ptr<State> state) : state_(std::move(state)) {}
+HeldLock::HeldLock(HeldLock&&) noexcept = default;
+HeldLock& HeldLock::operator=(HeldLock&& other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
+}
+HeldLock::~HeldLock() { release(); }
+
+std::uint64_t HeldLock::fence() const { return state_->fence; }
+bool HeldLock::is_lost() const { return state_->is_lost; }
+
+void HeldLock::release() {
+  if (state_ == nullptr) return;
+  state_->client->release(state_->ticket);
+  state_.reset();
+}
+
+namespace {
+
+tl::unexpected<Error> refusal(std::string_view name, Refusal why) {
+  switch (why) {
+    case Refusal::kWouldWait:
+      return fail(std::errc::resource_unavailable_try_again, name, "is locked by somebody else");
+    case Refusal::kBadName:
+      return fail(std::errc::invalid_argument, name.substr(0, 32), "is no name for a lock",
+                  "expected 1 to 255 bytes");
+    case Refusal::kTooMany:
+      break;
+  }
+  return fail(std::errc::no_buffer_space, name, "too many locks are waited for");
+}
+
+}  // namespace
+
+Result<HeldLock> Client::take(std::string_view name, Mode mode,
+                              std::optional<Nanoseconds> timeout) {
+  return wait_for(name, mode, OrWait::kWait, timeout);
+}
+
+Result<HeldLock> Client::try_take(std::string_view name, Mode mode) {
+  return wait_for(name, mode, OrWait::kTry, std::nullopt);
+}
+
+Result<HeldLock> Client::wait_for(std::string_view name, Mode mode, OrWait or_wait,
+                                  std::optional<Nanoseconds> timeout) {
+  auto state = std::make_unique<HeldLock::State>();
+  HeldLock::State& waits = *state;
+  const LockClient::Acquired acquired = acquire(name, mode, or_wait, waits);
+  waits.client = this;
+  waits.ticket = acquired.ticket;
+  waits.fence = acquired.fence;
+  if (acquired.is_held) return HeldLock(std::move(state));
+  std::unique_lock lock(waits.mutex);
+  const auto is_answered = [&] { return waits.answer.has_value(); };
+  if (timeout) {
+    waits.answered.wait_for(lock, *timeout, is_answered);
+  } else {
+    waits.answered.wait(lock, is_answered);
+  }
+  const std::optional<LockClient::Event> answer = waits.answer;
+  lock.unlock();
+  if (answer && answer->kind == LockClient::Event::Kind::kHeld) {
+    waits.fence = answer->fence;
+    return HeldLock(std::move(state));
+  }
+  release(acquired.ticket);
+  if (answer) return refusal(name, answer->why);
+  return fail(std::errc::timed_out, name, "was not to be had in time");
+}
+
+}  // namespace weir::lock

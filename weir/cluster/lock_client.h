@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A client of the lock service: named locks that hold across machines. It keeps locks it no longer
+// uses, so that taking one again costs no message, and gives them up when the server says so.
+//
+//   auto client = lock::Client::create({.server = "10.0.0.1:10811"});
+//   auto lock = (*client)->take("project/run42", lock::Mode::kExclusive, 30s);   waits for it
+//   write_to_storage(data, lock->fence());     storage refuses fences below the largest it has seen
+//   if (lock->is_lost()) ...                   somebody else may have it by now: stop
+//
+// Or without waiting: acquire() and a Listener, which is told that the lock is held, refused, or
+// later lost. Listeners are called by a thread of the client's, one at a time and in order, without
+// any lock held: they may call the client. After release() has returned nothing more is said of a
+// ticket.
+//
+// A connection that breaks costs nothing as long as it, or the server, is back within the lease:
+// the client connects again by itself and names the locks it has. Otherwise they are lost, and each
+// user is told so at the moment its lease ends, whether or not anybody can be reached.
+//
+// Thread-safe. A lock that is cached is taken again in about 200 ns. A fork(2)ed child must not use
+// its parent's client.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/lock/client.h"
+
+namespace weir::lock {
+
+struct ConnectOptions {
+  std::string server;  // ADDRESS:PORT, NAME:PORT or unix:PATH
+  std::string job;     // whom it works for, where the server lets it say so; may be empty
+  ClientOptions client{};
+};
+
+// EINVAL: no address.
+Result<void> check(const ConnectOptions& options);
+
+class Listener {
+ public:
+  Listener() = default;
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  virtual ~Listener() = default;
+
+  // kHeld or kRefused once, unless acquire() said so already; kLost after kHeld.
+  virtual void lock_event(const LockClient::Event& event) = 0;
+};
+
+class Client;
+
+// A lock that is held until this goes away.
+class HeldLock {
+ public:
+  HeldLock(HeldLock&&) noexcept;
+  HeldLock& operator=(HeldLock&&) noexcept;
+  ~HeldLock();
+
+  std::uint64_t fence() const;
+  // By any thread.
+  bool is_lost() const;
+  void release();
+
+ private:
+  friend class Client;
+  struct State;
+  explicit HeldLock(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;  // empty: released
+};
+
+class Client {
+ public:
+  using Ticket = LockClient::Ticket;
+  using OrWait = LockTable::OrWait;
+
+  // Connects in the background. Whoever asks before that waits.
+  static Result<std::unique_ptr<Client>> create(const ConnectOptions& options);
+  // As close().
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // The listener lives until the ticket is released. Held at once if a cached lock serves.
+  LockClient::Acquired acquire(std::string_view name, Mode mode, OrWait or_wait,
+                               Listener& listener);
+  // Ends a ticket in any state. Waits for its listener, if that is being called by another thread.
+  void release(Ticket ticket);
+
+  // The same, and waits. ETIMEDOUT: not within the timeout; EAGAIN: refused, since somebody has it
+  // (a try); EINVAL: no name; ENOBUFS: this client waits for too many.
+  Result<HeldLock> take(std::string_view name, Mode mode,
+                        std::optional<Nanoseconds> timeout = std::nullopt);
+  Result<HeldLock> try_take(std::string_view name, Mode mode);
+
+  // Memory is short: drops the oldest `nr` cached locks, 0 for the share of the options. How many
+  // went.
+  std::size_t shrink(std::size_t nr);
+
+  // Gives all back and leaves. No calls may follow, and none may be under way. Waits for the server
+  // as long as `patience`; one that does not hear of it takes the locks back at the lease's end.
+  void close(Nanoseconds patience = std::chrono::seconds{2});
+
+  struct Status {
+    bool is_connected = false;
+    std::string trouble;  // why it is not, as far as known
+    std::size_t held = 0;
+    std::size_t cached = 0;
+    Nanoseconds lease{0};
+    LockClient::Counters counters;
+  };
+  Status status() const;
+
+ private:
+  class Core;
+  Result<HeldLock> wait_for(std::string_view name, Mode mode, OrWait or_wait,
+                            std::optional<Nanoseconds> timeout);
+  explicit Client(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace weir::lock

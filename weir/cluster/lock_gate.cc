@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/lock_gate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "weir/base/assert.h"
+#include "weir/classify/opcode.h"
+#include "weir/schedule/nrs_text.h"
+
+namespace weir::cluster {
+namespace {
+
+using Kind = lock::ClientOp::Kind;
+
+std::uint32_t opcode_of(Kind kind) {
+  static const std::uint32_t enqueue = opcode_number("ldlm_enqueue").value();
+  static const std::uint32_t cancel = opcode_number("ldlm_cancel").value();
+  return kind == Kind::kEnqueue ? enqueue : cancel;
+}
+
+bool is_gated(const lock::ClientOp& op) {
+  return op.kind == Kind::kEnqueue || op.kind == Kind::kCancel;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LockGate>> LockGate::create(const LockGateOptions& options,
+                                                   std::uint64_t incarnation,
+                                                   lock::LockServer::Start start, Instant now) {
+  std::unique_ptr<LockGate> made(new LockGate(options, incarnation, start, now));
+  if (auto done = write_nrs_policies(made->gate_, options.policy); !done) {
+    return tl::unexpected(done.error());
+  }
+  if (auto done = made->gate_.apply_rules(options.rules, now); !done) {
+    return tl::unexpected(done.error());
+  }
+  return made;
+}
+
+LockGate::LockGate(const LockGateOptions& options, std::uint64_t incarnation,
+                   lock::LockServer::Start start, Instant now)
+    : server_(options.server, incarnation, start, now),
+      gate_(Gate::Options{.nodemaps = options.nodemaps}),
+      waiting_max_(options.server.waiting_max) {}
+
+LockGate::~LockGate() {
+  while (!links_.empty()) disconnect(links_.begin()->first, Instant::max());
+}
+
+// ---- connections ----
+
+void LockGate::connect(Connection connection, const Attributes& who, Instant now) {
+  auto link = std::make_unique<Link>();
+  link->who = who;
+  links_.insert_or_assign(connection, std::move(link));
+  server_.connect(connection, now);
+}
+
+void LockGate::disconnect(Connection connection, Instant now) {
+  const auto found = links_.find(connection);
+  if (found == links_.end()) return;
+  Link& link = *found->second;
+  while (!link.waiting.empty()) {
+    Operation& operation = link.waiting.front();
+    gate_.withdraw(operation, now);
+    leave(link, operation);
+  }
+  links_.erase(found);
+  server_.disconnect(connection);
+}
+
+bool LockGate::receive(Connection connection, lock::ClientMessage message, Instant now) {
+  const auto found = links_.find(connection);
+  if (found == links_.end()) return false;
+  const auto gated = std::stable_partition(message.ops.begin(), message.ops.end(),
+                                           [](const auto& op) { return !is_gated(op); });
+  std::vector<lock::ClientOp> later(std::make_move_iterator(gated),
+                                    std::make_move_iterator(message.ops.end()));
+  message.ops.erase(gated, message.ops.end());
+  const bool is_fine = server_.receive(connection, message, now);
+  if (is_fine) {
+    for (lock::ClientOp& op : later) admit(connection, *found->second, std::move(op), now);
+  }
+  next_turn_ = now;
+  return is_fine;
+}
+
+// ---- operations ----
+
+LockGate::Operation* LockGate::take_operation() {
+  if (free_.empty()) {
+    operations_.push_back(std::make_unique<Operation>());
+    return operations_.back().get();
+  }
+  Operation* const operation = free_.back();
+  free_.pop_back();
+  return operation;
+}
+
+void LockGate::admit(Connection connection, Link& link, lock::ClientOp op, Instant now) {
+  const bool is_enqueue = op.kind == Kind::kEnqueue;
+  std::size_t& count = is_enqueue ? link.enqueues : link.cancels;
+  if (count >= waiting_max_) {
+    if (is_enqueue) {
+      server_.refuse(connection, op.cookie, lock::Refusal::kTooMany);
+    } else {
+      server_.perform(connection, op);
+    }
+    return;
+  }
+  ++count;
+  Operation* const operation = take_operation();
+  operation->attributes = link.who;
+  operation->attributes.opcode = opcode_of(op.kind);
+  operation->hint = is_enqueue ? &link.enqueue_hint : &link.cancel_hint;
+  operation->op = std::move(op);
+  operation->connection = connection;
+  link.waiting.push_back(*operation);
+  gate_.admit(*operation, is_enqueue ? Head::kRegular : Head::kHigh, now);
+}
+
+void LockGate::leave(Link& link, Operation& operation) {
+  --(operation.op.kind == Kind::kEnqueue ? link.enqueues : link.cancels);
+  link.waiting.erase(operation);
+  free_.push_back(&operation);
+}
+
+void LockGate::turn(Instant now) {
+  Instant next = kNever;
+  for (;;) {
+    const Decision decision = gate_.next(now);
+    if (decision.kind() != Decision::Kind::kRun) {
+      if (decision.kind() == Decision::Kind::kWait) next = decision.until();
+      break;
+    }
+    auto& operation = static_cast<Operation&>(decision.request());
+    const auto link = links_.find(operation.connection);
+    WEIR_ASSERT(link != links_.end());
+    server_.perform(operation.connection, operation.op);
+    gate_.complete(operation, now);
+    leave(*link->second, operation);
+  }
+  if (server_.next_tick() <= now) server_.tick(now);
+  next_turn_ = std::min(next, server_.next_tick());
+}
+
+}  // namespace weir::cluster

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lock server behind a Gate: what clients ask for passes the same scheduler, with the same
+// rules, as reads and writes do.
+//
+//   message --> hello, replays, keep-alive: at once ----------------------> LockServer
+//           --> cancels: high-priority head, one request each --> Gate --run--> |
+//           --> enqueues: regular head, one request each ------->              '-> answers
+//
+// Each enqueue and each cancel is a request of its own (opcodes ldlm_enqueue, ldlm_cancel; job and
+// address of the connection), so that a rate is one of locks, however clients batch them. Cancels
+// go first: somebody may wait for the lock. A request is done when it was handed to the LockServer:
+// an enqueue that has to wait for another's lock keeps no slot. What keeps a lease alive never
+// waits for a token, or a limit would cost a client its locks.
+//
+// Bounds. Of one connection waiting_max enqueues stand in the Gate, more are refused. Cancels above
+// that number pass without their turn: memory stays bounded, and nobody gains by it.
+//
+// One owner, no clock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+
+#include "weir/base/result.h"
+#include "weir/base/ring.h"
+#include "weir/base/time.h"
+#include "weir/classify/attributes.h"
+#include "weir/lock/message.h"
+#include "weir/lock/server.h"
+#include "weir/schedule/gate.h"
+
+namespace weir::cluster {
+
+struct LockGateOptions {
+  lock::ServerOptions server{};
+  std::string policy = "fifo";     // as written to nrs_policies
+  std::vector<std::string> rules;  // as written to nrs_tbf_rule
+  NodemapLookup nodemaps = default_nodemap_only;
+};
+
+class LockGate {
+ public:
+  using Connection = lock::LockServer::Connection;
+
+  // EINVAL, ENOENT: a policy or rule there is none of.
+  static Result<std::unique_ptr<LockGate>> create(const LockGateOptions& options,
+                                                  std::uint64_t incarnation,
+                                                  lock::LockServer::Start start, Instant now);
+  ~LockGate();
+  LockGate(const LockGate&) = delete;
+  LockGate& operator=(const LockGate&) = delete;
+
+  // ---- the transport ----
+  void connect(Connection connection, const Attributes& who, Instant now);
+  void disconnect(Connection connection, Instant now);
+  // False: the peer broke the rules. Send what take() gives, then close.
+  bool receive(Connection connection, lock::ClientMessage message, Instant now);
+  std::vector<Connection>& dirty() { return server_.dirty(); }
+  lock::ServerMessage take(Connection connection) { return server_.take(connection); }
+
+  // ---- time ----
+  // Runs what may run, and whatever is due. After each receive(), and when next_turn() says so.
+  void turn(Instant now);
+  Instant next_turn() const { return next_turn_; }
+
+  lock::LockServer& server() { return server_; }
+  const lock::LockServer& server() const { return server_; }
+  Gate& gate() { return gate_; }
+  std::size_t gated() const { return gate_.queued(); }
+
+ private:
+  struct Operation : Request {
+    lock::ClientOp op;
+    Connection connection = 0;
+    RingLink<Operation> of_connection;
+  };
+  struct Link {
+    Attributes who;
+    ClassHint enqueue_hint;
+    ClassHint cancel_hint;
+    Ring<Operation, &Operation::of_connection> waiting;
+    std::size_t enqueues = 0;
+    std::size_t cancels = 0;
+  };
+
+  LockGate(const LockGateOptions& options, std::uint64_t incarnation, lock::LockServer::Start start,
+           Instant now);
+  void admit(Connection connection, Link& link, lock::ClientOp op, Instant now);
+  void leave(Link& link, Operation& operation);
+  Operation* take_operation();
+
+  lock::LockServer server_;
+  Gate gate_;
+  std::size_t waiting_max_;
+  std::vector<std::unique_ptr<Operation>> operations_;  // all there are
+  std::vector<Operation*> free_;
+  absl::flat_hash_map<Connection, std::unique_ptr<Link>> links_;
+  Instant next_turn_{};
+};
+
+}  // namespace weir::cluster

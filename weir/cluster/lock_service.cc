@@ -1,0 +1,578 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/lock_service.h"
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include <absl/container/flat_hash_map.h>
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+#include <poll.h>
+
+#include "weir/base/assert.h"
+#include "weir/cluster/lock.grpc.pb.h"
+#include "weir/cluster/lock_gate.h"
+#include "weir/cluster/lock_state.h"
+#include "weir/cluster/lock_wire.h"
+#include "weir/host/clock.h"
+#include "weir/host/mailbox.h"
+#include "weir/host/state_file.h"
+#include "weir/serve/peer.h"
+
+namespace weir::cluster {
+namespace {
+
+namespace wire = lock::v1;
+using grpc::CallbackServerContext;
+using grpc::StatusCode;
+
+// Each stream has at most four letters under way, so this is never reached by them.
+constexpr std::size_t kLettersMax = std::size_t{1} << 24;
+// A peer that has not answered for so long is gone, whatever TCP thinks.
+constexpr int kPingEveryMs = 20'000;
+constexpr std::chrono::seconds kStopPatience{2};
+
+// "ipv4:10.1.2.3:4567", "ipv6:%5B::1%5D:4567", "unix:..." as gRPC writes it.
+serve::Peer peer_of(std::string_view text) {
+  serve::Peer peer;
+  sockaddr_storage address{};
+  const auto last = text.rfind(':');
+  if (text.starts_with("ipv4:")) {
+    auto& four = reinterpret_cast<sockaddr_in&>(address);
+    four.sin_family = AF_INET;
+    inet_pton(AF_INET, std::string(text.substr(5, last - 5)).c_str(), &four.sin_addr);
+  } else if (text.starts_with("ipv6:")) {
+    std::string host(text.substr(5, last - 5));
+    for (const std::string_view bracket : {"%5B", "%5D", "[", "]"}) {
+      if (const auto at = host.find(bracket); at != std::string::npos) {
+        host.erase(at, bracket.size());
+      }
+    }
+    auto& six = reinterpret_cast<sockaddr_in6&>(address);
+    six.sin6_family = AF_INET6;
+    inet_pton(AF_INET6, host.c_str(), &six.sin6_addr);
+  } else {
+    address.ss_family = AF_UNIX;
+  }
+  peer.nid = serve::nid_of(address);
+  peer.is_local = serve::is_loopback(address);
+  return peer;
+}
+
+// As people write it: "10.1.2.3:4567", "[::1]:4567", "unix".
+std::string peer_text(std::string text) {
+  if (text.starts_with("unix")) return "unix";
+  const auto colon = text.find(':');
+  text.erase(0, colon == std::string::npos ? 0 : colon + 1);
+  for (const auto& [code, plain] : {std::pair{"%5B", "["}, std::pair{"%5D", "]"}}) {
+    if (const auto at = text.find(code); at != std::string::npos) text.replace(at, 3, plain);
+  }
+  return text;
+}
+
+grpc::Status stopping() { return {StatusCode::UNAVAILABLE, "the server stops"}; }
+
+bool says_go_away(const lock::ServerMessage& message) {
+  return std::any_of(message.ops.begin(), message.ops.end(), [](const lock::ServerOp& op) {
+    return op.kind == lock::ServerOp::Kind::kGoAway;
+  });
+}
+
+class Stream;
+
+struct Letter {
+  enum class Kind : std::uint8_t {
+    kOpened,
+    kRead,
+    kReadFailed,
+    kWritten,
+    kDone,
+    kCall,
+    kStop,
+    kExit
+  };
+  Kind kind = Kind::kCall;
+  Stream* stream = nullptr;
+  std::optional<lock::ClientMessage> message{};  // of kRead; none: garbage
+  std::string job{};
+  std::function<void()> call{};
+};
+using Letters = host::Mailbox<Letter>;
+
+// One client's stream. gRPC calls it in its own threads; it only writes letters. All it is told to
+// do comes from the owner's thread, which it belongs to until its last letter.
+class Stream : public grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBatch> {
+ public:
+  Stream(Letters& letters, std::string peer) : letters_(letters), peer_(std::move(peer)) {
+    send({Letter::Kind::kOpened, this});
+  }
+
+  const std::string& peer() const { return peer_; }
+  void read() { StartRead(&in_); }
+  void write(const lock::ServerMessage& message) {
+    to_wire(message, out_);
+    StartWrite(&out_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return send({Letter::Kind::kReadFailed, this});
+    Letter letter{Letter::Kind::kRead, this};
+    if (in_.has_hello()) letter.job = job_in(in_);
+    letter.message = from_wire(in_);
+    send(std::move(letter));
+  }
+  void OnWriteDone(bool) override { send({Letter::Kind::kWritten, this}); }
+  void OnDone() override { send({Letter::Kind::kDone, this}); }
+
+  // ---- the owner's ----
+  LockGate::Connection number = 0;  // 0: not with the LockGate
+  bool is_writing = false;
+  bool has_news = false;
+  bool is_ending = false;  // when what is being written has gone
+  bool is_finished = false;
+
+ private:
+  void send(Letter letter) {
+    const host::Put put = letters_.put(std::move(letter));
+    WEIR_ASSERT(put == host::Put::kDone);
+  }
+
+  Letters& letters_;
+  std::string peer_;
+  wire::ClientBatch in_;
+  wire::ServerBatch out_;
+};
+
+}  // namespace
+
+// ---- the thread that owns the locks ----
+
+class LockService::Owner {
+ public:
+  Owner(const LockServiceOptions& options, host::StateFile state, host::Fd wake_fd,
+        std::unique_ptr<LockGate> gate)
+      : options_(options),
+        state_(std::move(state)),
+        letters_(std::move(wake_fd), kLettersMax),
+        gate_(std::move(gate)) {}
+
+  Letters& letters() { return letters_; }
+  void start() {
+    thread_ = std::thread([this] { run(); });
+  }
+  // Streams are told to end, and so are those that come.
+  void end_streams() { (void)letters_.put({Letter::Kind::kStop}); }
+  // REQUIRES: all streams have ended.
+  void stop() {
+    if (!thread_.joinable()) return;
+    (void)letters_.put({Letter::Kind::kExit});
+    thread_.join();
+  }
+
+  // Runs where the locks are. False: nobody is there any more, and it does not run.
+  bool call(std::function<void()> function) {
+    Letter letter;
+    letter.call = std::move(function);
+    return letters_.put(std::move(letter)) == host::Put::kDone;
+  }
+  // What the function gives; it takes the owner.
+  template <class Function>
+  std::optional<std::invoke_result_t<Function, Owner&>> ask(Function function) {
+    using Answer = std::invoke_result_t<Function, Owner&>;
+    const auto promise = std::make_shared<std::promise<std::optional<Answer>>>();
+    auto answer = promise->get_future();
+    if (!call([this, promise, function] { promise->set_value(function(*this)); })) {
+      return std::nullopt;
+    }
+    return answer.get();
+  }
+
+  // ---- in its thread ----
+  LockGate& gate() { return *gate_; }
+  lock::NamespaceView look() const;
+  lock::LockList list(const lock::ListOptions& options) const;
+  LockStats stats() const;
+
+ private:
+  void run();
+  void wait();
+  void handle(Letter& letter);
+  void receive(Stream& stream, Letter& letter);
+  bool admit(Stream& stream, const std::string& job);
+  void flush(Stream& stream);
+  void finish(Stream& stream, const grpc::Status& status);
+  void flush_dirty();
+  void leave_in_order();
+  absl::flat_hash_map<std::uint64_t, const Stream*> streams_by_client() const;
+
+  LockServiceOptions options_;
+  host::StateFile state_;
+  Letters letters_;
+  std::unique_ptr<LockGate> gate_;
+  absl::flat_hash_map<Stream*, std::unique_ptr<Stream>> streams_;
+  absl::flat_hash_map<LockGate::Connection, Stream*> by_number_;
+  LockGate::Connection numbers_ = 0;
+  Instant now_{};
+  bool is_stopping_ = false;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
+void LockService::Owner::wait() {
+  pollfd waits{letters_.fd(), POLLIN, 0};
+  const Instant until = gate_->next_turn();
+  const Nanoseconds left =
+      std::clamp(until - host::boot_now(), Nanoseconds{0}, Nanoseconds{std::chrono::seconds{3600}});
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+  const timespec span{seconds.count(), (left - seconds).count()};
+  if (ppoll(&waits, 1, &span, nullptr) == 1) {
+    eventfd_t wakes = 0;
+    eventfd_read(letters_.fd(), &wakes);
+  }
+}
+
+void LockService::Owner::run() {
+  while (!is_over_) {
+    wait();
+    now_ = host::boot_now();
+    for (Letter& letter : letters_.take()) handle(letter);
+    gate_->turn(now_);
+    flush_dirty();
+  }
+  leave_in_order();
+  for (Letter& letter : letters_.close()) handle(letter);
+}
+
+void LockService::Owner::handle(Letter& letter) {
+  Stream* const stream = letter.stream;
+  switch (letter.kind) {
+    case Letter::Kind::kOpened:
+      streams_.emplace(stream, stream);
+      if (is_stopping_) finish(*stream, stopping());
+      return;
+    case Letter::Kind::kRead:
+      receive(*stream, letter);
+      return;
+    case Letter::Kind::kReadFailed:
+      finish(*stream, grpc::Status::OK);
+      return;
+    case Letter::Kind::kWritten:
+      stream->is_writing = false;
+      if (stream->is_ending) {
+        finish(*stream, grpc::Status::OK);
+      } else if (stream->has_news) {
+        flush(*stream);
+      }
+      return;
+    case Letter::Kind::kDone:
+      streams_.erase(stream);
+      return;
+    case Letter::Kind::kCall:
+      letter.call();
+      return;
+    case Letter::Kind::kStop:
+      is_stopping_ = true;
+      for (auto& [each, owned] : streams_) finish(*each, stopping());
+      return;
+    case Letter::Kind::kExit:
+      is_over_ = true;
+      return;
+  }
+}
+
+// Whether a client may come, and as whom.
+bool LockService::Owner::admit(Stream& stream, const std::string& job) {
+  serve::Claims claims;
+  if (job.size() > JobId::kSizeMax) {
+    finish(stream, grpc::Status(StatusCode::INVALID_ARGUMENT, "a job has at most 31 bytes"));
+    return false;
+  }
+  if (!job.empty()) claims.job = JobId(job);
+  const auto who =
+      serve::attributes_of(peer_of(stream.peer()), claims, options_.claims, options_.nodemaps);
+  if (!who) {
+    finish(stream, grpc::Status(StatusCode::PERMISSION_DENIED, who.error().what));
+    return false;
+  }
+  stream.number = ++numbers_;
+  by_number_.emplace(stream.number, &stream);
+  gate_->connect(stream.number, *who, now_);
+  return true;
+}
+
+void LockService::Owner::receive(Stream& stream, Letter& letter) {
+  if (stream.is_finished) return;
+  if (!letter.message) {
+    return finish(stream, grpc::Status(StatusCode::INVALID_ARGUMENT, "no batch of lock.proto"));
+  }
+  if (stream.number == 0 && !admit(stream, letter.job)) return;
+  const bool is_fine = gate_->receive(stream.number, *std::move(letter.message), now_);
+  if (is_fine) stream.read();
+}
+
+void LockService::Owner::flush_dirty() {
+  for (const LockGate::Connection number : std::exchange(gate_->dirty(), {})) {
+    const auto found = by_number_.find(number);
+    if (found == by_number_.end()) continue;
+    found->second->has_news = true;
+    if (!found->second->is_writing) flush(*found->second);
+  }
+}
+
+void LockService::Owner::flush(Stream& stream) {
+  stream.has_news = false;
+  const lock::ServerMessage message = gate_->take(stream.number);
+  stream.is_ending = says_go_away(message);
+  stream.is_writing = true;
+  stream.write(message);
+}
+
+void LockService::Owner::finish(Stream& stream, const grpc::Status& status) {
+  if (std::exchange(stream.is_finished, true)) return;
+  if (stream.number != 0) {
+    gate_->disconnect(stream.number, now_);
+    by_number_.erase(stream.number);
+    stream.number = 0;
+  }
+  stream.Finish(status);
+}
+
+// With nothing granted, and everybody heard who could hold something, the next may begin afresh.
+void LockService::Owner::leave_in_order() {
+  const lock::LockServer& server = gate_->server();
+  if (server.is_recovering() || server.table().granted() > 0) return;
+  // If that fails the next one waits for its grace period, which is always right.
+  (void)state_.replace(print_lock_state({server.incarnation(), true}));
+}
+
+absl::flat_hash_map<std::uint64_t, const Stream*> LockService::Owner::streams_by_client() const {
+  absl::flat_hash_map<std::uint64_t, const Stream*> found;
+  gate_->server().visit_sessions([&](const lock::LockServer::Seen& seen) {
+    const auto stream = by_number_.find(seen.connection);
+    if (stream != by_number_.end()) found.emplace(seen.client, stream->second);
+  });
+  return found;
+}
+
+lock::NamespaceView LockService::Owner::look() const {
+  lock::NamespaceView view = lock::look(gate_->server(), kLockNamespace, now_);
+  const auto streams = streams_by_client();
+  for (lock::ClientView& client : view.top) {
+    if (const auto found = streams.find(client.client); found != streams.end()) {
+      client.peer = peer_text(found->second->peer());
+    }
+  }
+  return view;
+}
+
+lock::LockList LockService::Owner::list(const lock::ListOptions& options) const {
+  lock::LockList list = lock::list_locks(gate_->server(), options);
+  const auto streams = streams_by_client();
+  for (lock::LockView& lock : list.locks) {
+    if (const auto found = streams.find(lock.client); found != streams.end()) {
+      lock.peer = peer_text(found->second->peer());
+    }
+  }
+  return list;
+}
+
+LockStats LockService::Owner::stats() const {
+  return {.view = look(),
+          .incarnation = gate_->server().incarnation(),
+          .lease = options_.lock.server.lease,
+          .gated = gate_->gated()};
+}
+
+// ---- gRPC ----
+
+namespace {
+
+void to_wire(const LockStats& stats, wire::StatsReply& reply) {
+  const lock::NamespaceView& view = stats.view;
+  reply.set_name(view.name);
+  reply.set_preset(std::string(lock::preset_name(view.preset)));
+  reply.set_incarnation(stats.incarnation);
+  reply.set_recovering(view.is_recovering);
+  reply.set_lease_ns(stats.lease.count());
+  reply.set_limit(view.limit);
+  reply.set_granted(view.granted);
+  reply.set_volume(view.server_lock_volume);
+  reply.set_grant_rate(view.grant_rate);
+  reply.set_cancel_rate(view.cancel_rate);
+  reply.set_grant_speed(view.grant_speed);
+  reply.set_resources(view.resources);
+  reply.set_waiting(view.waiting);
+  reply.set_parked(view.parked);
+  reply.set_gated(stats.gated);
+  reply.set_clients(view.clients());
+  reply.set_grants(view.grants);
+  reply.set_cancels(view.cancels);
+  reply.set_evictions(view.counters.evictions);
+  reply.set_unknown_cancels(view.counters.unknown_cancels);
+  reply.set_bad_names(view.counters.bad_names);
+  reply.set_too_many(view.counters.too_many);
+  reply.set_broken_rules(view.counters.broken_rules);
+  reply.set_lost_replays(view.counters.lost_replays);
+}
+
+}  // namespace
+
+class LockService::Transport : public wire::Locks::CallbackService {
+ public:
+  explicit Transport(Owner& owner) : owner_(owner) {}
+
+  Result<void> open(const LockServiceOptions& options);
+  const serve::ListenAddress& listening() const { return listening_; }
+  void shut_down() { server_->Shutdown(std::chrono::system_clock::now() + kStopPatience); }
+
+  grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBatch>* Attach(
+      CallbackServerContext* context) override {
+    auto* const stream = new Stream(owner_.letters(), context->peer());
+    stream->read();
+    return stream;
+  }
+
+  grpc::ServerUnaryReactor* List(CallbackServerContext* context, const wire::ListRequest* request,
+                                 wire::ListReply* reply) override {
+    lock::ListOptions options{.filter = request->filter(), .from = request->from()};
+    if (request->most() > 0) options.max = std::min<std::size_t>(request->most(), options.max);
+    return answer(
+        context, [reply, options](Owner& owner) { cluster::to_wire(owner.list(options), *reply); });
+  }
+
+  grpc::ServerUnaryReactor* Stats(CallbackServerContext* context, const wire::StatsRequest*,
+                                  wire::StatsReply* reply) override {
+    return answer(context, [reply](Owner& owner) { to_wire(owner.stats(), *reply); });
+  }
+
+ private:
+  template <class Function>
+  grpc::ServerUnaryReactor* answer(CallbackServerContext* context, Function function) {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    const bool is_asked = owner_.call([this, reactor, function] {
+      function(owner_);
+      reactor->Finish(grpc::Status::OK);
+    });
+    if (!is_asked) reactor->Finish(stopping());
+    return reactor;
+  }
+
+  Owner& owner_;
+  serve::ListenAddress listening_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+Result<void> LockService::Transport::open(const LockServiceOptions& options) {
+  listening_ = *options.lock.listen;
+  serve::ListenAddress address = listening_;
+  const bool is_tcp = address.kind == serve::ListenAddress::Kind::kTcp;
+  if (is_tcp && address.host.empty()) address.host = "::";
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(serve::print_listen(address), grpc::InsecureServerCredentials(), &port);
+  // Two servers on one port would share its clients between them.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingEveryMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingEveryMs);
+  builder.SetMaxReceiveMessageSize(kBatchBytesMax);
+  builder.RegisterService(this);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port == 0) {
+    return fail(std::errc::address_in_use, "lock service " + serve::print_listen(listening_),
+                "cannot listen there", "it may be taken already, or need rights you do not have");
+  }
+  if (is_tcp) listening_.port = static_cast<std::uint16_t>(port);
+  return {};
+}
+
+// ---- the service ----
+
+namespace {
+
+LockGateOptions gate_options(const LockServiceOptions& options) {
+  LockGateOptions gate;
+  gate.server = options.lock.server;
+  gate.policy = options.lock.policy;
+  gate.rules = options.lock.rules;
+  std::vector<std::string> names;
+  names.reserve(options.nodemaps.size());
+  for (const serve::NodemapOptions& nodemap : options.nodemaps) names.push_back(nodemap.name);
+  gate.nodemaps = nodemaps_named(std::move(names));
+  return gate;
+}
+
+}  // namespace
+
+LockService::LockService(std::unique_ptr<Owner> owner, std::unique_ptr<Transport> transport)
+    : owner_(std::move(owner)), transport_(std::move(transport)) {}
+
+Result<std::unique_ptr<LockService>> LockService::create(const LockServiceOptions& options) {
+  auto file = host::StateFile::open(options.lock.state_file);
+  if (!file) return tl::unexpected(file.error());
+  auto state = parse_lock_state(file->text());
+  if (!state) {
+    Error error = state.error();
+    error.where = options.lock.state_file;
+    return tl::unexpected(std::move(error));
+  }
+  if (state->incarnation == lock::kIncarnationMax) {
+    return fail(std::errc::value_too_large, options.lock.state_file,
+                "this lock server was started too often", "move its users to a new one");
+  }
+  const auto start =
+      state->is_clean ? lock::LockServer::Start::kFresh : lock::LockServer::Start::kRecovering;
+  const LockState now{state->incarnation + 1, false};
+  if (auto written = file->replace(print_lock_state(now)); !written) {
+    return tl::unexpected(written.error());
+  }
+  auto gate = LockGate::create(gate_options(options), now.incarnation, start, host::boot_now());
+  if (!gate) return tl::unexpected(gate.error());
+  auto wake_fd = host::make_wake_fd();
+  if (!wake_fd) return tl::unexpected(wake_fd.error());
+  auto owner =
+      std::make_unique<Owner>(options, *std::move(file), *std::move(wake_fd), *std::move(gate));
+  auto transport = std::make_unique<Transport>(*owner);
+  if (auto opened = transport->open(options); !opened) return tl::unexpected(opened.error());
+  owner->start();
+  return std::unique_ptr<LockService>(new LockService(std::move(owner), std::move(transport)));
+}
+
+LockService::~LockService() { stop(); }
+
+const serve::ListenAddress& LockService::listening() const { return transport_->listening(); }
+
+void LockService::stop() {
+  owner_->end_streams();
+  transport_->shut_down();
+  owner_->stop();
+}
+
+std::vector<lock::NamespaceView> LockService::view() {
+  auto seen = owner_->ask([](Owner& owner) { return owner.look(); });
+  if (!seen) return {};
+  std::vector<lock::NamespaceView> views;
+  views.push_back(*std::move(seen));
+  return views;
+}
+
+Result<lock::LockList> LockService::list(std::string_view name, const lock::ListOptions& options) {
+  if (name != kLockNamespace) return fail_errno(ENOENT, name);
+  auto found = owner_->ask([options](Owner& owner) { return owner.list(options); });
+  if (!found) return fail_errno(EAGAIN, name, "the server stops");
+  return *std::move(found);
+}
+
+Result<void> LockService::set(std::string_view name, lock::Tunable tunable, std::int64_t value) {
+  if (name != kLockNamespace) return fail_errno(ENOENT, name);
+  const auto done =
+      owner_->ask([=](Owner& owner) { return lock::turn(owner.gate().server(), tunable, value); });
+  if (!done) return fail_errno(EAGAIN, name, "the server stops");
+  return *done;
+}
+
+}  // namespace weir::cluster

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lock service on the network: gRPC streams of clients (lock.proto) and the one thread that
+// owns the locks.
+//
+//   gRPC's threads                      letters                the owner's thread
+//   a batch came: decode, check  ------------------------->  LockGate::receive ... turn
+//   a batch was sent             ------------------------->  what has gathered meanwhile goes next
+//   console, lists, figures      ------------------------->  looked up, answered
+//
+// A stream has one read and one write under way at a time. While a batch is on its way to a client,
+// news for it gathers and goes with the next, so the busier the service, the larger its batches. A
+// client that does not read its answers is not read from either, until its lease ends.
+//
+// Incarnation. Each start takes the next number from the state file and writes it down before
+// anybody is let in: fences and numbers of clients grow with it. The file also says whether the
+// last server left in order with no lock granted; unless it did, this one recovers, and grants
+// nothing for its grace period.
+//
+// Time is boot time, which goes on while the machine sleeps, as leases do. stop() ends all streams;
+// clients keep their locks for their lease and replay them to whoever serves next.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/lock/view.h"
+#include "weir/serve/options.h"
+
+namespace weir::cluster {
+
+// What namespaces of parameters call it: a server has one.
+inline constexpr std::string_view kLockNamespace = "locks";
+
+struct LockServiceOptions {
+  serve::LockOptions lock;  // with somewhere to listen
+  serve::ClaimsOptions claims;
+  std::vector<serve::NodemapOptions> nodemaps;
+  serve::TlsOptions tls;
+};
+
+// What `weir lock stats` shows.
+struct LockStats {
+  lock::NamespaceView view;
+  std::uint64_t incarnation = 0;
+  Nanoseconds lease{0};
+  std::uint64_t gated = 0;
+};
+
+class LockService : public lock::Console {
+ public:
+  // Serves when it returns. EBUSY: the state file is another server's; EADDRINUSE: so is the
+  // address.
+  static Result<std::unique_ptr<LockService>> create(const LockServiceOptions& options);
+  ~LockService() override;
+
+  // Where it listens, with the port that was chosen for port 0.
+  const serve::ListenAddress& listening() const;
+  // Ends all streams and waits for them. The views are empty from then on.
+  void stop();
+
+  // ---- for every thread ----
+  std::vector<lock::NamespaceView> view() override;
+  Result<lock::LockList> list(std::string_view name, const lock::ListOptions& options) override;
+  Result<void> set(std::string_view name, lock::Tunable tunable, std::int64_t value) override;
+
+ private:
+  class Owner;
+  class Transport;
+  LockService(std::unique_ptr<Owner> owner, std::unique_ptr<Transport> transport);
+
+  std::unique_ptr<Owner> owner_;
+  std::unique_ptr<Transport> transport_;
+};
+
+}  // namespace weir::cluster

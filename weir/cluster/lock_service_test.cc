@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Peers that keep to no rules. Whoever does is served beside them all the time.
+#include "weir/cluster/lock_service.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "weir/cluster/lock.grpc.pb.h"
+#include "weir/cluster/lock_channel.h"
+#include "weir/cluster/lock_client.h"
+
+namespace weir::cluster {
+namespace {
+
+using namespace std::chrono_literals;
+namespace wire = lock::v1;
+
+constexpr Nanoseconds kStuck = 60s;
+
+// A stream without a client's manners.
+class RudePeer {
+ public:
+  explicit RudePeer(const lock::ConnectOptions& to)
+      : stub_(wire::Locks::NewStub(open_channel(to))) {
+    context_.set_deadline(std::chrono::system_clock::now() + kStuck);
+    stream_ = stub_->Attach(&context_);
+  }
+
+  wire::ClientBatch batch() {
+    wire::ClientBatch made;
+    made.set_number(++number_);
+    return made;
+  }
+  wire::ClientBatch hello() {
+    wire::ClientBatch made = batch();
+    made.mutable_hello()->set_features(1);
+    made.set_replayed(true);
+    return made;
+  }
+  // The answer that tells of so many operations in all.
+  std::vector<wire::ServerOp> ask(const wire::ClientBatch& batch, std::size_t answers) {
+    EXPECT_TRUE(stream_->Write(batch));
+    std::vector<wire::ServerOp> ops;
+    wire::ServerBatch answer;
+    while (ops.size() < answers && stream_->Read(&answer)) {
+      ops.insert(ops.end(), answer.ops().begin(), answer.ops().end());
+    }
+    return ops;
+  }
+  // What the server thinks of it.
+  grpc::Status end(const wire::ClientBatch& batch) {
+    stream_->Write(batch);
+    wire::ServerBatch answer;
+    while (stream_->Read(&answer)) last_ = answer;
+    return stream_->Finish();
+  }
+  const wire::ServerBatch& last() const { return last_; }
+
+ private:
+  std::unique_ptr<wire::Locks::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<wire::ClientBatch, wire::ServerBatch>> stream_;
+  std::uint64_t number_ = 0;
+  wire::ServerBatch last_;
+};
+
+class RudePeers : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "lock_service." + std::to_string(getpid()) + "." +
+              testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::create_directories(folder_);
+    LockServiceOptions options;
+    options.lock.listen =
+        serve::ListenAddress{serve::ListenAddress::Kind::kUnix, "", 0, folder_ + "/s"};
+    options.lock.state_file = folder_ + "/state";
+    auto made = LockService::create(options);
+    ASSERT_TRUE(made) << made.error().message();
+    service = std::move(*made);
+    to = {.server = "unix:" + folder_ + "/s", .job = "", .client = {}};
+    decent = *lock::Client::create(to);
+    ASSERT_TRUE(decent->take("decent", lock::Mode::kExclusive, kStuck));
+  }
+  void TearDown() override {
+    EXPECT_TRUE(decent->take("decent too", lock::Mode::kExclusive, kStuck));
+    EXPECT_EQ(decent->status().counters.lost, 0U);
+    decent.reset();
+    service.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  lock::LockServer::Counters counters() { return service->view().at(0).counters; }
+
+  lock::ConnectOptions to;
+  std::unique_ptr<LockService> service;
+  std::unique_ptr<lock::Client> decent;
+
+ private:
+  std::string folder_;
+};
+
+TEST_F(RudePeers, GarbageEndsItsOwnStreamAlone) {
+  RudePeer peer(to);
+  wire::ClientBatch batch = peer.hello();
+  batch.add_enqueues()->set_mode(static_cast<wire::Mode>(5));
+  EXPECT_EQ(peer.end(batch).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(RudePeers, WhoDoesNotSayHelloIsSentAway) {
+  RudePeer peer(to);
+  wire::ClientBatch batch = peer.batch();
+  batch.add_enqueues()->set_name("x");
+  EXPECT_TRUE(peer.end(batch).ok());
+  ASSERT_EQ(peer.last().ops_size(), 1);
+  EXPECT_EQ(peer.last().ops(0).kind(), wire::ServerOp::GO_AWAY);
+  EXPECT_EQ(counters().broken_rules, 1U);
+}
+
+TEST_F(RudePeers, NumbersThatDoNotCountUpAreSentAway) {
+  RudePeer peer(to);
+  peer.batch();
+  EXPECT_TRUE(peer.end(peer.hello()).ok());
+  EXPECT_EQ(counters().broken_rules, 1U);
+}
+
+TEST_F(RudePeers, AJobOfAnyLengthIsNoJob) {
+  RudePeer peer(to);
+  wire::ClientBatch batch = peer.hello();
+  batch.mutable_hello()->set_job(std::string(1000, 'j'));
+  EXPECT_EQ(peer.end(batch).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(RudePeers, AMessageWithoutMeasureIsNotTakenIn) {
+  RudePeer peer(to);
+  wire::ClientBatch batch = peer.hello();
+  batch.add_enqueues()->set_name(std::string(std::size_t{8} << 20, 'x'));
+  EXPECT_FALSE(peer.end(batch).ok());
+}
+
+TEST_F(RudePeers, ANameOf10KbIsRefusedAndTheStreamGoesOn) {
+  RudePeer peer(to);
+  wire::ClientBatch batch = peer.hello();
+  batch.add_enqueues()->set_name(std::string(10'000, 'x'));
+  batch.add_enqueues()->set_name("fine");
+  const auto ops = peer.ask(batch, 2);
+  ASSERT_EQ(ops.size(), 2U);
+  EXPECT_EQ(ops[0].kind(), wire::ServerOp::REFUSED);
+  EXPECT_EQ(ops[0].why(), wire::ServerOp::BAD_NAME);
+  EXPECT_EQ(ops[1].kind(), wire::ServerOp::GRANTED);
+  EXPECT_EQ(counters().bad_names, 1U);
+}
+
+TEST_F(RudePeers, CancellingTwiceOrWhatOthersHaveIsCounted) {
+  RudePeer peer(to);
+  wire::ClientBatch first = peer.hello();
+  first.add_enqueues()->set_name("x");
+  const auto ops = peer.ask(first, 1);
+  ASSERT_EQ(ops.size(), 1U);
+  wire::ClientBatch second = peer.batch();
+  second.add_cancels(ops[0].handle());
+  second.add_cancels(ops[0].handle());
+  second.add_cancels(1);
+  second.add_enqueues()->set_name("y");
+  peer.ask(second, 1);
+  EXPECT_EQ(counters().unknown_cancels, 2U);
+  EXPECT_EQ(service->view().at(0).granted, 2);  // "decent" and "y"
+}
+
+TEST_F(RudePeers, AFloodIsRefusedPastItsBound) {
+  RudePeer peer(to);
+  std::size_t refused = 0;
+  wire::ClientBatch batch = peer.hello();
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 4000; ++i) {
+      wire::Enqueue& enqueue = *batch.add_enqueues();
+      enqueue.set_name("decent");
+      enqueue.set_mode(wire::EXCLUSIVE);
+    }
+    for (const wire::ServerOp& op : peer.ask(batch, 4000)) {
+      if (op.kind() == wire::ServerOp::REFUSED) ++refused;
+    }
+    batch = peer.batch();
+  }
+  EXPECT_GT(refused, 5000U);
+  EXPECT_GE(counters().too_many, refused);  // an answer may not have been read
+}
+
+}  // namespace
+}  // namespace weir::cluster

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/lock_wire.h"
+
+#include <chrono>
+#include <utility>
+
+#include "weir/base/assert.h"
+#include "weir/cluster/lock.pb.h"
+
+namespace weir::cluster {
+namespace {
+
+namespace wire = lock::v1;
+using In = lock::ClientOp::Kind;
+using Out = lock::ServerOp::Kind;
+
+// A lease, or the age of a lock in a cache: longer ones are made up.
+constexpr Nanoseconds kSpanMax = std::chrono::hours{24 * 365};
+
+wire::Mode to_wire(lock::Mode mode) {
+  return mode == lock::Mode::kShared ? wire::SHARED : wire::EXCLUSIVE;
+}
+
+bool read_mode(wire::Mode from, lock::Mode& to) {
+  to = from == wire::SHARED ? lock::Mode::kShared : lock::Mode::kExclusive;
+  return wire::Mode_IsValid(from);
+}
+
+bool read_span(std::int64_t from, Nanoseconds& to) {
+  to = Nanoseconds{from};
+  return from >= 0 && to <= kSpanMax;
+}
+
+void add_replay(const lock::ClientOp& op, wire::Replay& replay) {
+  replay.set_cookie(op.cookie);
+  replay.set_handle(op.handle);
+  replay.set_fence(op.fence);
+  replay.set_incarnation(op.incarnation);
+  replay.set_mode(to_wire(op.mode));
+  replay.set_name(op.name);
+}
+
+void add_enqueue(const lock::ClientOp& op, wire::Enqueue& enqueue) {
+  enqueue.set_cookie(op.cookie);
+  enqueue.set_mode(to_wire(op.mode));
+  enqueue.set_only_try(op.or_wait == lock::LockTable::OrWait::kTry);
+  enqueue.set_name(op.name);
+}
+
+lock::ClientOp& add_op(lock::ClientMessage& message, In kind) {
+  lock::ClientOp& op = message.ops.emplace_back();
+  op.kind = kind;
+  return op;
+}
+
+bool read_replays(wire::ClientBatch& batch, lock::ClientMessage& message) {
+  for (wire::Replay& replay : *batch.mutable_replays()) {
+    lock::ClientOp& op = add_op(message, In::kReplay);
+    op.cookie = replay.cookie();
+    op.handle = replay.handle();
+    op.fence = replay.fence();
+    op.incarnation = replay.incarnation();
+    op.name.swap(*replay.mutable_name());
+    if (!read_mode(replay.mode(), op.mode)) return false;
+  }
+  return true;
+}
+
+bool read_enqueues(wire::ClientBatch& batch, lock::ClientMessage& message) {
+  for (wire::Enqueue& enqueue : *batch.mutable_enqueues()) {
+    lock::ClientOp& op = add_op(message, In::kEnqueue);
+    op.cookie = enqueue.cookie();
+    op.or_wait =
+        enqueue.only_try() ? lock::LockTable::OrWait::kTry : lock::LockTable::OrWait::kWait;
+    op.name.swap(*enqueue.mutable_name());
+    if (!read_mode(enqueue.mode(), op.mode)) return false;
+  }
+  return true;
+}
+
+wire::ServerOp::Kind kind_to_wire(Out kind) {
+  switch (kind) {
+    case Out::kGranted:
+      return wire::ServerOp::GRANTED;
+    case Out::kQueued:
+      return wire::ServerOp::QUEUED;
+    case Out::kRefused:
+      return wire::ServerOp::REFUSED;
+    case Out::kAsk:
+      return wire::ServerOp::ASK;
+    case Out::kKept:
+      return wire::ServerOp::KEPT;
+    case Out::kLost:
+      return wire::ServerOp::LOST;
+    case Out::kGoAway:
+      return wire::ServerOp::GO_AWAY;
+    case Out::kWelcome:
+      break;
+  }
+  WEIR_ASSERT(false, static_cast<int>(kind));
+  return wire::ServerOp::NONE;
+}
+
+bool read_kind(wire::ServerOp::Kind from, Out& to) {
+  switch (from) {
+    case wire::ServerOp::GRANTED:
+      to = Out::kGranted;
+      return true;
+    case wire::ServerOp::QUEUED:
+      to = Out::kQueued;
+      return true;
+    case wire::ServerOp::REFUSED:
+      to = Out::kRefused;
+      return true;
+    case wire::ServerOp::ASK:
+      to = Out::kAsk;
+      return true;
+    case wire::ServerOp::KEPT:
+      to = Out::kKept;
+      return true;
+    case wire::ServerOp::LOST:
+      to = Out::kLost;
+      return true;
+    case wire::ServerOp::GO_AWAY:
+      to = Out::kGoAway;
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool read_op(const wire::ServerOp& from, lock::ServerOp& to) {
+  to.cookie = from.cookie();
+  to.handle = from.handle();
+  to.fence = from.fence();
+  to.why = static_cast<lock::Refusal>(from.why());
+  return read_kind(from.kind(), to.kind) && wire::ServerOp::Refusal_IsValid(from.why());
+}
+
+}  // namespace
+
+void to_wire(const lock::ClientMessage& message, const std::string& job, wire::ClientBatch& batch) {
+  batch.Clear();
+  batch.set_number(message.number);
+  for (const lock::ClientOp& op : message.ops) {
+    switch (op.kind) {
+      case In::kHello:
+        batch.mutable_hello()->set_client(op.client);
+        batch.mutable_hello()->set_features(op.features);
+        batch.mutable_hello()->set_job(job);
+        break;
+      case In::kReplay:
+        add_replay(op, *batch.add_replays());
+        break;
+      case In::kReplayed:
+        batch.set_replayed(true);
+        break;
+      case In::kEnqueue:
+        add_enqueue(op, *batch.add_enqueues());
+        break;
+      case In::kCancel:
+        batch.add_cancels(op.handle);
+        break;
+      case In::kGoodbye:
+        batch.set_goodbye(true);
+        break;
+    }
+  }
+}
+
+std::optional<lock::ClientMessage> from_wire(wire::ClientBatch& batch) {
+  const auto count = static_cast<std::size_t>(batch.replays_size()) +
+                     static_cast<std::size_t>(batch.cancels_size()) +
+                     static_cast<std::size_t>(batch.enqueues_size());
+  if (count > kOpsMax) return std::nullopt;
+  lock::ClientMessage message;
+  message.number = batch.number();
+  message.ops.reserve(count + 3);
+  if (batch.has_hello()) {
+    lock::ClientOp& op = add_op(message, In::kHello);
+    op.client = batch.hello().client();
+    op.features = batch.hello().features();
+  }
+  if (!read_replays(batch, message)) return std::nullopt;
+  if (batch.replayed()) add_op(message, In::kReplayed);
+  for (const std::uint64_t handle : batch.cancels()) add_op(message, In::kCancel).handle = handle;
+  if (!read_enqueues(batch, message)) return std::nullopt;
+  if (batch.goodbye()) add_op(message, In::kGoodbye);
+  return message;
+}
+
+std::string job_in(const wire::ClientBatch& batch) { return batch.hello().job(); }
+
+void to_wire(const lock::ServerMessage& message, wire::ServerBatch& batch) {
+  batch.Clear();
+  batch.set_confirms(message.confirms);
+  batch.set_volume(message.volume);
+  batch.set_limit(message.limit);
+  batch.set_recovering(message.is_recovering);
+  batch.set_lru_size(message.lru_size);
+  batch.set_lru_max_age_ns(message.lru_max_age.count());
+  for (const lock::ServerOp& op : message.ops) {
+    if (op.kind == Out::kWelcome) {
+      wire::Welcome& welcome = *batch.mutable_welcome();
+      welcome.set_client(op.client);
+      welcome.set_features(op.features);
+      welcome.set_incarnation(op.incarnation);
+      welcome.set_lease_ns(op.lease.count());
+      continue;
+    }
+    wire::ServerOp& to = *batch.add_ops();
+    to.set_kind(kind_to_wire(op.kind));
+    to.set_cookie(op.cookie);
+    to.set_handle(op.handle);
+    to.set_fence(op.fence);
+    to.set_why(static_cast<wire::ServerOp::Refusal>(op.why));
+  }
+}
+
+std::optional<lock::ServerMessage> from_wire(const wire::ServerBatch& batch) {
+  lock::ServerMessage message;
+  message.confirms = batch.confirms();
+  message.volume = batch.volume();
+  message.limit = batch.limit();
+  message.is_recovering = batch.recovering();
+  message.lru_size = batch.lru_size();
+  if (message.limit < 0 || message.limit > lock::kLimitMax) return std::nullopt;
+  if (message.volume > lock::volume_max(lock::kLimitMax)) return std::nullopt;
+  if (!read_span(batch.lru_max_age_ns(), message.lru_max_age)) return std::nullopt;
+  message.ops.reserve(static_cast<std::size_t>(batch.ops_size()) + 1);
+  if (batch.has_welcome()) {
+    lock::ServerOp& op = message.ops.emplace_back();
+    op.client = batch.welcome().client();
+    op.features = batch.welcome().features();
+    op.incarnation = batch.welcome().incarnation();
+    if (!read_span(batch.welcome().lease_ns(), op.lease)) return std::nullopt;
+  }
+  for (const wire::ServerOp& op : batch.ops()) {
+    if (!read_op(op, message.ops.emplace_back())) return std::nullopt;
+  }
+  return message;
+}
+
+void to_wire(const lock::LockList& list, wire::ListReply& reply) {
+  using State = lock::LockTable::State;
+  using WireState = wire::ListReply::Lock;
+  for (const lock::LockView& lock : list.locks) {
+    WireState& to = *reply.add_locks();
+    to.set_name(lock.name);
+    to.set_mode(to_wire(lock.mode));
+    to.set_state(lock.state == State::kGranted   ? WireState::GRANTED
+                 : lock.state == State::kWaiting ? WireState::WAITING
+                                                 : WireState::PARKED);
+    to.set_client(lock.client);
+    to.set_peer(lock.peer);
+    to.set_fence(lock.fence);
+    to.set_asked(lock.is_asked);
+  }
+  reply.set_next(list.next);
+}
+
+lock::LockList from_wire(const wire::ListReply& reply) {
+  using State = lock::LockTable::State;
+  lock::LockList list;
+  list.locks.reserve(static_cast<std::size_t>(reply.locks_size()));
+  for (const auto& from : reply.locks()) {
+    lock::LockView& to = list.locks.emplace_back();
+    to.name = from.name();
+    read_mode(from.mode(), to.mode);
+    to.state = from.state() == wire::ListReply::Lock::GRANTED   ? State::kGranted
+               : from.state() == wire::ListReply::Lock::WAITING ? State::kWaiting
+                                                                : State::kParked;
+    to.client = from.client();
+    to.peer = from.peer();
+    to.fence = from.fence();
+    to.is_asked = from.asked();
+  }
+  list.next = reply.next();
+  return list;
+}
+
+}  // namespace weir::cluster

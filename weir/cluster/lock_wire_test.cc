@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/lock_wire.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "weir/cluster/lock.pb.h"
+
+namespace weir::cluster {
+namespace {
+
+namespace wire = lock::v1;
+using In = lock::ClientOp::Kind;
+
+lock::ClientOp op(In kind, std::string name = "") {
+  lock::ClientOp made;
+  made.kind = kind;
+  made.mode = lock::Mode::kExclusive;
+  made.cookie = 3;
+  made.handle = std::uint64_t{5} << 40;
+  made.fence = std::uint64_t{1} << 63;
+  made.incarnation = 9;
+  made.name = std::move(name);
+  return made;
+}
+
+TEST(LockWire, WhatAClientSaysArrives) {
+  lock::ClientMessage message{.number = 8, .ops = {}};
+  lock::ClientOp hello = op(In::kHello);
+  hello.client = 77;
+  hello.features = 1;
+  lock::ClientOp attempt = op(In::kEnqueue, std::string("b\0c", 3));
+  attempt.or_wait = lock::LockTable::OrWait::kTry;
+  message.ops = {hello,   op(In::kReplay, "a"), op(In::kReplayed), op(In::kCancel),
+                 attempt, op(In::kGoodbye)};
+  wire::ClientBatch batch;
+  to_wire(message, "ior.1", batch);
+  wire::ClientBatch received;
+  ASSERT_TRUE(received.ParseFromString(batch.SerializeAsString()));
+  EXPECT_EQ(job_in(received), "ior.1");
+  const auto read = from_wire(received);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->number, 8U);
+  ASSERT_EQ(read->ops.size(), 6U);
+  EXPECT_EQ(read->ops[0].client, 77U);
+  EXPECT_EQ(read->ops[0].features, 1U);
+  EXPECT_EQ(read->ops[1].kind, In::kReplay);
+  EXPECT_EQ(read->ops[1].name, "a");
+  EXPECT_EQ(read->ops[1].fence, std::uint64_t{1} << 63);
+  EXPECT_EQ(read->ops[1].incarnation, 9U);
+  EXPECT_EQ(read->ops[2].kind, In::kReplayed);
+  EXPECT_EQ(read->ops[3].handle, std::uint64_t{5} << 40);
+  EXPECT_EQ(read->ops[4].name.size(), 3U);
+  EXPECT_EQ(read->ops[4].mode, lock::Mode::kExclusive);
+  EXPECT_EQ(read->ops[4].or_wait, lock::LockTable::OrWait::kTry);
+  EXPECT_EQ(read->ops[5].kind, In::kGoodbye);
+}
+
+TEST(LockWire, WhatTheServerSaysArrivesInItsOrder) {
+  lock::ServerMessage message;
+  message.confirms = 4;
+  message.volume = 1'000'000;
+  message.limit = 100;
+  message.is_recovering = true;
+  message.lru_size = 7;
+  message.lru_max_age = std::chrono::seconds{3};
+  lock::ServerOp welcome;
+  welcome.client = 5;
+  welcome.incarnation = 6;
+  welcome.features = 1;
+  welcome.lease = std::chrono::seconds{30};
+  message.ops.push_back(welcome);
+  using Out = lock::ServerOp::Kind;
+  for (const Out kind : {Out::kGranted, Out::kQueued, Out::kRefused, Out::kAsk, Out::kKept,
+                         Out::kLost, Out::kGoAway}) {
+    lock::ServerOp& made = message.ops.emplace_back();
+    made.kind = kind;
+    made.cookie = 11;
+    made.handle = 12;
+    made.fence = 13;
+    made.why = lock::Refusal::kTooMany;
+  }
+  wire::ServerBatch batch;
+  to_wire(message, batch);
+  const auto read = from_wire(batch);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->confirms, 4U);
+  EXPECT_EQ(read->volume, 1'000'000U);
+  EXPECT_EQ(read->limit, 100);
+  EXPECT_TRUE(read->is_recovering);
+  EXPECT_EQ(read->lru_size, 7U);
+  EXPECT_EQ(read->lru_max_age, std::chrono::seconds{3});
+  ASSERT_EQ(read->ops.size(), message.ops.size());
+  EXPECT_EQ(read->ops[0].lease, std::chrono::seconds{30});
+  for (std::size_t i = 1; i < read->ops.size(); ++i) {
+    EXPECT_EQ(read->ops[i].kind, message.ops[i].kind);
+    EXPECT_EQ(read->ops[i].fence, 13U);
+    EXPECT_EQ(read->ops[i].why, lock::Refusal::kTooMany);
+  }
+}
+
+TEST(LockWire, GarbageOfClientsIsRefused) {
+  wire::ClientBatch mode;
+  mode.add_enqueues()->set_mode(static_cast<wire::Mode>(7));
+  EXPECT_FALSE(from_wire(mode));
+  wire::ClientBatch replay;
+  replay.add_replays()->set_mode(static_cast<wire::Mode>(-1));
+  EXPECT_FALSE(from_wire(replay));
+  wire::ClientBatch many;
+  for (std::size_t i = 0; i <= kOpsMax; ++i) many.add_cancels(i);
+  EXPECT_FALSE(from_wire(many));
+  many.mutable_cancels()->RemoveLast();
+  EXPECT_TRUE(from_wire(many));
+}
+
+TEST(LockWire, GarbageOfServersIsRefused) {
+  wire::ServerBatch none;
+  none.add_ops();
+  EXPECT_FALSE(from_wire(none));
+  wire::ServerBatch lease;
+  lease.mutable_welcome()->set_lease_ns(-1);
+  EXPECT_FALSE(from_wire(lease));
+  wire::ServerBatch limit;
+  limit.set_limit(lock::kLimitMax + 1);
+  EXPECT_FALSE(from_wire(limit));
+  wire::ServerBatch volume;
+  volume.set_volume(UINT64_MAX);
+  EXPECT_FALSE(from_wire(volume));
+  wire::ServerBatch why;
+  why.add_ops()->set_kind(wire::ServerOp::REFUSED);
+  EXPECT_TRUE(from_wire(why));
+  why.mutable_ops(0)->set_why(static_cast<wire::ServerOp::Refusal>(9));
+  EXPECT_FALSE(from_wire(why));
+}
+
+}  // namespace
+}  // namespace weir::cluster

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parameters of a lock service under the names Lustre has for them, with Lustre's formats:
+//
+//   ldlm.namespaces.NAME.pool.{server_lock_volume,granted,grant_rate,cancel_rate,grant_speed,
+//                              grant_plan,lock_volume_factor,state}                  read
+//   ldlm.namespaces.NAME.pool.{limit,recalc_period}                                  and written
+//   ldlm.namespaces.NAME.{lock_count,resource_count}                                 read
+//   ldlm.namespaces.NAME.{lru_size,lru_max_age}                                      and written
+//   ldlm.server_pool.*          the pool of the first namespace, as the document of 2007 names it
+//
+// Values are numbers and a newline; rates are per second. recalc_period counts seconds and
+// lru_max_age milliseconds ("5s" and "500ms" are understood by both). lru_size and lru_max_age are
+// what the server says of all clients' caches: 0 leaves them to the volume, and to themselves. A
+// write to what is only read fails with EACCES, as on Lustre; lock_volume_factor is the clients'
+// own here.
+//
+// A Params made here is for one use, in the thread that may ask the console: reads are of one view,
+// writes go to the console.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "weir/control/params.h"
+#include "weir/lock/view.h"
+
+namespace weir::control {
+
+Params lock_params(lock::Console& console);
+
+// The parameter of a namespace's pool, for changes that come by another way.
+std::string lock_pool_path(std::string_view name, std::string_view leaf);
+std::string lock_namespace_path(std::string_view name, std::string_view leaf);
+
+}  // namespace weir::control

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/control/lock_params.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "weir/lock/local_console.h"
+
+namespace weir::control {
+namespace {
+
+using namespace std::chrono_literals;
+
+class LockParams : public testing::Test {
+ protected:
+  std::string read(std::string_view pattern) {
+    const auto outcomes = read_params(lock_params(console), pattern);
+    EXPECT_EQ(outcomes.size(), 1U) << pattern;
+    return outcomes.empty() ? "" : outcomes.front().value;
+  }
+  std::errc write(std::string_view pattern, std::string_view value) {
+    const auto outcomes = write_params(lock_params(console), pattern, value);
+    EXPECT_EQ(outcomes.size(), 1U) << pattern;
+    return outcomes.empty() ? std::errc::no_such_file_or_directory : outcomes.front().error.code;
+  }
+
+  lock::LockServer server{
+      lock::ServerOptions{.pool = {.preset = lock::Preset::kLustre, .limit = 1000}},
+      1,
+      lock::LockServer::Start::kFresh,
+      {}};
+  lock::LocalConsole console{"filter-locks", server};
+};
+
+TEST_F(LockParams, HaveTheNamesAndFormatsOfLustre) {
+  const std::string pool = "ldlm.namespaces.filter-locks.pool.";
+  EXPECT_EQ(read(pool + "server_lock_volume"), "36000000\n");
+  EXPECT_EQ(read(pool + "limit"), "1000\n");
+  EXPECT_EQ(read(pool + "granted"), "0\n");
+  EXPECT_EQ(read(pool + "grant_rate"), "0\n");
+  EXPECT_EQ(read(pool + "cancel_rate"), "0\n");
+  EXPECT_EQ(read(pool + "grant_speed"), "0\n");
+  EXPECT_EQ(read(pool + "grant_plan"), "300\n");
+  EXPECT_EQ(read(pool + "recalc_period"), "1\n");
+  EXPECT_EQ(read(pool + "lock_volume_factor"), "100\n");
+  EXPECT_EQ(read(pool + "state"),
+            "LDLM pool state (filter-locks):\n  SLV: 36000000\n  CLV: 0\n  LVF: 1\n  GSP: 1%\n"
+            "  GP:  300\n  GR:  0\n  CR:  0\n  GS:  0\n  G:   0\n  L:   1000\n");
+  EXPECT_EQ(read("ldlm.namespaces.*.lru_size"), "0\n");
+  EXPECT_EQ(read("ldlm.namespaces.*.lru_max_age"), "0\n");
+  EXPECT_EQ(read("ldlm.namespaces.*.lock_count"), "0\n");
+  EXPECT_EQ(read("ldlm.namespaces.*.resource_count"), "0\n");
+  EXPECT_EQ(read("ldlm/server_pool/limit"), "1000\n");
+  EXPECT_EQ(read("ldlm.server_pool.server_lock_volume"), "36000000\n");
+}
+
+TEST_F(LockParams, AreListedWithTheirFolders) {
+  const Params params = lock_params(console);
+  EXPECT_EQ(params.list("ldlm"), std::vector<std::string>{"ldlm"});
+  EXPECT_EQ(params.list("ldlm.*"),
+            (std::vector<std::string>{"ldlm.namespaces", "ldlm.server_pool"}));
+  EXPECT_EQ(params.list("ldlm.namespaces.*.pool.*").size(), 10U);
+}
+
+TEST_F(LockParams, WriteThroughToTheServer) {
+  EXPECT_EQ(write("ldlm.namespaces.*.pool.limit", "500"), std::errc{});
+  EXPECT_EQ(server.pool().limit(), 500);
+  EXPECT_EQ(write("ldlm.server_pool.limit", "700\n"), std::errc{});
+  EXPECT_EQ(server.pool().limit(), 700);
+  EXPECT_EQ(write("ldlm.namespaces.*.pool.recalc_period", "3"), std::errc{});
+  EXPECT_EQ(server.pool().period(), 3s);
+  EXPECT_EQ(write("ldlm.namespaces.*.pool.recalc_period", "500ms"), std::errc{});
+  EXPECT_EQ(read("ldlm.namespaces.*.pool.recalc_period"), "500ms\n");
+  EXPECT_EQ(write("ldlm.namespaces.*.lru_size", "40"), std::errc{});
+  EXPECT_EQ(server.lru_size(), 40U);
+  EXPECT_EQ(write("ldlm.namespaces.*.lru_max_age", "1500"), std::errc{});
+  EXPECT_EQ(server.lru_max_age(), 1500ms);
+  EXPECT_EQ(write("ldlm.namespaces.*.lru_max_age", "3s"), std::errc{});
+  EXPECT_EQ(read("ldlm.namespaces.*.lru_max_age"), "3000\n");
+}
+
+TEST_F(LockParams, RefuseLikeLustre) {
+  const std::string limit = "ldlm.namespaces.*.pool.limit";
+  for (const char* const bad : {"", "abc", "-1", "10k", "1 2", "0", "0x10"}) {
+    EXPECT_EQ(write(limit, bad), std::errc::invalid_argument) << bad;
+  }
+  EXPECT_EQ(write(limit, "99999999999999999999"), std::errc::result_out_of_range);
+  EXPECT_EQ(write("ldlm.namespaces.*.lru_size", "clear"), std::errc::invalid_argument);
+  EXPECT_EQ(write("ldlm.namespaces.*.lru_size", "4294967296"), std::errc::invalid_argument);
+  EXPECT_EQ(write("ldlm.namespaces.*.lru_max_age", "s"), std::errc::invalid_argument);
+  EXPECT_EQ(write("ldlm.namespaces.*.lru_max_age", "9223372036854775807"),
+            std::errc::result_out_of_range);
+  EXPECT_EQ(write("ldlm.namespaces.*.pool.recalc_period", "0"), std::errc::invalid_argument);
+  for (const char* const shown : {"granted", "state", "server_lock_volume", "lock_volume_factor"}) {
+    EXPECT_EQ(write(std::string("ldlm.namespaces.*.pool.") + shown, "1"),
+              std::errc::permission_denied)
+        << shown;
+  }
+  EXPECT_EQ(server.pool().limit(), 1000);
+}
+
+}  // namespace
+}  // namespace weir::control
