@@ -60,7 +60,9 @@ TEST(Service, GroupsOfClientsTakeTurns) {
                    {"b", *NidList::parse("10.0.0.2@tcp"), "10.0.0.2@tcp", std::nullopt}};
   for (const bool quiesce : {false, true}) {
     groups.quiesce = quiesce;
-    const ServiceOptions options{.adaptive = Adaptive::kOff, .slots = 1};
+    ServiceOptions options;
+    options.adaptive = Adaptive::kOff;
+    options.slots = 1;
     const auto at = [](int ms) { return instant_at(0) + std::chrono::milliseconds{ms}; };
     const auto opened = open_service(options, {}, UnknownJobs::kOne, groups, at(0));
     ASSERT_TRUE(opened);
