@@ -34,8 +34,8 @@ struct Part {
   Words keys;
 };
 
-const std::array<Part, 9>& parts() {
-  static const std::array<Part, 9> parts = {{
+const std::array<Part, 11>& parts() {
+  static const std::array<Part, 11> parts = {{
       {"server",
        {"listen", "user", "control_socket", "trace", "connections", "memory", "connection_memory",
         "connection_requests", "handshake_timeout", "drain_timeout"}},
@@ -45,6 +45,8 @@ const std::array<Part, 9>& parts() {
       {"claims", {"local", "allow"}},
       {"jobs", {"file", "job_pattern", "nodes", "slurm", "slurm_every", "squeue", "unknown"}},
       {"nodemap", {"name", "nids"}},
+      {"groups", {"length", "quiesce", "quiet_max"}},
+      {"group", {"name", "nids", "length"}},
       {"service",
        {"name", "policy", "rules", "adaptive", "capacity", "slots", "hp_slots", "period", "cost",
         "classes"}},
@@ -286,6 +288,30 @@ void read_nodemap(const TomlTable& table, ServeOptions& options) {
   }
   // Also after a mistake: rules that ask for it are no mistakes then.
   options.nodemaps.push_back({name, nids ? *std::move(nids) : NidList{}});
+}
+
+void read_groups(const TomlTable& table, serve::GroupsOptions& groups) {
+  groups.length = table.time("length", groups.length, kGroupLengthMin, kGroupLengthMax);
+  groups.quiesce = table.flag("quiesce", groups.quiesce);
+  groups.quiet_max = table.time("quiet_max", groups.quiet_max, kGroupLengthMin, kGroupLengthMax);
+  if (table.has("quiet_max") && !groups.quiesce) {
+    table.refuse("quiet_max", "has no meaning without quiesce = true");
+  }
+}
+
+void read_group(const TomlTable& table, ServeOptions& options) {
+  std::vector<serve::ClientGroup>& groups = options.groups.groups;
+  if (!has_room(table, groups, Bounds::kClientGroupsMax)) return;
+  serve::ClientGroup group;
+  group.name = plain_name(table, "");
+  if (is_named_before(groups, group.name)) table.refuse("name", "is there twice");
+  if (!table.has("nids")) table.miss("nids", "such as ['10.0.0.[1-9]@tcp']");
+  if (auto nids = read_nids(table, "nids")) group.nids = *std::move(nids);
+  for (const TomlTable::Item& item : table.texts("nids")) group.nids_text += item.text + ' ';
+  if (table.has("length")) {
+    group.length = table.time("length", options.groups.length, kGroupLengthMin, kGroupLengthMax);
+  }
+  groups.push_back(std::move(group));
 }
 
 // Tries a service's rules on the lists that its heads would have.
@@ -549,6 +575,8 @@ void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptio
   once("claims", [&](const TomlTable& table) { read_claims(table, options.claims); });
   once("jobs", [&](const TomlTable& table) { read_jobs(table, options); });
   many("nodemap", read_nodemap);
+  once("groups", [&](const TomlTable& table) { read_groups(table, options.groups); });
+  many("group", read_group);
   many("service", read_service);
   many("export", read_export);
 }

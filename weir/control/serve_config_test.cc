@@ -296,6 +296,41 @@ TEST(ServeConfig, SizesOfJobsFromSlurm) {
   EXPECT_EQ(mistakes_of("[jobs]\nsqueue = ''\nslurm_every = '1ms'\n").size(), 2U);
 }
 
+TEST(ServeConfig, ReadsGroupsOfClients) {
+  const ServeOptions options = parsed(
+      "[groups]\nlength = '20ms'\nquiesce = true\nquiet_max = '5ms'\n"
+      "[[group]]\nname = 'a'\nnids = ['10.0.0.[1-9]@tcp', '10.1.0.0/16@tcp']\nlength = '1s'\n"
+      "[[group]]\nname = 'b'\nnids = '*@o2ib'\n");
+  EXPECT_EQ(options.groups,
+            (serve::GroupsOptions{.length = milliseconds{20},
+                                  .quiesce = true,
+                                  .quiet_max = milliseconds{5},
+                                  .groups = {{"a", nids("10.0.0.[1-9]@tcp 10.1.0.0/16@tcp"),
+                                              "10.0.0.[1-9]@tcp 10.1.0.0/16@tcp ", seconds{1}},
+                                             {"b", nids("*@o2ib"), "*@o2ib ", std::nullopt}}}));
+}
+
+TEST(ServeConfig, RefusesGroupsThatAreNone) {
+  EXPECT_EQ(mistakes_of("[[group]]\n"),
+            (std::vector<std::string>{"f:1:1: group: name is missing",
+                                      "f:1:1: group: nids is missing; such as "
+                                      "['10.0.0.[1-9]@tcp']"}));
+  EXPECT_EQ(mistakes_of("[[group]]\nname = 'a'\nnids = '*@tcp'\n"
+                        "[[group]]\nname = 'a'\nnids = '*@lo'\n"),
+            (std::vector<std::string>{"f:5:8: group 'a': name is there twice"}));
+  EXPECT_EQ(mistakes_of("[groups]\nquiet_max = '1s'\n"),
+            (std::vector<std::string>{"f:2:13: groups: quiet_max has no meaning without quiesce = "
+                                      "true"}));
+  EXPECT_EQ(mistakes_of("[groups]\nlength = '1us'\n").size(), 1U);
+  std::string many;
+  for (std::size_t i = 0; i <= kGroupsMax; ++i) {
+    many += "[[group]]\nname = 'g" + std::to_string(i);
+    many += "'\nnids = '*@tcp'\n";
+  }
+  EXPECT_EQ(mistakes_of(many),
+            (std::vector<std::string>{"f:385:1: group 'g128': at most 128 are possible"}));
+}
+
 TEST(ServeConfig, RefusesNodemapsThatAreNone) {
   EXPECT_EQ(mistakes_of("[[nodemap]]\n"),
             (std::vector<std::string>{"f:1:1: nodemap: name is missing",

@@ -93,6 +93,8 @@ TEST(ServeReload, WhatWasBoundOrBuiltAtTheStartWaitsForTheNext) {
       {"[tls]\ndirectory = 'x'", "tls"},
       {"[claims]\nlocal = false", "claims"},
       {"[[nodemap]]\nname = 'n'\nnids = '*@tcp'", "nodemap"},
+      {"[groups]\nlength = '1s'", "groups"},
+      {"[[group]]\nname = 'g'\nnids = '*@tcp'", "groups"},
       {"[[service]]\nname = 'x'", "service 'x'"},
       {"[[service]]\npolicy = 'fifo'", "service 'ost_io': policy"},
       {"[[service]]\nadaptive = 'off'", "service 'ost_io': adaptive"},

@@ -129,6 +129,24 @@ struct NodemapOptions {
   bool operator==(const NodemapOptions&) const = default;
 };
 
+// Clients that are preferred together, in turns with the other groups (weir/target/group_epochs.h).
+struct ClientGroup {
+  std::string name;
+  NidList nids;
+  std::string nids_text;              // as it was written
+  std::optional<Nanoseconds> length;  // of its turns; none: as GroupsOptions says
+
+  bool operator==(const ClientGroup&) const = default;
+};
+struct GroupsOptions {
+  Nanoseconds length = std::chrono::milliseconds{100};
+  bool quiesce = false;
+  Nanoseconds quiet_max = std::chrono::milliseconds{50};
+  std::vector<ClientGroup> groups;  // none: nobody is preferred
+
+  bool operator==(const GroupsOptions&) const = default;
+};
+
 // The nodes of a job are its weight when a target is shared out.
 struct JobNodes {
   std::string job;
@@ -231,6 +249,7 @@ struct ServeOptions {
   std::string trace_file;      // empty: none
   ControlFiles control;
   LockOptions lock;
+  GroupsOptions groups;
 
   bool operator==(const ServeOptions&) const = default;
 };

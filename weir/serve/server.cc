@@ -125,8 +125,8 @@ Result<void> Server::open_services() {
     trace_ = std::move(*trace);
   }
   for (const ServiceOptions& one : options_.services) {
-    auto service =
-        open_service(one, options_.nodemaps, options_.unknown_jobs, plane_.now, trace_.get());
+    auto service = open_service(one, options_.nodemaps, options_.unknown_jobs, options_.groups,
+                                plane_.now, trace_.get());
     if (!service) return tl::unexpected(service.error());
     plane_.services.push_back(std::move(*service));
   }
@@ -434,7 +434,7 @@ void Server::feed_hungry() {
 void Server::dispatch() {
   for (const auto& service : plane_.services) {
     for (;;) {
-      const Decision decision = service->target.next(plane_.now);
+      const Decision decision = service->next(plane_.now);
       if (decision.kind() != Decision::Kind::kRun) {
         service->wakes_at = decision.until();
         break;
