@@ -16,6 +16,8 @@
 #include "apps/weir/command.h"
 #include "apps/weir/lustre_sim.h"
 #include "apps/weir/progress.h"
+#include "apps/weir/sim_faults.h"
+#include "apps/weir/sim_groups.h"
 #include "apps/weir/sim_locks.h"
 #include "weir/adapt/options.h"
 #include "weir/base/quote.h"
@@ -35,6 +37,8 @@ namespace weir::app {
 namespace {
 
 constexpr const char* kClusterLimit = "cluster-limit";
+constexpr const char* kClusterLimitTitle =
+    "One limit on ten servers, a hot spot that moves every 2 s";
 
 constexpr const char* kFooter = R"(
 Policies:
@@ -43,7 +47,8 @@ Policies:
   adaptbf   the AdapTBF controller as published: served counts, 100 ms, no lending in between
   weir      Weir's own: backlog, 20 ms, instant loans that are paid back
   wfq       fair queueing by nodes without tokens: the upper bound
-cluster-limit, one limit on ten servers, runs under slices, fixed and each instead.
+cluster-limit, one limit on ten servers, runs under slices, fixed and each instead; group-epochs,
+groups of clients that take turns, under all of its own.
 Of scenarios of locks:
   weir, dld, lustre   who moves the lock volume: Weir, the document of 2007, or Lustre's way
   frozen              nobody does
@@ -55,6 +60,8 @@ Examples:
   weir sim period-sweep --policy adaptbf,weir --service exponential
   weir sim my-cluster.toml --seed 7 --only big,small
   weir sim cluster-limit --out /tmp/cluster-limit
+  weir sim cluster-faults --seed 1000
+  weir sim group-epochs
   weir sim lock-volume --policy weir,lru-100
   weir serve --export ram=memory:1GiB --trace /tmp/t      and later: weir sim --replay /tmp/t
 
@@ -303,7 +310,12 @@ std::uint64_t tell_findings(const std::vector<sim::Outcome>& outcomes) {
 }
 
 int list_scenarios() {
-  for (const control::NamedScenario& named : control::named_scenarios()) {
+  std::vector<control::NamedScenario> all = control::named_scenarios();
+  all.push_back({kClusterLimit, kClusterLimitTitle});
+  all.push_back({kClusterFaults, kClusterFaultsTitle});
+  all.push_back({kGroupEpochs, kGroupEpochsTitle});
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (const control::NamedScenario& named : all) {
     fmt::print("{:<23}{}\n", named.name, named.title);
   }
   return 0;
@@ -350,7 +362,7 @@ int simulate_cluster_limit(const SimArguments& arguments) {
   if (arguments.out) check(control::make_folder(*arguments.out), Exit::kCantCreate, "--out");
   control::Study study;
   study.scenario.name = kClusterLimit;
-  study.scenario.title = "One limit on ten servers, a hot spot that moves every 2 s";
+  study.scenario.title = kClusterLimitTitle;
   study.scenario.length = spec.length;
   study.scenario.targets.resize(spec.servers);
   study.seed = arguments.seed;
@@ -433,23 +445,50 @@ int report_traces(const SimArguments& arguments) {
   return 0;
 }
 
-LockSimArguments lock_arguments(const SimArguments& arguments) {
+// What only scenarios of jobs on devices know.
+void refuse_job_options(const SimArguments& arguments, const char* scenario) {
   const std::pair<const char*, bool> others[] = {{"--period", arguments.period.has_value()},
                                                  {"--only", arguments.only.has_value()},
                                                  {"--service", arguments.service != "as-given"},
                                                  {"--unchecked", arguments.unchecked}};
   for (const auto& [option, is_given] : others) {
     if (is_given) {
-      throw Failure{Exit::kUsage,
-                    fmt::format("{}: has no meaning for a scenario of locks", option)};
+      throw Failure{Exit::kUsage, fmt::format("{}: has no meaning for {}", option, scenario)};
     }
   }
+}
+
+FaultSimArguments fault_arguments(const SimArguments& arguments) {
+  refuse_job_options(arguments, kClusterFaults);
+  if (arguments.policies || arguments.out || arguments.length) {
+    throw Failure{Exit::kUsage, fmt::format("{}: has no meaning for {}",
+                                            arguments.out        ? "--out"
+                                            : arguments.policies ? "--policy"
+                                                                 : "--length",
+                                            kClusterFaults)};
+  }
+  return {.seed = arguments.seed, .quiet = arguments.quiet};
+}
+
+GroupSimArguments group_arguments(const SimArguments& arguments) {
+  refuse_job_options(arguments, kGroupEpochs);
+  if (arguments.policies || arguments.out) {
+    throw Failure{Exit::kUsage, fmt::format("{}: has no meaning for {}",
+                                            arguments.out ? "--out" : "--policy", kGroupEpochs)};
+  }
+  return {arguments.length, arguments.seed, arguments.quiet};
+}
+
+LockSimArguments lock_arguments(const SimArguments& arguments) {
+  refuse_job_options(arguments, "a scenario of locks");
   return {arguments.policies, arguments.length, arguments.out, arguments.seed, arguments.quiet};
 }
 
 int simulate(const SimArguments& arguments) {
   if (arguments.list) return list_scenarios();
   if (arguments.scenario == kClusterLimit) return simulate_cluster_limit(arguments);
+  if (arguments.scenario == kClusterFaults) return simulate_faults(fault_arguments(arguments));
+  if (arguments.scenario == kGroupEpochs) return simulate_groups(group_arguments(arguments));
   if (!arguments.traces.empty() && !arguments.scenario.empty()) return report_traces(arguments);
   for (const std::string& path : arguments.traces) replay_trace(path, arguments.quiet, nullptr);
   if (!arguments.traces.empty()) return 0;

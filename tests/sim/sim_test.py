@@ -59,7 +59,9 @@ class Runs(SimTest):
                      "noisy-neighbour", "size-fair", "failing-device", "two-targets"):
             self.assertIn(name, names)
         files = {file.stem for file in (ROOT / "scenarios").glob("*.toml")}
-        self.assertEqual(set(names), files)
+        self.assertEqual(set(names), files | {"cluster-faults", "cluster-limit",
+                                              "group-epochs"})
+        self.assertEqual(names, sorted(names))
 
     def test_prints_a_table_for_each_policy(self):
         out = self.runs(self.file(SMALL), "--policy", "none,static")

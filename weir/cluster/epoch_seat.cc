@@ -11,6 +11,7 @@
 #include "weir/base/quote.h"
 #include "weir/coordinate/message.h"
 #include "weir/coordinate/vectors.h"
+#include "weir/target/cluster_rules.h"
 
 namespace weir::cluster {
 namespace {
@@ -28,7 +29,7 @@ EpochSeat::EpochSeat(const Options& options, const SliceLimits& limits, Instant 
       slices_(
           {.terms = options.terms, .term = options.term, .is_first = options.is_first},
           [this](std::string_view name) -> std::optional<std::int64_t> {
-            const auto found = limits_.find(name);
+            const auto found = limits_.find(limit_name(name));
             if (found == limits_.end()) return std::nullopt;
             return found->second;
           },

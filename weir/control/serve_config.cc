@@ -17,6 +17,7 @@
 #include "weir/classify/rule_list.h"
 #include "weir/control/files.h"
 #include "weir/control/nearest.h"
+#include "weir/control/slurm.h"
 #include "weir/control/toml_table.h"
 #include "weir/schedule/gate.h"
 #include "weir/schedule/nrs_text.h"
@@ -33,8 +34,8 @@ struct Part {
   Words keys;
 };
 
-const std::array<Part, 10>& parts() {
-  static const std::array<Part, 10> parts = {{
+const std::array<Part, 12>& parts() {
+  static const std::array<Part, 12> parts = {{
       {"server",
        {"listen", "user", "control_socket", "trace", "connections", "memory", "connection_memory",
         "connection_requests", "handshake_timeout", "drain_timeout"}},
@@ -45,8 +46,10 @@ const std::array<Part, 10>& parts() {
       {"tls", {"mode", "directory", "verify_clients"}},
       {"lock", {"listen", "state", "limit", "preset", "lease", "grace", "policy", "rules"}},
       {"claims", {"local", "allow"}},
-      {"jobs", {"file", "nodes", "unknown"}},
+      {"jobs", {"file", "job_pattern", "nodes", "slurm", "slurm_every", "squeue", "unknown"}},
       {"nodemap", {"name", "nids"}},
+      {"groups", {"length", "quiesce", "quiet_max"}},
+      {"group", {"name", "nids", "length"}},
       {"service",
        {"name", "policy", "rules", "adaptive", "capacity", "slots", "hp_slots", "period", "cost",
         "classes"}},
@@ -225,12 +228,26 @@ void read_job_nodes(const TomlTable& table, std::vector<serve::JobNodes>& jobs) 
   }
 }
 
+void read_slurm(const TomlTable& table, serve::SlurmOptions& slurm) {
+  slurm.is_on = table.flag("slurm", false);
+  slurm.every = table.time("slurm_every", slurm.every, serve::SlurmOptions::kEveryMin,
+                           serve::SlurmOptions::kEveryMax);
+  if (table.has("squeue")) slurm.squeue = bounded_text(table, "squeue", Bounds::kPathMax);
+  if (slurm.squeue.empty()) table.refuse("squeue", "is empty", "name the program");
+  if (!table.has("job_pattern")) return;
+  slurm.pattern = bounded_text(table, "job_pattern", Bounds::kNameMax);
+  if (const auto pattern = JobPattern::parse_known(slurm.pattern); !pattern) {
+    table.refuse("job_pattern", pattern.error().what, pattern.error().hint);
+  }
+}
+
 void read_jobs(const TomlTable& table, ServeOptions& options) {
   options.jobs_file = bounded_text(table, "file", Bounds::kPathMax);
   read_job_nodes(table, options.jobs);
   options.unknown_jobs = table.word("unknown", 0, {"one", "clients"}) == 0
                              ? serve::UnknownJobs::kOne
                              : serve::UnknownJobs::kClients;
+  read_slurm(table, options.slurm);
 }
 
 void read_lock(const TomlTable& table, serve::LockOptions& lock) {
@@ -274,6 +291,30 @@ void read_nodemap(const TomlTable& table, ServeOptions& options) {
   }
   // Also after a mistake: rules that ask for it are no mistakes then.
   options.nodemaps.push_back({name, nids ? *std::move(nids) : NidList{}});
+}
+
+void read_groups(const TomlTable& table, serve::GroupsOptions& groups) {
+  groups.length = table.time("length", groups.length, kGroupLengthMin, kGroupLengthMax);
+  groups.quiesce = table.flag("quiesce", groups.quiesce);
+  groups.quiet_max = table.time("quiet_max", groups.quiet_max, kGroupLengthMin, kGroupLengthMax);
+  if (table.has("quiet_max") && !groups.quiesce) {
+    table.refuse("quiet_max", "has no meaning without quiesce = true");
+  }
+}
+
+void read_group(const TomlTable& table, ServeOptions& options) {
+  std::vector<serve::ClientGroup>& groups = options.groups.groups;
+  if (!has_room(table, groups, Bounds::kClientGroupsMax)) return;
+  serve::ClientGroup group;
+  group.name = plain_name(table, "");
+  if (is_named_before(groups, group.name)) table.refuse("name", "is there twice");
+  if (!table.has("nids")) table.miss("nids", "such as ['10.0.0.[1-9]@tcp']");
+  if (auto nids = read_nids(table, "nids")) group.nids = *std::move(nids);
+  for (const TomlTable::Item& item : table.texts("nids")) group.nids_text += item.text + ' ';
+  if (table.has("length")) {
+    group.length = table.time("length", options.groups.length, kGroupLengthMin, kGroupLengthMax);
+  }
+  groups.push_back(std::move(group));
 }
 
 // Tries a service's rules on the lists that its heads would have.
@@ -609,6 +650,8 @@ void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptio
   once("claims", [&](const TomlTable& table) { read_claims(table, options.claims); });
   once("jobs", [&](const TomlTable& table) { read_jobs(table, options); });
   many("nodemap", read_nodemap);
+  once("groups", [&](const TomlTable& table) { read_groups(table, options.groups); });
+  many("group", read_group);
   many("service", read_service);
   many("export", read_export);
 }

@@ -11,6 +11,8 @@
 //   [claims]       whose word about jobs and users counts
 //   [jobs]         how many nodes jobs have
 //   [[nodemap]]    clients by address, for rules
+//   [groups]       turns that groups of clients take
+//   [[group]]      clients that are preferred together
 //   [[service]]    a policy, its rules, the controller and the capacity
 //   [[export]]     a name, a store, and the service that its requests pass
 //
@@ -32,6 +34,7 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/serve/options.h"
+#include "weir/target/group_epochs.h"
 
 namespace weir::control {
 
@@ -41,6 +44,7 @@ struct ServeConfigBounds {
   static constexpr std::size_t kExportsMax = 4096;
   static constexpr std::size_t kServicesMax = 256;
   static constexpr std::size_t kNodemapsMax = 4096;
+  static constexpr std::size_t kClientGroupsMax = kGroupsMax;
   static constexpr std::size_t kNameMax = 255;         // bytes of an export's name
   static constexpr std::size_t kDescriptionMax = 255;  // bytes
   static constexpr std::size_t kServiceNameMax = 31;   // bytes; of nodemaps too

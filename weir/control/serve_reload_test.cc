@@ -35,6 +35,10 @@ TEST(ServeReload, TheSameFileChangesNothing) {
   EXPECT_EQ(plan("", "[[service]]\nname = 'ost_io'\n"), ServeReload{});
 }
 
+TEST(ServeReload, SlurmIsAskedFromTheNextStartOn) {
+  EXPECT_EQ(plan("", "[jobs]\nslurm = true\n").restart, Texts{"jobs.slurm"});
+}
+
 TEST(ServeReload, LimitsChangeAtOnce) {
   const ServeReload reload = plan("", "[server]\nconnections = 100\nmemory = '1GiB'\n");
   ASSERT_TRUE(reload.limits);
@@ -89,6 +93,8 @@ TEST(ServeReload, WhatWasBoundOrBuiltAtTheStartWaitsForTheNext) {
       {"[tls]\ndirectory = 'x'", "tls"},
       {"[claims]\nlocal = false", "claims"},
       {"[[nodemap]]\nname = 'n'\nnids = '*@tcp'", "nodemap"},
+      {"[groups]\nlength = '1s'", "groups"},
+      {"[[group]]\nname = 'g'\nnids = '*@tcp'", "groups"},
       {"[[service]]\nname = 'x'", "service 'x'"},
       {"[[service]]\npolicy = 'fifo'", "service 'ost_io': policy"},
       {"[[service]]\nadaptive = 'off'", "service 'ost_io': adaptive"},

@@ -11,14 +11,22 @@ void EpochParticipant::start(Instant now) {
   WEIR_ASSERT(!is_running_);
   is_running_ = true;
   epoch_ = kFirstEpoch;
-  call(now);
+  call_when_ready(now);
 }
 
 void EpochParticipant::shutdown(Instant now) {
   if (!std::exchange(is_running_, false)) return;
   is_calling_ = false;
+  is_ending_ = false;
   call_at_ = kNever;
   handler_.last_epoch(epoch_, now);
+}
+
+void EpochParticipant::call_when_ready(Instant now) {
+  const Instant ready = use_.ready_at(now);
+  is_ending_ = ready > now;
+  if (!is_ending_) return call(now);
+  call_at_ = ready;
 }
 
 void EpochParticipant::call(Instant now) {
@@ -47,7 +55,8 @@ void EpochParticipant::started(std::int64_t epoch, EpochView reduced, Instant no
 
 void EpochParticipant::tick(Instant now) {
   if (!is_running_ || is_calling_) return;
-  if (now >= call_at_ || (epoch_ != kFirstEpoch && use_.is_done_early(now))) call(now);
+  const bool is_over = now >= call_at_ || is_ending_;
+  if (is_over || (epoch_ != kFirstEpoch && use_.is_done_early(now))) call_when_ready(now);
 }
 
 }  // namespace weir

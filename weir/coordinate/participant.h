@@ -5,7 +5,8 @@
 // leaves. What is done with epochs is said by an EpochUse:
 //
 //   start() --next_epoch(0)--> ... started(epoch) -> use.start_epoch()
-//                                    | length has passed, or the use wants the next
+//                                    | length has passed, or the use wants the next, and the
+//                                    | use is ready
 //              use.ready() -> data --next_epoch(epoch)--> ... started(epoch') ...
 //   shutdown() --last_epoch-->
 //
@@ -27,7 +28,10 @@ class EpochUse {
   EpochUse& operator=(const EpochUse&) = delete;
   virtual ~EpochUse() = default;
 
-  // About to say that it is ready: what it hands in.
+  // The epoch is over, or about to begin for the first time: when it can say that it is ready. For
+  // a later time than now it is asked again with every tick, and then at the latest.
+  virtual Instant ready_at(Instant now) { return now; }
+  // About to say so: what it hands in.
   virtual EpochBytes ready(Instant now) = 0;
   // It has been said, and claims have gone out with it.
   virtual void called(Instant /*now*/) {}
@@ -64,6 +68,7 @@ class EpochParticipant {
   std::uint64_t errors() const { return errors_; }
 
  private:
+  void call_when_ready(Instant now);
   void call(Instant now);
   void started(std::int64_t epoch, EpochView reduced, Instant now);
 
@@ -73,6 +78,7 @@ class EpochParticipant {
   std::int64_t epoch_ = kFirstEpoch;
   bool is_running_ = false;
   bool is_calling_ = false;
+  bool is_ending_ = false;  // the epoch is over, and the use is not ready for the next
   Instant call_at_ = kNever;
   std::uint64_t epochs_ = 0;
   std::uint64_t errors_ = 0;

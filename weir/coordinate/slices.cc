@@ -343,14 +343,28 @@ std::int64_t SliceLeader::slice(MemberId member, std::string_view name) const {
 
 SliceMember::ClassIndex SliceMember::open(std::string_view name, std::int64_t limit) {
   WEIR_ASSERT(name.size() <= kSliceNameMax && limit > 0 && limit <= kSliceLimitMax, limit);
-  const auto [found, is_new] = by_name_.try_emplace(std::string(name), classes_.size());
+  const ClassIndex place = free_.empty() ? classes_.size() : free_.back();
+  const auto [found, is_new] = by_name_.try_emplace(std::string(name), place);
   if (is_new) {
+    if (free_.empty()) {
+      classes_.emplace_back();
+    } else {
+      free_.pop_back();
+    }
     const auto slot = slot_of_.find(name);
-    classes_.push_back(
-        {.name = found->first, .slot = slot == slot_of_.end() ? kNoSlot : slot->second});
+    classes_[place] = {.name = found->first,
+                       .slot = slot == slot_of_.end() ? kNoSlot : slot->second};
   }
   classes_[found->second].limit = limit;
   return found->second;
+}
+
+void SliceMember::forget(ClassIndex index) {
+  WEIR_ASSERT(classes_[index].is_open, index);
+  by_name_.erase(classes_[index].name);
+  classes_[index] = Class{};
+  classes_[index].is_open = false;
+  free_.push_back(index);
 }
 
 EpochBytes SliceMember::demand() const {
@@ -385,6 +399,7 @@ EpochBytes SliceMember::claim(Instant now) {
   std::vector<const Class*> asks;
   for (std::size_t i = 0; i < classes_.size(); ++i) {
     Class& one = classes_[i];
+    if (!one.is_open) continue;
     give_up_unneeded(one, now);
     if (one.slot != kNoSlot) {
       held[one.slot] = slice(i, now);

@@ -160,6 +160,8 @@ class SliceMember final : public MemberRider {
   ClassIndex open(std::string_view name, std::int64_t limit);
   // No demand from now on; its place is kept for when it is opened again.
   void close(ClassIndex index) { classes_[index].demand = 0; }
+  // It is no class any more and holds nothing; its index may be that of another one from now on.
+  void forget(ClassIndex index);
 
   // What the class could use, in kMilli: told before each call of next_epoch.
   void set_demand(ClassIndex index, std::int64_t demand) { classes_[index].demand = demand; }
@@ -176,8 +178,10 @@ class SliceMember final : public MemberRider {
   bool is_leased(ClassIndex index, Instant now) const;
   Instant lease_end() const { return lease_end_; }
   std::uint32_t members() const { return members_; }
+  // Indices there are; the name of one that was forgotten is empty.
   std::size_t classes() const { return classes_.size(); }
   const std::string& name(ClassIndex index) const { return classes_[index].name; }
+  std::size_t open_classes() const { return by_name_.size(); }
 
  private:
   struct Class {
@@ -188,6 +192,7 @@ class SliceMember final : public MemberRider {
     std::uint32_t slot = kNoSlot;
     std::uint32_t ask_in = 0;  // claims; after a refusal
     bool has_slice = false;    // until the lease ends
+    bool is_open = true;
   };
 
   void give_up_unneeded(Class& one, Instant now) const;
@@ -195,6 +200,7 @@ class SliceMember final : public MemberRider {
 
   SliceTerms terms_;
   std::vector<Class> classes_;
+  std::vector<ClassIndex> free_;  // places of classes that were forgotten
   std::map<std::string, ClassIndex, std::less<>> by_name_;
   std::vector<std::string> slots_;  // the names, as the leader gave them out
   std::map<std::string, std::uint32_t, std::less<>> slot_of_;

@@ -165,7 +165,9 @@ Gate::Seated& Gate::seated_of(const Request& request) {
 }
 
 Gate::Gate(const Options& options)
-    : options_(options), entrances_{std::make_unique<Entrance>(), std::make_unique<Entrance>()} {
+    : options_(options),
+      entrances_{std::make_unique<Entrance>(), std::make_unique<Entrance>()},
+      regular_slots_(options.slots - options.hp_slots) {
   WEIR_ASSERT(options.hp_slots < options.slots, options.hp_slots, options.slots);
 }
 
@@ -187,8 +189,7 @@ void Gate::admit(Request& request, Head head, Instant now) {
 
 bool Gate::has_slot(Head head) const {
   if (running() >= options_.slots) return false;
-  return head == Head::kHigh ||
-         running_[index_of(Head::kRegular)] < options_.slots - options_.hp_slots;
+  return head == Head::kHigh || running_[index_of(Head::kRegular)] < regular_slots_;
 }
 
 Pick Gate::pick_from(Head head, Instant now, Urge urge) {
@@ -250,7 +251,12 @@ void Gate::promote(Request& request, Instant now) {
 
 void Gate::shutdown(Instant now) {
   forward(now);
+  hold_regular(false);
   shut_down_ = true;
+}
+
+void Gate::hold_regular(bool is_held) {
+  regular_slots_ = is_held && !shut_down_ ? 0 : options_.slots - options_.hp_slots;
 }
 
 std::size_t Gate::queued() const {

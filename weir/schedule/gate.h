@@ -112,8 +112,12 @@ class Gate {
   void shutdown(Instant now);
   bool is_shut_down() const { return shut_down_; }
 
+  // While it is held nothing of the regular head is begun; shutdown() ends it.
+  void hold_regular(bool is_held);
+
   std::size_t queued() const;
   std::size_t running() const { return running_[0] + running_[1]; }
+  std::size_t running(Head head) const { return running_[static_cast<std::size_t>(head)]; }
 
   // Starts a policy on the named heads by its name ("fifo" stops the other). One in force with the
   // same argument goes on as it is. The argument of tbf is its type; policies that take none only
@@ -176,6 +180,7 @@ class Gate {
   Options options_;
   std::array<std::unique_ptr<Entrance>, 2> entrances_;
   std::array<std::size_t, 2> running_{};
+  std::size_t regular_slots_;  // 0 while the regular head is held
   std::uint32_t high_in_row_ = 0;
   bool shut_down_ = false;
   std::uint64_t engines_made_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Deciding which request runs. Queues and classes are found in tbf_classes.cc; what rules and
-// controllers change is in tbf_rules.cc and tbf_shares.cc.
+// controllers change is in tbf_rules.cc and tbf_shares.cc, groups of clients in tbf_groups.cc.
 #include "weir/schedule/tbf.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::uint64_t Tbf::start_tag(Queue& queue) {
   std::uint64_t& tag = owner_tag(queue);
   const std::uint64_t credit = options_.sharing ? 0 : queue.limits->credit();
   tag = std::max(tag, virtual_ns_ - credit);
-  return queue.limits->state->shapes.realtime ? 0 : tag;
+  return queue.limits->pace->shapes.realtime ? 0 : tag;
 }
 
 void Tbf::step_tag(Queue& queue, const Request& request) {
@@ -88,25 +88,28 @@ Instant Tbf::share_ready_at(const Queue& queue) const {
 // REQUIRES: it has requests and stands nowhere.
 void Tbf::enter(Queue& queue, Instant now) {
   queue.tag = start_tag(queue);
-  if (Bucket* const lacking = lacking_limit(queue, now)) return wait_at(*lacking, queue);
+  if (Bucket* const lacking = lacking_limit(queue, now)) {
+    if (!is_plain_) make_way(*lacking, queue, now);
+    return wait_at(*lacking, queue);
+  }
   enter_within_limits(queue, now);
 }
 
 // REQUIRES: its limits can pay.
 void Tbf::enter_within_limits(Queue& queue, Instant now) {
+  if (is_plain_) return push_ready(queue, now);
   if (options_.sharing) {
     Share& share = *queue.share();
     if (share.paces()) {
-      if (share.bucket.is_occupied() || share_ready_at(queue) > now) {
-        return wait_at(share.bucket, queue);
-      }
+      const bool is_free = !make_way(share.bucket, queue, now) && !share.bucket.is_occupied();
+      if (!is_free || share_ready_at(queue) > now) return wait_at(share.bucket, queue);
     } else if (!share.active && !has_limits(queue)) {
       queue.place = Queue::Place::kSpare;
       heaps_->spare[index(queue.head)].push(queue, queue.turn());
       return;
     }
   }
-  push_ready(queue, now);
+  queue.is_later() ? push_later(queue) : push_ready(queue, now);
 }
 
 // Who stood first in order and does not any more has waited for a slot until now.
@@ -147,6 +150,11 @@ void Tbf::leave(Queue& queue, Instant now) {
       if (crowd == nullptr) return;
       crowd->ahead = nullptr;
       return promote(*bucket);
+    case Queue::Place::kLater:
+      heaps_->later.erase(queue);
+      if (crowd == nullptr) return;
+      crowd->ahead = nullptr;
+      return promote(*bucket);
     case Queue::Place::kFirst:
       heaps_->wake.erase(queue);
       if (crowd == nullptr) return;
@@ -161,13 +169,13 @@ void Tbf::wait_at(Bucket& bucket, Queue& queue) {
   if (crowd == nullptr) return stand_first(bucket, queue);
   if (crowd->first == nullptr && crowd->ahead == nullptr) return stand_first(bucket, queue);
   Queue* behind = &queue;
-  if (crowd->first != nullptr && is_before(queue, *crowd->first)) {
+  if (crowd->first != nullptr && is_before_in_crowd(queue, *crowd->first)) {
     behind = std::exchange(crowd->first, nullptr);
     heaps_->wake.erase(*behind);
     stand_first(bucket, queue);
   }
   behind->place = Queue::Place::kBehind;
-  crowd->waiters.push(*behind, behind->tag, behind->turn());
+  crowd->waiters.push(*behind, crowd_key(*behind), behind->turn());
 }
 
 bool Tbf::is_before(const Queue& a, const Queue& b) {
@@ -204,13 +212,15 @@ void Tbf::let_go(Instant now) {
   if (elsewhere == nullptr) {
     first.each_limit([&](Bucket& other, const BucketShape&, Tokens) {
       if (&other == &bucket || other.crowd == nullptr) return;
-      const bool behind = other.crowd->ahead != nullptr ||
-                          (other.crowd->first != nullptr && is_before(*other.crowd->first, first));
+      const bool behind =
+          other.crowd->ahead != nullptr ||
+          (other.crowd->first != nullptr && is_before_in_crowd(*other.crowd->first, first));
       if (behind) elsewhere = &other;
     });
   }
   Share* const share = first.share();
   if (elsewhere != nullptr) {
+    make_way(*elsewhere, first, now);
     wait_at(*elsewhere, first);
   } else if (share != nullptr && share->paces() && &share->bucket != &bucket) {
     enter_within_limits(first, now);
@@ -219,7 +229,7 @@ void Tbf::let_go(Instant now) {
       crowd->ahead = &first;
       first.at = &bucket;
     }
-    push_ready(first, now);
+    first.is_later() ? push_later(first) : push_ready(first, now);
   }
   if (crowd != nullptr) promote(bucket);
 }
@@ -253,11 +263,15 @@ void Tbf::pay_limits(Queue& queue, const Request& request, Instant now) {
   rested_ = false;
 }
 
-void Tbf::count(Queue& queue, const Request& request, Instant now) {
-  ClassTotals& totals = queue.limits->totals;
+void Tbf::count(Class& used, const Request& request, Instant now) {
+  ClassTotals& totals = used.totals;
   ++totals.served;
   totals.bytes += request.bytes.count();
   totals.waited_ns += static_cast<std::uint64_t>((now - request.admitted_at()).count());
+}
+
+void Tbf::count_all(Queue& queue, const Request& request, Instant now) {
+  queue.each_class([&](Class& used) { count(used, request, now); });
 }
 
 // The first of the ready queues that can still pay. Others may have taken from a common bucket, or
@@ -298,7 +312,7 @@ bool Tbf::serve_any(Queue& queue, Request& first, Instant now) {
     enter(queue, now);
     return false;
   }
-  count(queue, first, now);
+  count_all(queue, first, now);
   step_tag(queue, first);
   take_out(queue, first, now);
   return true;
@@ -310,7 +324,7 @@ bool Tbf::serve_any(Queue& queue, Request& first, Instant now) {
 bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
   auto& ready = heaps_->ready[index(queue.head)];
   Class& limits = *queue.limits;
-  const Shapes& shapes = limits.state->shapes;
+  const Shapes& shapes = limits.pace->shapes;
   const BucketShape& shape = *shapes.ops;
   const Tokens cost = shapes.cost.of(first.bytes);
   const bool paid = limits.main.tokens.take(cost, shape, now);
@@ -318,7 +332,7 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
   if (queue.stay != 0) count_first(queue, now);
   top_since_[index(queue.head)] = now;
   if (paid) {
-    count(queue, first, now);
+    count(limits, first, now);
     depart(queue, now);
     virtual_ns_ = std::max(virtual_ns_, limits.tag);
     advance(limits.tag,
@@ -373,7 +387,7 @@ Pick Tbf::serve_borrower(Head head, Instant now) {
     share.borrowed += cost;
     loan_virtual_ = std::max(loan_virtual_, share.loan_tag);
     advance(share.loan_tag, weigh(share, cost, share.loan_part));
-    count(*queue, first, now);
+    count_all(*queue, first, now);
     leave(*queue, now);
     take_out(*queue, first, now);
     return {&first, kNever};
@@ -387,7 +401,7 @@ Pick Tbf::serve_spare(Head head, Instant now) {
   if (spare.empty()) return {};
   Queue& queue = spare.top();
   Request& first = queue.requests.front();
-  count(queue, first, now);
+  count_all(queue, first, now);
   leave(queue, now);
   take_out(queue, first, now);
   return {&first, kNever};
@@ -416,8 +430,13 @@ Pick Tbf::pick(Head head, Instant now, Urge urge) {
   // Who could not pay after all may have let somebody else go.
   for (;;) {
     while (!heaps_->wake.empty() && heaps_->wake.top_key() <= now) let_go(now);
-    const Pick pick = serve_ready(head, now);
-    if (pick.request != nullptr || pick.until > now) return pick;
+    Pick pick = serve_ready(head, now);
+    if (pick.request != nullptr) return pick;
+    if (head == Head::kRegular && !heaps_->later.empty() && heaps_->ready[index(head)].empty()) {
+      pick = serve_later(now);
+      if (pick.request != nullptr) return pick;
+    }
+    if (pick.until > now) return pick;
   }
 }
 
@@ -437,7 +456,12 @@ void Tbf::become_busy(Queue& queue, Instant now) {
   heaps_->idle.erase(heaps_->idle.iterator_to(queue));
   heaps_->busy[index(queue.head)].push_back(queue);
   begin_stay(queue, now);
-  Share* const share = queue.share();
+  if (queue.extra == nullptr) return;
+  if (!group_queues_.empty() && queue.head == Head::kRegular) {
+    ++group_queues_[queue.extra->group];
+    queue.extra->is_later = is_set_back(queue);
+  }
+  Share* const share = queue.extra->share;
   if (share == nullptr) return;
   if (share->busy == 0) settle_spill(*share, now);
   ++share->busy;
@@ -447,7 +471,9 @@ void Tbf::become_idle(Queue& queue, Instant now) {
   auto& busy = heaps_->busy[index(queue.head)];
   busy.erase(busy.iterator_to(queue));
   heaps_->idle.push_back(queue);
-  Share* const share = queue.share();
+  if (queue.extra == nullptr) return;
+  if (!group_queues_.empty() && queue.head == Head::kRegular) --group_queues_[queue.extra->group];
+  Share* const share = queue.extra->share;
   if (share == nullptr) return;
   settle_spill(*share, now);
   --share->busy;

@@ -28,6 +28,10 @@
 // is asked last and pays for loans too. While requests wait for a device that is slower than that
 // rate, the root holds more than after a rest, so that a moment later the device may make it good.
 //
+// Groups of clients. One group at a time may be preferred: queues of others that can pay stand
+// apart, and run while the preferred group has none that can. At a common bucket, too, the
+// preferred go first. Limits, tags and shares stay what they are.
+//
 // A change of rules acts at once on what is queued: balances stay, queues whose classes or limits
 // changed are entered anew, all others keep their place; idle ones are matched when their next
 // request comes. Time is given; nothing here reads a clock. One owner, no locks.
@@ -45,6 +49,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -56,6 +62,7 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/classify/command.h"
+#include "weir/classify/nid.h"
 #include "weir/classify/packed_key.h"
 #include "weir/classify/rule_list.h"
 #include "weir/pace/token_bucket.h"
@@ -98,6 +105,7 @@ class Tbf {
     std::size_t classes_max = 8192;
     std::size_t stays = 0;                          // queues whose waiting is told apart by cause
     std::optional<Sharing> sharing = std::nullopt;  // none: limits alone decide
+    std::vector<NidList> groups = {};               // of clients, of which one may be preferred
   };
 
   // `stamp` tells engines of one Gate apart.
@@ -148,22 +156,51 @@ class Tbf {
 
   // What this server may use of a rule with scope=cluster, from now on; the rule and its listing
   // stay as they are. Balances stay, and depths follow the slice unless burst= is given. Nothing
-  // happens for other rules.
+  // happens for other rules, nor for classes that are not there.
   struct Slice {
     std::optional<Rate> ops;  // none: as the rule says
     std::optional<Rate> bytes;
     bool operator==(const Slice&) const = default;
   };
+  struct ClassSlice {
+    std::string_view rule;
+    std::optional<Attributes> key;  // of the class; none: of all classes that were given none
+    Slice slice;
+  };
+  void set_slices(std::span<const ClassSlice> slices, Instant now);
   void set_slice(std::string_view rule, const Slice& slice, Instant now);
-  // What the classes of a rule were served since they were made, and what waits in their queues, of
-  // which no more than `waiting_max` requests are counted.
-  struct RuleLoad {
+
+  // What a class of such a rule was served since it was made, and what waits in its queues. Of that
+  // no more is counted than the whole limit lets through in `time`. In tokens of the rule's cost,
+  // and in bytes.
+  struct ClassLoad {
+    std::string rule;
+    Attributes key;            // only the fields of the rule's by
+    bool is_overflow = false;  // shared by those beyond classes_max
     std::uint64_t served = 0;
     std::uint64_t served_bytes = 0;
     std::uint64_t waiting = 0;
     std::uint64_t waiting_bytes = 0;
+
+    ClassLoad& operator+=(const ClassLoad& more) {
+      served += more.served;
+      served_bytes += more.served_bytes;
+      waiting += more.waiting;
+      waiting_bytes += more.waiting_bytes;
+      return *this;
+    }
   };
-  RuleLoad load_of(std::string_view rule, std::uint64_t waiting_max);
+  std::vector<ClassLoad> cluster_loads(Nanoseconds time);
+
+  // ---- groups of clients ----
+
+  // Who goes first on the regular head from now on, by its place in options.groups; their number
+  // stands for clients of no group. None: all are alike. Nothing happens without groups.
+  void prefer(std::optional<std::uint32_t> group, Instant now);
+  // How many queues of a group have requests, on the regular head.
+  std::uint32_t group_queues(std::uint32_t group) const {
+    return group < group_queues_.size() ? group_queues_[group] : 0;
+  }
 
   // ---- to look at ----
 
@@ -212,6 +249,7 @@ class Tbf {
   struct Extra;
   struct Heaps;
   struct LoneClass;
+  struct Pace;
   struct Queue;
   class QueueSlab;
   struct RuleState;
@@ -271,6 +309,11 @@ class Tbf {
   static bool has_limits(Queue& queue);
   void leave(Queue& queue, Instant now);
   void push_ready(Queue& queue, Instant now);
+  void push_later(Queue& queue);
+
+  // Groups
+  std::uint32_t group_of(const Nid& nid) const;
+  bool is_set_back(const Queue& queue) const;
 
   // Telling why (tbf_stays.cc)
   Stay& stay_of(const Queue& queue);
@@ -285,17 +328,22 @@ class Tbf {
   void wait_at(Bucket& bucket, Queue& queue);
   void stand_first(Bucket& bucket, Queue& queue);
   static bool is_before(const Queue& a, const Queue& b);
+  static std::uint64_t crowd_key(const Queue& queue);
+  static bool is_before_in_crowd(const Queue& a, const Queue& b);
+  bool make_way(Bucket& bucket, const Queue& queue, Instant now);
   void promote(Bucket& bucket);
   void let_go(Instant now);
   bool pay(Queue& queue, const Request& request, Instant now);
   void pay_limits(Queue& queue, const Request& request, Instant now);
   Pick serve_ready(Head head, Instant now);
+  Pick serve_later(Instant now);
   Pick serve_borrower(Head head, Instant now);
   Pick serve_spare(Head head, Instant now);
   Pick force(Head head, Instant now);
   bool serve_any(Queue& queue, Request& first, Instant now);
   bool serve_simple(Queue& queue, Request& first, Instant now);
-  static void count(Queue& queue, const Request& request, Instant now);
+  static void count(Class& used, const Request& request, Instant now);
+  static void count_all(Queue& queue, const Request& request, Instant now);
   void take_out(Queue& queue, Request& request, Instant now);
   void become_busy(Queue& queue, Instant now);
   void become_idle(Queue& queue, Instant now);
@@ -312,6 +360,11 @@ class Tbf {
   void after_start(const RuleCommand& command);
   void after_change(const RuleCommand& command);
   Shapes shapes_of(const Rule& rule, const Slice& slice) const;
+  Pace* own_pace(RuleState& state, const Attributes& key);
+  static void count_waiting(const Queue& queue, const Rule& rule, Nanoseconds time,
+                            ClassLoad& load);
+  template <class Visit>
+  static void each_pace(RuleState& state, Visit visit);
   bool is_affected(Queue& queue);
   void reshape_changed(Instant now);
   void forget_stopped();
@@ -331,6 +384,8 @@ class Tbf {
   std::unique_ptr<QueueSlab> slab_;
   std::array<std::unique_ptr<IndexTable>, 2> tables_;  // by head
   std::unique_ptr<Heaps> heaps_;
+  std::optional<std::uint32_t> preferred_;
+  std::vector<std::uint32_t> group_queues_;  // with requests; clients of no group last
   std::vector<Stay> stays_;
   std::size_t next_stay_ = 0;
   std::array<Instant, 2> top_since_{};  // by head: who is first in order has been since
@@ -349,6 +404,7 @@ class Tbf {
   std::uint64_t arrivals_ = 0;
   std::uint64_t overflowed_ = 0;
   bool default_limits_ = true;  // off under sharing, until somebody changes `default`
+  bool is_plain_;               // neither shares nor groups
 };
 
 // One head of a Tbf as a policy of a Gate.

@@ -74,10 +74,16 @@ Tbf::Tbf(FieldSet type, const Options& options, std::uint64_t stamp)
       heaps_(std::make_unique<Heaps>()),
       stamp_(stamp * kLayoutsPerEngine),
       virtual_ns_(kVirtualStart),
-      default_limits_(!options.sharing) {
+      default_limits_(!options.sharing),
+      is_plain_(!options.sharing && options.groups.empty()) {
   for (auto& list : lists_) list = std::make_unique<RuleList>(type);
   // Under shares requests of different jobs never stand in one queue.
   if (options.sharing) key_ = key_ | FieldSet{Field::kJobid};
+  // Nor do those of different groups of clients.
+  if (!options.groups.empty()) {
+    key_ = key_ | FieldSet{Field::kNid};
+    group_queues_.resize(options.groups.size() + 1);
+  }
   RuleState& state = make_state(rules(Head::kRegular).default_rule(), Head::kRegular);
   const Rule& high = rules(Head::kHigh).default_rule();
   state_of_[&high] = &state;
@@ -92,7 +98,7 @@ Tbf::~Tbf() {
   heaps_->unused.clear();
   each_live_class([](Class& used) {
     for (const Head head : kHeads) {
-      if (used.is_listed[index(head)]) used.state->listed[index(head)]->release();
+      if (used.is_listed[index(head)]) used.state()->listed[index(head)]->release();
     }
   });
 }
@@ -171,15 +177,19 @@ void Tbf::bind(Queue& queue, Instant now) {
   const RuleList& list = rules(queue.head);
   // The class of a rule that has been stopped has nothing to remember: its place is for the next.
   Class* had = queue.limits;
-  if (had == &queue.own && had->state->rules == 0 && had->users == 1) {
+  if (had == &queue.own && had->state()->rules == 0 && had->users == 1) {
     release(*std::exchange(had, nullptr));
   }
   std::unique_ptr<Extra> had_extra = std::move(queue.extra);
   queue.limits = &class_of(*list.match(attributes, 0), queue, attributes, now);
+  if (!is_plain_) queue.extra = std::make_unique<Extra>();
   if (options_.sharing) {
-    queue.extra = std::make_unique<Extra>();
     queue.extra->share = &share_of(attributes.job);
     ++queue.extra->share->queues;
+  }
+  if (!options_.groups.empty()) {
+    queue.extra->group = group_of(attributes.nid);
+    queue.extra->is_later = is_set_back(queue);
   }
   for (unsigned layer = 1; layer < kLayers; ++layer) {
     const Rule* const rule = list.has_layer(layer) ? list.match(attributes, layer) : nullptr;
@@ -206,7 +216,7 @@ void Tbf::release(Extra& extra) {
 }
 
 Tbf::Class* Tbf::find_class(const RuleState& state, const Attributes& by, Queue* host) {
-  if (host != nullptr && host->own.state == &state) return &host->own;
+  if (host != nullptr && !host->own.is_vacant() && host->own.state() == &state) return &host->own;
   const auto found = lone_classes_.find({&state, by});
   return found == lone_classes_.end() ? nullptr : found->second.get();
 }
@@ -226,10 +236,10 @@ Tbf::Class& Tbf::make_class(RuleState& state, const Attributes& by, Queue* host,
   }
   ++classes_;
   ++state.classes;
-  made->state = &state;
+  made->pace = &state.pace;
   made->tag = 0;
   made->totals = {};
-  made->reshape({}, state.shapes, now);
+  made->reshape({}, made->pace->shapes, now);
   if (made->is_lone) made->open_to_others();
   return *made;
 }
@@ -286,7 +296,7 @@ void Tbf::share_with_others(Queue& host) {
 
 void Tbf::release(Class& used) {
   if (--used.users > 0) return;
-  const bool is_stopped = used.state->rules == 0;
+  const bool is_stopped = used.state()->rules == 0;
   if (!used.is_lone) {
     if (is_stopped) vacate(used);
   } else if (is_stopped) {
@@ -345,7 +355,8 @@ void Tbf::forget(Queue& queue) {
 
 // Ends what a class was. REQUIRES: used by no queue that will not be told.
 void Tbf::vacate(Class& gone) {
-  RuleState& state = *std::exchange(gone.state, nullptr);
+  const Pace& pace = *std::exchange(gone.pace, nullptr);
+  RuleState& state = *pace.state;
   for (const Head head : kHeads) {
     if (std::exchange(gone.is_listed[index(head)], false)) state.listed[index(head)]->release();
   }
@@ -353,12 +364,13 @@ void Tbf::vacate(Class& gone) {
   gone.main.crowd.reset();
   --classes_;
   --state.classes;
+  if (&pace != &state.pace) state.own.erase(Attributes(pace.key));
   forget_if_unused(state);
 }
 
 // REQUIRES: used by no queue, and in no list.
 void Tbf::forget(LoneClass& gone) {
-  const ClassKey key{gone.state, gone.by};
+  const ClassKey key{gone.state(), gone.by};
   lone_order_.back()->place = gone.place;
   lone_order_[gone.place] = lone_order_.back();
   lone_order_.pop_back();

@@ -10,6 +10,8 @@
 //   Class   the limit buckets of one key under one rule. Others than `own` stand alone: of rules
 //           with a coarser key (by=), of layers above 0, and those a queue had before a rule came.
 //   Bucket  tokens, and a Crowd where several queues may want them.
+//   Pace    what the limits of a rule are here and now. Classes of one rule have one in common, but
+//           a class of a rule with scope=cluster may have one of its own: its slice.
 //   Share   what a controller gives a job: a bucket, a weight, and what it lent and borrowed.
 //
 // Queues live in slabs that are never given back while the engine lives, so that a hint to one that
@@ -26,6 +28,7 @@
 #include <optional>
 #include <vector>
 
+#include <absl/container/flat_hash_map.h>
 #include <boost/intrusive/list.hpp>
 
 #include "weir/base/heap.h"
@@ -51,16 +54,25 @@ struct Tbf::Shapes {
   bool operator==(const Shapes&) const = default;
 };
 
+// By what a class is paced.
+struct alignas(64) Tbf::Pace {
+  Shapes shapes;
+  std::optional<Shapes> next;  // a change that is being made
+  RuleState* state = nullptr;
+  Slice slice;     // of a rule with scope=cluster
+  Attributes key;  // of the class whose own it is
+};
+
 // A rule as the engine knows it. One started for both heads has one state, so that its classes have
 // one bucket.
-struct alignas(64) Tbf::RuleState {
-  Shapes shapes;
+struct Tbf::RuleState {
+  Pace pace;  // of all its classes but those in `own`
+  // Of classes with a slice of their own, by their keys.
+  absl::flat_hash_map<Attributes, std::unique_ptr<Pace>, std::hash<Attributes>> own;
   FieldSet by;
-  std::optional<Shapes> next;           // a change that is being made
   std::array<const Rule*, 2> listed{};  // the rule of each head it stands for
   std::uint32_t rules = 0;              // how many of them are in their lists still
   std::uint32_t classes = 0;
-  Slice slice;  // of a rule with scope=cluster
 };
 
 struct Tbf::Bucket {
@@ -71,18 +83,20 @@ struct Tbf::Bucket {
 };
 
 struct Tbf::Class {
-  bool is_vacant() const { return state == nullptr; }
+  bool is_vacant() const { return pace == nullptr; }
+  // REQUIRES: not vacant.
+  RuleState* state() const { return pace->state; }
 
   template <class Visit>
   void each_bucket(Bytes size, Visit visit) {
-    const Shapes& shapes = state->shapes;
+    const Shapes& shapes = pace->shapes;
     if (shapes.ops) visit(main, *shapes.ops, shapes.cost.of(size));
     if (shapes.bytes) visit(shapes.ops ? *second : main, *shapes.bytes, Tokens{size.count()});
   }
   bool is_full(Instant now);
   // What a request adds to the tag: its cost over the rate, the larger one where there are two.
   std::uint64_t tag_step(Bytes size) {
-    const Shapes& shapes = state->shapes;
+    const Shapes& shapes = pace->shapes;
     Nanoseconds step{1};
     if (shapes.ops) step = std::max(step, shapes.ops->time_for(shapes.cost.of(size)));
     if (shapes.bytes) step = std::max(step, shapes.bytes->time_for(Tokens{size.count()}));
@@ -90,7 +104,7 @@ struct Tbf::Class {
   }
   // How far behind virtual time it may start after a pause.
   std::uint64_t credit() const {
-    const Shapes& shapes = state->shapes;
+    const Shapes& shapes = pace->shapes;
     if (shapes.ops) return static_cast<std::uint64_t>(shapes.ops->fill_time().count());
     return shapes.bytes ? static_cast<std::uint64_t>(shapes.bytes->fill_time().count()) : 0;
   }
@@ -99,7 +113,7 @@ struct Tbf::Class {
   // Balances stay; a bucket that was not there starts full.
   void reshape(const Shapes& from, const Shapes& to, Instant now);
 
-  RuleState* state = nullptr;
+  Pace* pace = nullptr;
   Bucket main;  // of operations; of bytes where only those are limited
   std::uint64_t tag = 0;
   std::unique_ptr<Bucket> second;
@@ -121,12 +135,15 @@ struct Tbf::Extra {
   std::array<Class*, kLayers - 1> upper{};  // classes of layers 1-3
   bool has_upper = false;
   Share* share = nullptr;
+  std::uint32_t group = 0;  // of its client, where there are groups
+  bool is_later = false;    // another group is preferred
 };
 
 struct Tbf::Queue {
   enum class Place : std::uint8_t {
     kIdle,    // no requests
     kReady,   // can pay
+    kLater,   // can pay, while another group of clients is preferred
     kFirst,   // first at the bucket `at`, in the heap of wake-ups
     kBehind,  // behind another at the bucket `at`
     kSpare,   // has neither share nor limit: runs when nothing else does
@@ -155,9 +172,10 @@ struct Tbf::Queue {
   }
   // Under one limit of operations that nobody else wants, and no share.
   bool is_simple() const {
-    return extra == nullptr && limits->main.crowd == nullptr && limits->state->shapes.is_ops_only;
+    return extra == nullptr && limits->main.crowd == nullptr && limits->pace->shapes.is_ops_only;
   }
   Share* share() const { return extra == nullptr ? nullptr : extra->share; }
+  bool is_later() const { return extra != nullptr && extra->is_later; }
 
   Ring<Request, &Request::seat_ring> requests;
   Class* limits = nullptr;  // of layer 0
@@ -272,11 +290,12 @@ struct Tbf::Heaps {
   void prefetch_next(Head head) const {
     if (const Queue* const queue = ready[index(head)].peek()) {
       __builtin_prefetch(&queue->requests.front());
-      __builtin_prefetch(&queue->limits->state->shapes);
+      __builtin_prefetch(&queue->limits->pace->shapes);
     }
   }
 
   std::array<Heap<Queue, std::uint64_t, &Queue::hook>, 2> ready;  // by tag
+  Heap<Queue, std::uint64_t, &Queue::hook> later;                 // by tag
   std::array<Heap<Queue, std::uint64_t, &Queue::hook>, 2> spare;  // by arrival
   Heap<Queue, Instant, &Queue::hook> wake;                        // by when they can pay
   Heap<Share, std::uint64_t, &Share::lend_hook> lend;             // by what they borrowed
@@ -304,6 +323,13 @@ inline void Tbf::depart(Queue& queue, Instant now) {
   Stay& stay = stay_of(queue);
   stay.base += Stay::ns_of(now);
   --stay.length;
+}
+
+// Those of a rule: the common one, and those that classes have of their own.
+template <class Visit>
+void Tbf::each_pace(RuleState& state, Visit visit) {
+  visit(state.pace);
+  for (const auto& [key, pace] : state.own) visit(*pace);
 }
 
 // Every class there is, the vacant ones left out.

@@ -16,6 +16,20 @@ namespace {
 // A realtime rule keeps what it did not use for so long, and no longer.
 constexpr Nanoseconds kRealtimeCredit = std::chrono::seconds{1};
 
+// What so many requests of so many bytes took of a bucket of operations; off by the rounding of
+// each where a request's size counts.
+std::uint64_t tokens_of(const Cost& cost, std::uint64_t requests, std::uint64_t bytes) {
+  switch (cost.kind()) {
+    case Cost::Kind::kOp:
+      break;
+    case Cost::Kind::kBytes:
+      return std::max(requests, bytes);
+    case Cost::Kind::kAffine:
+      return std::max(requests, cost.base() * requests + cost.per_kib() * (bytes / 1024));
+  }
+  return requests;
+}
+
 }  // namespace
 
 Tbf::Shapes Tbf::shapes_of(const Rule& rule, const Slice& slice) const {
@@ -40,49 +54,101 @@ Tbf::Shapes Tbf::shapes_of(const Rule& rule, const Slice& slice) const {
   return shapes;
 }
 
-void Tbf::set_slice(std::string_view rule_name, const Slice& slice, Instant now) {
+void Tbf::set_slice(std::string_view rule, const Slice& slice, Instant now) {
+  const ClassSlice one{.rule = rule, .key = std::nullopt, .slice = slice};
+  set_slices({&one, 1}, now);
+}
+
+void Tbf::set_slices(std::span<const ClassSlice> slices, Instant now) {
   bool is_changed = false;
-  for (const Head head : kHeads) {
-    const Rule* const rule = rules(head).find(rule_name);
-    if (rule == nullptr || rule->limits().scope != Scope::kCluster) continue;
-    RuleState& state = *state_of_.at(rule);
-    if (state.slice == slice) continue;
-    state.slice = slice;
-    const Shapes wanted = shapes_of(*rule, slice);
-    if (wanted == state.shapes) continue;
-    state.next = wanted;
-    is_changed = true;
+  for (const ClassSlice& one : slices) {
+    for (const Head head : kHeads) {
+      const Rule* const rule = rules(head).find(one.rule);
+      if (rule == nullptr || rule->limits().scope != Scope::kCluster) continue;
+      RuleState& state = *state_of_.at(rule);
+      Pace* const pace = one.key ? own_pace(state, *one.key) : &state.pace;
+      if (pace == nullptr || pace->slice == one.slice) continue;
+      pace->slice = one.slice;
+      const Shapes wanted = shapes_of(*rule, one.slice);
+      if (wanted == pace->shapes) continue;
+      pace->next = wanted;
+      is_changed = true;
+    }
   }
   if (is_changed) return_changed(now);
 }
 
-Tbf::RuleLoad Tbf::load_of(std::string_view rule_name, std::uint64_t waiting_max) {
-  RuleLoad load;
-  const RuleState* counted = nullptr;
-  for (const Head head : kHeads) {
-    const Rule* const rule = rules(head).find(rule_name);
-    if (rule == nullptr) continue;
-    const RuleState* const state = state_of_.at(rule);
-    if (state != std::exchange(counted, state)) {
-      each_live_class([&](const Class& used) {
-        if (used.state != state) return;
-        load.served += used.totals.served;
-        load.served_bytes += used.totals.bytes;
+// Of the class of this key under a rule; made for it if it has none. nullptr: no such class.
+Tbf::Pace* Tbf::own_pace(RuleState& state, const Attributes& key) {
+  Queue* host = nullptr;
+  if (state.by == key_) {
+    const std::uint32_t known = find(PackedKey(key, key_), Head::kRegular);
+    if (known != IndexTable::kNone) host = &slab_->at(known);
+  }
+  Class* const used = find_class(state, key, host);
+  if (used == nullptr) return nullptr;
+  if (used->pace == &state.pace) {
+    auto made = std::make_unique<Pace>();
+    made->shapes = state.pace.shapes;
+    made->state = &state;
+    made->key = key;
+    used->pace = made.get();
+    state.own[key] = std::move(made);
+  }
+  return used->pace;
+}
+
+std::vector<Tbf::ClassLoad> Tbf::cluster_loads(Nanoseconds time) {
+  std::vector<ClassLoad> loads;
+  absl::flat_hash_map<const Class*, std::size_t> place_of;
+  const auto rule_of = [](const Class& used) {
+    return used.state()->listed[used.is_listed[0] ? 0 : 1];
+  };
+  const auto add = [&](const Class& used, const Attributes& key, bool is_overflow) {
+    if (used.state()->rules == 0) return;
+    const Rule* const rule = rule_of(used);
+    if (rule->limits().scope != Scope::kCluster) return;
+    place_of.emplace(&used, loads.size());
+    loads.push_back(
+        {.rule = rule->name(),
+         .key = key,
+         .is_overflow = is_overflow,
+         .served = tokens_of(rule->limits().cost, used.totals.served, used.totals.bytes),
+         .served_bytes = used.totals.bytes});
+  };
+  for (std::uint32_t i = 0; i < slab_->size(); ++i) {
+    Queue& queue = slab_->at(i);
+    if (!queue.own.is_vacant()) add(queue.own, attributes_of(queue), false);
+  }
+  for (const LoneClass* const lone : lone_order_) {
+    add(*lone, lone->by, lone->by == Attributes{}.only({}) && !lone->state()->by.empty());
+  }
+  if (loads.empty()) return loads;
+  for (auto& busy : heaps_->busy) {
+    for (Queue& queue : busy) {
+      queue.each_class([&](const Class& used) {
+        const auto found = place_of.find(&used);
+        if (found != place_of.end())
+          count_waiting(queue, *rule_of(used), time, loads[found->second]);
       });
     }
-    for (Queue& queue : heaps_->busy[index(head)]) {
-      bool is_under = false;
-      queue.each_class([&](const Class& used) { is_under = is_under || used.state == state; });
-      if (!is_under) continue;
-      const Request* request = &queue.requests.front();
-      for (; request != nullptr && load.waiting < waiting_max;
-           request = queue.requests.behind(*request)) {
-        ++load.waiting;
-        load.waiting_bytes += request->bytes.count();
-      }
-    }
   }
-  return load;
+  return loads;
+}
+
+void Tbf::count_waiting(const Queue& queue, const Rule& rule, Nanoseconds time, ClassLoad& load) {
+  const Limits& limits = rule.limits();
+  const std::uint32_t rate = limits.rate_in_force();
+  const std::uint64_t ops = rate == 0 ? 0 : tokens_in(Rate::per_second(rate), time).count();
+  const std::uint64_t bytes = limits.bps ? tokens_in(*limits.bps, time).count() : 0;
+  for (const Request* request = &queue.requests.front(); request != nullptr;
+       request = queue.requests.behind(*request)) {
+    const bool is_enough =
+        (rate == 0 || load.waiting > ops) && (!limits.bps || load.waiting_bytes > bytes);
+    if (is_enough) return;
+    load.waiting += limits.cost.of(request->bytes).count();
+    load.waiting_bytes += request->bytes.count();
+  }
 }
 
 void Tbf::Class::reshape(const Shapes& from, const Shapes& to, Instant now) {
@@ -107,7 +173,8 @@ Tbf::RuleState& Tbf::make_state(const Rule& rule, Head head) {
   auto made = std::make_unique<RuleState>();
   RuleState& state = *made;
   states_.emplace(&state, std::move(made));
-  state.shapes = shapes_of(rule, state.slice);
+  state.pace.state = &state;
+  state.pace.shapes = shapes_of(rule, state.pace.slice);
   state.by = rule.by();
   state.listed[index(head)] = &rule;
   state_of_[&rule] = &state;
@@ -156,8 +223,10 @@ void Tbf::after_change(const RuleCommand& command) {
       --state->rules;
       state = &make_state(rule, head);
     } else {
-      const Shapes wanted = shapes_of(rule, state->slice);
-      if (wanted != state->shapes || rule.by() != state->by) state->next = wanted;
+      each_pace(*state, [&](Pace& pace) {
+        const Shapes wanted = shapes_of(rule, pace.slice);
+        if (wanted != pace.shapes || rule.by() != state->by) pace.next = wanted;
+      });
       state->by = rule.by();
     }
   }
@@ -166,7 +235,7 @@ void Tbf::after_change(const RuleCommand& command) {
 // Whether the queue has got other classes, or one of its classes other limits.
 bool Tbf::is_affected(Queue& queue) {
   bool affected = false;
-  queue.each_class([&](const Class& used) { affected = affected || used.state->next.has_value(); });
+  queue.each_class([&](const Class& used) { affected = affected || used.pace->next.has_value(); });
   if (affected || queue.binding == bindings_) return affected;
   const Attributes attributes = attributes_of(queue);
   for (unsigned layer = 0; layer < kLayers; ++layer) {
@@ -176,28 +245,31 @@ bool Tbf::is_affected(Queue& queue) {
     const Class* const has = layer == 0               ? queue.limits
                              : queue.extra != nullptr ? queue.extra->upper[layer - 1]
                                                       : nullptr;
-    if (wanted != (has == nullptr ? nullptr : has->state)) return true;
+    if (wanted != (has == nullptr ? nullptr : has->state())) return true;
   }
   return false;
 }
 
 void Tbf::reshape_changed(Instant now) {
   bool any = false;
-  for (const auto& [key, state] : states_) any = any || state->next.has_value();
+  const auto each = [&](auto visit) {
+    for (const auto& [key, state] : states_) each_pace(*state, visit);
+  };
+  each([&](const Pace& pace) { any = any || pace.next.has_value(); });
   if (!any) return;
   each_live_class([&](Class& used) {
-    if (used.state->next) used.reshape(used.state->shapes, *used.state->next, now);
+    if (used.pace->next) used.reshape(used.pace->shapes, *used.pace->next, now);
   });
-  for (const auto& [key, state] : states_) {
-    if (state->next) state->shapes = *std::exchange(state->next, std::nullopt);
-  }
+  each([](Pace& pace) {
+    if (pace.next) pace.shapes = *std::exchange(pace.next, std::nullopt);
+  });
 }
 
 // Classes of rules that are in no list any more.
 void Tbf::forget_stopped() {
   for (auto it = heaps_->unused.begin(); it != heaps_->unused.end();) {
     LoneClass& candidate = *it;
-    if (candidate.state->rules > 0) {
+    if (candidate.state()->rules > 0) {
       ++it;
       continue;
     }
@@ -262,14 +334,14 @@ void Tbf::move_classes_out() {
     if (queue.own.is_vacant()) continue;
     auto lone = std::make_unique<LoneClass>();
     static_cast<Class&>(*lone) = std::move(queue.own);
-    queue.own.state = nullptr;
+    queue.own.pace = nullptr;
     lone->is_lone = true;
     lone->by = attributes_of(queue);
     lone->open_to_others();
     heaps_->unused.push_back(*lone);
     lone->place = lone_order_.size();
     lone_order_.push_back(lone.get());
-    lone_classes_.emplace(ClassKey{lone->state, lone->by}, std::move(lone));
+    lone_classes_.emplace(ClassKey{lone->state(), lone->by}, std::move(lone));
   }
   heaps_->idle.clear();
 }

@@ -162,7 +162,7 @@ std::optional<Tokens> Tbf::smallest_limit(Queue& queue, Nanoseconds time, Bucket
   const bool in_bytes = options_.sharing->cost.kind() == Cost::Kind::kBytes;
   std::optional<Tokens> smallest;
   queue.each_class([&](Class& used) {
-    const Shapes& shapes = used.state->shapes;
+    const Shapes& shapes = used.pace->shapes;
     const auto& shape = in_bytes ? shapes.bytes : shapes.ops;
     if (!shape || (!in_bytes && shapes.cost != options_.sharing->cost)) return;
     const Tokens tokens = tokens_in(shape->rate(), time);

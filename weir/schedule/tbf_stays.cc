@@ -109,8 +109,8 @@ std::optional<std::size_t> Tbf::visit_classes(
     std::size_t from, std::size_t count, Instant now,
     const std::function<void(const ClassView&)>& visit) const {
   const auto show = [&](Class& used, const Attributes& key, bool is_overflow) {
-    const Rule* const rule = used.state->listed[used.is_listed[0] ? 0 : 1];
-    const Shapes& shapes = used.state->shapes;
+    const Rule* const rule = used.state()->listed[used.is_listed[0] ? 0 : 1];
+    const Shapes& shapes = used.pace->shapes;
     ClassView view{.rule = *rule,
                    .key = key,
                    .is_overflow = is_overflow,
@@ -130,7 +130,7 @@ std::optional<std::size_t> Tbf::visit_classes(
   for (std::size_t at = from; at < end; ++at) {
     if (at >= own) {
       LoneClass& lone = *lone_order_[at - own];
-      show(lone, lone.by, lone.by == Attributes{}.only({}) && !lone.state->by.empty());
+      show(lone, lone.by, lone.by == Attributes{}.only({}) && !lone.state()->by.empty());
       continue;
     }
     Queue& queue = slab_->at(static_cast<std::uint32_t>(at));

@@ -304,6 +304,11 @@ Result<void> check(const ServeOptions& options) {
                   "has no slots: nothing could ever run", "give it one or more");
     }
   }
+  if (!options.groups.groups.empty() && !options.trace_file.empty()) {
+    return fail(std::errc::invalid_argument, "trace",
+                "cannot be written with groups of clients: turns are not part of it",
+                "leave out one of them");
+  }
   if (options.limits.connections == 0 || options.limits.connection_requests == 0) {
     return fail(std::errc::invalid_argument, "limits", "0 would let nobody in",
                 "give 1 connection and 1 request or more");

@@ -129,6 +129,24 @@ struct NodemapOptions {
   bool operator==(const NodemapOptions&) const = default;
 };
 
+// Clients that are preferred together, in turns with the other groups (weir/target/group_epochs.h).
+struct ClientGroup {
+  std::string name;
+  NidList nids;
+  std::string nids_text;              // as it was written
+  std::optional<Nanoseconds> length;  // of its turns; none: as GroupsOptions says
+
+  bool operator==(const ClientGroup&) const = default;
+};
+struct GroupsOptions {
+  Nanoseconds length = std::chrono::milliseconds{100};
+  bool quiesce = false;
+  Nanoseconds quiet_max = std::chrono::milliseconds{50};
+  std::vector<ClientGroup> groups;  // none: nobody is preferred
+
+  bool operator==(const GroupsOptions&) const = default;
+};
+
 // The nodes of a job are its weight when a target is shared out.
 struct JobNodes {
   std::string job;
@@ -220,6 +238,19 @@ struct ServeLimits {
   bool operator==(const ServeLimits&) const = default;
 };
 
+// Sizes of jobs from Slurm, asked every so often. Who asks is the owner of the server.
+struct SlurmOptions {
+  static constexpr Nanoseconds kEveryMin = std::chrono::seconds{1};
+  static constexpr Nanoseconds kEveryMax = std::chrono::hours{1};
+
+  bool is_on = false;
+  std::string pattern = "%j";  // of job ids, made of what Slurm knows: %j and %u
+  std::string squeue = "squeue";
+  Nanoseconds every = std::chrono::seconds{10};
+
+  bool operator==(const SlurmOptions&) const = default;
+};
+
 struct ServeOptions {
   std::vector<ListenAddress> listen;
   std::vector<ExportOptions> exports;
@@ -231,12 +262,14 @@ struct ServeOptions {
   std::string jobs_file;       // lines "JOB NODES"; empty: none
   std::vector<JobNodes> jobs;  // known without the file, whose lines win
   UnknownJobs unknown_jobs = UnknownJobs::kOne;
+  SlurmOptions slurm;
   std::string user;            // to become after binding, when started as root; empty: none
   std::string control_socket;  // empty: none
   std::string trace_file;      // empty: none
   ControlFiles control;
   ClusterOptions cluster;
   LockOptions lock;
+  GroupsOptions groups;
 
   bool operator==(const ServeOptions&) const = default;
 };

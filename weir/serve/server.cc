@@ -125,8 +125,8 @@ Result<void> Server::open_services() {
     trace_ = std::move(*trace);
   }
   for (const ServiceOptions& one : options_.services) {
-    auto service =
-        open_service(one, options_.nodemaps, options_.unknown_jobs, plane_.now, trace_.get());
+    auto service = open_service(one, options_.nodemaps, options_.unknown_jobs, options_.groups,
+                                plane_.now, trace_.get());
     if (!service) return tl::unexpected(service.error());
     plane_.services.push_back(std::move(*service));
   }
@@ -212,6 +212,19 @@ Result<JobTable> Server::load_jobs(const std::string& file, const std::vector<Jo
 }
 
 void Server::set_jobs(JobTable jobs) {
+  named_jobs_ = std::move(jobs);
+  apply_jobs();
+}
+
+void Server::set_told_jobs(JobTable jobs) {
+  if (told_jobs_ == jobs) return;
+  told_jobs_ = std::move(jobs);
+  apply_jobs();
+}
+
+void Server::apply_jobs() {
+  JobTable jobs = named_jobs_;
+  jobs.insert(told_jobs_.begin(), told_jobs_.end());
   for (const auto& service : plane_.services) {
     if (auto set = set_nodes(service->target, jobs_, jobs, plane_.now); !set) {
       EventLog::say(set.error().message());
@@ -425,7 +438,7 @@ void Server::feed_hungry() {
 void Server::dispatch() {
   for (const auto& service : plane_.services) {
     for (;;) {
-      const Decision decision = service->target.next(plane_.now);
+      const Decision decision = service->next(plane_.now);
       if (decision.kind() != Decision::Kind::kRun) {
         service->wakes_at = decision.until();
         break;

@@ -60,13 +60,57 @@ TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOpt
   return described;
 }
 
+// The same for the same groups, whatever the machine: FNV-1a.
+std::uint32_t meaning_of(const std::vector<ClientGroup>& groups) {
+  std::uint32_t hash = 2166136261U;
+  const auto add = [&](std::string_view text) {
+    for (const char letter : text) hash = (hash ^ static_cast<std::uint8_t>(letter)) * 16777619U;
+    hash *= 16777619U;
+  };
+  for (const ClientGroup& group : groups) {
+    add(group.name);
+    add(group.nids_text);
+  }
+  return hash;
+}
+
+GroupOptions turns_of(const GroupsOptions& options) {
+  GroupOptions turns{.lengths = {},
+                     .rest_length = options.length,
+                     .quiesce = options.quiesce,
+                     .quiet_max = options.quiet_max,
+                     .meaning = meaning_of(options.groups)};
+  turns.lengths.reserve(options.groups.size());
+  for (const ClientGroup& group : options.groups) {
+    turns.lengths.push_back(group.length.value_or(options.length));
+  }
+  return turns;
+}
+
 }  // namespace
+
+ServiceGroups::ServiceGroups(Gate& gate, const GroupsOptions& options)
+    : use(gate, turns_of(options)), epochs(gate, handler, use) {}
+
+Decision Service::next(Instant now) {
+  if (groups == nullptr) return target.next(now);
+  groups->epochs.tick(now);
+  const Decision decision = target.next(now);
+  // Turns go on as long as somebody waits for one.
+  if (decision.kind() == Decision::Kind::kRun || target.gate().queued() == 0) return decision;
+  const Instant turn_ends = groups->epochs.next_wake();
+  return turn_ends < decision.until() ? Decision::wait_until(turn_ends) : decision;
+}
 
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
-                                              UnknownJobs unknown_jobs, Instant now,
-                                              TraceFile* trace) {
-  const TraceTarget described = describe(options, nodemaps, unknown_jobs, now);
+                                              UnknownJobs unknown_jobs, const GroupsOptions& groups,
+                                              Instant now, TraceFile* trace) {
+  TraceTarget described = describe(options, nodemaps, unknown_jobs, now);
+  described.options.gate.tbf.groups.reserve(groups.groups.size());
+  for (const ClientGroup& group : groups.groups) {
+    described.options.gate.tbf.groups.push_back(group.nids);
+  }
   auto service = std::make_unique<Service>(options.name, described.options, now);
   if (trace != nullptr) service->target.record(&trace->add_target(described));
   Gate& gate = service->target.gate();
@@ -84,6 +128,10 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
           fmt::format("rule {}{}{}", quote(rule), error.where.empty() ? "" : ", ", error.where);
       return tl::unexpected(error);
     }
+  }
+  if (!groups.groups.empty()) {
+    service->groups = std::make_unique<ServiceGroups>(gate, groups);
+    service->groups->epochs.init(now);
   }
   return service;
 }

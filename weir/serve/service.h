@@ -27,19 +27,34 @@
 #include "weir/serve/options.h"
 #include "weir/serve/store.h"
 #include "weir/serve/trace_file.h"
+#include "weir/target/gate_epochs.h"
+#include "weir/target/group_epochs.h"
 #include "weir/target/target.h"
 #include "weir/wire/nbd.h"
 #include "weir/wire/nbd_requests.h"
 
 namespace weir::serve {
 
+// The turns that groups of clients take at a service, on this server alone.
+struct ServiceGroups {
+  ServiceGroups(Gate& gate, const GroupsOptions& options);
+
+  LocalEpochHandler handler;
+  GroupEpochs use;
+  GateEpochs epochs;
+};
+
 struct Service {
   std::string name;
   Target target;
+  std::unique_ptr<ServiceGroups> groups;  // none: nobody is preferred
   Instant wakes_at = kNever;
 
   Service(std::string_view service_name, const Target::Options& options, Instant now)
       : name(service_name), target(options, now) {}
+
+  // What runs next. Turns of groups begin and end inside of it.
+  Decision next(Instant now);
 };
 
 struct ServedExport {
@@ -54,8 +69,8 @@ struct ServedExport {
 // one. The error names the rule.
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
-                                              UnknownJobs unknown_jobs, Instant now,
-                                              TraceFile* trace = nullptr);
+                                              UnknownJobs unknown_jobs, const GroupsOptions& groups,
+                                              Instant now, TraceFile* trace = nullptr);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
                                                   host::Uring& uring);
 

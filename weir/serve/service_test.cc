@@ -46,19 +46,59 @@ TEST(Service, RulesMayNameNodemaps) {
   options.policy = "tbf nodemap";
   options.rules = {"start a nodemap={site} rate=5"};
   std::vector<NodemapOptions> nodemaps;
-  EXPECT_FALSE(open_service(options, nodemaps, UnknownJobs::kOne, instant_at(0)));
+  EXPECT_FALSE(open_service(options, nodemaps, UnknownJobs::kOne, {}, instant_at(0)));
   nodemaps.push_back({"site", *NidList::parse("10.*.*.*@tcp")});
-  EXPECT_TRUE(open_service(options, nodemaps, UnknownJobs::kOne, instant_at(0)));
+  EXPECT_TRUE(open_service(options, nodemaps, UnknownJobs::kOne, {}, instant_at(0)));
+}
+
+// Two clients with a backlog on a device with one slot, one after the other millisecond by
+// millisecond: their groups take turns, in and out of a quiet phase.
+TEST(Service, GroupsOfClientsTakeTurns) {
+  GroupsOptions groups;
+  groups.length = std::chrono::milliseconds{10};
+  groups.groups = {{"a", *NidList::parse("10.0.0.1@tcp"), "10.0.0.1@tcp", std::nullopt},
+                   {"b", *NidList::parse("10.0.0.2@tcp"), "10.0.0.2@tcp", std::nullopt}};
+  for (const bool quiesce : {false, true}) {
+    groups.quiesce = quiesce;
+    ServiceOptions options;
+    options.adaptive = Adaptive::kOff;
+    options.slots = 1;
+    const auto at = [](int ms) { return instant_at(0) + std::chrono::milliseconds{ms}; };
+    const auto opened = open_service(options, {}, UnknownJobs::kOne, groups, at(0));
+    ASSERT_TRUE(opened);
+    Service& service = **opened;
+    std::vector<Request> requests(200);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      requests[i].attributes.nid = *parse_nid(i % 2 == 0 ? "10.0.0.1@tcp" : "10.0.0.2@tcp");
+      service.target.admit(requests[i], Head::kRegular, at(0));
+    }
+    std::string served;
+    for (int ms = 0; ms < 40; ++ms) {
+      const Decision decision = service.next(at(ms));
+      ASSERT_EQ(decision.kind(), Decision::Kind::kRun) << ms;
+      served += decision.request().attributes.nid.low % 2 == 1 ? 'a' : 'b';
+      service.target.complete(decision.request(), at(ms + 1));
+    }
+    const std::string a(10, 'a'), b(10, 'b');
+    EXPECT_EQ(served, a + b + a + b);
+    service.target.shutdown(at(40));
+    for (;;) {
+      const Decision decision = service.next(at(40));
+      if (decision.kind() != Decision::Kind::kRun) break;
+      service.target.complete(decision.request(), at(40));
+    }
+    EXPECT_TRUE(service.groups->epochs.is_over());
+  }
 }
 
 TEST(Service, AMistakeNamesThePolicyOrTheRule) {
   ServiceOptions options;
   options.policy = "nonsense";
-  EXPECT_EQ(open_service(options, {}, UnknownJobs::kOne, instant_at(0)).error().where,
+  EXPECT_EQ(open_service(options, {}, UnknownJobs::kOne, {}, instant_at(0)).error().where,
             "policy 'nonsense'");
   options.policy = "tbf jobid";
   options.rules = {"start a jobid={x} rate=0"};
-  const auto refused = open_service(options, {}, UnknownJobs::kOne, instant_at(0));
+  const auto refused = open_service(options, {}, UnknownJobs::kOne, {}, instant_at(0));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().where.rfind("rule 'start a jobid={x} rate=0'", 0), 0U)
       << refused.error().where;

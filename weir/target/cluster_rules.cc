@@ -2,9 +2,19 @@
 #include "weir/target/cluster_rules.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "weir/classify/opcode.h"
 
 namespace weir {
 namespace {
+
+constexpr char kKeyMark = ':';
+// What those beyond the bound of classes have in common, on all servers; no key looks like it.
+constexpr std::string_view kOthers = "(others)";
+// What is counted of queues after a pause: a second of the limit is as much as anybody can use.
+constexpr Nanoseconds kMeasureMax = std::chrono::seconds{1};
+constexpr Nanoseconds kMeasureMin = std::chrono::milliseconds{1};
 
 std::int64_t milli_per_second(Rate rate) {
   const std::uint64_t tokens = tokens_in(rate, std::chrono::seconds{kMilli}).count();
@@ -13,52 +23,167 @@ std::int64_t milli_per_second(Rate rate) {
                                   1, kSliceLimitMax);
 }
 
+std::string field_text(const Attributes& key, Field field) {
+  switch (field) {
+    case Field::kJobid:
+      return std::string(key.job.text());
+    case Field::kNid:
+      return print_nid(key.nid);
+    case Field::kOpcode:
+      return opcode_name(key.opcode);
+    case Field::kUid:
+      return std::to_string(key.uid);
+    case Field::kGid:
+      return std::to_string(key.gid);
+    case Field::kProjid:
+      return std::to_string(key.projid);
+    case Field::kNodemap:
+      return std::to_string(key.nodemap);
+  }
+  return {};
+}
+
+// The same on every server, and for each key another: only a job id may hold a '+', and it stands
+// first, in front of as many fields as the rule says.
+std::string key_text(const Attributes& key, FieldSet by) {
+  std::string text;
+  bool is_first = true;
+  for (unsigned i = 0; i < kFields; ++i) {
+    const auto field = static_cast<Field>(i);
+    if (!by.has(field)) continue;
+    if (!std::exchange(is_first, false)) text += '+';
+    text += field_text(key, field);
+  }
+  return text;
+}
+
+// `limit` and, unless all of the rule is one class, the key behind a letter that is in no name of a
+// rule or a service.
+std::string slice_name(std::string limit, FieldSet by, const Tbf::ClassLoad& load) {
+  if (by.empty()) return limit;
+  limit += kKeyMark;
+  return limit += load.is_overflow ? std::string(kOthers) : key_text(load.key, by);
+}
+
 }  // namespace
 
+std::string_view limit_name(std::string_view slice_name) {
+  return slice_name.substr(0, slice_name.find(kKeyMark));
+}
+
+std::optional<std::int64_t> slice_limit(const Limits& limits, bool is_bytes) {
+  if (limits.scope != Scope::kCluster) return std::nullopt;
+  if (is_bytes) return limits.bps ? std::optional(milli_per_second(*limits.bps)) : std::nullopt;
+  const std::uint32_t rate = limits.rate_in_force();
+  return rate > 0 ? std::optional(std::int64_t{rate} * kMilli) : std::nullopt;
+}
+
 // Rules come, go and change at any time; here they are looked at once an epoch.
-void ClusterRules::follow_rules(Instant now) {
-  for (Ruled& ruled : rules_) ruled.is_listed = false;
-  Tbf* const tbf = gate_.tbf(Head::kRegular);
-  if (tbf != nullptr) {
-    for (const Rule* const rule : tbf->rules(Head::kRegular).rules()) {
-      const Limits& limits = rule->limits();
-      if (limits.scope != Scope::kCluster) continue;
-      auto found = std::find_if(rules_.begin(), rules_.end(), [&](const Ruled& ruled) {
-        return ruled.gauge.rule() == rule->name();
-      });
-      if (found == rules_.end()) {
-        rules_.push_back({.gauge = RuleGauge(rule->name(), now), .ops = {}, .bytes = {}});
-        found = rules_.end() - 1;
-      }
-      found->is_listed = true;
-      found->ops.reset();
-      found->bytes.reset();
-      if (const std::uint32_t rate = limits.rate_in_force(); rate > 0) {
-        found->ops = slices_.open(prefix_ + rule->name() + "/ops", std::int64_t{rate} * kMilli);
-      }
-      if (limits.bps) {
-        found->bytes =
-            slices_.open(prefix_ + rule->name() + "/bytes", milli_per_second(*limits.bps));
-      }
+void ClusterRules::follow_rules(Tbf& tbf) {
+  rules_.clear();
+  for (const Rule* const rule : tbf.rules(Head::kRegular).rules()) {
+    const Limits& limits = rule->limits();
+    if (limits.scope != Scope::kCluster) continue;
+    rules_.push_back({.rule = rule->name(),
+                      .ops = slice_limit(limits, false),
+                      .bytes = slice_limit(limits, true),
+                      .by = rule->by()});
+  }
+}
+
+bool ClusterRules::has_room() const { return slices_.open_classes() + 2 <= kVectorMax; }
+
+// The place of a class among the slices. One that wants nothing gets none.
+ClusterRules::Sliced* ClusterRules::sliced_of(const RuleLimits& rule, const Tbf::ClassLoad& load,
+                                              Instant now) {
+  const ClassId id{rule.rule, load.key};
+  auto found = place_of_.find(id);
+  if (found == place_of_.end()) {
+    if (!rule.by.empty() && load.waiting == 0) return nullptr;
+    if (!has_room()) {
+      ++refused_;
+      return nullptr;
     }
+    found = place_of_.emplace(id, classes_.size()).first;
+    classes_.push_back(
+        {.id = id, .gauge = RuleGauge(load, now), .ops = {}, .bytes = {}, .wanted_at = now});
   }
-  for (const Ruled& ruled : rules_) {
-    if (ruled.is_listed) continue;
-    if (ruled.ops) slices_.close(*ruled.ops);
-    if (ruled.bytes) slices_.close(*ruled.bytes);
+  Sliced& sliced = classes_[found->second];
+  if (std::exchange(sliced.is_listed, true)) return &sliced;
+  sliced.is_whole = rule.by.empty();
+  const auto follow = [&](std::optional<SliceMember::ClassIndex>& index,
+                          const std::optional<std::int64_t>& limit, const char* kind) {
+    if (limit) {
+      index = slices_.open(slice_name(prefix_ + rule.rule + kind, rule.by, load), *limit);
+    } else if (index) {
+      slices_.forget(*std::exchange(index, std::nullopt));
+    }
+  };
+  follow(sliced.ops, rule.ops, "/ops");
+  follow(sliced.bytes, rule.bytes, "/bytes");
+  return &sliced;
+}
+
+// Of classes, in an order that is the same in every run. A rule that stands apart on each head has
+// a class on each: in the cluster they are one. All of a rule is there before anybody comes.
+std::vector<Tbf::ClassLoad> ClusterRules::loads_of(Tbf& tbf, Instant now) {
+  const Nanoseconds time =
+      measured_at_ == Instant::min()
+          ? kMeasureMin
+          : std::clamp<Nanoseconds>(now - measured_at_, kMeasureMin, kMeasureMax);
+  measured_at_ = now;
+  std::vector<Tbf::ClassLoad> loads;
+  absl::flat_hash_map<ClassId, std::size_t, ClassIdHash> places;
+  const auto add = [&](const Tbf::ClassLoad& load) {
+    const auto [found, is_new] = places.try_emplace(ClassId{load.rule, load.key}, loads.size());
+    if (is_new) {
+      loads.push_back(load);
+    } else {
+      loads[found->second] += load;
+    }
+  };
+  for (const RuleLimits& rule : rules_) {
+    if (rule.by.empty()) add({.rule = rule.rule, .key = Attributes{}.only({})});
   }
-  std::erase_if(rules_, [](const Ruled& ruled) { return !ruled.is_listed; });
+  for (const Tbf::ClassLoad& load : tbf.cluster_loads(time)) add(load);
+  return loads;
+}
+
+void ClusterRules::follow_classes(Tbf& tbf, Instant now) {
+  for (const Tbf::ClassLoad& load : loads_of(tbf, now)) {
+    const auto rule = std::find_if(rules_.begin(), rules_.end(),
+                                   [&](const RuleLimits& one) { return one.rule == load.rule; });
+    Sliced* const sliced = rule == rules_.end() ? nullptr : sliced_of(*rule, load, now);
+    if (sliced == nullptr) continue;
+    const RuleGauge::Demand demand = sliced->gauge.measure(load, now);
+    if (sliced->ops) slices_.set_demand(*sliced->ops, demand.ops);
+    if (sliced->bytes) slices_.set_demand(*sliced->bytes, demand.bytes);
+    if (demand.ops > 0 || demand.bytes > 0 || sliced->is_whole) sliced->wanted_at = now;
+  }
+}
+
+void ClusterRules::forget_idle(Instant now) {
+  const auto is_over = [&](Sliced& sliced) {
+    const bool is_kept =
+        std::exchange(sliced.is_listed, false) && now - sliced.wanted_at < kIdleTime;
+    if (is_kept) return false;
+    if (sliced.ops) slices_.forget(*sliced.ops);
+    if (sliced.bytes) slices_.forget(*sliced.bytes);
+    if (!sliced.is_whole) given_back_.push_back(sliced.id);
+    return true;
+  };
+  if (std::erase_if(classes_, is_over) == 0) return;
+  place_of_.clear();
+  for (std::size_t i = 0; i < classes_.size(); ++i) place_of_.emplace(classes_[i].id, i);
 }
 
 EpochBytes ClusterRules::ready(Instant now) {
-  follow_rules(now);
+  rules_.clear();
   if (Tbf* const tbf = gate_.tbf(Head::kRegular)) {
-    for (Ruled& ruled : rules_) {
-      const RuleGauge::Demand demand = ruled.gauge.measure(*tbf, now);
-      if (ruled.ops) slices_.set_demand(*ruled.ops, demand.ops);
-      if (ruled.bytes) slices_.set_demand(*ruled.bytes, demand.bytes);
-    }
+    follow_rules(*tbf);
+    follow_classes(*tbf, now);
   }
+  forget_idle(now);
   return slices_.demand();
 }
 
@@ -69,20 +194,41 @@ Nanoseconds ClusterRules::start_epoch(std::int64_t /*epoch*/, EpochView /*reduce
 
 void ClusterRules::alone(std::int64_t /*error*/, Instant now) { apply(now); }
 
-std::optional<Rate> ClusterRules::rate_of(std::optional<SliceMember::ClassIndex> index,
-                                          Instant now) const {
-  if (!index) return std::nullopt;
-  const auto slice = static_cast<std::uint64_t>(slices_.slice(*index, now));
-  return Rate(Tokens{slice}, std::chrono::seconds{kMilli});
+Rate ClusterRules::rate_of(SliceMember::ClassIndex index, Instant now) const {
+  return {Tokens{static_cast<std::uint64_t>(slices_.slice(index, now))},
+          std::chrono::seconds{kMilli}};
+}
+
+Rate ClusterRules::cut_off_rate(std::int64_t limit) const {
+  return {Tokens{static_cast<std::uint64_t>(cut_off_slice(limit, slices_.members()))},
+          std::chrono::seconds{kMilli}};
 }
 
 void ClusterRules::apply(Instant now) {
   Tbf* const tbf = gate_.tbf(Head::kRegular);
   if (tbf == nullptr) return;
-  for (const Ruled& ruled : rules_) {
-    tbf->set_slice(ruled.gauge.rule(),
-                   {.ops = rate_of(ruled.ops, now), .bytes = rate_of(ruled.bytes, now)}, now);
+  std::vector<Tbf::ClassSlice> slices;
+  slices.reserve(rules_.size() + given_back_.size() + classes_.size());
+  const auto cut_off = [&](const RuleLimits& rule) {
+    Tbf::Slice slice;
+    if (rule.ops) slice.ops = cut_off_rate(*rule.ops);
+    if (rule.bytes) slice.bytes = cut_off_rate(*rule.bytes);
+    return slice;
+  };
+  for (const RuleLimits& rule : rules_) {
+    if (!rule.by.empty()) slices.push_back({rule.rule, std::nullopt, cut_off(rule)});
+    for (const ClassId& id : given_back_) {
+      if (id.rule == rule.rule) slices.push_back({id.rule, id.key, cut_off(rule)});
+    }
   }
+  for (const Sliced& one : classes_) {
+    Tbf::Slice slice;
+    if (one.ops) slice.ops = rate_of(*one.ops, now);
+    if (one.bytes) slice.bytes = rate_of(*one.bytes, now);
+    slices.push_back({one.id.rule, one.is_whole ? std::nullopt : std::optional(one.id.key), slice});
+  }
+  tbf->set_slices(slices, now);
+  given_back_.clear();
 }
 
 Instant ClusterRules::next_apply(Instant now) const {

@@ -4,24 +4,36 @@
 // the slices that come back are set at the scheduler. It is an EpochUse, to be driven by an
 // EpochParticipant:
 //
-//   Tbf --gauges--> SliceMember --Ready--> leader --Start--> SliceMember --set_slice--> Tbf
+//   Tbf --gauges--> SliceMember --Ready--> leader --Start--> SliceMember --set_slices--> Tbf
 //
-// A rule is one class of the cluster for its rate and one for its bytes, whatever its by= is: all
-// classes of the rule on this server have the same slice. For one limit for all of a job's servers
-// give each job its rule, or by=rule.
+// A limit means the same on ten servers as on one: each class of the rule, as its by= makes them,
+// may pass at the limit on all servers together. `jobid={a.*} rate=1000 scope=cluster` gives every
+// job it matches 1000 a second in the whole cluster, and with by=rule all of them together. So a
+// class has a slot of its own among the slices, found by its name on every server:
 //
-// Without a slice under lease a rule runs at limit / (10 x members), and at the least rate until
-// the first grant. apply() is to be called when next_apply() has come. REQUIRES: the Gate's tbf on
-// the regular head; under other policies there are no rules, and nothing is asked for. Time is
-// given. One owner, no locks.
+//   wide/ops                 of a rule with by=rule
+//   each/ops:dd.0            of the class of job dd.0 under the rule each
+//   each/bytes:dd.0+500      its bytes; by=jobid+uid
+//
+// Classes that wanted nothing for a while give their place back. Without a slice under lease a
+// class runs at limit / (10 x members), and at the least rate until the first grant; so does one
+// for which there is no place. apply() is to be called when next_apply() has come. REQUIRES: the
+// Gate's tbf on the regular head; under other policies there are no rules, and nothing is asked
+// for. Time is given. One owner, no locks.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <absl/container/flat_hash_map.h>
+
 #include "weir/base/time.h"
+#include "weir/classify/attributes.h"
+#include "weir/classify/limits.h"
 #include "weir/coordinate/participant.h"
 #include "weir/coordinate/slices.h"
 #include "weir/schedule/gate.h"
@@ -29,8 +41,17 @@
 
 namespace weir {
 
+// The limit that a class's slices are cut from, by its name: "each/ops" of "each/ops:dd.0". For
+// SliceLeader::LimitOf.
+std::string_view limit_name(std::string_view slice_name);
+// What it is, in kMilli; none if the rule has none of that kind, or is not the whole cluster's.
+std::optional<std::int64_t> slice_limit(const Limits& limits, bool is_bytes);
+
 class ClusterRules final : public EpochUse {
  public:
+  // A class that wanted nothing for so long has no place among the slices.
+  static constexpr Nanoseconds kIdleTime = std::chrono::seconds{2};
+
   // Gate and slices outlive it. `prefix` stands before the names of its classes, to tell the rules
   // of several Gates apart.
   ClusterRules(Gate& gate, SliceMember& slices, Nanoseconds epoch, std::string prefix = {})
@@ -41,26 +62,61 @@ class ClusterRules final : public EpochUse {
   Nanoseconds start_epoch(std::int64_t epoch, EpochView reduced, Instant now) override;
   void alone(std::int64_t error, Instant now) override;
 
-  // Sets what each rule may use now.
+  // Sets what each class may use now.
   void apply(Instant now);
   Instant next_apply(Instant now) const;
 
+  // Classes that have a place among the slices; and how often there was none for one.
+  std::size_t classes() const { return classes_.size(); }
+  std::uint64_t refused() const { return refused_; }
+
  private:
-  struct Ruled {
+  // A class of the cluster: a rule's name and a key by its by=.
+  struct ClassId {
+    std::string rule;
+    Attributes key;
+    bool operator==(const ClassId&) const = default;
+  };
+  struct ClassIdHash {
+    std::size_t operator()(const ClassId& id) const {
+      return id.key.hash() ^ std::hash<std::string>()(id.rule);
+    }
+  };
+  struct Sliced {
+    ClassId id;
     RuleGauge gauge;
     std::optional<SliceMember::ClassIndex> ops;
     std::optional<SliceMember::ClassIndex> bytes;
-    bool is_listed = true;
+    Instant wanted_at;
+    bool is_whole = false;   // all of the rule
+    bool is_listed = false;  // in this epoch
+  };
+  struct RuleLimits {
+    std::string rule;
+    std::optional<std::int64_t> ops;  // in kMilli
+    std::optional<std::int64_t> bytes;
+    FieldSet by;
   };
 
-  void follow_rules(Instant now);
-  std::optional<Rate> rate_of(std::optional<SliceMember::ClassIndex> index, Instant now) const;
+  void follow_rules(Tbf& tbf);
+  void follow_classes(Tbf& tbf, Instant now);
+  Sliced* sliced_of(const RuleLimits& rule, const Tbf::ClassLoad& load, Instant now);
+  bool has_room() const;
+  std::vector<Tbf::ClassLoad> loads_of(Tbf& tbf, Instant now);
+  void forget_idle(Instant now);
+  Rate rate_of(SliceMember::ClassIndex index, Instant now) const;
+  Rate cut_off_rate(std::int64_t limit) const;
 
   Gate& gate_;
   SliceMember& slices_;
   Nanoseconds epoch_;
   std::string prefix_;
-  std::vector<Ruled> rules_;
+  std::vector<RuleLimits> rules_;
+  std::vector<Sliced> classes_;  // in the order they came
+  absl::flat_hash_map<ClassId, std::size_t, ClassIdHash> place_of_;
+  std::vector<ClassId> given_back_;  // since the last apply()
+  Instant measured_at_ = Instant::min();
+  std::uint64_t refused_ = 0;
 };
 
 }  // namespace weir

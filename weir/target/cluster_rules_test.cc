@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/target/cluster_rules.h"
 
+#include <array>
 #include <cerrno>
 #include <deque>
+#include <map>
 
 #include <gtest/gtest.h>
 
@@ -125,16 +127,185 @@ TEST(ClusterRules, AfterAnErrorItJoinsAnew) {
   EXPECT_EQ(server.participant.epochs(), 1U);
 }
 
-// A gauge that asks for the demand of 100 requests waiting after 10 ms.
+// One job on two servers, under a rule that gives each job it matches a limit of its own.
+struct Pair {
+  explicit Pair(const char* rule) {
+    for (One& one : servers) {
+      EXPECT_TRUE(one.gate.start_policy("tbf", "jobid", Heads::kBoth));
+      EXPECT_TRUE(one.gate.apply_rule(rule, at(0)));
+    }
+  }
+  ~Pair() {
+    for (std::size_t i = 0; i < 2; ++i) {
+      servers[i].gate.shutdown(at(1'000'000));
+      served(i, 1'000'000);
+    }
+  }
+  struct One {
+    Gate gate{{.slots = 1000, .tbf = {.classes_max = 64}}};
+    SliceMember slices{{}};
+    EpochMember member{{.rider = &slices}};
+    ClusterRules rules{gate, slices, milliseconds{10}};
+    EpochParticipant participant{member, rules, {}};
+    std::map<std::string, int> counts;
+  };
+  void exchange(std::int64_t ms) {
+    for (int turn = 0; turn < 3; ++turn) {
+      for (std::size_t i = 0; i < 2; ++i) {
+        for (const EpochMessage& message : servers[i].member.take_outgoing()) {
+          leader.receive(i, message, at(ms));
+        }
+      }
+      for (const auto& out : leader.take_outgoing()) {
+        servers[out.to].member.receive(out.message, at(ms));
+      }
+    }
+  }
+  void send(std::size_t server, const std::string& job, int count, std::int64_t ms,
+            Bytes bytes = Bytes{4096}) {
+    for (int i = 0; i < count; ++i) {
+      Request& request = requests.emplace_back();
+      request.attributes.job = JobId(job);
+      request.bytes = bytes;
+      servers[server].gate.admit(request, Head::kRegular, at(ms));
+    }
+  }
+  void served(std::size_t server, std::int64_t ms) {
+    One& one = servers[server];
+    for (;;) {
+      const Decision decision = one.gate.next(at(ms));
+      if (decision.kind() != Decision::Kind::kRun) return;
+      ++one.counts[std::string(decision.request().attributes.job.text())];
+      one.gate.complete(decision.request(), at(ms));
+    }
+  }
+  // Both servers from one time to another; what each was served counts from then on.
+  void run(std::int64_t from_ms, std::int64_t to_ms) {
+    for (One& one : servers) one.counts.clear();
+    for (std::int64_t ms = from_ms; ms < to_ms; ++ms) step(ms);
+  }
+  void step(std::int64_t ms) {
+    for (One& one : servers) one.participant.tick(at(ms));
+    exchange(ms);
+    for (std::size_t i = 0; i < 2; ++i) served(i, ms);
+  }
+  void start() {
+    for (One& one : servers) one.participant.start(at(0));
+    exchange(0);
+  }
+  std::optional<std::int64_t> limit_of(std::string_view name) const {
+    const std::string_view limit = limit_name(name);
+    const std::size_t slash = limit.find('/');
+    const RuleList& rules = servers[0].gate.tbf(Head::kRegular)->rules(Head::kRegular);
+    const Rule* const rule = rules.find(limit.substr(0, slash));
+    return rule == nullptr ? std::nullopt
+                           : slice_limit(rule->limits(), limit.substr(slash) == "/bytes");
+  }
+
+  std::deque<Request> requests;
+  std::array<One, 2> servers;
+  SliceLeader slice_leader{
+      {.is_first = true}, [this](std::string_view name) { return limit_of(name); }, at(0)};
+  EpochLeader leader{{.term = 1, .combine = add_vectors, .rider = &slice_leader}};
+};
+
+TEST(ClusterRules, EachJobHasItsOwnLimitOnAllServersTogether) {
+  Pair pair("start each jobid={*} rate=1000 scope=cluster");
+  pair.start();
+  for (const std::size_t server : {0U, 1U}) {
+    pair.send(server, "a", 3000, 1);
+    pair.send(server, "b", 3000, 1);
+  }
+  pair.run(1, 101);
+  pair.run(101, 1101);
+  auto& one = pair.servers[0].counts;
+  auto& two = pair.servers[1].counts;
+  EXPECT_NEAR(one["a"] + two["a"], 1000, 30);
+  EXPECT_NEAR(one["b"] + two["b"], 1000, 30);
+  EXPECT_NEAR(one["a"], 500, 50) << "its work is the same on both";
+}
+
+TEST(ClusterRules, AJobWhoseWorkIsOnOneServerHasItsWholeLimitThere) {
+  Pair pair("start each jobid={*} rate=1000 scope=cluster");
+  pair.start();
+  pair.send(0, "a", 3000, 1);
+  pair.send(1, "b", 3000, 1);
+  pair.run(1, 101);
+  pair.run(101, 1101);
+  EXPECT_NEAR(pair.servers[0].counts["a"], 1000, 30);
+  EXPECT_NEAR(pair.servers[1].counts["b"], 1000, 30);
+}
+
+TEST(ClusterRules, AllJobsOfARuleByRuleShareOneLimit) {
+  Pair pair("start wide jobid={*} rate=1000 by=rule scope=cluster");
+  pair.start();
+  pair.send(0, "a", 3000, 1);
+  pair.send(1, "b", 3000, 1);
+  pair.run(1, 101);
+  pair.run(101, 1101);
+  EXPECT_NEAR(pair.servers[0].counts["a"] + pair.servers[1].counts["b"], 1000, 30);
+}
+
+TEST(ClusterRules, AJobThatIsGoneGivesItsPlaceBack) {
+  Pair pair("start each jobid={*} rate=1000 scope=cluster");
+  pair.start();
+  for (int job = 0; job < 5; ++job) {
+    std::string name = "job";
+    name += std::to_string(job);
+    pair.send(0, name, 100, 1);
+  }
+  pair.run(1, 501);
+  EXPECT_EQ(pair.servers[0].rules.classes(), 5U);
+  EXPECT_EQ(pair.servers[0].slices.open_classes(), 5U);
+  EXPECT_EQ(pair.servers[1].rules.classes(), 0U) << "it has nothing to ask for";
+  pair.run(501, 3001);
+  EXPECT_EQ(pair.servers[0].rules.classes(), 0U);
+  EXPECT_EQ(pair.servers[0].slices.open_classes(), 0U);
+  pair.send(1, "job3", 3000, 3001);
+  pair.run(3001, 3101);
+  pair.run(3101, 4101);
+  EXPECT_NEAR(pair.servers[1].counts["job3"], 1000, 30);
+}
+
+// Of two servers one has small requests at a steady pace, the other large ones without end. If
+// demand were counted in requests, the first would seem to want nearly nothing.
+TEST(ClusterRules, DemandIsInTokensOfTheRule) {
+  Pair pair("start each jobid={*} rate=400000 cost=bytes burst=8192 by=rule scope=cluster");
+  pair.start();
+  pair.send(1, "a", 1000, 1, Bytes{4000});
+  for (std::int64_t ms = 1; ms < 2201; ++ms) {
+    pair.send(0, "a", 1, ms, Bytes{100});
+    if (ms == 201) {
+      for (auto& one : pair.servers) one.counts.clear();
+    }
+    pair.step(ms);
+  }
+  EXPECT_NEAR(100 * pair.servers[0].counts["a"], 200'000, 6'000) << "all it sent";
+  EXPECT_NEAR(4000 * pair.servers[1].counts["a"], 600'000, 20'000) << "the rest of the limit";
+}
+
+TEST(ClusterRules, TheNameOfASliceSaysWhichLimitItIsOf) {
+  EXPECT_EQ(limit_name("wide/ops"), "wide/ops");
+  EXPECT_EQ(limit_name("ost_io/each/bytes:a/b:c+500"), "ost_io/each/bytes");
+}
+
 TEST(RuleGauge, CountsWhatWasServedAndWhatWaits) {
   Server server;
   Tbf& tbf = *server.gate.tbf(Head::kRegular);
   RuleGauge gauge("wide", at(0));
-  server.send(100, 0);
-  EXPECT_EQ(gauge.measure(tbf, at(10)).ops, 10'000 * kMilli);
+  server.send(5, 0);
+  EXPECT_EQ(gauge.measure(tbf, at(10)).ops, 500 * kMilli);
   const int served = server.served(20);
   EXPECT_GT(served, 0);
-  EXPECT_EQ(gauge.measure(tbf, at(20)).ops, 10'000 * kMilli);
+  EXPECT_EQ(gauge.measure(tbf, at(20)).ops, 500 * kMilli);
+}
+
+// More than the limit is of no use to anybody, and long queues take long to count.
+TEST(RuleGauge, CountsNoMoreThanTheLimitLetsThrough) {
+  Server server;
+  RuleGauge gauge("wide", at(0));
+  server.send(1000, 0);
+  EXPECT_EQ(gauge.measure(*server.gate.tbf(Head::kRegular), at(10)).ops, 1100 * kMilli);
 }
 
 }  // namespace

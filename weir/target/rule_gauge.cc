@@ -2,14 +2,12 @@
 #include "weir/target/rule_gauge.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "weir/coordinate/slices.h"
 
 namespace weir {
 namespace {
-
-// Counting more would not change anybody's slice.
-constexpr std::uint64_t kWaitingMax = 16'384;
 
 std::int64_t per_second(std::uint64_t count, Nanoseconds time) {
   using Wide = unsigned __int128;
@@ -24,16 +22,25 @@ std::uint64_t since(std::uint64_t before, std::uint64_t after) {
 
 }  // namespace
 
+Nanoseconds RuleGauge::time_to(Instant now) const {
+  return std::max<Nanoseconds>(now - last_, std::chrono::milliseconds{1});
+}
+
 RuleGauge::Demand RuleGauge::measure(Tbf& tbf, Instant now) {
-  const Tbf::RuleLoad load = tbf.load_of(rule_, kWaitingMax);
-  const Nanoseconds time = std::max<Nanoseconds>(now - last_, std::chrono::milliseconds{1});
-  const Demand demand{
-      .ops = per_second(since(before_.served, load.served) + load.waiting, time),
-      .bytes =
-          per_second(since(before_.served_bytes, load.served_bytes) + load.waiting_bytes, time)};
-  before_ = load;
+  Tbf::ClassLoad all;
+  for (const Tbf::ClassLoad& load : tbf.cluster_loads(time_to(now))) {
+    if (load.rule == rule_) all += load;
+  }
+  return measure(all, now);
+}
+
+RuleGauge::Demand RuleGauge::measure(const Tbf::ClassLoad& load, Instant now) {
+  const Nanoseconds time = time_to(now);
+  const std::uint64_t served = std::exchange(served_, load.served);
+  const std::uint64_t served_bytes = std::exchange(served_bytes_, load.served_bytes);
   last_ = now;
-  return demand;
+  return {.ops = per_second(since(served, load.served) + load.waiting, time),
+          .bytes = per_second(since(served_bytes, load.served_bytes) + load.waiting_bytes, time)};
 }
 
 }  // namespace weir

@@ -7,7 +7,8 @@
 //
 //   served 80 in 10 ms and 20 wait:   100 in 10 ms = 10,000 a second
 //
-// One gauge for each rule. Time is given. Not thread-safe.
+// Tokens are those of the rule: with cost=bytes a request of 4096 bytes counts 4096. One gauge for
+// each class, or for all of a rule. Time is given. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +27,23 @@ class RuleGauge {
   };
 
   RuleGauge(std::string rule, Instant now) : rule_(std::move(rule)), last_(now) {}
+  // Of a class that has been there for a while: what it was served before does not count.
+  RuleGauge(const Tbf::ClassLoad& load, Instant now)
+      : rule_(load.rule), last_(now), served_(load.served), served_bytes_(load.served_bytes) {}
 
   const std::string& rule() const { return rule_; }
+  // Of all classes of the rule together.
   Demand measure(Tbf& tbf, Instant now);
+  // Of the class whose load it is.
+  Demand measure(const Tbf::ClassLoad& load, Instant now);
 
  private:
+  Nanoseconds time_to(Instant now) const;
+
   std::string rule_;
   Instant last_;
-  Tbf::RuleLoad before_;
+  std::uint64_t served_ = 0;
+  std::uint64_t served_bytes_ = 0;
 };
 
 }  // namespace weir

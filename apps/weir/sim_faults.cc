@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/weir/sim_faults.h"
+
+#include <string>
+
+#include <fmt/core.h>
+
+#include "apps/weir/command.h"
+#include "weir/sim/cluster.h"
+
+namespace weir::app {
+
+int simulate_faults(const FaultSimArguments& arguments) {
+  sim::ClusterResult all;
+  std::uint64_t bad_seeds = 0;
+  for (std::uint64_t i = 0; i < arguments.clusters; ++i) {
+    const std::uint64_t seed = arguments.seed + i;
+    const sim::ClusterResult result = sim::run_cluster(sim::rough_cluster(seed));
+    all.epochs += result.epochs;
+    all.errors += result.errors;
+    all.evictions += result.evictions;
+    all.leaders += result.leaders;
+    all.messages += result.messages;
+    all.crashes += result.crashes;
+    all.partitions += result.partitions;
+    all.stops += result.stops;
+    if (result.findings == 0) continue;
+    ++bad_seeds;
+    for (const std::string& finding : result.first_findings) {
+      fmt::print(stderr, "weir sim: seed {}: {}\n", seed, finding);
+    }
+  }
+  if (!arguments.quiet) {
+    fmt::print("{}: {}, seeds {} to {}\n\n", kClusterFaults, kClusterFaultsTitle, arguments.seed,
+               arguments.seed + arguments.clusters - 1);
+    fmt::print("crashes {}   partitions {}   stops {}   leaders {}   evictions {}\n", all.crashes,
+               all.partitions, all.stops, all.leaders, all.evictions);
+    fmt::print("epochs {}   without one {}   messages {}\n", all.epochs, all.errors, all.messages);
+    if (bad_seeds == 0) fmt::print("everything that must hold held\n");
+  }
+  if (bad_seeds == 0) return 0;
+  throw Failure{
+      Exit::kSoftware,
+      fmt::format("in {} clusters what must hold did not; the first are above", bad_seeds)};
+}
+
+}  // namespace weir::app

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of clients that take turns, seen by two real clients from two addresses of loopback.
+
+Both send all of their reads at once to a slow store; what counts is how often the replies change
+from one client to the other, whatever the pace of the machine.
+"""
+import contextlib
+import pathlib
+import selectors
+import socket
+import subprocess
+import tempfile
+import unittest
+
+from server import READ, STUCK, WEIR, Server, enter, receive, request
+
+READS = 120
+CLIENTS = ("127.0.0.2", "127.0.0.3")
+CONFIG = """
+[[service]]
+policy = "tbf nid"
+adaptive = "off"
+slots = 1
+[[export]]
+name = "a"
+store = "shaped:iops=200:memory:1MiB"
+"""
+GROUPS = """
+[groups]
+length = "250ms"
+quiesce = {quiesce}
+[[group]]
+name = "two"
+nids = "127.0.0.2@tcp"
+[[group]]
+name = "three"
+nids = "127.0.0.3@tcp"
+"""
+
+
+class Groups(unittest.TestCase):
+    def changes(self, config):
+        """How often a reply is for another client than the one before it."""
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "weir.conf").write_text(config, encoding="utf-8")
+        order = []
+        with Server("--config", folder / "weir.conf") as server, contextlib.ExitStack() as stack:
+            selector = stack.enter_context(selectors.DefaultSelector())
+            clients = []
+            for address in CLIENTS:
+                client = stack.enter_context(socket.create_connection(
+                    ("127.0.0.1", server.port), timeout=STUCK, source_address=(address, 0)))
+                enter(client)
+                selector.register(client, selectors.EVENT_READ)
+                clients.append(client)
+            for client in clients:
+                client.sendall(b"".join(request(READ, i, 0, 512) for i in range(READS)))
+            while len(order) < READS * len(clients):
+                ready = selector.select(STUCK)
+                self.assertTrue(ready, "no reply")
+                for key, _ in ready:
+                    receive(key.fileobj, 16 + 512)
+                    order.append(key.fileobj)
+        return sum(order[i] is not order[i - 1] for i in range(1, len(order)))
+
+    def come_in_turns(self, config):
+        """240 reads take 1.2 s: about five turns. Where this process stood still meanwhile, it
+        cannot tell who was first, and tries again."""
+        counts = []
+        while not counts or (counts[-1] >= 30 and len(counts) < 4):
+            counts.append(self.changes(config))
+        self.assertLess(counts[-1], 30, counts)
+
+    def test_replies_come_in_turns(self):
+        self.come_in_turns(CONFIG + GROUPS.format(quiesce="false"))
+
+    def test_replies_come_in_turns_with_a_quiet_phase_between(self):
+        self.come_in_turns(CONFIG + GROUPS.format(quiesce="true"))
+
+    def test_without_groups_they_alternate(self):
+        self.assertGreater(self.changes(CONFIG), 60)
+
+
+class Refuses(unittest.TestCase):
+    def test_a_trace_with_groups(self):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "weir.conf").write_text(CONFIG + GROUPS.format(quiesce="false"),
+                                          encoding="utf-8")
+        done = subprocess.run([WEIR, "serve", "--config", folder / "weir.conf", "--listen",
+                               f"unix:{folder}/s", "--control", "none", "--trace", folder / "t"],
+                              capture_output=True, text=True, timeout=STUCK, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("cannot be written with groups of clients", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
