@@ -149,7 +149,8 @@ void EpochPart::describe(serve::ClusterStatus& status, Instant now) const {
   status.epochs = participant_.epochs();
   status.errors = participant_.errors();
   for (SliceMember::ClassIndex i = 0; i < slices_.classes(); ++i) {
-    if (!applied_.contains(SharedRule::parent(limit_name(slices_.name(i))))) continue;  // was stopped
+    if (!applied_.contains(SharedRule::parent(limit_name(slices_.name(i)))))
+      continue;  // was stopped
     status.slices.push_back({.of = slices_.name(i),
                              .milli = slices_.slice(i, now),
                              .is_leased = slices_.is_leased(i, now)});
