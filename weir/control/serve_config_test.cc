@@ -294,9 +294,6 @@ TEST(ServeConfig, RefusesGroupsThatAreNone) {
   EXPECT_EQ(mistakes_of("[[group]]\nname = 'a'\nnids = '*@tcp'\n"
                         "[[group]]\nname = 'a'\nnids = '*@lo'\n"),
             (std::vector<std::string>{"f:5:8: group 'a': name is there twice"}));
-  EXPECT_EQ(mistakes_of("[groups]\nquiet_max = '1s'\n"),
-            (std::vector<std::string>{"f:2:13: groups: quiet_max has no meaning without quiesce = "
-                                      "true"}));
   EXPECT_EQ(mistakes_of("[groups]\nlength = '1us'\n").size(), 1U);
   std::string many;
   for (std::size_t i = 0; i <= kGroupsMax; ++i) {
