@@ -332,7 +332,8 @@ function drawLockClients(view) {
   const shown = view.top.slice(0, lockClients);
   const rest = view.top.slice(lockClients);
   const sum = (key) => rest.reduce((all, one) => all + one[key], view.others[key]);
-  const rows = shown.map((one) => ({ name: one.peer || String(one.client), ...one }));
+  // The lower half of its number counts the clients of a server's life.
+  const rows = shown.map((one) => ({ name: `${one.peer} #${one.client % 2 ** 32}`, ...one }));
   const clients = view.clients - shown.length;
   if (clients > 0) {
     rows.push({ name: `${short(clients)} others`, locks: sum('locks'), waiting: sum('waiting') });

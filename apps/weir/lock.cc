@@ -35,6 +35,7 @@ COMMAND finds in $WEIR_LOCK_FENCE a number that is larger than that of any holde
 the lock is lost COMMAND is ended, SIGTERM first, and the exit status is 75. $WEIR_LOCK_SERVER is
 the server if --server is not given (default 127.0.0.1:10811).)";
 
+constexpr int kWordsMax = 1 << 20;
 constexpr const char* kDefaultServer = "127.0.0.1:10811";
 
 struct LockArguments {
@@ -42,6 +43,7 @@ struct LockArguments {
   std::vector<std::string> words;
   std::string server;
   std::string job;
+  std::string certificates;
   bool shared = false;
   bool only_try = false;
   std::string timeout;
@@ -63,6 +65,7 @@ lock::ConnectOptions connect_options(const LockArguments& arguments) {
                    : named != nullptr        ? named
                                              : kDefaultServer;
   options.job = arguments.job;
+  options.tls_directory = arguments.certificates;
   check(lock::check(options), Exit::kUsage, "");
   return options;
 }
@@ -104,7 +107,7 @@ int measure(const LockArguments& arguments) {
 // ---- list ----
 
 nlohmann::json to_json(const lock::LockView& lock) {
-  return {{"name", quote(lock.name)},
+  return {{"name", lock.name},
           {"mode", lock::mode_name(lock.mode)},
           {"state", lock::state_name(lock.state)},
           {"client", lock.client},
@@ -137,7 +140,11 @@ int list(const LockArguments& arguments) {
     options.from = page.next;
     if (page.next == 0) break;
   }
-  if (arguments.json) fmt::print("{}\n", all.dump(2));
+  if (arguments.json) {
+    // Names are any bytes, JSON is UTF-8.
+    using Json = nlohmann::json;
+    fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+  }
   return static_cast<int>(Exit::kOk);
 }
 
@@ -218,13 +225,19 @@ void add_lock(CLI::App& weir, int& status) {
   command->add_option("ACTION", arguments->action, "run, list, stats or bench")
       ->required()
       ->check(CLI::IsMember({"run", "list", "stats", "bench"}));
-  command->add_option("WORDS", arguments->words, "run: RESOURCE -- COMMAND");
+  // Two at least: with fewer, what stands behind -- would be taken for the words of weir itself.
+  command->add_option("WORDS", arguments->words, "run: RESOURCE -- COMMAND")
+      ->expected(2, kWordsMax);
   command
       ->add_option("--server", arguments->server,
                    "ADDRESS:PORT or unix:PATH (default $WEIR_LOCK_SERVER or 127.0.0.1:10811)")
       ->type_name("ADDRESS");
   command->add_option("--job", arguments->job, "Whom this is for, where the server believes it")
       ->type_name("JOB");
+  command
+      ->add_option("--tls-certificates", arguments->certificates,
+                   "Speak TLS: where ca-cert.pem, client-cert.pem and client-key.pem lie")
+      ->type_name("DIRECTORY");
   add_run_options(*command, *arguments);
   command->add_option("--filter", arguments->filter, "list: names that hold this")
       ->type_name("TEXT");

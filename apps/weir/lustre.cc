@@ -245,6 +245,10 @@ class LustreRun {
         tree_(tree_options(arguments)) {}
 
   int run() {
+    if (arguments_.slurm) {
+      pattern_ = value_or_fail(control::JobPattern::parse(arguments_.job_pattern), Exit::kUsage,
+                               "--job-pattern");
+    }
     const Nanoseconds patience =
         duration_of(arguments_.dead_man, "--dead-man", period_ * 2, std::chrono::hours{1});
     if (!arguments_.dry_run) {
@@ -311,14 +315,17 @@ class LustreRun {
   }
 
   void loop(host::SignalFd& signals, host::TimerFd& timer) {
+    const Nanoseconds part = period_ / lustre::Driver::kGlances;
     Instant next = host::now();
     for (std::uint64_t rounds = 0; arguments_.rounds == 0 || rounds < arguments_.rounds; ++rounds) {
       if (guard_) guard_->beat();
       one_round();
-      const Instant now = host::now();
-      next = std::max(next + period_, now + period_ / 4);  // never a busy loop
-      timer.arm(next);
-      if (!wait(signals, timer)) return;
+      for (int glances = 0; glances < lustre::Driver::kGlances; ++glances) {
+        if (glances > 0) one_glance();
+        next = std::max(next + part, host::now() + part / 4);  // never a busy loop
+        timer.arm(next);
+        if (!wait(signals, timer)) return;
+      }
     }
   }
 
@@ -336,14 +343,41 @@ class LustreRun {
   }
 
   void take_sizes(std::string_view text) {
-    const auto sizes = control::parse_squeue(text, arguments_.job_pattern);
-    if (!sizes) return tell(sizes.error().message());
+    auto jobs = control::SlurmJobs::parse(text);
+    if (!jobs) return tell(jobs.error().message());
+    slurm_jobs_ = std::move(*jobs);
+    set_sizes();
+  }
+
+  // Where Slurm does not know ids, they are those of the server's jobs.
+  void set_sizes() {
+    std::vector<std::string> seen;
+    if (!pattern_->is_known()) {
+      seen.reserve(driver_->controller().demands().size());
+      for (const JobDemand& demand : driver_->controller().demands()) {
+        seen.emplace_back(demand.job.text());
+      }
+    }
+    sized_ = seen.size();
+    const control::SlurmJobs::Sizes sizes = slurm_jobs_->sizes(*pattern_, seen);
     for (const auto& [job, nodes] : sizes_) driver_->forget_nodes(job);
     sizes_.clear();
-    for (const control::JobNodes& size : *sizes) {
+    for (const control::JobNodes& size : sizes.jobs) {
       const JobId job(size.job);
       if (driver_->set_nodes(job, size.nodes)) sizes_[job] = size.nodes;
     }
+    if (sizes.shared == shared_ && sizes.unknown == unknown_) return;
+    shared_ = sizes.shared;
+    unknown_ = sizes.unknown;
+    fmt::print(stderr,
+               "weir lustre: of {} job ids {} are of hosts that several jobs share and {} of none "
+               "that Slurm knows; each counts one node\n",
+               seen.size(), shared_, unknown_);
+  }
+
+  void size_new_jobs() {
+    const bool by_seen = slurm_jobs_ && !pattern_->is_known();
+    if (by_seen && driver_->controller().demands().size() != sized_) set_sizes();
   }
 
   void one_round() {
@@ -354,9 +388,10 @@ class LustreRun {
       failed_writes_ = 0;
       if (!told_.empty()) fmt::print(stderr, "weir lustre: going on\n");
       told_.clear();
+      size_new_jobs();
       return;
     }
-    tell(done.error().message());
+    note(done);
     const bool in_writing = driver_->counters().failed_rounds == failed_rounds_;
     failed_rounds_ = driver_->counters().failed_rounds;
     failed_writes_ = in_writing ? failed_writes_ + 1 : 0;
@@ -366,6 +401,16 @@ class LustreRun {
     throw Failure{Exit::kTempFail,
                   fmt::format("{} rounds in a row failed in writing; its rules are {}",
                               kFailedWritesMax, removed ? "removed" : "left to the guard")};
+  }
+
+  void one_glance() {
+    const Instant began = host::now();
+    note(driver_->glance(began));
+    in_rounds_ += host::now() - began;
+  }
+
+  void note(const Result<void>& done) {
+    if (!done) tell(done.error().message());
   }
 
   // The same trouble once.
@@ -401,7 +446,12 @@ class LustreRun {
   std::optional<lustre::Names> names_;
   std::optional<lustre::Driver> driver_;
   std::optional<SlurmPoll> slurm_;
+  std::optional<control::JobPattern> pattern_;
+  std::optional<control::SlurmJobs> slurm_jobs_;
   std::map<JobId, std::uint64_t> sizes_;
+  std::size_t sized_ = 0;  // ids that were seen then
+  std::uint64_t shared_ = 0;
+  std::uint64_t unknown_ = 0;
   std::string told_;
   Nanoseconds in_rounds_{0};
   Nanoseconds in_files_before_{0};
@@ -441,7 +491,7 @@ void add_lustre(CLI::App& weir, int& status) {
   command->add_flag("--slurm", arguments->slurm, "Take the sizes of jobs from squeue --json");
   command
       ->add_option("--job-pattern", arguments->job_pattern,
-                   "Job ids of Lustre, made of Slurm's: %j %u %e ... (default %j)")
+                   "Job ids of Lustre: %j.%u, %e.%H and the like (default %j)")
       ->type_name("PATTERN");
   command->add_option("--slurm-every", arguments->slurm_every, "How often (default 10s)")
       ->type_name("TIME");

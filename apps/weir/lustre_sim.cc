@@ -18,12 +18,15 @@ using sim::Contender;
 
 // The driver and what it needs, made when the server is there.
 struct Steered {
-  Steered(sim::LustreServer& server, const lustre::Driver::Options& options)
+  Steered(sim::LustreServer& server, const lustre::Driver::Options& options,
+          const LustreSimOptions& run)
       : tree(server),
         names(*lustre::Names::read(lustre::Names::kPrefixDefault, "")),
         driver(
             options, tree, names, [](std::string_view) { return Result<void>{}; },
-            [](std::string_view, std::string_view) {}) {}
+            [this, &run](std::string_view command, std::string_view) {
+              if (run.written) run.written(command, tree.now());
+            }) {}
 
   ModelTree tree;
   lustre::Names names;
@@ -69,7 +72,8 @@ Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, Contender co
   run.done = options.done;
   std::unique_ptr<Steered> steered;
   const bool drives = contender == Contender::kAdaptbf || contender == Contender::kWeir;
-  const lustre::Driver::Options driver = driver_options(scenario, contender, options.period);
+  lustre::Driver::Options driver = driver_options(scenario, contender, options.period);
+  driver.controller.without = options.without;
   if (drives) run.period = driver.controller.period;
   run.start = [&](sim::LustreServer& server, Instant now) {
     if (contender == Contender::kNone) return;
@@ -77,7 +81,7 @@ Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, Contender co
     const auto started = tree.write(lustre::kPoliciesPath, "tbf jobid");
     WEIR_ASSERT(started.has_value());
     if (contender == Contender::kStatic) return write_static_rules(scenario, tree);
-    steered = std::make_unique<Steered>(server, driver);
+    steered = std::make_unique<Steered>(server, driver, options);
     for (const sim::JobSpec& job : scenario.jobs) {
       const auto set = steered->driver.set_nodes(JobId(job.name), job.nodes);
       WEIR_ASSERT(set.has_value());
@@ -89,6 +93,12 @@ Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, Contender co
     const auto done = steered->driver.round(now);
     WEIR_ASSERT(done.has_value());
     if (options.watch) options.watch(steered->driver, server, now);
+  };
+  if (contender == Contender::kWeir) run.parts = lustre::Driver::kGlances;
+  run.glance = [&](sim::LustreServer&, Instant now) {
+    steered->tree.set_now(now);
+    const auto done = steered->driver.glance(now);
+    WEIR_ASSERT(done.has_value());
   };
   return sim::run_on_lustre(scenario, contender, run);
 }

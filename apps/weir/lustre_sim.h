@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string_view>
 
+#include "weir/adapt/rule_controller.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/lustre/driver.h"
@@ -24,10 +26,13 @@ namespace weir::app {
 
 struct LustreSimOptions {
   std::uint64_t seed = 1;
-  std::optional<Nanoseconds> period;
+  std::optional<Nanoseconds> period = {};
+  std::optional<RuleController::Lesson> without = {};
+  // Every command that was written.
+  std::function<void(std::string_view command, Instant now)> written = {};
   // After each round of a driver.
-  std::function<void(const lustre::Driver&, const sim::LustreServer&, Instant)> watch;
-  std::function<void(const sim::Rpc&, Instant started, Instant now)> done;
+  std::function<void(const lustre::Driver&, const sim::LustreServer&, Instant)> watch = {};
+  std::function<void(const sim::Rpc&, Instant started, Instant now)> done = {};
 };
 
 // EINVAL for wfq, which no rules make.

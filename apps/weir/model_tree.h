@@ -25,6 +25,7 @@ class ModelTree final : public lustre::Tree {
   explicit ModelTree(sim::LustreServer& server) : server_(server) {}
 
   void set_now(Instant now) { now_ = now; }
+  Instant now() const { return now_; }
 
   Result<std::string> read(const std::string& path) override { return server_.read(path, now_); }
   Result<void> write(const std::string& path, std::string_view text) override {

@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 
 #include "apps/weir/command.h"
+#include "apps/weir/slurm_feed.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/cluster/lock_service.h"
@@ -20,6 +21,7 @@
 #include "weir/control/file_follower.h"
 #include "weir/control/files.h"
 #include "weir/control/serve_config.h"
+#include "weir/control/slurm.h"
 #include "weir/serve/event_log.h"
 #include "weir/serve/options.h"
 #include "weir/serve/server.h"
@@ -63,6 +65,10 @@ struct ServeArguments {
   std::optional<std::uint32_t> connections;
   std::string user;
   std::string jobs_file;
+  bool slurm = false;
+  std::string job_pattern;
+  std::string slurm_every;
+  std::string squeue;
   std::optional<std::string> control;
   std::string control_tcp;
   std::string control_token;
@@ -142,6 +148,20 @@ void add_tls(const ServeArguments& arguments, serve::TlsOptions& tls) {
   if (arguments.tls_verify_peer) tls.verify_clients = true;
 }
 
+void add_slurm(const ServeArguments& arguments, serve::SlurmOptions& slurm) {
+  if (arguments.slurm) slurm.is_on = true;
+  if (!arguments.job_pattern.empty()) slurm.pattern = arguments.job_pattern;
+  (void)value_or_fail(control::JobPattern::parse_known(slurm.pattern), Exit::kUsage,
+                      "--job-pattern");
+  if (!arguments.squeue.empty()) slurm.squeue = arguments.squeue;
+  if (arguments.slurm_every.empty()) return;
+  slurm.every = value_or_fail(parse_duration(arguments.slurm_every), Exit::kUsage, "--slurm-every");
+  if (slurm.every < serve::SlurmOptions::kEveryMin ||
+      slurm.every > serve::SlurmOptions::kEveryMax) {
+    throw Failure{Exit::kUsage, "--slurm-every: expected from 1s to 1h"};
+  }
+}
+
 void add_lock_options(const ServeArguments& arguments, serve::LockOptions& lock) {
   if (!arguments.lock.empty()) {
     lock.listen = value_or_fail(serve::parse_listen(arguments.lock, serve::LockOptions::kPort),
@@ -191,6 +211,7 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
   if (!arguments.journal.empty()) options.control.journal = arguments.journal;
   if (!arguments.user.empty()) options.user = arguments.user;
   if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
+  add_slurm(arguments, options.slurm);
   if (!arguments.trace_file.empty()) options.trace_file = arguments.trace_file;
 }
 
@@ -295,6 +316,8 @@ int run_server(const ServeArguments& arguments) {
     });
   }
   if (control != nullptr) control->start();
+  std::optional<SlurmFeed> slurm;
+  if ((*server)->options().slurm.is_on) slurm.emplace((*server)->options().slurm, **server);
   (*server)->run([&] {
     std::string line = "ready";
     for (const serve::ListenAddress& address : (*server)->listening()) {
@@ -369,6 +392,18 @@ void add_tls_options(CLI::App& command, ServeArguments& arguments) {
       ->type_name("DIRECTORY");
   command.add_flag("--tls-verify-peer", arguments.tls_verify_peer,
                    "Clients need a certificate of the authority in ca-cert.pem");
+}
+
+void add_slurm_options(CLI::App& command, ServeArguments& arguments) {
+  command.add_flag("--slurm", arguments.slurm, "Take the nodes of jobs from squeue --json, too");
+  command
+      .add_option("--job-pattern", arguments.job_pattern,
+                  "Job ids of clients, made of Slurm's: %j and %u (default %j)")
+      ->type_name("PATTERN");
+  command.add_option("--slurm-every", arguments.slurm_every, "How often (default 10s)")
+      ->type_name("TIME");
+  command.add_option("--squeue", arguments.squeue, "The program (default squeue)")
+      ->type_name("PATH");
 }
 
 void add_lock_options(CLI::App& command, ServeArguments& arguments) {
@@ -446,6 +481,7 @@ void add_serve(CLI::App& weir, int& status) {
       ->add_option("--jobs", arguments->jobs_file,
                    "Lines 'JOB NODES': how many nodes jobs run on; read again on SIGHUP")
       ->type_name("FILE");
+  add_slurm_options(*command, *arguments);
   command
       ->add_option("--claims", arguments->claims,
                    "Who may name its job: local, none, or local and these NIDs (default local)")

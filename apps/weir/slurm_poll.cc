@@ -14,10 +14,10 @@ extern char** environ;
 
 namespace weir::app {
 
-void SlurmPoll::start(Instant now) {
+bool SlurmPoll::start(Instant now) {
   next_ = now + every_;
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  if (pipe2(ends, O_CLOEXEC) != 0) return false;
   host::Fd ours(ends[0]);
   const host::Fd theirs(ends[1]);
   fcntl(ours.get(), F_SETFL, O_NONBLOCK);
@@ -39,11 +39,12 @@ void SlurmPoll::start(Instant now) {
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) {
     child_ = -1;
-    return;
+    return false;
   }
   started_ = now;
   pipe_ = std::move(ours);
   text_.clear();
+  return true;
 }
 
 void SlurmPoll::end() {
@@ -56,7 +57,7 @@ void SlurmPoll::end() {
 
 void SlurmPoll::tick(Instant now, const std::function<void(std::string_view)>& take) {
   if (child_ < 0) {
-    if (now >= next_) start(now);
+    if (now >= next_ && !start(now)) take({});
     return;
   }
   char part[65536];
@@ -68,7 +69,8 @@ void SlurmPoll::tick(Instant now, const std::function<void(std::string_view)>& t
   const bool is_done = got == 0;
   if (!is_done && errno == EAGAIN && now - started_ < kPatience && text_.size() <= kTextMax) return;
   end();
-  if (is_done && !text_.empty()) take(text_);
+  if (!is_done) text_.clear();
+  take(text_);
 }
 
 }  // namespace weir::app

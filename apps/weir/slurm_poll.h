@@ -5,8 +5,9 @@
 // controller that hangs costs nothing but old sizes.
 //
 //   SlurmPoll poll("squeue", 10s);
-//   poll.tick(now, [](std::string_view text) { ... });      whenever fd() is readable, and each
-//   turn
+//   poll.tick(now, [](std::string_view text) { ... });    whenever fd() is readable, and each turn
+//
+// One that cannot be started, or is killed, has answered with nothing.
 #pragma once
 
 #include <chrono>
@@ -37,7 +38,7 @@ class SlurmPoll {
   void tick(Instant now, const std::function<void(std::string_view)>& take);
 
  private:
-  void start(Instant now);
+  bool start(Instant now);
   void end();
 
   std::string program_;

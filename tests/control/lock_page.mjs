@@ -44,6 +44,11 @@ function stream(event, names) {
 const texts = (page, column) => page.locator(`#lock-clients tbody td:nth-child(${column})`)
   .allTextContents();
 
+// Whether nothing stands beyond the window, once charts have followed its size.
+const fits = (page) => page.waitForFunction(
+  () => document.documentElement.scrollWidth <= innerWidth, null, { timeout: 20000 })
+  .then(() => true, () => false);
+
 // Until a client has all its locks.
 async function lookLive(page) {
   await page.waitForFunction(() => state.locks.length >= 3 && state.last.locks[0].granted >= 400,
@@ -73,8 +78,8 @@ async function lookMadeUp(page) {
       limits: [...new Set(state.lockCharts.granted.data[2])],
       falls: state.lockCharts.volume.data[1].at(-1) < state.lockCharts.volume.data[1][0],
       select: !$('namespace').parentElement.hidden,
-      wide: document.documentElement.scrollWidth <= innerWidth,
     }));
+    seen.wide = await fits(page);
     seen.rows = await texts(page, 1);
     await page.locator('#locks').screenshot({ path: `${folder}/${shot}-light.png` });
     await page.emulateMedia({ colorScheme: 'dark' });
@@ -88,7 +93,7 @@ async function lookMadeUp(page) {
   await page.locator('#namespace').selectOption('second');
   two.limitsOfSecond = await page.evaluate(() => [...new Set(state.lockCharts.granted.data[2])]);
   await page.setViewportSize({ width: 420, height: 1400 });
-  const narrow = await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
+  const narrow = await fits(page);
   return { before, one, two, narrow };
 }
 

@@ -146,8 +146,9 @@ class Api(unittest.TestCase):
             page = it.http("GET", "/metrics")[2]
             self.assertIn('weir_lock_limit{namespace="locks"} 700\n', page)
             self.assertIn('weir_lock_granted{namespace="locks"} 1\n', page)
-            self.assertIn(f'weir_lock_client_locks{{namespace="locks",client="{holder["client"]}"}} '
-                          "1\n", page)
+            client = holder["client"]
+            self.assertIn(
+                f'weir_lock_client_locks{{namespace="locks",client="{client}"}} 1\n', page)
             checked = subprocess.run(["promtool", "check", "metrics"], input=page, text=True,
                                      capture_output=True, timeout=STUCK, check=False)
             self.assertNotIn("weir_lock_", checked.stdout + checked.stderr)

@@ -52,12 +52,13 @@ def wait_for(condition, what):
 
 
 class LockServer:
-    """weir serve --lock on a Unix socket. It can be killed and started again."""
+    """weir serve --lock, on a Unix socket unless told otherwise. It can be killed and started
+    again."""
 
-    def __init__(self, *arguments, careless_lease_ms=None):
+    def __init__(self, *arguments, careless_lease_ms=None, address=None):
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name)
-        self.socket = f"unix:{self.path}/s"
+        self.socket = address or f"unix:{self.path}/s"
         self.arguments = arguments
         self.careless_lease_ms = careless_lease_ms
         self.env = {**os.environ, "WEIR_LOCK_SERVER": self.socket}
@@ -78,6 +79,8 @@ class LockServer:
             self.process.kill()
             self.process.wait()
             raise AssertionError(f"not ready: {self.logged()}")
+        if " lock:" in ready:
+            self.env["WEIR_LOCK_SERVER"] = ready.rpartition("lock:")[2].strip()
 
     def logged(self):
         return (self.path / "log").read_text(encoding="utf-8")

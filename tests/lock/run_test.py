@@ -3,13 +3,15 @@
 """weir lock run, list and stats as their users meet them: several processes and a real server."""
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from locks import WEIR, LockServer, wait_for
+from locks import ROOT, WEIR, LockServer, wait_for
+
+sys.path.insert(0, str(ROOT / "tests/clients"))
+from certificates import Authority
 
 
 class Run(unittest.TestCase):
@@ -103,6 +105,23 @@ class Run(unittest.TestCase):
         self.assertIn("shown/7", text)
         holder.let_go()
         holder.wait()
+
+
+class Tls(unittest.TestCase):
+    def test_clients_show_a_certificate_or_do_not_come_in(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ours = Authority(pathlib.Path(folder) / "ours")
+            others = Authority(pathlib.Path(folder) / "others")
+            with LockServer("--tls", "require", "--tls-certificates", ours.server(),
+                            address="127.0.0.1:0") as server:
+                good = ["--tls-certificates", ours.client()]
+                self.assertEqual(server.run(*good, "x", "--", "true").returncode, 0)
+                for bad in ([], ["--tls-certificates", others.client()]):
+                    done = server.run(*bad, "--timeout", "1s", "x", "--", "true")
+                    self.assertEqual(done.returncode, 69, done.stderr)
+                done = server.run("--tls-certificates", folder, "x", "--", "true")
+                self.assertEqual(done.returncode, 64)
+                self.assertIn("ca-cert.pem", done.stderr)
 
 
 class Refusals(unittest.TestCase):

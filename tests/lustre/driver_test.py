@@ -182,6 +182,58 @@ class Checks(Scratch):
                 self.assertNotIn(" 0 processes of lctl", weir.stdout.read())
             self.assertEqual(server.own(), [])
 
+    def copy_of(self, server):
+        """The files as they are, to be spoilt."""
+        copy = self.folder / "copy"
+        for path in ("nrs_policies", "nrs_tbf_rule"):
+            file = copy / "sys/kernel/debug/lustre/ost/OSS/ost_io" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text((server.rules_path.parent / path).read_text())
+        target = copy / "proc/fs/lustre/obdfilter/lustre-OST0000"
+        target.mkdir(parents=True)
+        for path in ("job_stats", "stats"):
+            (target / path).write_text(
+                (server.root / "proc/fs/lustre/obdfilter/lustre-OST0000" / path).read_text())
+        return copy, target
+
+    def test_no_debugfs_mounted(self):
+        with lustre("tbf=jobid", "idle=1") as server:
+            copy, _ = self.copy_of(server)
+            (copy / "sys").rename(copy / "elsewhere")
+            done = self.run_weir("run", "--root", copy, "--map", self.map, "--lctl", "never")
+            self.assertEqual(done.returncode, 66)
+            self.assertIn("nrs_policies", done.stderr)
+
+    def test_job_stats_that_is_cut_and_ids_of_any_bytes(self):
+        entry = ("- job_id:          {}\n  snapshot_time:   1755600000.1 secs.nsecs\n"
+                 "  read_bytes:      {{ samples:           3, unit: bytes, min: 1, max: 1, sum: 3, "
+                 "sumsq: 3 }}\n")
+        ids = ['"a\\x20b"', '"quo\\x22te"', '"new\\x0Aline"', '"\xe4\\x80"', "dd.0",
+               *(f"job{i}" for i in range(1000))]
+        with lustre("tbf=jobid", "idle=1") as server:
+            copy, target = self.copy_of(server)
+            text = "job_stats:\n" + "".join(entry.format(each) for each in ids)
+            (target / "job_stats").write_bytes((text + "- job_id:       cu").encode("latin-1"))
+            done = self.run_weir("check", "--root", copy, "--map", self.map)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertIn("1005 jobs in job_stats, 3 that no rule can name", done.stdout)
+            done = self.run_weir("run", "--root", copy, "--map", self.map, "--lctl", "never",
+                                 "--rounds", "3")
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    @unittest.skipUnless(os.geteuid() == 0, "becomes another user")
+    def test_no_permission(self):
+        with lustre("tbf=jobid", "idle=1") as server:
+            copy, target = self.copy_of(server)
+            for folder in (self.folder, copy):
+                folder.chmod(0o755)
+            (target / "job_stats").chmod(0o000)
+            done = subprocess.run([WEIR, "lustre", "check", "--root", copy], capture_output=True,
+                                  text=True, timeout=60, user=65534)
+            self.assertEqual(done.returncode, 66)
+            self.assertIn("NOT READY", done.stdout)
+            self.assertIn("root", done.stdout)
+
     def test_misuse(self):
         self.assertEqual(self.run_weir("fly").returncode, 64)
         self.assertEqual(self.run_weir("run", "--period", "1ns").returncode, 64)

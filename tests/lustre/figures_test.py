@@ -9,7 +9,6 @@ import functools
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import tempfile
 import unittest
@@ -17,9 +16,10 @@ import unittest
 ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
 WEIR = os.environ.get("WEIR_RELEASE_BIN", str(ROOT / "build/release/apps/weir/weir"))
 SEEDS = range(1, 6)
-# Of the jobs' mean. Reached are 0.62 to 0.77; wanted is 0.6, and the slots that a burst finds taken
-# need 16 of its 20 ms to become free.
-WAIT_OF_ADAPTBF = 0.8
+# Of each job's p99 under the published algorithm, mean over the seeds. Wanted is 0.6; reached are
+# 0.60 to 0.62, and so does a driver that knows of every request when it arrives
+# (docs/design/lustre.md).
+WAIT_OF_ADAPTBF = 0.65
 
 
 @functools.lru_cache(maxsize=None)
@@ -49,13 +49,15 @@ class Redistribution(unittest.TestCase):
             with self.subTest(seed=seed):
                 policies = run("lustre-redistribution", seed)
                 self.assertGreaterEqual(policies["weir"]["served"],
-                                        0.98 * policies["none"]["served"])
+                                        0.99 * policies["none"]["served"])
 
     def test_bursts_wait_less_than_under_the_published_algorithm(self):
-        for seed in SEEDS:
-            with self.subTest(seed=seed):
-                ratios = waits(run("lustre-redistribution", seed), self.BURSTY)
-                self.assertLessEqual(statistics.mean(ratios), WAIT_OF_ADAPTBF)
+        for job in self.BURSTY:
+            with self.subTest(job=job):
+                policies = [run("lustre-redistribution", seed) for seed in SEEDS]
+                ours = sum(wait_p99(each["weir"], job) for each in policies)
+                theirs = sum(wait_p99(each["adaptbf"], job) for each in policies)
+                self.assertLessEqual(ours, WAIT_OF_ADAPTBF * theirs)
 
     def test_the_published_algorithm_loses_what_it_lost_on_a_server(self):
         policies = run("lustre-redistribution", 1)
@@ -77,7 +79,7 @@ class Live(unittest.TestCase):
         for seed in SEEDS:
             with self.subTest(seed=seed):
                 ratios = waits(run("lustre-live", seed), ("a", "b", "c"))
-                self.assertLessEqual(statistics.mean(ratios), 1)
+                self.assertLessEqual(max(ratios), 1)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,15 @@ import os
 import pathlib
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
 from tree import ROOT, driver, lustre, wait_until
+
+sys.path.insert(0, str(ROOT / "tests/control"))
+from remote import RELEASE, Remote  # noqa: E402
 
 NODES = 6
 CONF = """ClusterName=test
@@ -130,9 +134,42 @@ class Sizes(unittest.TestCase):
         """Job ids that have a rule."""
         return {line.split("{")[1].split("}")[0] for line in server.own()}
 
+    def check_sizes_by_host(self, large):
+        """Ids are made of programs and hosts: one of the large job, which shares its first host with
+        the small one, and one of a host that Slurm does not know."""
+        hosts = self.slurm.output("squeue", "-h", "-j", large, "-o", "%N")
+        last = self.slurm.output("scontrol", "show", "hostnames", hosts).split()[-1]
+        with lustre("tbf=jobid", f"job=dd.{last},16,4", "job=dd.elsewhere,16,4") as server:
+            with driver(server, "--capacity", "400", "--slurm", "--slurm-every", "1s",
+                        "--job-pattern", "%e.%H", map_file=self.folder / "map-hosts",
+                        env=self.slurm.env) as weir:
+                wait_until(lambda: self.held(server) == {"dd.elsewhere"}, "by hosts")
+                weir.terminate()
+                weir.wait(60)
+                self.assertIn("1 of none that Slurm knows", weir.stdout.read())
+
+    def check_sizes_of_a_server(self, small, large):
+        jobs = self.folder / "jobs"
+        jobs.write_text(f"{small} 2\n")  # the file's word counts for more
+        with Remote("--export", "a=memory:1MiB", "--slurm", "--slurm-every", "1s", "--jobs",
+                    str(jobs), binary=RELEASE, env=self.slurm.env) as server:
+            def nodes():
+                for job in (small, large):
+                    server.read(job, 1)
+                return {each["job"]: each["nodes"]
+                        for each in server.get("/v1/services/ost_io/jobs")}
+            wait_until(lambda: nodes() == {small: 2, large: 4}, "sizes of jobs of a server")
+        done = subprocess.run([RELEASE, "serve", "--export", "a=memory:1MiB", "--slurm",
+                               "--job-pattern", "%e.%H"], capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual(done.returncode, 64)
+        self.assertIn("%j and %u only", done.stderr)
+
     def test_jobs_share_by_the_nodes_that_slurm_gave_them(self):
         small, large = self.slurm.submit(1), self.slurm.submit(4)
         wait_until(lambda: self.slurm.running() == {small, large}, "both jobs run")
+        self.check_sizes_by_host(large)
+        self.check_sizes_of_a_server(small, large)
         with lustre("tbf=jobid", f"job={small},16,4", f"job={large},16,4") as server:
             with driver(server, "--capacity", "400", "--slurm", "--slurm-every", "1s",
                         map_file=self.folder / "map", env=self.slurm.env):

@@ -122,11 +122,11 @@ policies = ["weir", "dld", "lustre", "lru-10"]
             self.assertEqual(page.figures[f"granted-{appetite}"]["mark"], 1, "the limit")
         self.assertEqual(len(page.figures), 6)
         self.assertEqual(page.rows, 1 + 8)
-        if "WEIR_SCREENSHOTS" in os.environ:
-            self.shots(self.folder / "out/report.html", pathlib.Path(os.environ["WEIR_SCREENSHOTS"]))
+        if shots := os.environ.get("WEIR_SCREENSHOTS"):
+            self.look(self.folder / "out/report.html", shots)
 
-    def shots(self, report, to):
-        """For somebody to look at."""
+    def look(self, report, to):
+        """For somebody to see."""
         for name, flags in (("light", []), ("dark", ["--force-dark-mode"])):
             subprocess.run([*BROWSER, f"--user-data-dir={self.folder}/profile", *flags,
                             "--window-size=1300,1600", f"--screenshot={to}/report-{name}.png",

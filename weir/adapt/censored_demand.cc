@@ -13,6 +13,7 @@ constexpr Nanoseconds kForgetAfter = std::chrono::minutes{10};
 // Of the requests that no counters account for, so few are chance: rounds of the two files are not
 // one moment.
 constexpr std::uint64_t kStrayPercent = 10;
+constexpr std::uint64_t kStrangePercent = 25;
 
 // What the depth of a bucket and a request in service may add to a rule in one round.
 constexpr std::uint64_t kFewTokens = 4;
@@ -69,28 +70,21 @@ std::vector<JobId> CensoredDemand::jobs() const {
 void CensoredDemand::attribute() {
   if (!served_all_) return attribute_by_time();
   std::uint64_t missing = served_all_->count() > counted_ ? served_all_->count() - counted_ : 0;
-  if (missing * 100 < served_all_->count() * kStrayPercent) return;
+  const auto is_stray = [&] { return missing * 100 < served_all_->count() * kStrayPercent; };
   std::vector<Job*> active;
   std::vector<Job*> idle;
   for (auto& [id, job] : jobs_) {
     if (job.demand.known || !job.seen) continue;
     (job.demand.state == JobDemand::State::kIdle ? idle : active).push_back(&job);
   }
-  std::uint64_t usual = 0;
-  for (const Job* job : active) usual += std::max<std::uint64_t>(job->usual, 1);
-  const std::uint64_t all = missing;
-  for (Job* job : active) {
-    const Wide part = Wide{all} * std::max<std::uint64_t>(job->usual, 1) / usual;
-    auto served = static_cast<std::uint64_t>(part);
-    // A change of a rule gives away a few tokens more.
-    if (job->allowed) {
-      served = std::min(served, job->allowed->count() + job->allowed->count() / 4 + kFewTokens);
-    }
-    served = std::min(served, missing);
-    job->demand.served = Tokens{served};
-    missing -= served;
+  if (is_stray()) {
+    strange_ = Nanoseconds{0};
+    return;
   }
-  if (missing * 100 < served_all_->count() * kStrayPercent) return;
+  const bool is_nobodys = missing * 100 >= served_all_->count() * kStrangePercent;
+  if (active.empty() && idle.empty() && is_nobodys) strange_ += elapsed_;
+  attribute_to_active(active, missing);
+  if (is_stray() || has_stranger()) return;
   for (Job* job : active) {
     if (!job->allowed) {
       job->demand.served += Tokens{missing};
@@ -98,6 +92,31 @@ void CensoredDemand::attribute() {
     }
   }
   for (Job* job : idle) job->demand.served = Tokens{missing / idle.size()};
+}
+
+void CensoredDemand::attribute_to_active(const std::vector<Job*>& active, std::uint64_t& missing) {
+  std::uint64_t usual = 0;
+  for (const Job* job : active) usual += std::max<std::uint64_t>(job->usual, 1);
+  const std::uint64_t all = missing;
+  for (Job* job : active) {
+    const Wide part = Wide{all} * std::max<std::uint64_t>(job->usual, 1) / usual;
+    const std::uint64_t served =
+        std::min({static_cast<std::uint64_t>(part), most_served(*job), missing});
+    job->demand.served = Tokens{served};
+    missing -= served;
+  }
+}
+
+// What its rule lets through: a change of it gives away a few tokens more, and what was in service
+// when the rule came is done afterwards.
+std::uint64_t CensoredDemand::most_served(const Job& job) const {
+  if (!job.allowed) return UINT64_MAX;
+  const std::uint64_t most = job.allowed->count() + job.allowed->count() / 4 + kFewTokens;
+  for (const Round& round : job.rounds) {
+    if (round.allowed) continue;
+    return std::max(most, scaled(job.usual, elapsed_, std::chrono::seconds{1}));
+  }
+  return most;
 }
 
 // Without a sum over all jobs the active ones are taken to go on, for a while.

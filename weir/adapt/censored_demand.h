@@ -12,6 +12,9 @@
 //             misses requests that the server as a whole has served; those are shared out among
 //             the unknown by what they had before, and what their rules cannot have let through
 //             is of one that was idle. Without such a sum: for kUnknownFor
+//   stranger  not one job, but all whose counters were never there: for kWindow a quarter of what
+//             the server served was nobody's, while none was unknown. What is missing later is then
+//             the stranger's too, and wakes no unknown job that was idle
 //
 //   demand.begin(elapsed, served by the server as a whole);
 //   demand.count({job, served, allowed});   ...   for each job that has counters
@@ -77,6 +80,8 @@ class CensoredDemand {
   const std::vector<JobDemand>& end();
 
   bool is_known(const JobId& job) const { return jobs_.contains(job); }
+  // Whether there are requests of jobs that have no name.
+  bool has_stranger() const { return strange_ >= kWindow; }
   // Jobs that are remembered, in the order of their ids.
   std::vector<JobId> jobs() const;
 
@@ -99,12 +104,15 @@ class CensoredDemand {
 
   void attribute();
   void attribute_by_time();
+  void attribute_to_active(const std::vector<Job*>& active, std::uint64_t& missing);
+  std::uint64_t most_served(const Job& job) const;
   void judge(Job& job);
   static std::uint64_t sum_of(const Job& job, std::uint64_t& allowed);
 
   Nanoseconds elapsed_{0};
   std::optional<Tokens> served_all_;
   std::uint64_t counted_ = 0;
+  Nanoseconds strange_{0};  // so long requests have been nobody's
   absl::btree_map<JobId, Job> jobs_;
   std::vector<JobDemand> result_;
 };

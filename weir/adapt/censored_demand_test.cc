@@ -86,13 +86,56 @@ TEST(CensoredDemand, WhatARuleCannotHaveLetThroughIsOfAnIdleJobThatVanished) {
   demand.count({kBurst, Tokens{0}, std::nullopt, Tokens{20}});
   demand.count({kHog, Tokens{40}, std::nullopt, Tokens{20}});
   demand.end();
+  for (int i = 0; i < 3; ++i) {  // held at 4 a round
+    demand.begin(kRound, Tokens{4});
+    demand.count({kBurst, Tokens{0}, std::nullopt, Tokens{20}});
+    demand.count({kHog, Tokens{4}, Tokens{4}, Tokens{20}});
+    demand.end();
+  }
   demand.begin(kRound, Tokens{44});
   demand.vanish(kBurst, std::nullopt, Tokens{20});
-  demand.vanish(kHog, Tokens{4}, Tokens{20});  // held at 4 a round
+  demand.vanish(kHog, Tokens{4}, Tokens{20});
   const auto& demands = demand.end();
   EXPECT_LE(of(demands, kHog).served, Tokens{9});
   EXPECT_GE(of(demands, kBurst).served, Tokens{35});
   EXPECT_NE(of(demands, kBurst).state, State::kIdle);
+}
+
+// What was in service when its rule came is done afterwards, and of nobody else.
+TEST(CensoredDemand, WhatARuleFoundInServiceIsStillOfItsJob) {
+  CensoredDemand demand;
+  for (int i = 0; i < 3; ++i) {
+    demand.begin(kRound, Tokens{40});
+    demand.count({kBurst, Tokens{0}, std::nullopt, Tokens{20}});
+    demand.count({kHog, Tokens{40}, std::nullopt, Tokens{20}});
+    demand.end();
+  }
+  demand.begin(kRound, Tokens{30});
+  demand.vanish(kBurst, std::nullopt, Tokens{20});
+  demand.vanish(kHog, Tokens{2}, Tokens{20});
+  const auto& demands = demand.end();
+  EXPECT_EQ(of(demands, kHog).served, Tokens{30});
+  EXPECT_EQ(of(demands, kBurst).state, State::kIdle);
+}
+
+// Requests that were never anybody's do not wake a job that has vanished.
+TEST(CensoredDemand, AStrangerIsNoneOfTheUnknown) {
+  CensoredDemand demand;
+  for (int i = 0; i < 4; ++i) {
+    demand.begin(kRound, Tokens{40});
+    demand.count({kBurst, Tokens{0}, std::nullopt, Tokens{20}});
+    demand.end();
+  }
+  EXPECT_TRUE(demand.has_stranger());
+  for (int i = 0; i < 4; ++i) {
+    demand.begin(kRound, Tokens{40});
+    demand.vanish(kBurst, std::nullopt, Tokens{20});
+    EXPECT_EQ(of(demand.end(), kBurst).state, State::kIdle);
+  }
+  demand.begin(kRound, Tokens{1});
+  demand.count({kBurst, Tokens{1}, std::nullopt, Tokens{20}});
+  demand.end();
+  EXPECT_FALSE(demand.has_stranger());
 }
 
 TEST(CensoredDemand, WithoutASumTheUnknownGoOnForASecond) {

@@ -13,13 +13,20 @@ using Wide = unsigned __int128;
 using State = JobDemand::State;
 
 constexpr std::uint64_t kOne = 1024;
+// Parts of a token, of which shares are made: with whole ones nobody would have less than one in
+// every period, which is 50 a second at 20 ms.
+constexpr std::uint64_t kParts = 64;
 constexpr std::uint64_t kGainMax = 4 * kOne;
-// Yields are taken for measured within these; late timers were never seen to cost more.
-constexpr std::uint64_t kYieldMin = kOne * 7 / 10;
+// A yield below this is taken for chance: late timers and threads that are taken cost less.
+constexpr std::uint64_t kYieldMin = kOne / 2;
 // A share of so much of the server is not worth a rule.
 constexpr std::uint64_t kMostPercent = 80;
 // Shares this near to the largest count among the largest.
 constexpr std::uint64_t kLargestPercent = 90;
+// And a rate is kept for so long, unless it is to be doubled.
+constexpr Nanoseconds kHoldFor = std::chrono::milliseconds{250};
+// Rounds over which shares are a mean.
+constexpr std::uint64_t kSmooth = 8;
 // The free tokens of a change may be one part in so many of what the rate gives.
 constexpr std::uint64_t kFreeParts = 5;
 // In this time after jobs have met, those that are held leave the server to the others.
@@ -28,8 +35,11 @@ constexpr Nanoseconds kWelcome = std::chrono::milliseconds{40};
 // believed without counters that say so.
 constexpr std::uint64_t kNewcomerRequests = 4;
 constexpr Nanoseconds kSuspectFor = std::chrono::milliseconds{60};
-constexpr Nanoseconds kCautionMin = std::chrono::seconds{1};
-constexpr Nanoseconds kCautionMax = std::chrono::minutes{1};
+// Requests wait and less than so much of what usually is in service is: for so many glances.
+constexpr std::uint64_t kIdlePercent = 75;
+constexpr std::uint32_t kIdleGlances = 2;
+// Rules that were in the way do not come back for so long: counts lag.
+constexpr Nanoseconds kReleaseFor = std::chrono::milliseconds{30};
 // A content job keeps its rule for so long, so that the rule does not come and go.
 constexpr Nanoseconds kContentFor = std::chrono::milliseconds{250};
 
@@ -53,6 +63,20 @@ ControllerOptions controller_options(const RuleController::Options& options) {
 }
 
 }  // namespace
+
+void apply_to(std::vector<RuleSeen>& rules, const RuleChange& change) {
+  const auto at =
+      std::lower_bound(rules.begin(), rules.end(), change.job,
+                       [](const RuleSeen& rule, const JobId& id) { return rule.job < id; });
+  const bool is_there = at != rules.end() && at->job == change.job;
+  if (!change.rate) {
+    if (is_there) rules.erase(at);
+  } else if (is_there) {
+    at->rate = *change.rate;
+  } else {
+    rules.insert(at, {change.job, *change.rate, 1});
+  }
+}
 
 // Where the Controller's decisions go: into a table, from which rules are made.
 struct RuleController::Shares final : Enforcer {
@@ -91,11 +115,13 @@ void RuleController::forget_nodes(const JobId& job) { controller_.forget_nodes(j
 
 const std::vector<RuleChange>& RuleController::decide(const RuleRound& round) {
   changes_.clear();
+  rules_ = round.rules;
   const bool first = !last_;
   const Nanoseconds elapsed = first ? options_.period : round.at - *last_;
   last_ = round.at;
   if (first || elapsed <= Nanoseconds{0}) {
-    if (first) stop_all(round, "left by an earlier run");
+    if (first) stop_all("left by an earlier run");
+    note_changes();
     return changes_;
   }
   if (options_.mode == Mode::kPaper) {
@@ -104,53 +130,95 @@ const std::vector<RuleChange>& RuleController::decide(const RuleRound& round) {
   }
   measure(round, elapsed);
   estimate(round, elapsed);
-  learn(round, elapsed);
+  learn(elapsed);
   suspect(round, elapsed);
+  settle_release(elapsed);
   if (capacity_ && suspected_ > Nanoseconds{0} && hungry_count() < 2) {
-    hold_for_newcomer(round);
-    return changes_;
-  }
-  if (active_count_ < 2 || !capacity_) {
+    hold_for_newcomer();
+  } else if ((active_count_ < 2 && heeds(Lesson::kLone)) || !capacity_) {
     contended_ = Nanoseconds{0};
     gain_ = kOne;
-    stop_all(round, active_count_ < 2 ? "nobody else is active" : "the capacity is not known yet");
+    stop_all(active_count_ < 2 ? "nobody else is active" : "the capacity is not known yet");
     held_.clear();
-    return changes_;
+  } else {
+    contended_ += elapsed;
+    allocate(round, elapsed);
+    if (released_ == Nanoseconds{0}) choose();
   }
-  contended_ += elapsed;
-  allocate(round, elapsed);
-  choose(round);
+  note_changes();
+  return changes_;
+}
+
+// ---- glances ----
+
+const std::vector<RuleChange>& RuleController::glance(const RuleGlance& seen) {
+  changes_.clear();
+  if (options_.mode == Mode::kPaper || !last_ || !capacity_) return changes_;
+  if (seen.queued > 0) most_busy_ = std::max(most_busy_, seen.busy);
+  look_for_idling(seen);
+  if (suspected_ == Nanoseconds{0}) {
+    look_for_newcomer(seen.queued);
+    if (suspected_ > Nanoseconds{0}) hold_for_newcomer();
+  }
+  note_changes();
   return changes_;
 }
 
 // Counters show a job only when its first request is done; the queue shows it at once. While one
 // job has the server for itself, a queue that grows by a step is a newcomer, until the counters
-// have had time to tell. Whoever is wrong about it waits twice as long before the next time.
-void RuleController::suspect(const RuleRound& round, Nanoseconds elapsed) {
-  const bool alone = hungry_count() < 2;
+// have had time to tell.
+void RuleController::look_for_newcomer(std::uint64_t queued) {
   const std::uint64_t usual = usual_queue_;
+  usual_queue_ = queued;
+  const bool alone = hungry_count() < 2 && active_count_ > 0 && !demand_.has_stranger();
+  if (!alone || newcomer_.is_on() || !rules_.empty() || !heeds(Lesson::kReturn)) return;
+  if (usual > 0 && queued >= usual + kNewcomerRequests) suspected_ = kSuspectFor;
+}
+
+// Whoever was held may have what the others leave, at once: the counters of the next round are
+// partly of the time before.
+void RuleController::look_for_idling(const RuleGlance& seen) {
+  const bool idles = !rules_.empty() && seen.queued > 0 && suspected_ == Nanoseconds{0} &&
+                     seen.busy * 100 < most_busy_ * kIdlePercent;
+  idling_ = idles ? idling_ + 1 : 0;
+  if (idling_ < kIdleGlances || release_.is_on() || !heeds(Lesson::kIdling)) return;
+  stop_all("requests wait and the server idles");
+  held_.clear();
+  released_ = kReleaseFor;
+  idling_ = 0;
+}
+
+// A release was right if the others are gone when their counters have had time to tell.
+void RuleController::settle_release(Nanoseconds elapsed) {
+  release_.pass(elapsed);
+  most_busy_ -= most_busy_ / 1024;
+  if (released_ == Nanoseconds{0}) return;
+  released_ = std::max(released_ - elapsed, Nanoseconds{0});
+  if (released_ > Nanoseconds{0}) return;
+  hungry_count() < 2 ? release_.was_right() : release_.was_wrong();
+}
+
+// ---- what is wanted ----
+
+// Whether the newcomer has shown itself. Whoever is wrong about it is believed later the next time.
+void RuleController::suspect(const RuleRound& round, Nanoseconds elapsed) {
+  newcomer_.pass(elapsed);
+  if (suspected_ == Nanoseconds{0}) return look_for_newcomer(round.queued);
   usual_queue_ = round.queued;
-  caution_ = std::max(caution_ - elapsed, Nanoseconds{0});
-  if (suspected_ > Nanoseconds{0}) {
-    suspected_ = std::max(suspected_ - elapsed, Nanoseconds{0});
-    // What has come is few requests yet, since its first ones are only just done.
-    bool has_come = !alone;
-    for (JobDemand& demand : demands_) {
-      const bool is_new = demand.since <= CensoredDemand::kReturning;
-      if (demand.state != State::kActive || !is_new) continue;
-      demand.state = State::kHungry;
-      has_come = true;
-    }
-    if (has_come) {
-      caution_next_ = kCautionMin;
-    } else if (suspected_ == Nanoseconds{0}) {
-      caution_ = caution_next_;
-      caution_next_ = std::min(caution_next_ * 2, kCautionMax);
-    }
-    return;
+  suspected_ = std::max(suspected_ - elapsed, Nanoseconds{0});
+  // What has come is few requests yet, since its first ones are only just done.
+  bool has_come = hungry_count() >= 2;
+  for (JobDemand& demand : demands_) {
+    const bool is_new = demand.since <= CensoredDemand::kReturning;
+    if (demand.state != State::kActive || !is_new) continue;
+    demand.state = State::kHungry;
+    has_come = true;
   }
-  if (!alone || active_count_ == 0 || caution_ > Nanoseconds{0}) return;
-  if (usual > 0 && round.queued >= usual + kNewcomerRequests) suspected_ = kSuspectFor;
+  if (has_come) {
+    newcomer_.was_right();
+  } else if (suspected_ == Nanoseconds{0}) {
+    newcomer_.was_wrong();
+  }
 }
 
 std::uint64_t RuleController::hungry_count() const {
@@ -159,13 +227,14 @@ std::uint64_t RuleController::hungry_count() const {
                     [](const JobDemand& demand) { return demand.state == State::kHungry; }));
 }
 
-// The one that is active makes room until the newcomer is known.
-void RuleController::hold_for_newcomer(const RuleRound& round) {
+// Those that were there before make room until the newcomer is known.
+void RuleController::hold_for_newcomer() {
   for (const JobDemand& demand : demands_) {
-    if (demand.state != State::kHungry || !may_hold(demand)) continue;
-    if (seen_of(round, demand.job) != nullptr) continue;
+    const bool is_new = demand.since <= CensoredDemand::kReturning;
+    if (demand.state != State::kHungry || is_new || !may_hold(demand)) continue;
+    if (seen_of(demand.job) != nullptr) continue;
     held_[demand.job] = Held{};
-    const std::uint64_t rate = std::clamp<std::uint64_t>(lowest_at_first(), 1, kRateMax);
+    const std::uint64_t rate = std::clamp<std::uint64_t>(lowest(), 1, kRateMax);
     change(demand.job, static_cast<std::uint32_t>(rate), "the queue grew: somebody has come");
   }
 }
@@ -178,7 +247,9 @@ void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
     return sum;
   }();
   if (!options_.capacity) {
-    if (round.queued > 0 && round.rules.empty() && held_.empty()) {
+    // Of a round that began without a queue some part was not saturated.
+    const bool is_full = round.queued > 0 && round.rules.empty() && held_.empty();
+    if (std::exchange(was_full_, is_full) && is_full) {
       estimate_.saturate(round.at - elapsed);
       estimate_.complete(Tokens{served}, round.at);
     } else {
@@ -186,12 +257,13 @@ void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
     }
     capacity_ = estimate_.rate(round.at);
   }
-  if (capacity_) controller_.set_capacity(capacity_);
+  if (capacity_) controller_.set_capacity(Rate::per_second(per_second(*capacity_) * kParts));
   const std::uint64_t could = capacity_ ? count_in(*capacity_, elapsed) : 0;
   const std::uint64_t used = could == 0 ? kOne : std::min(2 * kOne, served * kOne / could);
   use_ = (use_ * 3 + used) / 4;
   // Lesson of running servers: with a backlog and less served than allowed, rates are too low.
-  const bool idles = round.queued > 0 && use_ * 100 < 90 * kOne && !round.rules.empty();
+  const bool idles =
+      round.queued > 0 && use_ * 100 < 90 * kOne && !round.rules.empty() && heeds(Lesson::kIdling);
   gain_ = idles ? std::min(kGainMax, gain_ + gain_ / 4) : std::max(kOne, gain_ - gain_ / 10);
 }
 
@@ -204,7 +276,7 @@ Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
     counted = counted || (demand.job == job && demand.state != State::kIdle);
   }
   const std::uint64_t all = active_nodes_ + (counted ? 0 : nodes);
-  const std::uint64_t count = active_count_ + (counted ? 0 : 1);
+  const std::uint64_t count = active_count_ + (counted ? 0 : 1) + (demand_.has_stranger() ? 1 : 0);
   const std::uint64_t could = count_in(*capacity_, elapsed);
   const auto by_nodes = static_cast<std::uint64_t>(Wide{could} * nodes / std::max(all, nodes));
   const std::uint64_t by_turns = could / std::max<std::uint64_t>(count, 1);
@@ -216,11 +288,11 @@ void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
   cannot_hold_.clear();
   for (const JobCount& job : round.jobs) {
     std::optional<Tokens> allowed;
-    if (const RuleSeen* seen = seen_of(round, job.job)) {
+    if (const RuleSeen* seen = seen_of(job.job)) {
       allowed = tokens_in(Rate::per_second(seen->rate), elapsed);
     }
     const Tokens own = own_part(job.job, elapsed);
-    if (job.known) {
+    if (job.known || !heeds(Lesson::kVanished)) {
       demand_.count({job.job, job.served, allowed, own});
     } else {
       demand_.vanish(job.job, allowed, own);
@@ -228,6 +300,12 @@ void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
     if (!job.can_hold) cannot_hold_[job.job] = true;
   }
   demands_ = demand_.end();
+  for (JobDemand& demand : demands_) {
+    const bool is_held = seen_of(demand.job) != nullptr;
+    if (demand.state == State::kHungry && is_held && !heeds(Lesson::kHunger)) {
+      demand.state = State::kActive;
+    }
+  }
   active_nodes_ = 0;
   active_count_ = 0;
   for (const JobDemand& demand : demands_) {
@@ -238,9 +316,9 @@ void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
 }
 
 // What a rule really gave for its rate.
-void RuleController::learn(const RuleRound& round, Nanoseconds elapsed) {
+void RuleController::learn(Nanoseconds elapsed) {
   for (const JobDemand& demand : demands_) {
-    const RuleSeen* const seen = seen_of(round, demand.job);
+    const RuleSeen* const seen = seen_of(demand.job);
     const auto found = held_.find(demand.job);
     if (seen == nullptr || found == held_.end()) continue;
     Held& held = found->second;
@@ -265,33 +343,54 @@ void RuleController::allocate(const RuleRound& round, Nanoseconds elapsed) {
     const Tokens wanted = demand.state == State::kHungry
                               ? all
                               : Tokens{scaled(demand.wanted.count(), options_.period, elapsed)};
-    controller_.observe({.job = demand.job, .arrived = std::max(wanted, Tokens{1})});
+    controller_.observe({.job = demand.job,
+                         .arrived = Tokens{std::max<std::uint64_t>(wanted.count(), 1) * kParts}});
   }
   report_ = controller_.decide(round.at);
+  smooth(contended_ <= elapsed);
+}
+
+// In one period jobs of the same size have more and less by turns: records are paid back in whole
+// tokens. What counts is the mean of some.
+void RuleController::smooth(bool anew) {
+  if (anew) smooth_.clear();
+  for (const JobDemand& demand : demands_) {
+    const std::uint64_t now = shares_->rate_of(demand.job) * kOne / kParts;
+    const auto [mean, is_new] = smooth_.try_emplace(demand.job, now);
+    if (!is_new) mean->second = (mean->second * (kSmooth - 1) + now) / kSmooth;
+  }
+}
+
+std::uint64_t RuleController::share_of(const JobId& job) const {
+  const auto found = smooth_.find(job);
+  return found == smooth_.end() ? 0 : found->second / kOne;
 }
 
 bool RuleController::may_hold(const JobDemand& demand) const {
   return demand.state != State::kIdle && !cannot_hold_.contains(demand.job);
 }
 
-void RuleController::choose(const RuleRound& round) {
+void RuleController::choose() {
   std::uint64_t largest = 0;
+  std::uint64_t most_nodes = 0;
   for (const JobDemand& demand : demands_) {
-    if (demand.state == State::kHungry) {
-      largest = std::max(largest, shares_->rate_of(demand.job));
-    }
+    if (demand.state != State::kHungry) continue;
+    largest = std::max(largest, share_of(demand.job));
+    most_nodes = std::max(most_nodes, controller_.nodes_of(demand.job));
   }
   const std::uint64_t could = per_second(*capacity_);
   for (const JobDemand& demand : demands_) {
-    const RuleSeen* const seen = seen_of(round, demand.job);
-    const std::uint64_t share = shares_->rate_of(demand.job);
-    const bool is_large = share * 100 >= largest * kLargestPercent;
+    const RuleSeen* const seen = seen_of(demand.job);
+    const std::uint64_t share = share_of(demand.job);
+    const bool is_large = share * 100 >= largest * kLargestPercent ||
+                          controller_.nodes_of(demand.job) * 100 >= most_nodes * kLargestPercent;
     const bool is_most = share * gain_ / kOne * 100 >= could * kMostPercent;
     const auto known = held_.find(demand.job);
     const bool lingers =
         seen != nullptr && known != held_.end() && known->second.content < kContentFor;
     const bool wants = demand.state == State::kHungry || lingers;
-    if (!may_hold(demand) || !wants || is_large || is_most) {
+    const bool is_free = (is_large || is_most) && heeds(Lesson::kLone);
+    if (!may_hold(demand) || !wants || is_free) {
       if (seen != nullptr) {
         change(demand.job, std::nullopt,
                demand.state == State::kIdle ? "idle"
@@ -312,7 +411,7 @@ void RuleController::choose(const RuleRound& round) {
     }
   }
   // Rules of jobs that nobody remembers.
-  for (const RuleSeen& seen : round.rules) {
+  for (const RuleSeen& seen : rules_) {
     const auto known = std::find_if(demands_.begin(), demands_.end(), [&](const JobDemand& demand) {
       return demand.job == seen.job;
     });
@@ -321,19 +420,20 @@ void RuleController::choose(const RuleRound& round) {
 }
 
 std::uint64_t RuleController::wanted_rate(const JobId& job, const Held& held) const {
-  return shares_->rate_of(job) * gain_ / yield_of(held);
+  return share_of(job) * gain_ / yield_of(held);
 }
 
 // Until it is measured, all CPTs are taken to be reached: that is the most there can be.
 std::uint64_t RuleController::yield_of(const Held& held) const {
+  if (!heeds(Lesson::kYield)) return kOne * options_.cpts;
   return held.yield == 0 ? kOne * options_.cpts : held.yield;
 }
 
 // As written, on each CPT: where the free tokens of a change are a fifth of what the rate gives in
-// kFirstHold.
-std::uint64_t RuleController::lowest_at_first() const {
+// as long as jobs have met already, and in kFirstHold at least. Who knows how long it will last?
+std::uint64_t RuleController::lowest() const {
   return options_.depth * kFreeParts * 1'000'000'000 /
-         static_cast<std::uint64_t>(kFirstHold.count());
+         static_cast<std::uint64_t>(std::max(contended_, kFirstHold).count());
 }
 
 // None if what is in force stays.
@@ -344,15 +444,14 @@ std::optional<std::uint32_t> RuleController::next_rate(const JobId& job, Held& h
   std::uint64_t wanted = wanted_rate(job, held);
   // A low rate is worth its free tokens only when it lasts. And whoever comes back finds the others
   // out of its way.
-  const std::uint64_t lowest = lowest_at_first();
-  if (contended_ < kFirstHold) wanted = std::max(wanted, lowest);
-  if (contended_ < kWelcome) wanted = std::min(wanted, lowest);
+  if (heeds(Lesson::kRefill)) wanted = std::max(wanted, lowest());
+  if (heeds(Lesson::kReturn) && contended_ < kWelcome) wanted = lowest();
   wanted = std::clamp<std::uint64_t>(wanted, 1, kRateMax);
-  if (seen == nullptr) return static_cast<std::uint32_t>(wanted);
+  if (seen == nullptr || !heeds(Lesson::kRefill)) return static_cast<std::uint32_t>(wanted);
   const std::uint64_t now = seen->rate;
   const std::uint64_t apart = now > wanted ? now - wanted : wanted - now;
   if (apart * 100 <= now * options_.step_percent) return std::nullopt;
-  const bool is_paid = held.allowed * reach >= free * kFreeParts;
+  const bool is_paid = held.allowed * reach >= free * kFreeParts && held.time >= kHoldFor;
   const bool is_rise = wanted >= 2 * now;
   if (!is_paid && !is_rise) return std::nullopt;
   return static_cast<std::uint32_t>(wanted);
@@ -382,15 +481,20 @@ void RuleController::decide_paper(const RuleRound& round, Nanoseconds elapsed) {
 
 // ---- changes ----
 
-const RuleSeen* RuleController::seen_of(const RuleRound& round, const JobId& job) const {
+const RuleSeen* RuleController::seen_of(const JobId& job) const {
   const auto found =
-      std::lower_bound(round.rules.begin(), round.rules.end(), job,
+      std::lower_bound(rules_.begin(), rules_.end(), job,
                        [](const RuleSeen& rule, const JobId& id) { return rule.job < id; });
-  return found == round.rules.end() || found->job != job ? nullptr : &*found;
+  return found == rules_.end() || found->job != job ? nullptr : &*found;
 }
 
-void RuleController::stop_all(const RuleRound& round, const std::string& reason) {
-  for (const RuleSeen& seen : round.rules) change(seen.job, std::nullopt, reason);
+void RuleController::stop_all(const std::string& reason) {
+  for (const RuleSeen& seen : rules_) change(seen.job, std::nullopt, reason);
+}
+
+// Until the next round shows what is there, all of it is taken to have been done.
+void RuleController::note_changes() {
+  for (const RuleChange& change : changes_) apply_to(rules_, change);
 }
 
 void RuleController::change(const JobId& job, std::optional<std::uint32_t> rate,

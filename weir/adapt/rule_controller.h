@@ -14,6 +14,10 @@
 // reason for a rule. Counters tell of a job when its first request is done; a queue that grows by a
 // step tells of it at once, and is believed for a moment.
 //
+// Between two rounds there may be glances, which see only how many requests wait and how many are
+// in service: enough to notice at once that somebody has come, or that requests wait while the
+// server has nothing to do, which is what a rule does that has outlived its reason.
+//
 // The rate that is written:
 //   share x gain / yield     gain rises while requests wait and the server does less than it can;
 //                            yield is what the job was served for each token of its rule: more than
@@ -21,8 +25,8 @@
 //   at least a step away     from what is in force, and not while the free tokens of the last
 //   change
 //                            (depth on each CPT that it reaches) are more than a fifth of what the
-//                            rate has given since; a lower rate first halts where they are a fifth
-//                            of kFirstHold
+//                            rate has given since; nor so low that they are more than a fifth of
+//                            what it gives in as long as jobs have met already
 //   1 ... 999999             what a server takes
 //
 // Mode kPaper is the published algorithm as far as such a server allows it, to be compared with:
@@ -31,6 +35,7 @@
 // Integers only, no clock; one owner.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -76,15 +81,37 @@ struct RuleRound {
   std::vector<RuleSeen> rules;  // in the order of their jobs
 };
 
+// The same for a glance: both are sums over all jobs.
+struct RuleGlance {
+  Instant at;
+  std::uint64_t queued = 0;
+  std::uint64_t busy = 0;  // requests in service
+};
+
 struct RuleChange {
   JobId job;
   std::optional<std::uint32_t> rate;  // none: stop its rule
   std::string reason;
 };
 
+// What is in force after a change, in the order of jobs.
+void apply_to(std::vector<RuleSeen>& rules, const RuleChange& change);
+
 class RuleController {
  public:
   enum class Mode : std::uint8_t { kWeir, kPaper };
+
+  // What running servers taught (docs/design/lustre.md). Each can be left out, to measure what it
+  // is worth.
+  enum class Lesson : std::uint8_t {
+    kVanished,  // a job that vanishes from the counters is unknown, not idle
+    kIdling,    // requests that wait while the server idles wait for a rule: rates are too low
+    kLone,      // who is alone, or most entitled, has no rule
+    kYield,     // a rule gives less than its rate, and more on several CPTs
+    kRefill,    // every change gives tokens away
+    kReturn,    // who comes back finds room at once
+    kHunger,    // a job at its rate wants more
+  };
 
   static constexpr std::uint32_t kRateMax = 999'999;
   static constexpr Nanoseconds kFirstHold = std::chrono::milliseconds{300};
@@ -97,6 +124,7 @@ class RuleController {
     std::uint32_t depth = 3;          // free tokens of a change on one CPT
     std::uint32_t step_percent = 10;  // a smaller change is not written
     std::size_t jobs_max = 8192;
+    std::optional<Lesson> without = {};
 
     static Options paper() {
       Options options;
@@ -115,6 +143,8 @@ class RuleController {
   // What to change. Of the first round, which has nothing to compare with, and whenever nobody
   // needs to be held: to stop every rule there is. Good until the next call.
   const std::vector<RuleChange>& decide(const RuleRound& round);
+  // What to change before the next round, on the word of a glance. Good until the next call.
+  const std::vector<RuleChange>& glance(const RuleGlance& seen);
 
   const Options& options() const { return options_; }
   // What the server does a second, as given or measured.
@@ -134,23 +164,30 @@ class RuleController {
     Nanoseconds content{0};     // since it was hungry
   };
 
+  bool heeds(Lesson lesson) const { return options_.without != lesson; }
   void measure(const RuleRound& round, Nanoseconds elapsed);
   void estimate(const RuleRound& round, Nanoseconds elapsed);
-  void learn(const RuleRound& round, Nanoseconds elapsed);
+  void learn(Nanoseconds elapsed);
   void suspect(const RuleRound& round, Nanoseconds elapsed);
-  void hold_for_newcomer(const RuleRound& round);
+  void hold_for_newcomer();
+  void look_for_newcomer(std::uint64_t queued);
+  void look_for_idling(const RuleGlance& seen);
+  void settle_release(Nanoseconds elapsed);
+  void note_changes();
   std::uint64_t hungry_count() const;
   void allocate(const RuleRound& round, Nanoseconds elapsed);
-  void choose(const RuleRound& round);
+  void choose();
   void decide_paper(const RuleRound& round, Nanoseconds elapsed);
   bool may_hold(const JobDemand& demand) const;
+  void smooth(bool anew);
+  std::uint64_t share_of(const JobId& job) const;
   std::uint64_t wanted_rate(const JobId& job, const Held& held) const;
   std::uint64_t yield_of(const Held& held) const;
-  std::uint64_t lowest_at_first() const;
+  std::uint64_t lowest() const;
   std::optional<std::uint32_t> next_rate(const JobId& job, Held& held, const RuleSeen* seen) const;
-  const RuleSeen* seen_of(const RuleRound& round, const JobId& job) const;
+  const RuleSeen* seen_of(const JobId& job) const;
   Tokens own_part(const JobId& job, Nanoseconds elapsed) const;
-  void stop_all(const RuleRound& round, const std::string& reason);
+  void stop_all(const std::string& reason);
   void change(const JobId& job, std::optional<std::uint32_t> rate, std::string reason);
 
   Options options_;
@@ -162,16 +199,38 @@ class RuleController {
   std::optional<Instant> last_;
   absl::btree_map<JobId, Held> held_;
   absl::btree_map<JobId, bool> cannot_hold_;
+  absl::btree_map<JobId, std::uint64_t> smooth_;  // shares, in 1/kOne of one a second
   std::vector<JobDemand> demands_;
+  std::vector<RuleSeen> rules_;  // in force, as far as we know
   std::vector<RuleChange> changes_;
   PeriodReport report_;
   Nanoseconds contended_{0};   // several jobs are active, without a break
   std::uint64_t gain_ = 1024;  // in 1/1024
   std::uint64_t use_ = 1024;   // of the capacity, lately
   std::uint64_t usual_queue_ = 0;
+  // Doubt about a sign that turned out to be none: it is not believed for a time that doubles.
+  struct Caution {
+    static constexpr Nanoseconds kMin = std::chrono::seconds{1};
+    static constexpr Nanoseconds kMax = std::chrono::minutes{1};
+
+    Nanoseconds left{0};
+    Nanoseconds next = kMin;
+
+    bool is_on() const { return left > Nanoseconds{0}; }
+    void pass(Nanoseconds elapsed) { left = std::max(left - elapsed, Nanoseconds{0}); }
+    void was_right() { next = kMin; }
+    void was_wrong() {
+      left = next;
+      next = std::min(next * 2, kMax);
+    }
+  };
   Nanoseconds suspected_{0};  // somebody has come, for so long yet
-  Nanoseconds caution_{0};    // nobody is suspected for so long
-  Nanoseconds caution_next_ = std::chrono::seconds{1};
+  Caution newcomer_;
+  Nanoseconds released_{0};  // nobody is held, for so long yet
+  Caution release_;
+  bool was_full_ = false;        // requests waited for nothing but the server
+  std::uint64_t most_busy_ = 0;  // requests in service while others waited
+  std::uint32_t idling_ = 0;     // glances in a row
   std::uint64_t active_nodes_ = 0;
   std::uint64_t active_count_ = 0;
 };

@@ -191,6 +191,34 @@ TEST(RuleController, AQueueThatGrowsIsANewcomerForAMoment) {
   EXPECT_FALSE(played.rules.contains(kHog));  // not believed again at once
 }
 
+// Between rounds the queue tells of a newcomer, and idle threads of its end.
+TEST(RuleController, AGlanceAtTheQueueHoldsAndReleases) {
+  Played played;
+  for (int i = 0; i < 10; ++i) played.round({{kHog, 50}});
+  const auto glance = [&](std::uint64_t queued, std::uint64_t busy) {
+    return played.controller.glance({played.at + kRound / 4, queued, busy});
+  };
+  EXPECT_TRUE(glance(100, 16).empty());
+  const auto held = glance(116, 16);
+  ASSERT_EQ(held.size(), 1U);
+  EXPECT_EQ(held[0].job, kHog);
+  played.rules[kHog] = *held[0].rate;
+  played.contend(4);  // it came
+  EXPECT_TRUE(glance(100, 16).empty());
+  EXPECT_TRUE(glance(100, 5).empty());  // may be chance
+  const auto released = glance(100, 5);
+  ASSERT_EQ(released.size(), 1U);
+  EXPECT_FALSE(released[0].rate);
+}
+
+TEST(RuleController, JobsOfTheSameSizeAreNotHeld) {
+  Played played;
+  EXPECT_TRUE(played.controller.set_nodes(kHog, 3));
+  for (int i = 0; i < 20; ++i) played.round({{kHog, 50}});  // borrowed for a while
+  for (int i = 0; i < 40; ++i) played.round({{kBig, 25}, {kHog, 25}});
+  EXPECT_TRUE(played.rules.empty());
+}
+
 TEST(RuleController, CapacityIsMeasuredWhileNoRuleIsInTheWay) {
   RuleController::Options options;
   options.period = kRound;

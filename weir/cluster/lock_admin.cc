@@ -25,7 +25,9 @@ tl::unexpected<Error> failed(const std::string& server, const grpc::Status& stat
 template <class Call>
 Result<void> ask(const lock::ConnectOptions& options, Call call) {
   if (auto checked = lock::check(options); !checked) return checked;
-  const auto stub = wire::Locks::NewStub(open_channel(options));
+  const auto channel = open_channel(options);
+  if (!channel) return tl::unexpected(channel.error());
+  const auto stub = wire::Locks::NewStub(*channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kPatience);
   const grpc::Status status = call(*stub, context);

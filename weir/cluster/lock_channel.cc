@@ -5,25 +5,25 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include "weir/cluster/credentials.h"
+
 namespace weir::cluster {
 namespace {
 
-constexpr int kReconnectMinMs = 100;
-constexpr int kReconnectMaxMs = 1000;
 // Of a server, which is trusted with more than its clients are.
 constexpr int kAnswerBytesMax = 256 << 20;
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> open_channel(const lock::ConnectOptions& options) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
+Result<std::shared_ptr<grpc::Channel>> open_channel(const lock::ConnectOptions& options) {
+  quiet_grpc();
+  auto credentials = channel_credentials(options.tls_directory);
+  if (!credentials) return tl::unexpected(credentials.error());
+  grpc::ChannelArguments arguments = channel_arguments();
   // Clients in one process do not share a connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(kAnswerBytesMax);
-  return grpc::CreateCustomChannel(options.server, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(options.server, *credentials, arguments);
 }
 
 }  // namespace weir::cluster

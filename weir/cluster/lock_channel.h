@@ -5,10 +5,13 @@
 // to two minutes.
 //
 //   auto channel = open_channel({.server = "10.0.0.1:10811"});      connects with its first call
+//
+// With a directory of certificates it is TLS, and both ends show one (credentials.h).
 #pragma once
 
 #include <memory>
 
+#include "weir/base/result.h"
 #include "weir/cluster/lock_client.h"
 
 namespace grpc {
@@ -17,6 +20,7 @@ class Channel;
 
 namespace weir::cluster {
 
-std::shared_ptr<grpc::Channel> open_channel(const lock::ConnectOptions& options);
+// The error names the certificate that cannot be read.
+Result<std::shared_ptr<grpc::Channel>> open_channel(const lock::ConnectOptions& options);
 
 }  // namespace weir::cluster

@@ -55,11 +55,8 @@ Result<void> check(const ConnectOptions& options) {
 // gRPC and no listener is called with it held.
 class Client::Core {
  public:
-  explicit Core(const ConnectOptions& options)
-      : options_(options),
-        channel_(cluster::open_channel(options)),
-        stub_(v1::Locks::NewStub(channel_)),
-        client_(options.client) {
+  Core(const ConnectOptions& options, const std::shared_ptr<grpc::Channel>& channel)
+      : options_(options), stub_(v1::Locks::NewStub(channel)), client_(options.client) {
     keeper_ = std::thread([this] { keep(); });
   }
 
@@ -87,9 +84,11 @@ class Client::Core {
   void open_stream(Guard& lock, Instant now);
   void compose(Stream& stream, Instant now);
   void wake_keeper(Instant now);
+  std::uint64_t said_so_far() const {
+    return client_.counters().enqueues + client_.counters().cancels;
+  }
 
   const ConnectOptions options_;
-  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Locks::Stub> stub_;
 
   mutable std::mutex mutex_;
@@ -120,7 +119,7 @@ class Client::Core::Stream : public grpc::ClientBidiReactor<v1::ClientBatch, v1:
   void start(v1::Locks::Stub& stub) {
     stub.async()->Attach(&context, this);
     AddHold();
-    StartRead(&in);
+    StartRead(&in_);
     StartWrite(&out);
     StartCall();
   }
@@ -144,12 +143,12 @@ class Client::Core::Stream : public grpc::ClientBidiReactor<v1::ClientBatch, v1:
   bool is_idle() const { return !is_reading && !is_writing; }
 
   Core& core_;
-  v1::ServerBatch in;
+  v1::ServerBatch in_;
 };
 
 void Client::Core::Stream::OnReadDone(bool ok) {
   std::optional<ServerMessage> message;
-  if (ok) message = cluster::from_wire(in);
+  if (ok) message = cluster::from_wire(in_);
   if (!message) {
     if (ok) context.TryCancel();  // garbage
     const Guard lock(core_.mutex_);
@@ -166,7 +165,7 @@ void Client::Core::Stream::OnReadDone(bool ok) {
       core_.client_.receive(*message, now);
       errands = core_.look(now);
     }
-    StartRead(&in);
+    StartRead(&in_);
     core_.run(errands);
     return;
   }
@@ -293,7 +292,10 @@ void Client::Core::release(Ticket ticket) {
     Guard lock(mutex_);
     const Instant now = host::boot_now();
     if (client_.is_ticket(ticket)) listeners_[slot_of(ticket)] = nullptr;
+    const std::uint64_t said = said_so_far();
     client_.release(ticket, now);
+    const bool is_quiet = said == said_so_far() && client_.events().empty();
+    if (is_quiet && telling_ != ticket) return;  // into the cache: nobody needs to know
     errands = look(now);
     if (telling_ == ticket && teller_ != std::this_thread::get_id()) {
       told_.wait(lock, [&] { return telling_ != ticket; });
@@ -402,7 +404,9 @@ Client::Client(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 
 Result<std::unique_ptr<Client>> Client::create(const ConnectOptions& options) {
   if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
-  return std::unique_ptr<Client>(new Client(std::make_unique<Core>(options)));
+  const auto channel = cluster::open_channel(options);
+  if (!channel) return tl::unexpected(channel.error());
+  return std::unique_ptr<Client>(new Client(std::make_unique<Core>(options, *channel)));
 }
 
 Client::~Client() { core_->close(std::chrono::seconds{2}); }

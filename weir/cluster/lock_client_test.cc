@@ -46,6 +46,12 @@ class Told : public Listener {
   std::vector<LockClient::Event> events_;
 };
 
+ConnectOptions to_address(const std::string& server) {
+  ConnectOptions to;
+  to.server = server;
+  return to;
+}
+
 class LockService : public testing::Test {
  protected:
   void SetUp() override {
@@ -66,7 +72,7 @@ class LockService : public testing::Test {
     ASSERT_TRUE(made) << made.error().message();
     service = std::move(*made);
   }
-  ConnectOptions to_server() const { return {.server = "unix:" + path(), .job = "", .client = {}}; }
+  ConnectOptions to_server() const { return to_address("unix:" + path()); }
   std::unique_ptr<Client> connect(ConnectOptions to) {
     auto made = Client::create(to);
     EXPECT_TRUE(made);
@@ -300,9 +306,9 @@ TEST_F(LockService, AStateFileIsOneServersAndADamagedOneIsRefused) {
 }
 
 TEST(ConnectOptionsCheck, AnAddressHasAPort) {
-  EXPECT_TRUE(check(ConnectOptions{.server = "localhost:10811", .job = "", .client = {}}));
+  EXPECT_TRUE(check(to_address("localhost:10811")));
   for (const std::string server : {"", "localhost", ":1", "host:", "unix:"}) {
-    EXPECT_FALSE(check(ConnectOptions{.server = server, .job = "", .client = {}})) << server;
+    EXPECT_FALSE(check(to_address(server))) << server;
   }
 }
 

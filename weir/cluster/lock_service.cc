@@ -15,6 +15,7 @@
 #include <poll.h>
 
 #include "weir/base/assert.h"
+#include "weir/cluster/credentials.h"
 #include "weir/cluster/lock.grpc.pb.h"
 #include "weir/cluster/lock_gate.h"
 #include "weir/cluster/lock_state.h"
@@ -472,9 +473,13 @@ Result<void> LockService::Transport::open(const LockServiceOptions& options) {
   serve::ListenAddress address = listening_;
   const bool is_tcp = address.kind == serve::ListenAddress::Kind::kTcp;
   if (is_tcp && address.host.empty()) address.host = "::";
+  quiet_grpc();
+  const bool is_plain = options.tls.mode == serve::TlsOptions::Mode::kOff;
+  const auto credentials = server_credentials(is_plain ? "" : options.tls.directory);
+  if (!credentials) return tl::unexpected(credentials.error());
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(serve::print_listen(address), grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(serve::print_listen(address), *credentials, &port);
   // Two servers on one port would share its clients between them.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingEveryMs);

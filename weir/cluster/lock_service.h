@@ -17,6 +17,8 @@
 // last server left in order with no lock granted; unless it did, this one recovers, and grants
 // nothing for its grace period.
 //
+// With TLS on, it speaks nothing else, and clients need a certificate of its authority.
+//
 // Time is boot time, which goes on while the machine sleeps, as leases do. stop() ends all streams;
 // clients keep their locks for their lease and replay them to whoever serves next.
 #pragma once

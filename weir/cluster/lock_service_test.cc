@@ -27,7 +27,7 @@ constexpr Nanoseconds kStuck = 60s;
 class RudePeer {
  public:
   explicit RudePeer(const lock::ConnectOptions& to)
-      : stub_(wire::Locks::NewStub(open_channel(to))) {
+      : stub_(wire::Locks::NewStub(*open_channel(to))) {
     context_.set_deadline(std::chrono::system_clock::now() + kStuck);
     stream_ = stub_->Attach(&context_);
   }
@@ -83,7 +83,7 @@ class RudePeers : public testing::Test {
     auto made = LockService::create(options);
     ASSERT_TRUE(made) << made.error().message();
     service = std::move(*made);
-    to = {.server = "unix:" + folder_ + "/s", .job = "", .client = {}};
+    to.server = "unix:" + folder_ + "/s";
     decent = *lock::Client::create(to);
     ASSERT_TRUE(decent->take("decent", lock::Mode::kExclusive, kStuck));
   }

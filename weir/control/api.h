@@ -63,7 +63,7 @@ struct StayHistory {
   std::deque<Sample> samples;
 };
 
-// What is asked about: a class "RULE/KEY", a key, or a job.
+// Where what is asked about (Sought) was found.
 struct Explained {
   std::size_t service = 0;
   const ClassShot* found = nullptr;

@@ -130,7 +130,8 @@ class Control::Core {
   void note_jobs(const ChangeRequest& request);
 
   void with_snapshot(WithSnapshot then);
-  void took(const std::shared_ptr<SnapshotTaker>& taker);
+  using Taken = std::function<void(Result<Snapshot>)>;
+  void take(const std::shared_ptr<SnapshotTaker>& taker, Taken then);
   void hand_out(const Result<const Snapshot*>& shot);
   void publish_event();
   void sample_stays();
@@ -346,15 +347,17 @@ void Control::Core::list_locks(const HttpRequest& request, const Reply& reply) {
 void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
   const std::string name(request.find("name").value_or(""));
   const std::string service(request.find("service").value_or(""));
-  with_snapshot([this, name, service, reply](const Result<const Snapshot*>& shot) {
-    if (!shot) return reply(error_response(shot.error()));
-    const auto found = find_class(**shot, service, name);
+  const auto taker = std::make_shared<SnapshotTaker>(Sought(name));
+  take(taker, [this, name, service, reply](Result<Snapshot> taken) {
+    if (!taken) return reply(error_response(taken.error()));
+    const auto shot = std::make_shared<const Snapshot>(std::move(*taken));
+    const auto found = find_class(*shot, service, name);
     if (!found) {
       return reply(error_response(404, "there is no class or job " + name,
                                   "list them with weir top, or /v1/services/NAME/classes"));
     }
     const Attributes key = found->found->key;
-    const std::string in = (**shot).services[found->service].name;
+    const std::string in = shot->services[found->service].name;
     ask<std::string>(
         [key, in](serve::Server& server) -> Result<std::string> {
           const serve::Service* const there = server.find_service(in);
@@ -363,13 +366,11 @@ void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
           if (tbf == nullptr) return std::string("tbf is not in force");
           return tbf->rules(Head::kRegular).explain(key, 0);
         },
-        [this, name, service, reply](const Result<std::string>& told) {
+        [this, shot, name, service, reply](const Result<std::string>& told) {
           const std::string reason = told.value_or("");
           const std::size_t tab = std::min(reason.find('\t'), reason.size());
-          // The snapshot may be another by now.
-          const auto again = find_class(*shot_, service, name, reason.substr(0, tab));
-          if (!again) return reply(error_response(404, "the class has just gone"));
-          reply({.body = explain_json(*shot_, *again, history_,
+          const auto under = find_class(*shot, service, name, reason.substr(0, tab));
+          reply({.body = explain_json(*shot, *under, history_,
                                       reason.substr(std::min(tab + 1, reason.size())))});
         });
   });
@@ -529,23 +530,26 @@ void Control::Core::with_snapshot(WithSnapshot then) {
   wanting_.push_back(std::move(then));
   if (is_taking_) return;
   is_taking_ = true;
-  took(std::make_shared<SnapshotTaker>());
+  take(std::make_shared<SnapshotTaker>(), [this](Result<Snapshot> shot) {
+    if (!shot) return hand_out(tl::unexpected(shot.error()));
+    shot_ = std::move(*shot);
+    if (locks_ != nullptr) shot_->locks = locks_->view();
+    shot_at_ = Clock::now();
+    hand_out(&*shot_);
+  });
 }
 
 // One step after another, each a command of its own, so that requests get their turn between them.
-void Control::Core::took(const std::shared_ptr<SnapshotTaker>& taker) {
+void Control::Core::take(const std::shared_ptr<SnapshotTaker>& taker, Taken then) {
   ask<std::pair<bool, std::uint64_t>>(
       [this, taker](serve::Server& server) -> Result<std::pair<bool, std::uint64_t>> {
         return std::pair{taker->step(server), loop_generation_};
       },
-      [this, taker](const Result<std::pair<bool, std::uint64_t>>& step) {
-        if (!step) return hand_out(tl::unexpected(step.error()));
+      [this, taker, then = std::move(then)](const Result<std::pair<bool, std::uint64_t>>& step) {
+        if (!step) return then(tl::unexpected(step.error()));
         generation_ = std::max(generation_, step->second);
-        if (!step->first) return took(taker);
-        shot_ = taker->finish();
-        if (locks_ != nullptr) shot_->locks = locks_->view();
-        shot_at_ = Clock::now();
-        hand_out(&*shot_);
+        if (!step->first) return take(taker, then);
+        then(taker->finish());
       });
 }
 

@@ -45,7 +45,7 @@ Result<std::int64_t> read_time(std::string_view text, Nanoseconds unit) {
     if (!time) return tl::unexpected(time.error());
     return time->count();
   }
-  const auto number = read_number(text);
+  auto number = read_number(text);
   if (!number) return number;
   if (*number > INT64_MAX / unit.count()) {
     return fail(std::errc::result_out_of_range, quote(text), "is too long");

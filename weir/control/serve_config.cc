@@ -17,6 +17,7 @@
 #include "weir/classify/rule_list.h"
 #include "weir/control/files.h"
 #include "weir/control/nearest.h"
+#include "weir/control/slurm.h"
 #include "weir/control/toml_table.h"
 #include "weir/schedule/gate.h"
 #include "weir/schedule/nrs_text.h"
@@ -42,7 +43,7 @@ const std::array<Part, 11>& parts() {
       {"tls", {"mode", "directory", "verify_clients"}},
       {"lock", {"listen", "state", "limit", "preset", "lease", "grace", "policy", "rules"}},
       {"claims", {"local", "allow"}},
-      {"jobs", {"file", "nodes", "unknown"}},
+      {"jobs", {"file", "job_pattern", "nodes", "slurm", "slurm_every", "squeue", "unknown"}},
       {"nodemap", {"name", "nids"}},
       {"groups", {"length", "quiesce", "quiet_max"}},
       {"group", {"name", "nids", "length"}},
@@ -224,12 +225,26 @@ void read_job_nodes(const TomlTable& table, std::vector<serve::JobNodes>& jobs) 
   }
 }
 
+void read_slurm(const TomlTable& table, serve::SlurmOptions& slurm) {
+  slurm.is_on = table.flag("slurm", false);
+  slurm.every = table.time("slurm_every", slurm.every, serve::SlurmOptions::kEveryMin,
+                           serve::SlurmOptions::kEveryMax);
+  if (table.has("squeue")) slurm.squeue = bounded_text(table, "squeue", Bounds::kPathMax);
+  if (slurm.squeue.empty()) table.refuse("squeue", "is empty", "name the program");
+  if (!table.has("job_pattern")) return;
+  slurm.pattern = bounded_text(table, "job_pattern", Bounds::kNameMax);
+  if (const auto pattern = JobPattern::parse_known(slurm.pattern); !pattern) {
+    table.refuse("job_pattern", pattern.error().what, pattern.error().hint);
+  }
+}
+
 void read_jobs(const TomlTable& table, ServeOptions& options) {
   options.jobs_file = bounded_text(table, "file", Bounds::kPathMax);
   read_job_nodes(table, options.jobs);
   options.unknown_jobs = table.word("unknown", 0, {"one", "clients"}) == 0
                              ? serve::UnknownJobs::kOne
                              : serve::UnknownJobs::kClients;
+  read_slurm(table, options.slurm);
 }
 
 void read_lock(const TomlTable& table, serve::LockOptions& lock) {

@@ -69,6 +69,15 @@ block_max = "1MiB"
 tcp = "127.0.0.1:9810"
 token = "/etc/weir.token"
 journal = "/var/lib/weir/journal"
+[lock]
+listen = "10.0.0.1:5"
+state = "/s"
+limit = 500
+preset = "dld"
+lease = "10s"
+grace = "20s"
+policy = "tbf jobid"
+rules = ["start a jobid={a} rate=5"]
 )";
 
 std::vector<std::string> mistakes_of(const std::string& text) {
@@ -272,6 +281,21 @@ TEST(ServeConfig, RefusesJobsThatAreNone) {
             "f:22:11: jobs: unknown cannot be 'two'; expected one of 'one', 'clients'");
 }
 
+TEST(ServeConfig, SizesOfJobsFromSlurm) {
+  EXPECT_EQ(parsed("").slurm, serve::SlurmOptions{});
+  EXPECT_EQ(parsed("[jobs]\nslurm = true\njob_pattern = '%j.%u'\nslurm_every = '1min'\n"
+                   "squeue = '/opt/squeue'\n")
+                .slurm,
+            (serve::SlurmOptions{.is_on = true,
+                                 .pattern = "%j.%u",
+                                 .squeue = "/opt/squeue",
+                                 .every = std::chrono::minutes{1}}));
+  EXPECT_EQ(mistakes_of("[jobs]\njob_pattern = '%e.%H'\n"),
+            (std::vector<std::string>{"f:2:15: jobs: job_pattern has a code that Slurm does not "
+                                      "know; use %j and %u only"}));
+  EXPECT_EQ(mistakes_of("[jobs]\nsqueue = ''\nslurm_every = '1ms'\n").size(), 2U);
+}
+
 TEST(ServeConfig, ReadsGroupsOfClients) {
   const ServeOptions options = parsed(
       "[groups]\nlength = '20ms'\nquiesce = true\nquiet_max = '5ms'\n"
@@ -427,6 +451,37 @@ TEST(ServeConfig, AnyCutOfASoundFileIsReadOrRefused) {
       EXPECT_TRUE(message.starts_with("f:")) << message;
     }
   }
+}
+
+// ---- locks ----
+
+TEST(ServeConfigLock, IsReadAndOffWithoutAnAddress) {
+  const serve::LockOptions lock = parsed(kEveryKey).lock;
+  ASSERT_TRUE(lock.listen);
+  EXPECT_EQ(serve::print_listen(*lock.listen), "10.0.0.1:5");
+  EXPECT_EQ(lock.state_file, "/s");
+  EXPECT_EQ(lock.server.pool.limit, 500);
+  EXPECT_EQ(lock.server.pool.preset, lock::Preset::kDld);
+  EXPECT_EQ(lock.server.lease, std::chrono::seconds{10});
+  EXPECT_EQ(lock.server.grace, std::chrono::seconds{20});
+  EXPECT_FALSE(parsed("[lock]\nstate = '/s'\n").lock.listen);
+  EXPECT_EQ(parsed("[lock]\nlease = '4s'\n").lock.server.grace, std::chrono::seconds{6});
+  EXPECT_EQ(parsed("[lock]\nlisten = '10.0.0.1'\n").lock.listen->port, 10811);
+}
+
+TEST(ServeConfigLock, WhatWouldNotBeSafeIsRefused) {
+  EXPECT_NE(refused("limit = 500", "limit = 0").find("limit"), std::string::npos);
+  EXPECT_NE(refused("grace = \"20s\"", "grace = \"11s\"").find("quarter"), std::string::npos);
+  EXPECT_NE(refused("preset = \"dld\"", "preset = \"none\"").find("preset"), std::string::npos);
+  EXPECT_NE(refused("listen = \"10.0.0.1:5\"", "listen = \"nowhere:x\"").find("lock"),
+            std::string::npos);
+  ServeOptions options = parsed(kEveryKey);
+  EXPECT_TRUE(serve::check(options));
+  options.lock.rules = {"start a jobid={a} rate=none"};
+  EXPECT_FALSE(serve::check(options));
+  options = parsed(kEveryKey);
+  options.lock.state_file.clear();
+  EXPECT_FALSE(serve::check(options));
 }
 
 // ---- the file, the manual and the example say the same ----

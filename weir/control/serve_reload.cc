@@ -164,8 +164,8 @@ class Plan {
   ServeReload make() {
     // A new field of the options has to be dealt with here: without a name it does not compile.
     const auto& [listen, exports, services, nodemaps, claims, limits, tls, jobs_file, jobs,
-                 unknown_jobs, user, control_socket, trace_file, control, lock,
-                 groups] = after_;
+                 unknown_jobs, slurm, user, control_socket, trace_file, control, lock, groups] =
+        after_;
     restart_if(before_.listen != listen, "server.listen");
     restart_if(before_.user != user, "server.user");
     restart_if(before_.control_socket != control_socket, "server.control_socket");
@@ -175,6 +175,7 @@ class Plan {
     restart_if(before_.tls != tls, "tls");
     restart_if(before_.claims != claims, "claims");
     restart_if(before_.nodemaps != nodemaps, "nodemap");
+    restart_if(before_.slurm != slurm, "jobs.slurm");
     restart_if(before_.groups != groups, "groups");
     plan_limits(limits);
     if (before_.jobs_file != jobs_file || before_.jobs != jobs ||

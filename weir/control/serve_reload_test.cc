@@ -35,6 +35,10 @@ TEST(ServeReload, TheSameFileChangesNothing) {
   EXPECT_EQ(plan("", "[[service]]\nname = 'ost_io'\n"), ServeReload{});
 }
 
+TEST(ServeReload, SlurmIsAskedFromTheNextStartOn) {
+  EXPECT_EQ(plan("", "[jobs]\nslurm = true\n").restart, Texts{"jobs.slurm"});
+}
+
 TEST(ServeReload, LimitsChangeAtOnce) {
   const ServeReload reload = plan("", "[server]\nconnections = 100\nmemory = '1GiB'\n");
   ASSERT_TRUE(reload.limits);

@@ -83,6 +83,13 @@ JobShot job_shot(const Target& target, const JobStats::Entry& entry) {
   return shot;
 }
 
+bool has_record(const Target& target, const JobId& job) {
+  const Controller* const controller = target.controller();
+  const Ledger::Account* const account =
+      controller == nullptr ? nullptr : controller->ledger().find(job);
+  return account != nullptr && account->record != 0;
+}
+
 std::string limits_text(const Limits& limits) {
   std::string text;
   if (limits.rate) text += fmt::format("rate={} ", limits.rate_in_force());
@@ -178,6 +185,26 @@ std::string key_name(const Attributes& key, FieldSet fields) {
   return fields.empty() ? "*" : name;
 }
 
+Sought::Sought(std::string name) : name_(std::move(name)) {
+  const auto job_of = [](std::string_view text) -> std::optional<JobId> {
+    const auto id = read_id(text);
+    return id ? std::optional(JobId(*id)) : std::nullopt;
+  };
+  whole_ = job_of(name_);
+  if (const std::size_t slash = name_.find('/'); slash != std::string::npos) {
+    rest_ = job_of(std::string_view(name_).substr(slash + 1));
+  }
+}
+
+bool Sought::may_be(const Tbf::ClassView& view) const {
+  const FieldSet by = view.rule.by();
+  // The usual classes without a look at their names.
+  if (by == FieldSet{Field::kJobid} && !view.is_overflow) return is_job(view.key.job);
+  if (by.has(Field::kJobid) && view.key.job == whole_) return true;
+  const std::string key = view.is_overflow ? "(others)" : key_name(view.key, by);
+  return key == name_ || view.rule.name() + "/" + key == name_;
+}
+
 void SnapshotTaker::begin(serve::Server& server) {
   has_begun_ = true;
   shot_.moment = moment_at(server.now());
@@ -188,6 +215,7 @@ void SnapshotTaker::begin(serve::Server& server) {
 }
 
 bool SnapshotTaker::step_service(serve::Service& service, ServiceShot& shot, Instant now) {
+  const std::size_t step = sought_ ? kSeekStep : kStep;
   switch (part_) {
     case Part::kHead:
       begin_service(service, shot, now);
@@ -195,11 +223,10 @@ bool SnapshotTaker::step_service(serve::Service& service, ServiceShot& shot, Ins
       return false;
     case Part::kClasses: {
       const Tbf* const tbf = service.target.gate().tbf(Head::kRegular);
-      const auto next = tbf == nullptr
-                            ? std::nullopt
-                            : tbf->visit_classes(at_, kStep, now, [&](const Tbf::ClassView& view) {
-                                shot.classes.push_back(class_shot(view));
-                              });
+      const auto keep = [&](const Tbf::ClassView& view) {
+        if (!sought_ || sought_->may_be(view)) shot.classes.push_back(class_shot(view));
+      };
+      const auto next = tbf == nullptr ? std::nullopt : tbf->visit_classes(at_, step, now, keep);
       at_ = next.value_or(0);
       if (!next) part_ = Part::kJobs;
       return false;
@@ -208,8 +235,12 @@ bool SnapshotTaker::step_service(serve::Service& service, ServiceShot& shot, Ins
       break;
   }
   const JobStats& stats = service.target.stats();
-  const std::size_t end = std::min(at_ + kStep, stats.size());
-  for (; at_ < end; ++at_) shot.jobs.push_back(job_shot(service.target, stats.entry(at_)));
+  const std::size_t end = std::min(at_ + step, stats.size());
+  for (; at_ < end; ++at_) {
+    const JobStats::Entry& entry = stats.entry(at_);
+    if (sought_ && !sought_->is_job(entry.job) && !has_record(service.target, entry.job)) continue;
+    shot.jobs.push_back(job_shot(service.target, entry));
+  }
   if (at_ < stats.size()) return false;
   at_ = 0;
   part_ = Part::kHead;

@@ -8,6 +8,9 @@
 //   on the loop:  while (!taker->step(server)) { give way to requests }
 //   elsewhere:    Snapshot shot = taker->finish();
 //
+// Whoever asks about one class names it (Sought): the walk keeps what may be meant and the jobs
+// that owe or are owed, and takes a fraction of the time where there are a hundred thousand.
+//
 // Numbers of one class belong together; two classes may be a few milliseconds apart, and one that
 // comes or goes meanwhile may be missing. Counters only grow, so readers take differences.
 //
@@ -112,10 +115,30 @@ struct Snapshot {
   std::vector<lock::NamespaceView> locks;  // of the lock service, if there is one
 };
 
+// What is asked about: a class "RULE/KEY", a key, or a job.
+class Sought {
+ public:
+  explicit Sought(std::string name);
+
+  const std::string& name() const { return name_; }
+  // Whether it is called so.
+  bool may_be(const Tbf::ClassView& view) const;
+  bool is_job(const JobId& job) const { return job == whole_ || job == rest_; }
+
+ private:
+  std::string name_;
+  std::optional<JobId> whole_;  // it as a job
+  std::optional<JobId> rest_;   // what is after the rule as one
+};
+
 class SnapshotTaker {
  public:
-  // Classes or jobs looked at in one step.
+  // Classes or jobs looked at in one step; more where nearly none is copied.
   static constexpr std::size_t kStep = 1024;
+  static constexpr std::size_t kSeekStep = 4096;
+
+  SnapshotTaker() = default;
+  explicit SnapshotTaker(Sought sought) : sought_(std::move(sought)) {}
 
   // REQUIRES: on the loop. True when all has been seen.
   bool step(serve::Server& server);
@@ -125,6 +148,7 @@ class SnapshotTaker {
   void begin(serve::Server& server);
   bool step_service(serve::Service& service, ServiceShot& shot, Instant now);
 
+  std::optional<Sought> sought_;
   Snapshot shot_;
   bool has_begun_ = false;
   std::size_t service_ = 0;

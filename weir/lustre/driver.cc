@@ -33,6 +33,16 @@ Result<void> Driver::round(Instant now) {
   return {};
 }
 
+Result<void> Driver::glance(Instant now) {
+  const auto policies = policies_of(tree_);
+  if (!policies || policies->tbf() == nullptr) return {};
+  ++counters_.glances;
+  first_error_.reset();
+  carry_out(controller_.glance({now, policies->queued(), policies->active()}));
+  if (first_error_) return tl::unexpected(*first_error_);
+  return {};
+}
+
 // ---- counters ----
 
 void Driver::count_target(const TargetView& target, std::map<JobId, JobCount>& sums) {
@@ -163,6 +173,11 @@ Result<void> Driver::write(const std::string& command, std::string_view reason) 
 }
 
 void Driver::carry_out(const std::vector<RuleChange>& changes) {
+  write_all(changes);
+  for (const RuleChange& change : changes) apply_to(round_.rules, change);
+}
+
+void Driver::write_all(const std::vector<RuleChange>& changes) {
   // Stops first: what follows may use their room. Names are saved all at once, before the first.
   std::vector<std::pair<const RuleChange*, std::string>> starts;
   for (const RuleChange& change : changes) {

@@ -6,6 +6,7 @@
 //
 //   Driver driver(options, tree, names, save, log);
 //   every period:   driver.round(now)          at the end:   driver.remove_all()
+//   between two:    driver.glance(now)         reads nrs_policies and nothing else
 //
 // Safe beside an administrator:
 //   - only rules whose name and condition are in our map are touched; all others, and the policy
@@ -42,12 +43,16 @@ namespace weir::lustre {
 
 class Driver {
  public:
+  // Parts of a period at whose ends to look: a round at one of them, glances at the others.
+  static constexpr int kGlances = 4;
+
   struct Options {
     RuleController::Options controller;
     bool dry_run = false;
   };
   struct Counters {
     std::uint64_t rounds = 0;
+    std::uint64_t glances = 0;
     std::uint64_t failed_rounds = 0;  // the server could not be looked at
     std::uint64_t writes = 0;         // commands that were carried out
     std::uint64_t failed_writes = 0;
@@ -65,6 +70,8 @@ class Driver {
 
   // Fails if the server could not be looked at, or with the first error of its writes.
   Result<void> round(Instant now);
+  // The same on the word of the queue alone. A server that cannot be looked at is the next round's.
+  Result<void> glance(Instant now);
   // Stops our rules. What fails is tried on; the first error is told.
   Result<void> remove_all();
 
@@ -75,7 +82,7 @@ class Driver {
 
   const Counters& counters() const { return counters_; }
   const RuleController& controller() const { return controller_; }
-  // Of the last round.
+  // Our rules in force, as of the last round and what was written since.
   const std::vector<RuleSeen>& rules() const { return round_.rules; }
 
  private:
@@ -97,6 +104,7 @@ class Driver {
   std::map<std::string, Own> own_rules(const RuleTable& table);
   void see_rules(const RuleTable& table);
   void carry_out(const std::vector<RuleChange>& changes);
+  void write_all(const std::vector<RuleChange>& changes);
   Result<void> start(const RuleChange& change);
   Result<void> write(const std::string& command, std::string_view reason);
   void note(const Result<void>& done);

@@ -213,6 +213,12 @@ std::uint64_t Policies::queued() const {
   return sum;
 }
 
+std::uint64_t Policies::active() const {
+  std::uint64_t sum = 0;
+  for (const Policy& policy : regular) sum += policy.active;
+  return sum;
+}
+
 Result<Policies> parse_policies(std::string_view text) {
   Policies policies;
   std::vector<Policy>* head = nullptr;

@@ -63,6 +63,8 @@ struct Policies {
   const Policy* tbf() const;
   // What waits in all policies of both heads.
   std::uint64_t queued() const;
+  // What is in service of all policies of the regular head.
+  std::uint64_t active() const;
 };
 Result<Policies> parse_policies(std::string_view text);
 

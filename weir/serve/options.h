@@ -219,6 +219,19 @@ struct ServeLimits {
   bool operator==(const ServeLimits&) const = default;
 };
 
+// Sizes of jobs from Slurm, asked every so often. Who asks is the owner of the server.
+struct SlurmOptions {
+  static constexpr Nanoseconds kEveryMin = std::chrono::seconds{1};
+  static constexpr Nanoseconds kEveryMax = std::chrono::hours{1};
+
+  bool is_on = false;
+  std::string pattern = "%j";  // of job ids, made of what Slurm knows: %j and %u
+  std::string squeue = "squeue";
+  Nanoseconds every = std::chrono::seconds{10};
+
+  bool operator==(const SlurmOptions&) const = default;
+};
+
 struct ServeOptions {
   std::vector<ListenAddress> listen;
   std::vector<ExportOptions> exports;
@@ -230,6 +243,7 @@ struct ServeOptions {
   std::string jobs_file;       // lines "JOB NODES"; empty: none
   std::vector<JobNodes> jobs;  // known without the file, whose lines win
   UnknownJobs unknown_jobs = UnknownJobs::kOne;
+  SlurmOptions slurm;
   std::string user;            // to become after binding, when started as root; empty: none
   std::string control_socket;  // empty: none
   std::string trace_file;      // empty: none

@@ -212,6 +212,19 @@ Result<JobTable> Server::load_jobs(const std::string& file, const std::vector<Jo
 }
 
 void Server::set_jobs(JobTable jobs) {
+  named_jobs_ = std::move(jobs);
+  apply_jobs();
+}
+
+void Server::set_told_jobs(JobTable jobs) {
+  if (told_jobs_ == jobs) return;
+  told_jobs_ = std::move(jobs);
+  apply_jobs();
+}
+
+void Server::apply_jobs() {
+  JobTable jobs = named_jobs_;
+  jobs.insert(told_jobs_.begin(), told_jobs_.end());
   for (const auto& service : plane_.services) {
     if (auto set = set_nodes(service->target, jobs_, jobs, plane_.now); !set) {
       EventLog::say(set.error().message());

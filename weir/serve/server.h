@@ -88,6 +88,8 @@ class Server {
   static Result<JobTable> load_jobs(const std::string& file, const std::vector<JobNodes>& named);
   // In all services; jobs that were known and are not among them are back to one node.
   void set_jobs(JobTable jobs);
+  // The same of jobs that something else tells of, such as Slurm: set_jobs() wins.
+  void set_told_jobs(JobTable jobs);
   // As SIGTERM does.
   void stop();
 
@@ -116,6 +118,7 @@ class Server {
   static void signalled(host::Operation& io, const host::Completion& completion);
   std::uint32_t other_files() const;
   void read_jobs_again();
+  void apply_jobs();
   bool is_done() const;
   static void woken(host::Operation& io, const host::Completion& completion);
   void run_commands();
@@ -140,7 +143,9 @@ class Server {
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<ListenAddress> listening_;
   std::function<void(Server&)> reload_;
-  JobTable jobs_;
+  JobTable named_jobs_;
+  JobTable told_jobs_;
+  JobTable jobs_;  // of both, as they are set
   Ring<Connection, &Connection::all_link> connections_;
   Ring<Connection, &Connection::handshake_link> handshakes_;  // the oldest first
   std::uint32_t connection_count_ = 0;

@@ -40,6 +40,7 @@ class LustreWorld {
       : scenario_(scenario),
         options_(options),
         end_(Instant{*scenario.length}),
+        ticks_(Rng(options.seed).split("rounds")),
         server_(server_options(scenario), Rng(options.seed)) {
     outcome_.contender = contender;
     if (options.period > Nanoseconds{0}) outcome_.period = options.period;
@@ -51,7 +52,9 @@ class LustreWorld {
 
   Outcome run() {
     if (options_.start) options_.start(server_, now_);
-    Instant tick = options_.period > Nanoseconds{0} ? now_ + options_.period : kNever;
+    const Nanoseconds part = options_.period / options_.parts;
+    Instant tick = part > Nanoseconds{0} ? now_ + part : kNever;
+    int parts = 0;
     for (;;) {
       const Instant wake = wakes_.empty() ? kNever : wakes_.begin()->first;
       const Instant next = std::min({wake, tick, server_.next()});
@@ -67,8 +70,10 @@ class LustreWorld {
         wake_up(process);
       }
       if (tick <= now_) {
-        options_.tick(server_, now_);
-        tick += options_.period;
+        const bool is_glance = ++parts < options_.parts;
+        (is_glance ? options_.glance : options_.tick)(server_, now_);
+        if (!is_glance) parts = 0;
+        tick += part + Nanoseconds{ticks_.between(-part.count() / 10, part.count() / 10)};
       }
     }
     finish();
@@ -170,6 +175,7 @@ class LustreWorld {
   const LustreRunOptions& options_;
   Instant now_{};
   Instant end_;
+  Rng ticks_{0};
   LustreServer server_;
   Outcome outcome_;
   std::vector<Process> processes_;

@@ -9,7 +9,8 @@
 //                                       Instant now) { ...server.read(...), server.write(...) }});
 //
 // The processes are those of World: windows, bursts, thinking. Their requests enter the CPT that
-// their process's number gives. wait is from arrival at the server to being taken from its queue.
+// their process's number gives. Periods are a tenth longer or shorter, by chance, so that jobs and
+// driver are not in step. wait is from arrival at the server to being taken from its queue.
 //
 // REQUIRES: check(scenario), which has a LustreSpec. Same seed, same outcome.
 #pragma once
@@ -32,6 +33,9 @@ struct LustreRunOptions {
   std::function<void(LustreServer&, Instant)> start;
   // At the end of every period.
   std::function<void(LustreServer&, Instant)> tick;
+  // At the ends of its parts, if there is more than one.
+  int parts = 1;
+  std::function<void(LustreServer&, Instant)> glance;
   // Told of every request that is done.
   std::function<void(const Rpc&, Instant started, Instant now)> done;
 };

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/weir/slurm_feed.h"
+
+#include <iterator>
+#include <utility>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include "weir/host/clock.h"
+#include "weir/serve/event_log.h"
+
+namespace weir::app {
+namespace {
+
+// Between two looks whether it is time to ask again.
+constexpr int kTurnMs = 200;
+
+}  // namespace
+
+SlurmFeed::SlurmFeed(const serve::SlurmOptions& options, serve::Server& server)
+    : pattern_(*control::JobPattern::parse_known(options.pattern)),
+      poll_(options.squeue, options.every),
+      server_(server),
+      stop_(eventfd(0, EFD_CLOEXEC)),
+      thread_([this] { run(); }) {}
+
+SlurmFeed::~SlurmFeed() {
+  eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+void SlurmFeed::run() {
+  for (;;) {
+    poll_.tick(host::now(), [this](std::string_view text) { take(text); });
+    pollfd waiting[] = {{stop_.get(), POLLIN, 0}, {poll_.fd(), POLLIN, 0}};
+    if (poll(waiting, std::size(waiting), kTurnMs) > 0 && (waiting[0].revents & POLLIN) != 0) {
+      return;
+    }
+  }
+}
+
+void SlurmFeed::take(std::string_view text) {
+  const auto jobs = control::SlurmJobs::parse(text);
+  if (!jobs) return tell(jobs.error().message());
+  told_.clear();
+  serve::JobTable table;
+  for (control::JobNodes& job : jobs->sizes(pattern_, {}).jobs) {
+    table[std::move(job.job)] = job.nodes;
+  }
+  // A server that is busy or ends is asked again, or not.
+  const auto posted =
+      server_.post([table = std::move(table)](const Result<serve::Server*>& server) {
+        if (server) (*server)->set_told_jobs(table);
+      });
+  if (!posted) tell(posted.error().message());
+}
+
+void SlurmFeed::tell(const std::string& trouble) {
+  if (trouble == told_) return;
+  told_ = trouble;
+  serve::EventLog::say("slurm: " + trouble + "; sizes of jobs stay as they were");
+}
+
+}  // namespace weir::app
