@@ -78,6 +78,14 @@ lease = "10s"
 grace = "20s"
 policy = "tbf jobid"
 rules = ["start a jobid={a} rate=5"]
+[groups]
+length = "20ms"
+quiesce = true
+quiet_max = "5ms"
+[[group]]
+name = "g"
+nids = "10.0.0.[1-9]@tcp"
+length = "1s"
 )";
 
 std::vector<std::string> mistakes_of(const std::string& text) {
@@ -134,7 +142,7 @@ TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
 }
 
 TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
-  const ServeOptions options = parsed(kEveryKey);
+  ServeOptions options = parsed(kEveryKey);
   ASSERT_EQ(options.nodemaps.size(), 1U);
   EXPECT_EQ(options.nodemaps[0], (serve::NodemapOptions{"visitors", nids("192.168.[0-3].*@tcp")}));
   const serve::Capacity capacity{serve::Capacity::Kind::kOps, Rate::per_second(4000)};
@@ -163,6 +171,8 @@ TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
                                                       .description = "an export",
                                                       .service = "fast",
                                                       .blocks = {512, 65536, 1 << 20}}));
+  EXPECT_FALSE(serve::check(options)) << "a trace knows nothing of groups";
+  options.trace_file.clear();
   EXPECT_TRUE(serve::check(options));
 }
 
