@@ -88,6 +88,14 @@ nids = "10.0.0.[1-9]@tcp"
 length = "1s"
 )";
 
+// The other keys of its table, apart so that what is told by line above stays where it is.
+constexpr const char* kEveryKeyOfSlurm = R"([jobs]
+slurm = true
+job_pattern = "%j.%u"
+slurm_every = "1min"
+squeue = "/opt/squeue"
+)";
+
 std::vector<std::string> mistakes_of(const std::string& text) {
   const auto options = parse_serve_config(text, "f");
   std::vector<std::string> messages;
@@ -178,22 +186,23 @@ TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
 
 // A key that is not read, or read into nothing, would leave the options as they are without it.
 TEST(ServeConfig, EveryKeyHasAnEffect) {
-  const ServeOptions whole = parsed(kEveryKey);
-  std::string table;
   std::set<std::string> tried;
-  for (std::size_t begin = 0; begin < std::string(kEveryKey).size();) {
-    const std::string text = kEveryKey;
-    const std::size_t end = text.find('\n', begin) + 1;
-    const std::string line = text.substr(begin, end - begin);
-    if (line.starts_with('[')) {
-      table = line.substr(line.find_first_not_of('['));
-      table.erase(table.find(']'));
-    } else {
-      tried.insert(table + "." + line.substr(0, line.find(' ')));
-      const auto without = parse_serve_config(text.substr(0, begin) + text.substr(end), "f");
-      EXPECT_TRUE(!without || *without != whole) << line;
+  for (const std::string text : {kEveryKey, kEveryKeyOfSlurm}) {
+    const ServeOptions whole = parsed(text);
+    std::string table;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\n', begin) + 1;
+      const std::string line = text.substr(begin, end - begin);
+      if (line.starts_with('[')) {
+        table = line.substr(line.find_first_not_of('['));
+        table.erase(table.find(']'));
+      } else {
+        tried.insert(table + "." + line.substr(0, line.find(' ')));
+        const auto without = parse_serve_config(text.substr(0, begin) + text.substr(end), "f");
+        EXPECT_TRUE(!without || *without != whole) << line;
+      }
+      begin = end;
     }
-    begin = end;
   }
   std::set<std::string> keys;
   for (const ServeConfigKey& key : serve_config_keys()) {
@@ -486,10 +495,12 @@ TEST(ServeConfigLock, WhatWouldNotBeSafeIsRefused) {
   EXPECT_NE(refused("listen = \"10.0.0.1:5\"", "listen = \"nowhere:x\"").find("lock"),
             std::string::npos);
   ServeOptions options = parsed(kEveryKey);
+  options.trace_file.clear();  // there are groups
   EXPECT_TRUE(serve::check(options));
   options.lock.rules = {"start a jobid={a} rate=none"};
   EXPECT_FALSE(serve::check(options));
   options = parsed(kEveryKey);
+  options.trace_file.clear();
   options.lock.state_file.clear();
   EXPECT_FALSE(serve::check(options));
 }
