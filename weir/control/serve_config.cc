@@ -297,9 +297,6 @@ void read_groups(const TomlTable& table, serve::GroupsOptions& groups) {
   groups.length = table.time("length", groups.length, kGroupLengthMin, kGroupLengthMax);
   groups.quiesce = table.flag("quiesce", groups.quiesce);
   groups.quiet_max = table.time("quiet_max", groups.quiet_max, kGroupLengthMin, kGroupLengthMax);
-  if (table.has("quiet_max") && !groups.quiesce) {
-    table.refuse("quiet_max", "has no meaning without quiesce = true");
-  }
 }
 
 void read_group(const TomlTable& table, ServeOptions& options) {
