@@ -168,11 +168,14 @@ TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
 
 // A key that is not read, or read into nothing, would leave the options as they are without it.
 TEST(ServeConfig, EveryKeyHasAnEffect) {
-  const ServeOptions whole = parsed(kEveryKey);
+  std::string text = kEveryKey;
+  const std::string unknown = "unknown = \"clients\"\n";
+  text.insert(text.find(unknown) + unknown.size(),
+              "slurm = true\njob_pattern = '%u.%j'\nslurm_every = '2s'\nsqueue = 'sq'\n");
+  const ServeOptions whole = parsed(text);
   std::string table;
   std::set<std::string> tried;
-  for (std::size_t begin = 0; begin < std::string(kEveryKey).size();) {
-    const std::string text = kEveryKey;
+  for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin) + 1;
     const std::string line = text.substr(begin, end - begin);
     if (line.starts_with('[')) {
