@@ -135,8 +135,8 @@ class Sizes(unittest.TestCase):
         return {line.split("{")[1].split("}")[0] for line in server.own()}
 
     def check_sizes_by_host(self, large):
-        """Ids are made of programs and hosts: one of the large job, which shares its first host with
-        the small one, and one of a host that Slurm does not know."""
+        """Ids are made of programs and hosts: one of the large job, which shares its first host
+        with the small one, and one of a host that Slurm does not know."""
         hosts = self.slurm.output("squeue", "-h", "-j", large, "-o", "%N")
         last = self.slurm.output("scontrol", "show", "hostnames", hosts).split()[-1]
         with lustre("tbf=jobid", f"job=dd.{last},16,4", "job=dd.elsewhere,16,4") as server:
