@@ -119,7 +119,7 @@ function(weir_module_programs name files system)
     list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
     foreach(file IN LISTS fuzzers)
       get_filename_component(fuzzer ${file} NAME_WE)
-      # One that needs little of a large module names it: WEIR_PARTS_<fuzzer>, sources and libraries.
+      # One that needs little of a large module names its sources and libraries: WEIR_PARTS_<it>.
       set(parts ${WEIR_PARTS_${fuzzer}})
       set(libraries ${parts})
       list(FILTER parts INCLUDE REGEX "\\.cc$")

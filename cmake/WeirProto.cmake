@@ -3,8 +3,8 @@
 # weir_proto(<target> <file>...)
 #
 # Compiles the C++ that protoc and its gRPC plugin make of the .proto files of this folder into the
-# target; its sources include "weir/<module>/<file>.pb.h" and ".grpc.pb.h". Generated code is nobody's
-# to mend, so neither warnings nor sanitizers look at it, which also halves its build.
+# target; its sources include "weir/<module>/<file>.pb.h" and ".grpc.pb.h". Generated code is not
+# ours to mend, so neither warnings nor sanitizers look at it, which also halves its build.
 include_guard(GLOBAL)
 find_program(WEIR_PROTOC protoc REQUIRED)
 find_program(WEIR_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)

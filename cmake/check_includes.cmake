@@ -54,7 +54,7 @@ endfunction()
 foreach(file IN LISTS FILES)
   read_code(${file} text)
   string(REGEX MATCHALL "\n[ \t]*#[ \t]*(include|import)[^\n]*" lines "${text}")
-  # So each header that has sources is compiled alone, and only the others need a check of their own.
+  # So a header that has sources is compiled alone, and only the others need a check for it.
   cmake_path(REPLACE_EXTENSION file h OUTPUT_VARIABLE own)
   cmake_path(GET own FILENAME own)
   if(file MATCHES "\\.cc$" AND "${FILES}" MATCHES "/${own}(;|$)")
@@ -74,7 +74,8 @@ foreach(file IN LISTS FILES)
     set(quote "${CMAKE_MATCH_1}")
     set(header "${CMAKE_MATCH_2}")
     if(quote STREQUAL "\"" OR header MATCHES "^(weir|\\.*)/|/\\.+/")
-      if(NOT quote STREQUAL "\"" OR NOT header MATCHES "^weir/([a-z]+)/[a-z0-9_]+(\\.(grpc\\.)?pb)?\\.h$")
+      if(NOT quote STREQUAL "\"" OR
+         NOT header MATCHES "^weir/([a-z]+)/[a-z0-9_]+(\\.(grpc\\.)?pb)?\\.h$")
         refuse("write own headers as \"weir/<module>/<file>.h\"")
       elseif(NOT CMAKE_MATCH_1 STREQUAL NAME AND NOT CMAKE_MATCH_1 IN_LIST DEPS)
         refuse("weir/${NAME} includes weir/${CMAKE_MATCH_1}, which is not in its DEPS (${DEPS})")

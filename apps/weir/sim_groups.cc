@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/weir/sim_groups.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <fmt/core.h>
 
 #include "apps/weir/command.h"
@@ -45,14 +49,16 @@ int simulate_groups(const GroupSimArguments& arguments) {
     }
   }
   std::vector<Row> rows;
-  for (const auto mode :
-       {sim::GroupMode::kTogether, sim::GroupMode::kApart, sim::GroupMode::kOff}) {
-    rows.push_back({std::string(sim::group_mode_name(mode)), spec});
-    rows.back().spec.mode = mode;
-  }
-  Row quiet{"together, quiesce", spec};
-  quiet.spec.quiesce = true;
-  rows.insert(rows.begin() + 1, quiet);
+  const auto add = [&](sim::GroupMode mode, bool quiesce) {
+    Row row{std::string(sim::group_mode_name(mode)) + (quiesce ? ", quiesce" : ""), spec};
+    row.spec.mode = mode;
+    row.spec.quiesce = quiesce;
+    rows.push_back(std::move(row));
+  };
+  add(sim::GroupMode::kTogether, false);
+  add(sim::GroupMode::kTogether, true);
+  add(sim::GroupMode::kApart, false);
+  add(sim::GroupMode::kOff, false);
   if (!arguments.quiet) {
     fmt::print("{}: {}, seed {}\n\n{:<20}{:>9}{:>18}{:>12}{:>15}{:>9}\n", kGroupEpochs,
                kGroupEpochsTitle, arguments.seed, "", "", "latency ms", "ragged ms", "ragged", "");

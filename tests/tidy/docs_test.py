@@ -26,7 +26,7 @@ FIRST_SCREEN_LINES = 40
 
 
 def cxx_tests(root):
-    """Names "module.Suite.Name" of all unit tests, "stress.Suite.Name" and those of the Lustre model."""
+    """Names "module.Suite.Name" of all unit tests, those of threads and of the Lustre model."""
     macro = re.compile(r"\b(?:TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)"
                        r"\(\s*(\w+)\s*,\s*(\w+)")
     return {f"{file.parent.name}.{suite}.{name}" for file in project_files(root)

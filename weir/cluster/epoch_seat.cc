@@ -17,7 +17,8 @@ namespace weir::cluster {
 namespace {
 
 // Enough for all members to say how many they are before slices are given out.
-constexpr int kHearingPart = 16;  // of a lease
+constexpr int kHearingPart = 16;           // of a lease
+constexpr std::size_t kSlicesShown = 100;  // of a member
 
 }  // namespace
 
@@ -158,11 +159,9 @@ LeaderPart EpochSeat::describe() const {
                   .members = {}};
   part.members.reserve(known_.size());
   for (const auto& [name, known] : known_) {
-    LeaderPart::Member member{.name = name, .is_joined = known.is_joined, .slices = {}};
-    for (const auto& [of, limit] : limits_) {
-      member.slices.emplace_back(of, slices_.slice(known.id, of));
-    }
-    part.members.push_back(std::move(member));
+    part.members.push_back({.name = name,
+                            .is_joined = known.is_joined,
+                            .slices = slices_.slices(known.id, kSlicesShown)});
   }
   return part;
 }

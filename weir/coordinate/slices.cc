@@ -339,6 +339,19 @@ std::int64_t SliceLeader::slice(MemberId member, std::string_view name) const {
   return slot->second < held.size() ? held[slot->second].granted : 0;
 }
 
+std::vector<std::pair<std::string, std::int64_t>> SliceLeader::slices(MemberId member,
+                                                                      std::size_t most) const {
+  std::vector<std::pair<std::string, std::int64_t>> all;
+  const auto found = holders_.find(member);
+  if (found == holders_.end()) return all;
+  const std::vector<Held>& held = found->second.held;
+  for (std::size_t slot = 0; slot < std::min(held.size(), slots_.size()); ++slot) {
+    if (all.size() == most) break;
+    if (held[slot].granted > 0) all.emplace_back(slots_[slot].name, held[slot].granted);
+  }
+  return all;
+}
+
 // ---- a member ----
 
 SliceMember::ClassIndex SliceMember::open(std::string_view name, std::int64_t limit) {

@@ -98,6 +98,8 @@ class SliceLeader final : public LeaderRider {
   std::uint64_t refused() const { return refused_; }
   // What a member was granted last, for listings.
   std::int64_t slice(MemberId member, std::string_view name) const;
+  // Of all classes it was granted something of, the first so many.
+  std::vector<std::pair<std::string, std::int64_t>> slices(MemberId member, std::size_t most) const;
 
  private:
   struct Slot {
