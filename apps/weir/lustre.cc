@@ -385,22 +385,30 @@ class LustreRun {
     const auto done = driver_->round(began);
     in_rounds_ += host::now() - began;
     if (done) {
-      failed_writes_ = 0;
       if (!told_.empty()) fmt::print(stderr, "weir lustre: going on\n");
       told_.clear();
       size_new_jobs();
-      return;
+    } else {
+      note(done);
     }
-    note(done);
-    const bool in_writing = driver_->counters().failed_rounds == failed_rounds_;
-    failed_rounds_ = driver_->counters().failed_rounds;
-    failed_writes_ = in_writing ? failed_writes_ + 1 : 0;
-    if (failed_writes_ < kFailedWritesMax) return;
+    if (!has_given_up_writing()) return;
     const auto removed = driver_->remove_all();
     if (removed && guard_) guard_->dismiss();
     throw Failure{Exit::kTempFail,
                   fmt::format("{} rounds in a row failed in writing; its rules are {}",
                               kFailedWritesMax, removed ? "removed" : "left to the guard")};
+  }
+
+  // A round, with the glances before it, that had nothing to write says nothing of the server.
+  bool has_given_up_writing() {
+    const auto& counters = driver_->counters();
+    const bool failed = counters.failed_writes != failed_writes_;
+    const bool wrote = counters.writes != writes_;
+    failed_writes_ = counters.failed_writes;
+    writes_ = counters.writes;
+    if (failed) ++failed_in_a_row_;
+    if (wrote) failed_in_a_row_ = 0;
+    return failed_in_a_row_ >= kFailedWritesMax;
   }
 
   void one_glance() {
@@ -455,8 +463,9 @@ class LustreRun {
   std::string told_;
   Nanoseconds in_rounds_{0};
   Nanoseconds in_files_before_{0};
-  std::uint64_t failed_rounds_ = 0;
-  int failed_writes_ = 0;
+  std::uint64_t failed_writes_ = 0;  // at the last round
+  std::uint64_t writes_ = 0;
+  int failed_in_a_row_ = 0;
 };
 
 int drive(const LustreArguments& arguments) {

@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "apps/weir/command.h"
 #include "apps/weir/remote.h"
@@ -28,15 +30,23 @@ Examples:
 
 Manual: weir(1). Exit statuses follow sysexits(3).)";
 
-// A file opened later must not become standard output by accident.
-void reserve_standard_streams() {
+// A file opened later must not become standard output by accident. Libraries open theirs before
+// main(), so this runs before them: nothing is set up yet, not even for a sanitizer.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+__attribute__((no_sanitize("address", "undefined", "thread")))
+#endif
+void reserve_standard_streams(int /*argc*/, char** /*argv*/, char** /*environment*/) {
   for (int fd = 0; fd <= 2; ++fd) {
-    if (fcntl(fd, F_GETFD) != -1) continue;
+    if (syscall(SYS_fcntl, fd, F_GETFD) != -1) continue;
     // Opened the wrong way round, so that using it fails like a closed one.
-    if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+    const int flags = fd == 0 ? O_WRONLY : O_RDONLY;
+    if (syscall(SYS_openat, AT_FDCWD, "/dev/null", flags) != fd) {
       _exit(static_cast<int>(Exit::kIoErr));
+    }
   }
 }
+[[gnu::section(".preinit_array"), gnu::used]] constexpr auto* kBeforeAll =
+    &reserve_standard_streams;
 
 int report_misuse(const CLI::App& weir, const CLI::ParseError& error) {
   std::string name = weir.get_name();
@@ -103,7 +113,6 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    weir::app::reserve_standard_streams();
     return weir::app::run(argc, argv);
   } catch (const std::exception& error) {  // out of memory, or our own mistake
     std::fputs("weir: ", stderr);
