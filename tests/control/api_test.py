@@ -26,6 +26,7 @@ class Reading(unittest.TestCase):
             self.assertEqual(status["exports"], ["a"])
             self.assertGreaterEqual(status["counters"]["requests"], 20)
             self.assertEqual(it.get("/v1/services")[0]["service"], "ost_io")
+            self.assertEqual(it.get("/v1/services")[0]["rules"], 1, "one that is for both heads")
             self.assertEqual(it.get(SERVICE)["policy"], "tbf jobid")
             self.assertEqual(it.get(f"{SERVICE}/capacity")["capacity"], 4000)
             self.assertIn("tbf", [one["policy"] for one in it.get(f"{SERVICE}/policies")])

@@ -105,12 +105,11 @@ void add_rules(ServiceShot& shot, const Gate& gate) {
   for (const Head head : kHeads) {
     const Tbf* const tbf = gate.tbf(head);
     if (tbf == nullptr) continue;
-    const auto rules = tbf->rules(head).rules();
-    shot.rules_in_all += rules.size();
-    for (const Rule* const rule : rules) {
+    for (const Rule* const rule : tbf->rules(head).rules()) {
       // One that was started for both heads is listed once.
       if (rule->heads() == Heads::kBoth && head == Head::kHigh) continue;
-      if (shot.rules.size() >= ServiceShot::kRulesMax) break;
+      ++shot.rules_in_all;
+      if (shot.rules.size() >= ServiceShot::kRulesMax) continue;
       RuleShot one{.name = rule->name(),
                    .conditions = rule->conds(),
                    .limits = limits_text(rule->limits()),
