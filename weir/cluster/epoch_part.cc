@@ -28,8 +28,8 @@ EpochPart::EpochPart(const Options& options, serve::Server& server, Send send)
   const Nanoseconds longest = server.options().groups.longest();
   for (const auto& service : server.services()) {
     const std::string& name = service->name;
-    services_.push_back(std::make_unique<ClusterRules>(service->target.gate(), slices_,
-                                                       options.epoch, name + "/"));
+    services_.push_back(
+        std::make_unique<ClusterRules>(service->target.gate(), slices_, options.epoch, name + "/"));
     if (service->groups == nullptr) continue;
     auto course = std::make_unique<EpochCourse>(
         longest + options.timeout,
@@ -80,8 +80,8 @@ void EpochPart::follow(std::uint32_t term, Instant now) {
   settle(now);
 }
 
-void EpochPart::receive(std::uint32_t term, const std::string& course,
-                        const EpochMessage& message, Instant now) {
+void EpochPart::receive(std::uint32_t term, const std::string& course, const EpochMessage& message,
+                        Instant now) {
   if (term != term_) return;
   if (course.empty()) {
     member_.receive(message, now);

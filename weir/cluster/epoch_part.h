@@ -87,7 +87,7 @@ class EpochPart final : public serve::Guest, private EpochUse {
   EpochParticipant participant_;
   std::vector<std::unique_ptr<ClusterRules>> services_;
   std::map<std::string, std::unique_ptr<EpochCourse>> courses_;  // by service, of those with groups
-  std::map<std::string, Applied> applied_;  // by SharedRule::key()
+  std::map<std::string, Applied> applied_;                       // by SharedRule::key()
   std::uint32_t term_ = 0;
   Instant apply_at_ = kNever;
   bool has_started_ = false;

@@ -114,8 +114,7 @@ LeaderPart part_of(const DescribeReply& reply) {
   }
   part.courses.reserve(static_cast<std::size_t>(reply.courses_size()));
   for (const DescribeReply::Course& one : reply.courses()) {
-    part.courses.push_back(
-        {one.name(), one.epoch(), one.rounds(), one.evictions(), one.members()});
+    part.courses.push_back({one.name(), one.epoch(), one.rounds(), one.evictions(), one.members()});
   }
   return part;
 }

@@ -138,10 +138,14 @@ Json groups_json(const std::optional<GroupsShot>& shot) {
 }
 
 Json service_json(const ServiceShot& shot) {
-  Json json{{"service", shot.name},           {"policy", policy_text(shot)},
-            {"queued", shot.queued},          {"running", shot.running},
-            {"classes", shot.classes.size()}, {"jobs", shot.jobs.size()},
-            {"rules", shot.rules_in_all},     {"overflowed", shot.overflowed},
+  Json json{{"service", shot.name},
+            {"policy", policy_text(shot)},
+            {"queued", shot.queued},
+            {"running", shot.running},
+            {"classes", shot.classes.size()},
+            {"jobs", shot.jobs.size()},
+            {"rules", shot.rules_in_all},
+            {"overflowed", shot.overflowed},
             {"groups", groups_json(shot.groups)}};
   json.update(capacity_json(shot));
   return json;

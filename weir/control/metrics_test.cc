@@ -127,13 +127,12 @@ TEST(Metrics, HaveTurnsOfGroupsAndSlicesOnlyWhereThereAreSome) {
                               .is_leased = true});
   }
   const std::string page = metrics.scrape(shot);
-  for (const char* line :
-       {"weir_group_turns_total{service=\"ost_io\",group=\"a\"} 7\n",
-        "weir_group_preferred{service=\"ost_io\",group=\"a\"} 1\n",
-        "weir_group_preferred{service=\"ost_io\",group=\"others\"} 0\n",
-        "weir_group_waiting_queues{service=\"ost_io\",group=\"a\"} 2\n",
-        "weir_group_in_step{service=\"ost_io\"} 1\n", "weir_cluster_in_epoch 0\n",
-        "weir_cluster_term 4\n"}) {
+  for (const char* line : {"weir_group_turns_total{service=\"ost_io\",group=\"a\"} 7\n",
+                           "weir_group_preferred{service=\"ost_io\",group=\"a\"} 1\n",
+                           "weir_group_preferred{service=\"ost_io\",group=\"others\"} 0\n",
+                           "weir_group_waiting_queues{service=\"ost_io\",group=\"a\"} 2\n",
+                           "weir_group_in_step{service=\"ost_io\"} 1\n",
+                           "weir_cluster_in_epoch 0\n", "weir_cluster_term 4\n"}) {
     EXPECT_NE(page.find(line), std::string::npos) << line;
   }
   EXPECT_EQ(lines_with(page, "weir_cluster_slice_millis_per_second{"), Metrics::kSlicesMax);

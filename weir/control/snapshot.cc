@@ -148,10 +148,10 @@ GroupsShot groups_shot(const serve::ServiceGroups& groups, const Gate& gate) {
   GroupsShot shot;
   shot.epoch = groups.epochs().participant().epoch();
   shot.ragged = turns.ragged();
-  shot.step = !groups.has_joined()   ? "own"
-              : !turns.is_in_step()  ? "cut off"
-              : turns.is_mixed()     ? "mixed"
-                                     : "cluster";
+  shot.step = !groups.has_joined()  ? "own"
+              : !turns.is_in_step() ? "cut off"
+              : turns.is_mixed()    ? "mixed"
+                                    : "cluster";
   shot.groups.reserve(groups.names().size());
   for (std::uint32_t i = 0; i < groups.names().size(); ++i) {
     shot.groups.push_back({.name = groups.names()[i],

@@ -129,7 +129,7 @@ struct Snapshot {
   std::uint32_t connections = 0;
   std::vector<ServiceShot> services;
   std::vector<std::string> exports;
-  std::vector<lock::NamespaceView> locks;  // of the lock service, if there is one
+  std::vector<lock::NamespaceView> locks;       // of the lock service, if there is one
   std::optional<serve::ClusterStatus> cluster;  // what this server itself knows of it
 };
 

@@ -104,8 +104,8 @@ Instant GroupEpochs::next_wake() const {
 GroupEpochs::Choice GroupEpochs::choose(std::span<const std::int64_t> reduced) {
   // A leader may send anything.
   servers_ = std::clamp<std::int64_t>(reduced[kServers], 1, kEpochMembersMax);
-  is_mixed_ = reduced.size() != kHead + waited_.size() * kPlaces ||
-              reduced[kServers] != servers_ || reduced[kMeaning] != servers_ * options_.meaning;
+  is_mixed_ = reduced.size() != kHead + waited_.size() * kPlaces || reduced[kServers] != servers_ ||
+              reduced[kMeaning] != servers_ * options_.meaning;
   Choice choice{.group = std::nullopt, .length = options_.rest_length};
   if (is_mixed_) return choice;
   std::int64_t longest = -1;
