@@ -124,8 +124,8 @@ class Driver {
   std::map<JobId, std::uint32_t> pretended_;  // with dry_run: rates that would be in force
   std::set<std::string> foreign_;             // names of others
   std::set<std::string> used_;                // names of ours
-  std::optional<Instant> seen_at_;  // the server, last
-  bool is_blind_ = false;           // since then
+  std::optional<Instant> seen_at_;            // the server, last
+  bool is_blind_ = false;                     // since then
   std::optional<Error> first_error_;
   Counters counters_;
 };

@@ -144,8 +144,8 @@ class JobStatsReader {
   void close(bool is_whole) {
     if (!open_) return;
     if (!first_) first_ = has_;
-    const bool has_all = (has_.read || has_.write) && (has_.read || !first_->read) &&
-                         (has_.write || !first_->write);
+    const bool has_all =
+        (has_.read || has_.write) && (has_.read || !first_->read) && (has_.write || !first_->write);
     if (!has_all) cut_ = true;
     if (is_whole && has_all && !open_->job.empty()) result_.jobs.push_back(*open_);
     open_.reset();
