@@ -319,7 +319,9 @@ class LustreRun {
     } else if (!type) {
       give_up(type.error());
     }
-    if (const auto view = lustre::look(tree_); !view) give_up(view.error());
+    const auto view = lustre::look(tree_);
+    if (!view) give_up(view.error());
+    cpts_ = static_cast<std::uint32_t>(view->rules.regular.size());
     return true;
   }
 
@@ -327,7 +329,7 @@ class LustreRun {
     lustre::Driver::Options options;
     options.dry_run = arguments_.dry_run;
     options.controller.period = period_;
-    options.controller.cpts = lustre::partitions_of(tree_);
+    options.controller.cpts = cpts_;
     options.controller.depth = lustre::depth_of(tree_);
     options.controller.step_percent = arguments_.step;
     options.controller.capacity = capacity_;
@@ -479,6 +481,7 @@ class LustreRun {
   const LustreArguments& arguments_;
   Nanoseconds period_;
   Nanoseconds patience_{0};
+  std::uint32_t cpts_ = 1;  // that ost_io is on, which may be fewer than there are
   Nanoseconds slurm_every_{0};
   std::optional<Rate> capacity_;
   std::vector<control::JobNodes> nodes_;
