@@ -146,7 +146,8 @@ void check_jobs(lustre::Tree& tree, Checklist& list) {
     for (const lustre::JobCounters& job : view->jobs) unnamed += !lustre::is_expressible(job.job);
     list.tell("target",
               fmt::format(
-                  "{}: {} jobs in job_stats{}{}", name, view->jobs.size(),
+                  "{}: {} jobs in job_stats{}{}{}", name, view->jobs.size(),
+                  view->is_cut ? ", which is cut off" : "",
                   unnamed == 0 ? std::string() : fmt::format(", {} that no rule can name", unnamed),
                   view->rpcs ? "" : "; no stats, so lost jobs cannot be noticed"));
   }

@@ -84,9 +84,8 @@ void Driver::count_target(const TargetView& target, std::map<JobId, JobCount>& s
     // A job that another target still counts is known there.
     const auto [sum, is_new] = sums.try_emplace(each->first);
     if (is_new) sum->second.known = false;
-    // When it is back its start time tells whether its counters go on from here. Without one they
-    // do if the file was cut, and else start from 0.
-    if (!target.is_cut && !each->second.since_ns) each->second.rpcs = 0;
+    // Its counters are kept: an entry that one read has missed goes on from them, and one that was
+    // made anew has another start time, or less.
     each = controller_.is_known(each->first) ? std::next(each) : last.erase(each);
   }
 }
