@@ -111,6 +111,12 @@ Nanoseconds duration_of(const std::string& text, const char* option, Nanoseconds
   return time;
 }
 
+lustre::Names read_names(const LustreArguments& arguments, std::string_view map) {
+  check(lustre::Names::read(arguments.prefix, "").map([](const auto&) {}), Exit::kUsage, "");
+  return value_or_fail(lustre::Names::read(arguments.prefix, map), Exit::kCantCreate,
+                       "--map " + quote(arguments.map));
+}
+
 // ---- check ----
 
 class Checklist {
@@ -180,8 +186,7 @@ void check_map(const std::string& path, Checklist& list) {
 int check_server(const LustreArguments& arguments) {
   lustre::HostTree tree(tree_options(arguments));
   const auto map = control::read_file(arguments.map);
-  const auto names =
-      value_or_fail(lustre::Names::read(arguments.prefix, map.value_or("")), Exit::kUsage, "");
+  const lustre::Names names = read_names(arguments, map.value_or(""));
   Checklist list;
   check_jobs(tree, list);
   list.tell("CPTs", fmt::format("{}; a change of a rule gives away up to {} tokens on each",
@@ -260,9 +265,7 @@ class LustreRun {
           Exit::kIoErr, ""));
       map_.emplace(open_map(arguments_.map));
     }
-    names_.emplace(
-        value_or_fail(lustre::Names::read(arguments_.prefix, map_ ? map_->text() : std::string()),
-                      Exit::kUsage, ""));
+    names_.emplace(read_names(arguments_, map_ ? map_->text() : std::string()));
     if (!prepare_policy()) return 0;
     make_driver();
     auto signals = value_or_fail(host::SignalFd::create({SIGTERM, SIGINT}), Exit::kIoErr, "");
@@ -296,7 +299,7 @@ class LustreRun {
                                  control::read_file(*arguments_.nodes), Exit::kNoInput, "--nodes")),
                              Exit::kDataErr, "--nodes");
     }
-    (void)value_or_fail(lustre::Names::read(arguments_.prefix, ""), Exit::kUsage, "");
+    (void)read_names(arguments_, "");
   }
 
   // False if there is nothing to drive: a dry run does not start tbf.

@@ -267,6 +267,11 @@ class Checks(Scratch):
             self.assertIn("tbf nid", policies.read_text())
 
     def test_misuse(self):
+        self.map.write_text("something else\n")
+        done = self.run_weir("check", "--map", self.map, "--root", self.folder)
+        self.assertEqual(done.returncode, 73)
+        self.assertIn(str(self.map), done.stderr)
+        self.map.unlink()
         for wrong in (("--capacity", "0"), ("--rounds", "-1"), ("--nodes", self.folder / "none")):
             done = self.run_weir("run", "--map", self.map, *wrong)
             self.assertIn(done.returncode, (64, 66))
