@@ -2,6 +2,7 @@
 //
 // weir lustre: the rules of a Lustre server, driven by what it counts.
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <map>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/core.h>
 #include <poll.h>
@@ -109,6 +111,12 @@ Nanoseconds duration_of(const std::string& text, const char* option, Nanoseconds
   return time;
 }
 
+lustre::Names read_names(const LustreArguments& arguments, std::string_view map) {
+  check(lustre::Names::read(arguments.prefix, "").map([](const auto&) {}), Exit::kUsage, "");
+  return value_or_fail(lustre::Names::read(arguments.prefix, map), Exit::kCantCreate,
+                       "--map " + quote(arguments.map));
+}
+
 // ---- check ----
 
 class Checklist {
@@ -144,7 +152,8 @@ void check_jobs(lustre::Tree& tree, Checklist& list) {
     for (const lustre::JobCounters& job : view->jobs) unnamed += !lustre::is_expressible(job.job);
     list.tell("target",
               fmt::format(
-                  "{}: {} jobs in job_stats{}{}", name, view->jobs.size(),
+                  "{}: {} jobs in job_stats{}{}{}", name, view->jobs.size(),
+                  view->is_cut ? ", which is cut off" : "",
                   unnamed == 0 ? std::string() : fmt::format(", {} that no rule can name", unnamed),
                   view->rpcs ? "" : "; no stats, so lost jobs cannot be noticed"));
   }
@@ -163,11 +172,21 @@ void check_rules(lustre::Tree& tree, const lustre::Names& names, Checklist& list
                                  ours, others));
 }
 
+void check_map(const std::string& path, Checklist& list) {
+  if (access(path.c_str(), W_OK) == 0) return list.tell("map", path);
+  if (errno != ENOENT) {
+    return list.miss("map", fail_errno(errno, path, "name another file with --map").value());
+  }
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (access(folder.c_str(), W_OK) == 0) return list.tell("map", path + ": not there yet");
+  list.miss("map", fail_errno(errno, folder, "make it, or name another file with --map").value());
+}
+
 int check_server(const LustreArguments& arguments) {
   lustre::HostTree tree(tree_options(arguments));
   const auto map = control::read_file(arguments.map);
-  const auto names =
-      value_or_fail(lustre::Names::read(arguments.prefix, map.value_or("")), Exit::kUsage, "");
+  const lustre::Names names = read_names(arguments, map.value_or(""));
   Checklist list;
   check_jobs(tree, list);
   list.tell("CPTs", fmt::format("{}; a change of a rule gives away up to {} tokens on each",
@@ -185,15 +204,15 @@ int check_server(const LustreArguments& arguments) {
   } else {
     list.miss("policy", type.error());
   }
-  const std::string rules = arguments.root + lustre::kRulesPath;
-  list.tell("writes", access(rules.c_str(), W_OK) == 0
-                          ? "directly to nrs_tbf_rule"
-                          : "by lctl: nrs_tbf_rule cannot be written from here");
-  list.tell("map", map ? arguments.map : arguments.map + ": not there yet");
+  const auto way = tree.way_of_writing(lustre::kRulesPath);
+  way ? list.tell("writes", *way + " to nrs_tbf_rule") : list.miss("writes", way.error());
+  check_map(arguments.map, list);
   return list.finish();
 }
 
 // ---- run ----
+
+static_assert(lustre::Names::kTextMax <= host::StateFile::kSizeMax);
 
 host::StateFile open_map(const std::string& path) {
   for (Nanoseconds waited{0};; waited += kLockPause) {
@@ -211,8 +230,11 @@ void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason
   std::optional<host::StateFile> lock;
   if (reason == lustre::Guard::Reason::kGone) {
     auto file = host::StateFile::open(arguments.map);
-    if (!file) return;  // another run has taken over
-    lock.emplace(std::move(*file));
+    if (file) {
+      lock.emplace(std::move(*file));
+    } else if (file.error().code == std::errc::device_or_resource_busy) {
+      return;  // another run has taken over
+    }
   }
   const auto text = control::read_file(arguments.map);
   auto names = lustre::Names::read(arguments.prefix, text.value_or(""));
@@ -227,15 +249,6 @@ void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason
              removed ? "are removed" : "cannot be removed: " + removed.error().message());
 }
 
-void set_nodes_from(const std::string& path, lustre::Driver& driver) {
-  const auto sizes = value_or_fail(
-      control::parse_nodes(value_or_fail(control::read_file(path), Exit::kNoInput, "--nodes")),
-      Exit::kDataErr, "--nodes");
-  for (const control::JobNodes& size : sizes) {
-    check(driver.set_nodes(JobId(size.job), size.nodes), Exit::kDataErr, "--nodes");
-  }
-}
-
 class LustreRun {
  public:
   explicit LustreRun(const LustreArguments& arguments)
@@ -245,29 +258,20 @@ class LustreRun {
         tree_(tree_options(arguments)) {}
 
   int run() {
-    if (arguments_.slurm) {
-      pattern_ = value_or_fail(control::JobPattern::parse(arguments_.job_pattern), Exit::kUsage,
-                               "--job-pattern");
-    }
-    const Nanoseconds patience =
-        duration_of(arguments_.dead_man, "--dead-man", period_ * 2, std::chrono::hours{1});
+    read_options();
     if (!arguments_.dry_run) {
       guard_.emplace(value_or_fail(
-          lustre::Guard::start(patience, [&](auto reason) { remove_rules(arguments_, reason); }),
+          lustre::Guard::start(patience_, [&](auto reason) { remove_rules(arguments_, reason); }),
           Exit::kIoErr, ""));
       map_.emplace(open_map(arguments_.map));
     }
-    names_.emplace(
-        value_or_fail(lustre::Names::read(arguments_.prefix, map_ ? map_->text() : std::string()),
-                      Exit::kUsage, ""));
-    prepare_policy();
+    names_.emplace(read_names(arguments_, map_ ? map_->text() : std::string()));
+    if (!prepare_policy()) return 0;
     make_driver();
     auto signals = value_or_fail(host::SignalFd::create({SIGTERM, SIGINT}), Exit::kIoErr, "");
     auto timer = value_or_fail(host::TimerFd::create(), Exit::kIoErr, "");
     if (arguments_.slurm) {
-      slurm_.emplace(arguments_.squeue,
-                     duration_of(arguments_.slurm_every, "--slurm-every", std::chrono::seconds{1},
-                                 std::chrono::hours{1}));
+      slurm_.emplace(arguments_.squeue, slurm_every_);
     }
     host::notify_manager("READY=1");
     in_files_before_ = tree_.in_files();
@@ -278,11 +282,40 @@ class LustreRun {
   }
 
  private:
-  void prepare_policy() {
+  // All of them, before anything is started that a mistake in one would have to end.
+  void read_options() {
+    if (arguments_.slurm) {
+      pattern_ = value_or_fail(control::JobPattern::parse(arguments_.job_pattern), Exit::kUsage,
+                               "--job-pattern");
+      slurm_every_ = duration_of(arguments_.slurm_every, "--slurm-every", std::chrono::seconds{1},
+                                 std::chrono::hours{1});
+    }
+    patience_ = duration_of(arguments_.dead_man, "--dead-man", period_ * 2, std::chrono::hours{1});
+    if (arguments_.capacity != "auto") {
+      capacity_ = value_or_fail(parse_rate(arguments_.capacity), Exit::kUsage, "--capacity");
+    }
+    if (arguments_.nodes) {
+      nodes_ = value_or_fail(control::parse_nodes(value_or_fail(
+                                 control::read_file(*arguments_.nodes), Exit::kNoInput, "--nodes")),
+                             Exit::kDataErr, "--nodes");
+    }
+    (void)read_names(arguments_, "");
+  }
+
+  // False if there is nothing to drive: a dry run does not start tbf.
+  bool prepare_policy() {
     const auto policies = lustre::policies_of(tree_);
     const auto type = policies ? lustre::type_of(*policies)
                                : Result<std::string>(tl::unexpected(policies.error()));
-    if (!type && arguments_.set_policy && !arguments_.dry_run) {
+    const bool is_curable = policies || policies.error().code == std::errc::invalid_argument;
+    if (!type && arguments_.set_policy && arguments_.dry_run && is_curable) {
+      for (const char* const command : {"fifo", "tbf jobid"}) {
+        fmt::print("{:<60} # nrs_policies: {}\n", command, type.error().what);
+      }
+      fmt::print(stderr, "weir lustre: without tbf there are no rules to tell of\n");
+      return false;
+    }
+    if (!type && arguments_.set_policy) {
       const auto wait = [] { return poll(nullptr, 0, 50) == 0; };
       fmt::print(stderr, "weir lustre: starting 'tbf jobid' on ost_io\n");
       const auto set = lustre::set_policy(tree_, +wait);
@@ -290,20 +323,21 @@ class LustreRun {
     } else if (!type) {
       give_up(type.error());
     }
-    if (const auto view = lustre::look(tree_); !view) give_up(view.error());
+    const auto view = lustre::look(tree_);
+    if (!view) give_up(view.error());
+    cpts_ = static_cast<std::uint32_t>(view->rules.regular.size());
+    return true;
   }
 
   void make_driver() {
     lustre::Driver::Options options;
     options.dry_run = arguments_.dry_run;
     options.controller.period = period_;
-    options.controller.cpts = lustre::partitions_of(tree_);
+    options.controller.cpts = cpts_;
     options.controller.depth = lustre::depth_of(tree_);
     options.controller.step_percent = arguments_.step;
-    if (arguments_.capacity != "auto") {
-      options.controller.capacity =
-          value_or_fail(parse_rate(arguments_.capacity), Exit::kUsage, "--capacity");
-    }
+    options.controller.capacity = capacity_;
+    options.patience = patience_;
     driver_.emplace(
         options, tree_, *names_, [this](std::string_view text) { return map_->replace(text); },
         [this](std::string_view command, std::string_view reason) {
@@ -311,7 +345,9 @@ class LustreRun {
           fmt::print("{:<60} # {}\n", command, reason);
           std::fflush(stdout);
         });
-    if (arguments_.nodes) set_nodes_from(*arguments_.nodes, *driver_);
+    for (const control::JobNodes& size : nodes_) {
+      check(driver_->set_nodes(JobId(size.job), size.nodes), Exit::kDataErr, "--nodes");
+    }
   }
 
   void loop(host::SignalFd& signals, host::TimerFd& timer) {
@@ -448,6 +484,11 @@ class LustreRun {
 
   const LustreArguments& arguments_;
   Nanoseconds period_;
+  Nanoseconds patience_{0};
+  std::uint32_t cpts_ = 1;  // that ost_io is on, which may be fewer than there are
+  Nanoseconds slurm_every_{0};
+  std::optional<Rate> capacity_;
+  std::vector<control::JobNodes> nodes_;
   lustre::HostTree tree_;
   std::optional<lustre::Guard> guard_;
   std::optional<host::StateFile> map_;
@@ -526,7 +567,8 @@ void add_lustre(CLI::App& weir, int& status) {
   command->add_option("--lctl-program", arguments->lctl_program, "The program (default lctl)")
       ->type_name("PATH");
   command->add_option("--rounds", arguments->rounds, "End after so many (default 0: never)")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("-v,--verbose", arguments->verbose, "Print every write and why");
   command->footer(kFooter);
   command->callback([arguments, &status] { status = drive(*arguments); });

@@ -5,6 +5,7 @@
 #include "weir/lustre/driver.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <sstream>
 #include <string>
@@ -48,6 +49,30 @@ class DyingTree final : public lustre::Tree {
   lustre::Tree& tree_;
   std::uint64_t lives_;
   std::uint64_t used_ = 0;
+};
+
+// Shows other text than the server's, or an error.
+class EditedTree final : public lustre::Tree {
+ public:
+  using Edit = std::function<Result<std::string>(const std::string& path, std::string text)>;
+
+  explicit EditedTree(lustre::Tree& tree) : tree_(tree) {}
+
+  Result<std::string> read(const std::string& path) override {
+    auto text = tree_.read(path);
+    return text && edit ? edit(path, *text) : text;
+  }
+  Result<void> write(const std::string& path, std::string_view text) override {
+    return tree_.write(path, text);
+  }
+  Result<std::vector<std::string>> list(const std::string& folder) override {
+    return tree_.list(folder);
+  }
+
+  Edit edit;
+
+ private:
+  lustre::Tree& tree_;
 };
 
 // A server with two CPTs, a job that never has enough and one that comes and goes.
@@ -241,6 +266,103 @@ TEST(Driver, RepairsWhatHeadsDisagreeAbout) {
   EXPECT_TRUE(site.write(kRules, "hp stop " + name));
   run.rounds(1);
   EXPECT_EQ(site.own().begin()->second, 4);
+}
+
+std::uint64_t served_of(const Drive& run, const char* job) {
+  for (const JobDemand& demand : run.driver.controller().demands()) {
+    if (demand.job == JobId(job)) return demand.served.count();
+  }
+  return 0;
+}
+
+Result<std::string> without_start_times(const std::string& path, std::string text) {
+  for (std::size_t at = 0; path.ends_with("job_stats");) {
+    at = text.find("  start_time:", at);
+    if (at == std::string::npos) break;
+    text.erase(at, text.find('\n', at) + 1 - at);
+  }
+  return text;
+}
+
+// enable_stats_header=0 takes the start times away; no job has begun anew by that.
+TEST(Driver, CountersGoOnWithoutTheirStartTimes) {
+  Site site;
+  EditedTree tree(site.tree);
+  Drive run(site, tree);
+  run.rounds(50);
+  const std::uint64_t usual = served_of(run, "hog");
+  ASSERT_GT(usual, 0U);
+  tree.edit = without_start_times;
+  run.rounds(1);
+  EXPECT_LE(served_of(run, "hog"), 2 * usual);
+  tree.edit = nullptr;
+  run.rounds(1);
+  EXPECT_LE(served_of(run, "hog"), 2 * usual);
+}
+
+// A large job_stats is no snapshot: one read may miss an entry that the next one has. Releases up
+// to 2.14 have no start times to know it by.
+TEST(Driver, AnEntryThatOneReadMissesGoesOn) {
+  for (const EditedTree::Edit& shown :
+       {EditedTree::Edit(), EditedTree::Edit(without_start_times)}) {
+    Site site;
+    EditedTree tree(site.tree);
+    tree.edit = shown;
+    Drive run(site, tree);
+    run.rounds(50);
+    const std::uint64_t usual = served_of(run, "hog");
+    tree.edit = [](const std::string& path, std::string text) {
+      return path.ends_with("job_stats") ? std::string() : text;
+    };
+    run.rounds(1);
+    tree.edit = shown;
+    run.rounds(1);
+    EXPECT_GT(served_of(run, "hog"), 0U);
+    EXPECT_LE(served_of(run, "hog"), 3 * usual);
+  }
+}
+
+TEST(Driver, RulesOfAServerThatCannotBeLookedAtAreRemoved) {
+  Site site;
+  const std::string before = site.foreign();
+  EditedTree tree(site.tree);
+  Drive run(site, tree);
+  run.rounds(10);
+  site.burst();
+  run.rounds(10);
+  ASSERT_EQ(site.own().size(), 1U);
+  tree.edit = [](const std::string& path, std::string text) -> Result<std::string> {
+    if (path.ends_with("job_stats")) return fail(std::errc::io_error, path, "unreadable");
+    return text;
+  };
+  const Instant since = site.now;
+  while (site.now < since + std::chrono::seconds{4}) EXPECT_FALSE(run.round());
+  EXPECT_EQ(site.own().size(), 1U);
+  while (site.now < since + std::chrono::seconds{6}) {
+    EXPECT_FALSE(run.round());
+    EXPECT_TRUE(run.driver.glance(site.now));
+  }
+  EXPECT_TRUE(site.own().empty());
+  EXPECT_EQ(site.foreign(), before);
+  tree.edit = nullptr;
+  run.rounds(20);
+  EXPECT_EQ(site.own().size(), 1U);
+}
+
+// Rules of one head only cannot be read, and what cannot be read is not said to be removed.
+TEST(Driver, HeadsOfOtherTypesAreRefused) {
+  Site site;
+  ASSERT_TRUE(site.write(lustre::kPoliciesPath, "tbf hp nid"));
+  const auto mixed = lustre::look(site.tree);
+  ASSERT_FALSE(mixed);
+  EXPECT_EQ(mixed.error().code, std::errc::not_supported);
+  EXPECT_NE(mixed.error().message().find("'nid'"), std::string::npos);
+  ASSERT_TRUE(site.write(lustre::kPoliciesPath, "fifo hp"));
+  Drive run(site, site.tree);
+  EXPECT_FALSE(run.round());
+  EXPECT_FALSE(run.driver.remove_all());
+  ASSERT_TRUE(site.write(lustre::kPoliciesPath, "fifo"));
+  EXPECT_TRUE(run.driver.remove_all());
 }
 
 TEST(Driver, SurvivesARestartOfTheServer) {

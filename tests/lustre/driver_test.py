@@ -216,7 +216,8 @@ class Checks(Scratch):
             (target / "job_stats").write_bytes((text + "- job_id:       cu").encode("latin-1"))
             done = self.run_weir("check", "--root", copy, "--map", self.map)
             self.assertEqual(done.returncode, 0, done.stdout)
-            self.assertIn("1005 jobs in job_stats, 3 that no rule can name", done.stdout)
+            self.assertIn("1005 jobs in job_stats, which is cut off, 3 that no rule can name",
+                          done.stdout)
             done = self.run_weir("run", "--root", copy, "--map", self.map, "--lctl", "never",
                                  "--rounds", "3")
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -234,7 +235,48 @@ class Checks(Scratch):
             self.assertIn("NOT READY", done.stdout)
             self.assertIn("root", done.stdout)
 
+    @unittest.skipUnless(os.geteuid() == 0, "becomes another user")
+    def test_what_cannot_be_written_is_not_ready_and_lctl_is_for_this_machine_only(self):
+        with lustre("tbf=jobid", "idle=1") as server:
+            copy, _ = self.copy_of(server)
+        fake = self.folder / "lctl"
+        fake.write_text(f"#!/bin/sh\ntouch {self.folder}/called\n")
+        for path in (self.folder, copy, fake):
+            path.chmod(0o777)
+        run = {"capture_output": True, "text": True, "timeout": 60, "user": 65534}
+        done = subprocess.run([WEIR, "lustre", "check", "--root", copy, "--map",
+                               self.folder / "no/map"], **run)
+        self.assertEqual(done.returncode, 66, done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^writes +NOT READY: .*Permission denied")
+        self.assertRegex(done.stdout, r"(?m)^map +NOT READY: .*/no/: No such file")
+        policies = copy / "sys/kernel/debug/lustre/ost/OSS/ost_io/nrs_policies"
+        policies.write_text(policies.read_text().replace("tbf jobid", "tbf nid"))
+        for arguments in (("--lctl", "never"), ("--lctl-program", fake)):
+            done = subprocess.run([WEIR, "lustre", "run", "--set-policy", "--root", copy, "--map",
+                                   self.map, *arguments], **run)
+            self.assertEqual(done.returncode, 66, done.stderr)
+            self.assertIn("nrs_policies: Permission denied; run it as root", done.stderr)
+        self.assertFalse((self.folder / "called").exists())
+
+    def test_a_dry_run_tells_of_the_policy_it_would_set(self):
+        with lustre("tbf=nid", *HOG[:2]) as server:
+            policies = server.rules_path.parent / "nrs_policies"
+            done = self.run_weir("run", "--root", server.root, "--dry-run", "--set-policy")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"^fifo +# nrs_policies: .*'nid'.*\ntbf jobid +# ")
+            self.assertIn("tbf nid", policies.read_text())
+
     def test_misuse(self):
+        self.map.write_text("something else\n")
+        done = self.run_weir("check", "--map", self.map, "--root", self.folder)
+        self.assertEqual(done.returncode, 73)
+        self.assertIn(str(self.map), done.stderr)
+        self.map.unlink()
+        for wrong in (("--capacity", "0"), ("--rounds", "-1"), ("--nodes", self.folder / "none")):
+            done = self.run_weir("run", "--map", self.map, *wrong)
+            self.assertIn(done.returncode, (64, 66))
+            self.assertIn(wrong[0], done.stderr)
+            self.assertNotIn("guard", done.stderr)
         self.assertEqual(self.run_weir("fly").returncode, 64)
         self.assertEqual(self.run_weir("run", "--period", "1ns").returncode, 64)
         done = self.run_weir("run", "--prefix", "a.b", "--map", self.map)

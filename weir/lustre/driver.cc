@@ -22,8 +22,11 @@ Result<void> Driver::round(Instant now) {
   auto view = look(tree_);
   if (!view) {
     ++counters_.failed_rounds;
+    go_blind(now);
     return tl::unexpected(view.error());
   }
+  seen_at_ = now;
+  is_blind_ = false;
   round_.at = now;
   round_.queued = view->policies.queued();
   see_rules(view->rules);
@@ -33,7 +36,17 @@ Result<void> Driver::round(Instant now) {
   return {};
 }
 
+// Whoever was held when the server was last seen would be held for as long as it cannot be.
+void Driver::go_blind(Instant now) {
+  is_blind_ = true;
+  if (!seen_at_ || now - *seen_at_ < options_.patience || round_.rules.empty()) return;
+  if (!remove_all("the server cannot be looked at")) return;
+  round_.rules.clear();
+  pretended_.clear();
+}
+
 Result<void> Driver::glance(Instant now) {
+  if (is_blind_) return {};
   const auto policies = policies_of(tree_);
   if (!policies || policies->tbf() == nullptr) return {};
   ++counters_.glances;
@@ -52,7 +65,9 @@ void Driver::count_target(const TargetView& target, std::map<JobId, JobCount>& s
   for (const JobCounters& job : target.jobs) {
     auto [found, is_new] = last.try_emplace(job.job);
     Last& before = found->second;
-    const bool began_anew = before.rpcs > job.rpcs || before.since_ns != job.since_ns;
+    // Times come and go with enable_stats_header; two that differ are of two entries.
+    const bool is_other = before.since_ns && job.since_ns && before.since_ns != job.since_ns;
+    const bool began_anew = before.rpcs > job.rpcs || is_other;
     std::uint64_t served = is_new || began_anew ? job.rpcs : job.rpcs - before.rpcs;
     if (is_first) served = 0;  // since when, nobody knows
     before = {.rpcs = job.rpcs, .since_ns = job.since_ns, .seen = true};
@@ -69,8 +84,8 @@ void Driver::count_target(const TargetView& target, std::map<JobId, JobCount>& s
     // A job that another target still counts is known there.
     const auto [sum, is_new] = sums.try_emplace(each->first);
     if (is_new) sum->second.known = false;
-    // Cut off, its counters go on from here; else they start from 0 when it is back.
-    if (!target.is_cut) each->second = {.rpcs = 0, .since_ns = std::nullopt, .seen = false};
+    // Its counters are kept: an entry that one read has missed goes on from them, and one that was
+    // made anew has another start time, or less.
     each = controller_.is_known(each->first) ? std::next(each) : last.erase(each);
   }
 }
@@ -229,10 +244,13 @@ Result<void> Driver::start(const RuleChange& change) {
   return done;
 }
 
-Result<void> Driver::remove_all() {
+Result<void> Driver::remove_all(std::string_view reason) {
   const auto text = tree_.read(kRulesPath);
   if (!text) {
-    // Without tbf there are no rules, and without Lustre neither.
+    // Without tbf there are no rules, and without Lustre neither. On one head they cannot be read.
+    if (const auto policies = policies_of(tree_); policies && policies->tbf() != nullptr) {
+      if (const auto type = type_of(*policies); !type) return tl::unexpected(type.error());
+    }
     const std::errc code = text.error().code;
     const bool nothing_there =
         code == std::errc::no_such_device || code == std::errc::no_such_file_or_directory;
@@ -242,7 +260,7 @@ Result<void> Driver::remove_all() {
   if (!table) return tl::unexpected(table.error());
   first_error_.reset();
   for (const auto& [name, own] : own_rules(*table)) {
-    if (!foreign_.contains(name)) note(write("stop " + name, "Weir stops"));
+    if (!foreign_.contains(name)) note(write("stop " + name, reason));
   }
   if (first_error_) return tl::unexpected(*first_error_);
   return {};

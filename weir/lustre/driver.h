@@ -15,6 +15,7 @@
 //   - the map is saved before a name is used
 //   - a rule that is not the same on every CPT and head is stopped everywhere and made anew
 //   - a start that fails is stopped again, since it may have reached some heads
+//   - when the server cannot be looked at for long, our rules are stopped: their rates are old
 // What fails is tried again in the next round, from what the server then shows; nothing is
 // remembered of what we believe it to be. So a restart of the server, or of us, costs one round.
 //
@@ -48,6 +49,7 @@ class Driver {
 
   struct Options {
     RuleController::Options controller;
+    Nanoseconds patience = std::chrono::seconds{5};  // with a server that cannot be looked at
     bool dry_run = false;
   };
   struct Counters {
@@ -73,7 +75,7 @@ class Driver {
   // The same on the word of the queue alone. A server that cannot be looked at is the next round's.
   Result<void> glance(Instant now);
   // Stops our rules. What fails is tried on; the first error is told.
-  Result<void> remove_all();
+  Result<void> remove_all(std::string_view reason = "Weir stops");
 
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes) {
     return controller_.set_nodes(job, nodes);
@@ -99,6 +101,7 @@ class Driver {
     bool agrees = true;
   };
 
+  void go_blind(Instant now);
   void count_jobs(const View& view);
   void count_target(const TargetView& target, std::map<JobId, JobCount>& sums);
   std::map<std::string, Own> own_rules(const RuleTable& table);
@@ -121,6 +124,8 @@ class Driver {
   std::map<JobId, std::uint32_t> pretended_;  // with dry_run: rates that would be in force
   std::set<std::string> foreign_;             // names of others
   std::set<std::string> used_;                // names of ours
+  std::optional<Instant> seen_at_;            // the server, last
+  bool is_blind_ = false;                     // since then
   std::optional<Error> first_error_;
   Counters counters_;
 };

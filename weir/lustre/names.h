@@ -38,6 +38,8 @@ class Names {
   static constexpr std::size_t kNameMax = 15;
   static constexpr std::size_t kDigits = 5;
   static constexpr std::string_view kPrefixDefault = "weir";
+  // Of print() at most: every byte of an id may need an escape.
+  static constexpr std::size_t kTextMax = (kMax + 1) * (kNameMax + JobId::kSizeMax * 4 + 4);
 
   // EINVAL for a prefix that is empty, too long or has other than letters, digits and _, and for
   // text that is no map.

@@ -54,6 +54,22 @@ TEST(Names, TheOneUsedLongestAgoMakesRoom) {
   EXPECT_FALSE(names.find(JobId("job1")));
 }
 
+// What cannot be read back would leave the rules of a run that died without an owner.
+TEST(Names, TheLargestMapIsAsLargeAsIsSaid) {
+  Names names = *Names::read("ten_chars_", "");
+  for (std::size_t i = 0; i < Names::kMax; ++i) {
+    std::string id(JobId::kSizeMax - 3, '\xE3');
+    for (std::size_t part = i; id.size() < JobId::kSizeMax; part /= 16) {
+      id += static_cast<char>(0xA1 + part % 16);
+    }
+    ASSERT_TRUE(names.name_for(JobId(id), {}, {}));
+  }
+  const std::string text = names.print();
+  EXPECT_LE(text.size(), Names::kTextMax);
+  EXPECT_GT(text.size(), Names::kTextMax * 9 / 10);
+  EXPECT_EQ(Names::read("ten_chars_", text)->print(), text);
+}
+
 TEST(Names, RefusesPrefixesAndMapsThatAreNone) {
   EXPECT_FALSE(Names::read("", ""));
   EXPECT_FALSE(Names::read("a.b", ""));

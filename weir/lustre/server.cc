@@ -80,11 +80,20 @@ Result<std::string> type_of(const Policies& policies) {
                 "tbf runs with type " + quote(tbf->argument) + ", which knows no job ids",
                 "the type is the administrator's; --set-policy changes it, and its rules are lost");
   }
+  const std::string both = tbf->argument.empty() ? "tbf hp" : "tbf hp " + tbf->argument;
   for (const Policy& policy : policies.high) {
-    if (policy.name != "tbf" || policy.state == "started") continue;
-    return fail(std::errc::no_such_device, kPoliciesPath,
-                "tbf runs on the regular head only, so its rules cannot be read",
-                "start it on both: write 'tbf hp " + tbf->argument + "', or use --set-policy");
+    if (policy.name != "tbf") continue;
+    if (policy.state != "started") {
+      return fail(std::errc::no_such_device, kPoliciesPath,
+                  "tbf runs on the regular head only, so its rules cannot be read",
+                  "start it on both: write '" + both + "', or use --set-policy");
+    }
+    if (policy.argument != tbf->argument) {
+      return fail(std::errc::not_supported, kPoliciesPath,
+                  "tbf runs with type " + quote(tbf->argument) + " on the regular head and " +
+                      quote(policy.argument) + " on the other, so no rule can be for both",
+                  "write '" + both + "', or use --set-policy: rules are lost");
+    }
   }
   return tbf->argument;
 }

@@ -101,9 +101,7 @@ class JobStatsReader {
       }
       if (trimmed.starts_with("- job_id:")) {
         close(true);
-        if (auto begun = begin(trim(trimmed.substr(9))); !begun) {
-          return tl::unexpected(begun.error());
-        }
+        begin(trim(trimmed.substr(9)));
         headed = true;
       } else if (open_) {
         take(trimmed);
@@ -118,12 +116,12 @@ class JobStatsReader {
   }
 
  private:
-  Result<void> begin(std::string_view id) {
-    auto job = parse_job_id(id);
-    if (!job) return tl::unexpected(job.error());
+  // Releases before 2.15.2 do not escape: what looks like a bad escape is part of the id there, and
+  // one user's id must not make the whole file unreadable.
+  void begin(std::string_view id) {
     open_ = JobCounters{};
-    open_->job = JobId(*job);
-    return {};
+    open_->job = JobId(parse_job_id(id).value_or(std::string(id)));
+    has_ = {};
   }
 
   void take(std::string_view line) {
@@ -134,18 +132,34 @@ class JobStatsReader {
     if (key == "start_time") open_->since_ns = read_time(value);
     if (key == "snapshot_time") open_->update_ns = read_time(value);
     if (key != "read_bytes" && key != "write_bytes") return;
-    open_->rpcs += field(value, "samples").value_or(0);
+    const auto samples = field(value, "samples");
+    if (!samples) return;
+    (key == "read_bytes" ? has_.read : has_.write) = true;
+    open_->rpcs += *samples;
     open_->bytes += field(value, "sum").value_or(0);
   }
 
-  // An entry that was cut may lack a counter, and a counter that goes back looks like a new job.
+  // An entry that was cut may lack a counter, and a counter that goes back looks like a new job. It
+  // may end with a whole line all the same; the first entry shows which counters there are.
   void close(bool is_whole) {
-    if (open_ && is_whole && !open_->job.empty()) result_.jobs.push_back(*open_);
+    if (!open_) return;
+    if (!first_) first_ = has_;
+    const bool has_all =
+        (has_.read || has_.write) && (has_.read || !first_->read) && (has_.write || !first_->write);
+    if (!has_all) cut_ = true;
+    if (is_whole && has_all && !open_->job.empty()) result_.jobs.push_back(*open_);
     open_.reset();
   }
 
+  struct Has {
+    bool read = false;
+    bool write = false;
+  };
+
   JobStatsText result_;
   std::optional<JobCounters> open_;
+  Has has_;                   // the open entry
+  std::optional<Has> first_;  // of the file
   bool cut_ = false;
 };
 

@@ -36,7 +36,7 @@ struct JobCounters {
 
 struct JobStatsText {
   std::vector<JobCounters> jobs;  // in the order of the file
-  bool is_cut = false;            // the last entry was not whole
+  bool is_cut = false;            // an entry was not whole
 };
 Result<JobStatsText> parse_job_stats(std::string_view text);
 

@@ -75,6 +75,34 @@ TEST(LustreText, AnEntryThatIsCutIsLeftOut) {
   EXPECT_EQ(read->jobs[0].job, JobId("a"));
 }
 
+// A cut at the end of a line leaves no half line to know it by.
+TEST(LustreText, AnEntryWithoutItsCountersIsLeftOut) {
+  const std::string whole =
+      "job_stats:\n- job_id:          a\n  read_bytes:      { samples: 5, unit: bytes, sum: 5 }\n"
+      "  write_bytes:     { samples: 6, unit: bytes, sum: 6 }\n"
+      "- job_id:          b\n  snapshot_time:   1755600000.1 secs.nsecs\n"
+      "  read_bytes:      { samples: 7, unit: bytes, sum: 7 }\n";
+  const auto read = parse_job_stats(whole);
+  ASSERT_TRUE(read);
+  EXPECT_TRUE(read->is_cut);
+  ASSERT_EQ(read->jobs.size(), 1U);
+  EXPECT_EQ(read->jobs[0].job, JobId("a"));
+  EXPECT_EQ(parse_job_stats(whole.substr(0, whole.find("  read_bytes")))->jobs.size(), 0U);
+  EXPECT_TRUE(parse_job_stats("job_stats:\n- job_id:          a\n")->is_cut);
+  const auto back = parse_job_stats(whole + "  write_bytes:     { samples: 1, sum: 9 }\n");
+  EXPECT_FALSE(back->is_cut);
+  EXPECT_EQ(back->jobs.at(1).rpcs, 8U);
+}
+
+TEST(LustreText, AnIdThatIsNotEscapedIsTakenAsItIs) {
+  const auto read = parse_job_stats(
+      "job_stats:\n- job_id:          \"a\\b\"\n  read_bytes:      { samples: 5, unit: bytes }\n"
+      "- job_id:          dd.0\n  read_bytes:      { samples: 2, unit: bytes }\n");
+  ASSERT_TRUE(read);
+  ASSERT_EQ(read->jobs.size(), 2U);
+  EXPECT_EQ(read->jobs[0].job, JobId("\"a\\b\""));
+}
+
 TEST(LustreText, AnotherFileIsNoJobStats) {
   EXPECT_EQ(parse_job_stats("root:x:0:0:root\n").error().code, std::errc::invalid_argument);
   EXPECT_EQ(parse_stats("job_stats:\n").error().code, std::errc::invalid_argument);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -88,7 +89,7 @@ Result<void> HostTree::write_whole(const std::string& path, std::string_view tex
   const host::Fd fd(open(real.c_str(), O_WRONLY | O_CLOEXEC));
   if (!fd.is_open()) {
     const int error = errno;
-    if (options_.lctl == Lctl::kAuto && (error == ENOENT || error == EACCES || error == EPERM)) {
+    if (may_use_lctl() && (error == ENOENT || error == EACCES || error == EPERM)) {
       if (auto done = write_by_lctl(path, text);
           done || done.error().code != std::errc::no_such_file_or_directory) {
         return done;
@@ -103,6 +104,30 @@ Result<void> HostTree::write_whole(const std::string& path, std::string_view tex
     if (wrote < 0) return fail_errno(errno, real, hint_for(errno, path));
     return fail(std::errc::io_error, real, "took only a part of '" + std::string(text) + "'");
   }
+}
+
+bool HostTree::finds_lctl() const {
+  const std::string& program = options_.lctl_program;
+  if (program.find('/') != std::string::npos) return access(program.c_str(), X_OK) == 0;
+  const char* const path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe)
+  for (std::string_view rest = path == nullptr ? "" : path; !rest.empty();) {
+    const std::string_view folder = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(rest.size(), folder.size() + 1));
+    if (access((std::string(folder) + "/" + program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+Result<std::string> HostTree::way_of_writing(const std::string& path) const {
+  const std::string real = options_.root + path;
+  const bool is_open = options_.lctl != Lctl::kAlways && access(real.c_str(), W_OK) == 0;
+  if (is_open) return std::string("directly");
+  const int error = errno;
+  if (may_use_lctl() && finds_lctl()) return std::string("by lctl");
+  if (options_.lctl == Lctl::kAlways) {
+    return fail_errno(ENOENT, options_.lctl_program, "install the Lustre utilities");
+  }
+  return fail_errno(error, real, hint_for(error, path));
 }
 
 Result<void> HostTree::write_by_lctl(const std::string& path, std::string_view text) {

@@ -9,7 +9,8 @@
 // Paths are as on a server. A read goes on until the end of file: job_stats gives one job for each
 // read(2). A write is one write(2), whole and without a newline, since Lustre takes each for a
 // command. lctl stands in only where a file cannot be opened for writing (or always, or never): it
-// starts a process for each command, which costs a thousand times the write.
+// starts a process for each command, which costs a thousand times the write. It knows no other root
+// than this machine, so under one it is never taken unasked.
 #pragma once
 
 #include <cstddef>
@@ -57,11 +58,19 @@ class HostTree final : public Tree {
   Result<void> write(const std::string& path, std::string_view text) override;
   Result<std::vector<std::string>> list(const std::string& folder) override;
 
+  // How commands for a path would go out: "directly" or "by lctl"; an error if in neither way.
+  Result<std::string> way_of_writing(const std::string& path) const;
+
   std::uint64_t lctl_started() const { return lctl_started_; }
   // Spent in reading and writing so far.
   Nanoseconds in_files() const { return in_files_; }
 
  private:
+  bool may_use_lctl() const {
+    return options_.lctl == Lctl::kAlways ||
+           (options_.lctl == Lctl::kAuto && options_.root.empty());
+  }
+  bool finds_lctl() const;
   Result<std::string> read_whole(const std::string& path);
   Result<void> write_whole(const std::string& path, std::string_view text);
   Result<void> write_by_lctl(const std::string& path, std::string_view text);
