@@ -89,6 +89,8 @@ class EpochSeat {
   Result<void> receive(MemberId from, EpochView bytes, Instant now);
   void ended(MemberId member, Instant now);
   const std::string& name_of(MemberId member) const;
+  // When a server other than the leader's own last said anything, be it that it was refused.
+  Instant others_heard() const { return others_heard_; }
 
   void tick(Instant now);
   Instant next_wake() const;
@@ -111,10 +113,12 @@ class EpochSeat {
     Instant forget_at;
   };
 
+  void hear(const std::string& name, Instant now);
   Nanoseconds round_quantile(std::size_t permille) const;
 
   Options options_;
   Instant speaks_at_;  // what comes before is not heard
+  Instant others_heard_{};
   const SliceLimits& limits_;
   SliceLeader slices_;
   EpochLeader leader_;

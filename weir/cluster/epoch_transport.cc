@@ -2,6 +2,7 @@
 #include "weir/cluster/epoch_transport.h"
 
 #include <algorithm>
+#include <atomic>
 #include <list>
 #include <map>
 #include <mutex>
@@ -116,6 +117,7 @@ class EpochTransport::Core {
   Result<void> open();
   void end();
   std::uint16_t port() const { return static_cast<std::uint16_t>(port_); }
+  Instant others_heard() const { return Instant{Nanoseconds{others_heard_}}; }
 
   // For every thread: runs it there. False: it has stopped, and will not.
   bool put(std::function<void()> letter);
@@ -170,6 +172,7 @@ class EpochTransport::Core {
   std::map<MemberId, PeerStream*> streams_;  // of members, among peers_
   SliceLimits limits_;
   std::optional<EpochSeat> seat_;
+  std::atomic<Instant::rep> others_heard_ = 0;
 
   LinkStream::Events link_events_;
   std::uint32_t term_ = 0;  // of whom we follow
@@ -283,6 +286,7 @@ void EpochTransport::Core::work() {
   if (seat_) {
     seat_->tick(now);
     hand_out();
+    others_heard_ = seat_->others_heard().time_since_epoch().count();
   }
   if (now - EpochSeat::kSilence >= unheard_since_ && link_ != nullptr) {
     unheard_since_ = kNever;
@@ -414,7 +418,8 @@ void EpochTransport::Core::follow(std::uint32_t term, const std::string& address
   why_ = "the leader was not reached yet";
   if (address != address_ || stub_ == nullptr) {
     address_ = address;
-    stub_ = Epochs::NewStub(grpc::CreateCustomChannel(address, credentials_, channel_arguments()));
+    stub_ =
+        Epochs::NewStub(grpc::CreateCustomChannel(address, credentials_, peer_channel_arguments()));
   }
   join_at_ = host::now();
 }
@@ -561,6 +566,7 @@ Result<std::unique_ptr<EpochTransport>> EpochTransport::create(const Options& op
 }
 
 std::uint16_t EpochTransport::port() const { return core_->port(); }
+Instant EpochTransport::others_heard() const { return core_->others_heard(); }
 
 void EpochTransport::follow(std::uint32_t term, const std::string& address) {
   core_->put([core = core_.get(), term, address] { core->follow(term, address); });
