@@ -7,7 +7,15 @@ import time
 import unittest
 
 from under_load import LIMIT, UnderLoad
-from world import LEASE, Load, World, longest_gap, wait_for
+from world import LEASE, Load, World, longest_gap, take_precedence, wait_for
+
+GAP = 0.1  # seconds without a completion
+GO_ON = 2 + LEASE  # seconds until epochs go on
+TRIES = 5  # since a machine may stand still for as long
+
+
+def setUpModule():
+    take_precedence()
 
 
 class Faults(UnderLoad, unittest.TestCase):
@@ -30,19 +38,30 @@ class Faults(UnderLoad, unittest.TestCase):
         self.holds()
 
     def test_the_leader_is_killed(self):
-        self.world.members[self.leader].kill()
-        killed = time.monotonic()
-        wait_for("another leads", lambda: self.world.members[self.others[0]].status()["leader"]
-                 in self.others)
-        self.epochs_go_on(*self.others)
-        for name in self.others:
-            times = [at for at in list(self.load.clients[name].completions)
-                     if killed < at < killed + LEASE]
-            # ./dev bench cluster has the figure; who waited for the next leader would wait longer.
-            self.assertLess(longest_gap(times, killed, killed + LEASE), 0.75 * LEASE, name)
-        self.restart(self.leader)
+        tries = []
+        for _ in range(TRIES):
+            gap, went_on = self.kill_leader()
+            if gap <= GAP and went_on <= GO_ON:
+                return self.holds()
+            tries.append((gap, went_on))
+        return self.fail(f"seconds without a completion, and until epochs went on: {tries}")
+
+    def kill_leader(self):
+        """And wait until it is back. The longest time in which a server that is left completed
+        nothing, and the time until epochs went on."""
+        leader = self.world.leader()
+        others = [name for name in self.world.members if name != leader]
+        begin = time.monotonic()
+        self.world.members[leader].kill()
+        wait_for("another leads", lambda: self.world.members[others[0]].status()["leader"]
+                 in others)
+        self.epochs_go_on(*others)
+        end = time.monotonic()
+        self.restart(leader)
         self.world.wait_joined()
-        self.holds()
+        gaps = [longest_gap([at for at in list(self.load.clients[name].completions)
+                             if begin < at < end], begin, end) for name in others]
+        return max(gaps), end - begin
 
     def test_a_node_of_etcd_is_killed(self):
         self.world.etcd.kill(0)

@@ -13,8 +13,9 @@ A host is a network namespace with a veth into a bridge, which stands in a names
 nothing of this is seen by the rest of the machine and addresses cannot collide. What is cut is
 dropped where it would arrive: nobody is told, connections hang as they do when a cable is pulled.
 
-Names have the process id of the test in them. Leaving the block takes the hosts away; hosts of a
-test that was killed, and what still runs on them, are taken away when the next one begins.
+Names have the process id of the test in them, which has one network at a time. Leaving the block
+takes the hosts away; hosts of a test that was killed, and what still runs on them, are taken away
+when the next one begins.
 """
 import contextlib
 import os
@@ -68,7 +69,7 @@ def take_leftovers_away():
     """Of tests that were killed."""
     for line in run("ip", "netns", "list").splitlines():
         left = NAME.match(line)
-        if left and not is_alive(int(left[1])):
+        if left and (int(left[1]) == os.getpid() or not is_alive(int(left[1]))):
             # Another test may do the same at the same time.
             with contextlib.suppress(AssertionError):
                 take_away(left[0])
@@ -98,11 +99,11 @@ class Network:
         for name in (HUB, *self.hosts):
             run("ip", "netns", "add", self.space(name))
             self.made.append(name)
-        lines = ["link add switch type bridge", "link set switch up",
+        lines = ["link add name switch type bridge", "link set switch up",
                  f"addr add {self.address(HUB)}/24 dev switch"]
         for name in self.hosts:
-            lines += [f"link add {name} type veth peer name net netns {self.space(name)}",
-                      f"link set {name} master switch up"]
+            lines += [f"link add name {name} type veth peer name net netns {self.space(name)}",
+                      f"link set dev {name} master switch up"]
         self.ip(HUB, lines)
         for name in self.hosts:
             self.ip(name, ["link set lo up", "link set net up",

@@ -5,16 +5,26 @@ clients of both sides get together is counted, since clients reach their servers
 Each server and each node of etcd stands on a host of its own (network.py).
 """
 import os
+import pathlib
+import subprocess
+import sys
 import time
 import unittest
 
-from network import Network
+from network import Network, is_alive
 from under_load import BURST, LIMIT, UnderLoad
-from world import World, most, wait_for
+from world import STUCK, World, most, wait_for
 
 SERVERS, NODES = ("s0", "s1", "s2"), ("n0", "n1", "n2")
 CUT_OFF = LIMIT * 1000 // (10 * len(SERVERS))  # thousandths a second of a server on its own
 OTHER = 600  # another limit
+# A test that stands on its host until it is killed.
+KILLED = """
+import subprocess
+from network import Network
+with Network("a") as network:
+    subprocess.run([*network.prefix("a"), "sh", "-c", "echo $$; exec sleep 600"], check=False)
+"""
 
 
 @unittest.skipUnless(os.geteuid() == 0, "network namespaces are root's")
@@ -126,6 +136,22 @@ class Partition(UnderLoad, unittest.TestCase):
         for _ in range(3):
             self.epochs_go_on(*SERVERS)
         self.heals()
+
+
+@unittest.skipUnless(os.geteuid() == 0, "network namespaces are root's")
+class Hosts(unittest.TestCase):
+    def test_hosts_of_a_test_that_was_killed_are_taken_away_with_what_runs_there(self):
+        with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True,
+                              cwd=pathlib.Path(__file__).parent) as killed:
+            there = int(killed.stdout.readline())
+            killed.kill()
+        os.kill(there, 0)  # it runs on
+        with Network("a") as network:
+            spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True,
+                                    timeout=STUCK, check=True).stdout
+            self.assertIn(network.space("a"), spaces)
+            self.assertNotIn(f"weirnet-{killed.pid}-", spaces)
+        wait_for("it has ended", lambda: not is_alive(there))
 
 
 if __name__ == "__main__":
