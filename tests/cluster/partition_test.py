@@ -94,6 +94,13 @@ class Partition(UnderLoad, unittest.TestCase):
         self.gives_up_connections(member, self.leader)
         self.heals()
 
+    def test_a_member_is_cut_from_etcd_but_not_from_the_leader(self):
+        member = self.others[0]
+        self.network.part({member}, {*NODES})
+        wait_for("it says so", lambda: self.status(member)["state"] == "alone")
+        self.epochs_go_on(*SERVERS)
+        self.heals()
+
     def test_the_leader_is_cut_from_all_members_but_not_from_etcd(self):
         self.network.part({self.leader}, {*self.others})
         self.another_leads()
