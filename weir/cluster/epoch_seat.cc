@@ -179,7 +179,8 @@ std::vector<EpochSeat::Outgoing> EpochSeat::take_outgoing() {
   }
   std::vector<Outgoing> all = std::exchange(refused_, {});
   const auto add = [&](const std::string& name, EpochLeader& leader) {
-    for (auto& [to, message] : leader.take_outgoing()) all.push_back({to, name, std::move(message)});
+    for (auto& [to, message] : leader.take_outgoing())
+      all.push_back({to, name, std::move(message)});
   };
   add({}, leader_);
   for (auto& [name, course] : courses_) add(name, course);

@@ -125,7 +125,8 @@ void add_groups(std::string& page, const Snapshot& shot) {
   const auto by_service = [&](std::string_view name, std::string_view type, std::string_view help,
                               auto&& pick) {
     Family lines(page, name, type, help);
-    for (const ServiceShot* const one : services) lines.add(labels_of(one->name), pick(*one->groups));
+    for (const ServiceShot* const one : services)
+      lines.add(labels_of(one->name), pick(*one->groups));
   };
   by_group("weir_group_turns_total", "counter", "Turns in which a group was preferred.",
            [](const GroupsShot&, const GroupsShot::Group& group) { return group.turns; });
