@@ -175,6 +175,7 @@ Result<void> Cluster::Core::open_membership(std::uint64_t incarnation) {
              transport_->unseat();
            },
        .may_lead = [this] { return !is_refused_; },
+       .others_heard = [this] { return transport_->others_heard(); },
        .check = [this](const std::string& service,
                        const std::string& command) { return check(service, command); },
        .say = say});

@@ -16,6 +16,10 @@ namespace {
 
 constexpr int kReconnectMinMs = 50;
 constexpr int kReconnectMaxMs = 1000;
+constexpr int kUnacknowledgedMaxMs = 2000;
+// Not the pings are wanted, which an etcd or a server may find too many, but what gRPC sets with
+// them: the TCP_USER_TIMEOUT of the socket.
+constexpr int kPingEveryMs = 3600 * 1000;
 
 Result<std::string> read(const std::string& path) {
   errno = 0;
@@ -93,6 +97,13 @@ grpc::ChannelArguments channel_arguments() {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMinMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
+  return arguments;
+}
+
+grpc::ChannelArguments peer_channel_arguments() {
+  grpc::ChannelArguments arguments = channel_arguments();
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingEveryMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kUnacknowledgedMaxMs);
   return arguments;
 }
 

@@ -41,6 +41,10 @@ Result<std::shared_ptr<grpc::ServerCredentials>> server_credentials(const std::s
 // What all our channels have in common: no proxy, and a peer that comes back is found within a
 // second.
 grpc::ChannelArguments channel_arguments();
+// The same for channels to servers of the cluster and to etcd, which also give up a connection when
+// nobody has acknowledged what was sent for 2 s. TCP itself waits for a quarter of an hour, and
+// after a cut for as long again as it lasted before it tries once more.
+grpc::ChannelArguments peer_channel_arguments();
 
 // gRPC writes lines of its own to standard error; what matters we say ourselves. Once a process,
 // before the first channel; more calls do nothing.

@@ -39,7 +39,12 @@ EpochSeat::EpochSeat(const Options& options, const SliceLimits& limits, Instant 
           now),
       leader_({.term = options.term, .combine = add_vectors, .rider = &slices_}) {}
 
+void EpochSeat::hear(const std::string& name, Instant now) {
+  if (name != options_.name) others_heard_ = now;
+}
+
 Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
+  hear(hello.name, now);
   const std::string member = "member " + quote(hello.name);
   if (hello.protocol != kEpochProtocol) {
     return fail(std::errc::protocol_not_supported, member,
@@ -91,7 +96,9 @@ const std::string& EpochSeat::name_of(MemberId member) const {
 
 Result<void> EpochSeat::receive(MemberId from, const std::string& course, EpochView bytes,
                                 Instant now) {
-  known_.find(name_of(from))->second.heard = now;
+  const std::string& name = name_of(from);
+  hear(name, now);
+  known_.find(name)->second.heard = now;
   const auto message = decode(bytes);
   Error error;
   if (!message) {

@@ -108,6 +108,8 @@ class EpochSeat {
   Result<void> receive(MemberId from, const std::string& course, EpochView bytes, Instant now);
   void ended(MemberId member, Instant now);
   const std::string& name_of(MemberId member) const;
+  // When a server other than the leader's own last said anything, be it that it was refused.
+  Instant others_heard() const { return others_heard_; }
 
   void tick(Instant now);
   Instant next_wake() const;
@@ -130,12 +132,14 @@ class EpochSeat {
     Instant forget_at;
   };
 
+  void hear(const std::string& name, Instant now);
   void receive_of_course(MemberId from, const std::string& course, const EpochMessage& message,
                          Instant now);
   Nanoseconds round_quantile(std::size_t permille) const;
 
   Options options_;
   Instant speaks_at_;  // what comes before is not heard
+  Instant others_heard_{};
   const SliceLimits& limits_;
   SliceLeader slices_;
   EpochLeader leader_;                          // of slices

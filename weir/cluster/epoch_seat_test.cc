@@ -134,6 +134,27 @@ TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
   EXPECT_GT(part.members[0].slices.at(0).second, 880 * kMilli);
 }
 
+TEST_F(EpochSeatTest, KnowsWhenAnotherWasHeard) {
+  const Instant begin = now;
+  const MemberId own = seat.greet(hello("a"), now)->id;
+  Peer self(100 * kMilli);
+  self.call(now);
+  say(own, self);
+  EXPECT_EQ(seat.others_heard(), Instant{});  // only itself
+  const MemberId b = seat.greet(hello("b"), now)->id;
+  EXPECT_EQ(seat.others_heard(), begin);
+  now += milliseconds{5};
+  Peer peer(100 * kMilli);
+  peer.call(now);
+  say(b, peer);
+  EXPECT_EQ(seat.others_heard(), now);
+  now += milliseconds{5};
+  EpochSeat::Hello refused = hello("c");
+  refused.protocol = 7;
+  EXPECT_FALSE(seat.greet(refused, now));
+  EXPECT_EQ(seat.others_heard(), now);
+}
+
 TEST_F(EpochSeatTest, GarbageIsToldAndTheOthersGoOn) {
   const MemberId b = seat.greet(hello("b"), now)->id;
   const MemberId c = seat.greet(hello("c"), now)->id;

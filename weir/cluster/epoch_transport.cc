@@ -2,6 +2,7 @@
 #include "weir/cluster/epoch_transport.h"
 
 #include <algorithm>
+#include <atomic>
 #include <list>
 #include <map>
 #include <mutex>
@@ -130,6 +131,7 @@ class EpochTransport::Core {
   Result<void> open();
   void end();
   std::uint16_t port() const { return static_cast<std::uint16_t>(port_); }
+  Instant others_heard() const { return Instant{Nanoseconds{others_heard_}}; }
 
   // For every thread: runs it there. False: it has stopped, and will not.
   bool put(std::function<void()> letter);
@@ -147,6 +149,7 @@ class EpochTransport::Core {
   struct Answer;
 
   void run();
+  bool is_over() const;
   void take_letters();
   void work();
   Instant wakes_at() const;
@@ -184,6 +187,7 @@ class EpochTransport::Core {
   std::map<MemberId, PeerStream*> streams_;  // of members, among peers_
   SliceLimits limits_;
   std::optional<EpochSeat> seat_;
+  std::atomic<Instant::rep> others_heard_ = 0;
 
   LinkStream::Events link_events_;
   std::uint32_t term_ = 0;  // of whom we follow
@@ -288,6 +292,8 @@ void EpochTransport::Core::run() {
   unseat();
   for (const auto& link : links_) link->close();
   server_->Shutdown(std::chrono::system_clock::now());
+  // Streams end in several steps, and a queue that has been shut takes no more of them.
+  while (!is_over() && queue_->Next(&tag, &is_ok)) static_cast<Tag*>(tag)->done(is_ok);
   queue_->Shutdown();
   while (queue_->Next(&tag, &is_ok)) static_cast<Tag*>(tag)->done(is_ok);
 }
@@ -297,6 +303,7 @@ void EpochTransport::Core::work() {
   if (seat_) {
     seat_->tick(now);
     hand_out();
+    others_heard_ = seat_->others_heard().time_since_epoch().count();
   }
   if (now - EpochSeat::kSilence >= unheard_since_ && link_ != nullptr) {
     unheard_since_ = kNever;
@@ -429,7 +436,8 @@ void EpochTransport::Core::follow(std::uint32_t term, const std::string& address
   why_ = "the leader was not reached yet";
   if (address != address_ || stub_ == nullptr) {
     address_ = address;
-    stub_ = Epochs::NewStub(grpc::CreateCustomChannel(address, credentials_, channel_arguments()));
+    stub_ =
+        Epochs::NewStub(grpc::CreateCustomChannel(address, credentials_, peer_channel_arguments()));
   }
   join_at_ = host::now();
 }
@@ -538,6 +546,15 @@ void EpochTransport::Core::await_question() {
                            queue_.get(), &question.came);
 }
 
+// All that was begun has ended.
+bool EpochTransport::Core::is_over() const {
+  const auto has_ended = [](const auto& one) { return one->is_over(); };
+  return answers_.empty() && std::all_of(peers_.begin(), peers_.end(), has_ended) &&
+         std::all_of(links_.begin(), links_.end(), has_ended) &&
+         std::all_of(questions_.begin(), questions_.end(),
+                     [](const auto& one) { return one->is_over; });
+}
+
 EpochTransport::LinkState EpochTransport::Core::link_state() const {
   return {link_ != nullptr && link_->is_joined, is_refused_, why_};
 }
@@ -577,6 +594,7 @@ Result<std::unique_ptr<EpochTransport>> EpochTransport::create(const Options& op
 }
 
 std::uint16_t EpochTransport::port() const { return core_->port(); }
+Instant EpochTransport::others_heard() const { return core_->others_heard(); }
 
 void EpochTransport::follow(std::uint32_t term, const std::string& address) {
   core_->put([core = core_.get(), term, address] { core->follow(term, address); });

@@ -84,6 +84,8 @@ class EpochTransport {
   void confirm(Instant until);
   void unseat();
   void set_limits(SliceLimits limits);
+  // When a server other than this one was last heard of, while it led.
+  Instant others_heard() const;
 
   // Asks the leader, here or elsewhere, at most for a second. The answer comes on its thread;
   // at once with ECANCELED if it has stopped.

@@ -69,7 +69,7 @@ class EtcdClient::Core {
       : options_(options) {
     for (const std::string& name : options.endpoints) {
       endpoints_.push_back(
-          {name, grpc::CreateCustomChannel(name, credentials, channel_arguments())});
+          {name, grpc::CreateCustomChannel(name, credentials, peer_channel_arguments())});
     }
   }
 

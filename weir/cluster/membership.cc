@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/quote.h"
+#include "weir/cluster/leader_doubt.h"
 #include "weir/coordinate/epoch.h"
 #include "weir/host/clock.h"
 
@@ -73,6 +74,8 @@ class Membership::Core {
   Result<void> hold_lease(Instant now);
   Result<void> look();
   Result<void> campaign(const MembershipView& view);
+  bool should_yield(const MembershipView& view);
+  Result<void> yield();
   MembershipView read(const std::vector<EtcdClient::Entry>& entries);
   void read_leader(const EtcdClient::Entry& entry, MembershipView& view) const;
   void read_rule(const EtcdClient::Entry& entry, MembershipView& view);
@@ -104,6 +107,8 @@ class Membership::Core {
   Instant turn_at_{};
   std::uint32_t last_term_ = 0;  // the largest that was heard of
   std::int64_t term_modified_ = 0;
+  LeaderDoubt doubt_;
+  Instant stands_aside_until_{};
   bool was_told_ = false;  // that etcd is away
   bool was_joined_ = false;
   std::string last_mistake_;
@@ -218,9 +223,30 @@ Result<void> Membership::Core::look() {
   MembershipView view = read(*entries);
   view.until = sure_until();
   listener_.heard(view);
+  if (should_yield(view)) return yield();
   if (view.leads) listener_.confirmed(view.until);
-  if (view.term == 0 && lease_ != 0 && listener_.may_lead()) return campaign(view);
+  const bool may_lead = lease_ != 0 && host::now() >= stands_aside_until_;
+  if (view.term == 0 && may_lead && listener_.may_lead()) return campaign(view);
   return {};
+}
+
+bool Membership::Core::should_yield(const MembershipView& view) {
+  const auto others = std::count_if(view.members.begin(), view.members.end(),
+                                    [&](const auto& one) { return one.name != options_.name; });
+  return doubt_.observe({.leads = view.leads,
+                         .others = static_cast<std::size_t>(others),
+                         .others_heard = listener_.others_heard()},
+                        length_, host::now());
+}
+
+// Silent first. The lease rather than the key is given back: with the key there could be two seats
+// in one term, if etcd did not answer.
+Result<void> Membership::Core::yield() {
+  listener_.say("cluster: no other server is heard; one of them may lead");
+  const std::int64_t lease = lease_;
+  lose_lease();
+  stands_aside_until_ = host::now() + length_;
+  return etcd_->revoke(lease);
 }
 
 Result<void> Membership::Core::campaign(const MembershipView& view) {

@@ -12,7 +12,8 @@
 // is one more than any it has heard of; etcd lets one of them. A leader is sure of itself until 2/3
 // of its lease have passed since it asked for the lease to be kept alive, by its own clock; so it
 // has fallen silent before etcd gives the key to another. Nothing is written while all is well, but
-// leases are kept alive (which etcd does not write down).
+// leases are kept alive (which etcd does not write down). A leader that hears none of the others
+// (leader_doubt.h) gives its lease back and stands aside for the length of one.
 //
 // While etcd is away the thread keeps trying; what was last heard stands, except that the leader is
 // no longer confirmed. The listener is called on this thread.
@@ -62,6 +63,7 @@ class Membership {
     std::function<void(Instant until)> confirmed;      // while it leads
     std::function<void()> unseated;                    // its lease has run out
     std::function<bool()> may_lead;                    // is not refused by who leads
+    std::function<Instant()> others_heard;             // when one of them last was, while it leads
     // The rule commands that this server could carry out, before they are written.
     std::function<Result<void>(const std::string& service, const std::string& command)> check;
     std::function<void(std::string_view line)> say;

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of a cluster have in common that break something while clients count.
+
+Clients ask for more than the limit on all servers all the time and count what they get. A class has
+one cluster, `world`, with a rule of the rate LIMIT, and each of its tests leaves it whole.
+"""
+import time
+
+from world import Load, burst, most, wait_for
+
+LIMIT = 1500
+BURST = burst(LIMIT)
+
+
+class UnderLoad:
+    def setUp(self):
+        self.world.wait_joined()
+        self.leader = self.world.leader()
+        self.others = [name for name in self.world.members if name != self.leader]
+        self.load = self.enterContext(Load(self.world))
+        self.load.heat(*self.world.members)
+        self.begin = time.monotonic()
+        wait_for("all clients are served", lambda: all(
+            client.completions for client in self.load.clients.values()))
+
+    def holds(self, limit=LIMIT):
+        """The limit, in every window since the load began or this was asked for another."""
+        times = self.load.completions(self.begin, time.monotonic())
+        self.assertGreater(len(times), limit / 10)
+        self.assertLessEqual(most(times, 5), 5 * limit * 1.02 + BURST)
+        self.assertLessEqual(most(times, 0.5), 0.5 * limit * 1.10 + BURST)
+
+    def epochs_go_on(self, *names):
+        """Of these servers, from now on."""
+        before = {name: self.world.members[name].status()["epochs"] for name in names}
+        for name, epochs in before.items():
+            wait_for(f"epochs of {name} go on", lambda name=name, epochs=epochs:
+                     self.world.members[name].status()["epochs"] > epochs + 20)
