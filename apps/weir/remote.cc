@@ -22,6 +22,7 @@ Exit status_of(const Error& error) {
       return Exit::kNoInput;
     case std::errc::not_connected:
     case std::errc::connection_reset:
+    case std::errc::host_unreachable:  // etcd
     case std::errc::timed_out:
     case std::errc::protocol_error:
     case std::errc::operation_canceled:
