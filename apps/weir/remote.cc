@@ -4,7 +4,9 @@
 #include "apps/weir/remote.h"
 
 #include <array>
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 
 #include <fmt/core.h>
@@ -16,14 +18,20 @@ namespace {
 
 Exit status_of(const Error& error) {
   switch (error.code) {
-    case std::errc::invalid_argument:
-    case std::errc::file_exists:
-    case std::errc::no_such_device:
-      return Exit::kDataErr;
     case std::errc::no_such_file_or_directory:
       return Exit::kNoInput;
-    default:
+    case std::errc::not_connected:
+    case std::errc::connection_reset:
+    case std::errc::host_unreachable:  // etcd
+    case std::errc::timed_out:
+    case std::errc::protocol_error:
+    case std::errc::operation_canceled:
+    case std::errc::resource_unavailable_try_again:
+    case std::errc::no_space_on_device:
+    case std::errc::io_error:
       return Exit::kTempFail;
+    default:
+      return Exit::kDataErr;
   }
 }
 
@@ -141,11 +149,13 @@ void show_ledger(const Json& accounts) {
 }
 
 void show_rules(const Json& rules) {
-  fmt::print("{:<16} {:>8} {:>6} {:<5} {}\n", "RULE", "RATE", "CLASSES", "HEADS", "CONDITIONS");
+  fmt::print("{:<16} {:<24} {:>7} {:<5} {}\n", "RULE", "LIMITS", "CLASSES", "HEADS", "CONDITIONS");
   for (const Json& one : rules) {
-    fmt::print("{:<16} {:>8} {:>7} {:<5} {}\n", one["rule"].get<std::string>(),
-               one["rate"].get<std::uint64_t>(), one["classes"].get<std::uint64_t>(),
-               one["heads"].get<std::string>(), one["conditions"].get<std::string>());
+    auto limits = one["limits"].get<std::string>();
+    if (limits.empty()) limits = fmt::format("rate={}", one["rate"].get<std::uint64_t>());
+    fmt::print("{:<16} {:<24} {:>7} {:<5} {}\n", one["rule"].get<std::string>(), limits,
+               one["classes"].get<std::uint64_t>(), one["heads"].get<std::string>(),
+               one["conditions"].get<std::string>());
   }
 }
 
@@ -167,6 +177,7 @@ CLI::App* add(CLI::App& parent, const char* name, const char* help, Callback cal
   arguments->remote.add_to(*command);
   command->callback([arguments, callback, &status] {
     callback(*arguments);
+    finish_output();
     status = static_cast<int>(Exit::kOk);
   });
   return command;
@@ -216,6 +227,7 @@ CLI::App* add_below(CLI::App& group, const char* name, const char* help, Callbac
   command->fallthrough();
   command->callback([arguments, callback, &status] {
     callback(*arguments);
+    finish_output();
     status = static_cast<int>(Exit::kOk);
   });
   return command;
@@ -275,14 +287,25 @@ void add_job_commands(CLI::App& weir, int& status) {
 
 }  // namespace
 
-std::string Remote::ask(std::string_view method, const std::string& target,
-                        std::string_view body) const {
+control::ControlAnswer Remote::answer(std::string_view method, const std::string& target,
+                                      std::string_view body) const {
   auto answer = client().ask(method, target, body);
   if (!answer) throw Failure{status_of(answer.error()), answer.error().message()};
   return std::move(*answer);
 }
 
+std::string Remote::ask(std::string_view method, const std::string& target,
+                        std::string_view body) const {
+  return answer(method, target, body).body;
+}
+
 Json Remote::get(const std::string& target) const { return parsed(ask("GET", target)); }
+
+void finish_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    check(fail_errno(errno, "standard output"), Exit::kIoErr, "");
+  }
+}
 
 std::string short_number(double number) {
   static constexpr std::array<const char*, 5> kUnits = {"", "k", "M", "G", "T"};
@@ -309,9 +332,14 @@ void add_remote_commands(CLI::App& weir, int& status) {
   CLI::App* const explain = add(
       weir, "explain", "Which rule a class or job is under, and what delays it",
       [](const Arguments& it) {
-        show(it, "/v1/explain?name=" + control::url_text(it.name), show_explanation);
+        const std::string in =
+            it.service.empty() ? "" : "&service=" + control::url_text(it.service);
+        show(it, "/v1/explain?name=" + control::url_text(it.name) + in, show_explanation);
       },
       explained, status);
+  explained->service.clear();
+  explain->add_option("--service", explained->service, "In which service (default: any)")
+      ->type_name("NAME");
   explain->add_option("name", explained->name, "A class (RULE/KEY) or a job")
       ->required()
       ->type_name("NAME");

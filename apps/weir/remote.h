@@ -36,12 +36,17 @@ struct Remote {
   control::ControlClient client() const {
     return control::ControlClient(control::control_socket_of(socket));
   }
-  // The answer as text, or a Failure.
+  // What the server answered, or a Failure.
+  control::ControlAnswer answer(std::string_view method, const std::string& target,
+                                std::string_view body = {}) const;
+  // Its text alone.
   std::string ask(std::string_view method, const std::string& target,
                   std::string_view body = {}) const;
   Json get(const std::string& target) const;
 };
 
+// What could not be printed is a Failure: nobody is to take half an answer for one.
+void finish_output();
 // 1234567 as "1.23M", for columns.
 std::string short_number(double number);
 // Nanoseconds as "1.2ms".

@@ -126,7 +126,7 @@ void add_service(const ServeArguments& arguments, serve::ServiceOptions& service
         value_or_fail(serve::parse_capacity(arguments.capacity), Exit::kUsage, "--capacity");
   }
   if (arguments.slots) service.slots = *arguments.slots;
-  if (arguments.classes) service.classes = std::max(*arguments.classes, 1U);
+  if (arguments.classes) service.classes = *arguments.classes;
 }
 
 void add_limits(const ServeArguments& arguments, serve::ServeLimits& limits) {
@@ -273,7 +273,12 @@ std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
                                                serve::Server& server, lock::Console* locks) {
   control::ControlOptions wanted = control_options(arguments, server.options());
   wanted.locks = locks;
-  if (!wanted.is_on() && wanted.journal.empty()) return nullptr;
+  if (!wanted.is_on() && wanted.journal.empty()) {
+    if (!arguments.control) {
+      serve::EventLog::say("no control: XDG_RUNTIME_DIR is not set; name a socket with --control");
+    }
+    return nullptr;
+  }
   auto control = control::Control::create(server, wanted);
   if (control) return std::move(*control);
   const bool asked = arguments.control || !wanted.http.tcp.empty() || !wanted.journal.empty() ||
@@ -301,14 +306,24 @@ void say_all(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) serve::EventLog::say(line);
 }
 
+// As far as can be told without serving anything.
+void check_all(const ServeArguments& arguments, const serve::ServeOptions& options) {
+  check(serve::check(options), Exit::kUsage, "");
+  check(control::check(control_options(arguments, options).http), Exit::kUsage, "");
+  const auto jobs = serve::Server::load_jobs(options.jobs_file, options.jobs);
+  if (!jobs) throw Failure{status_of(jobs.error()), jobs.error().message()};
+}
+
 int run_server(const ServeArguments& arguments) {
   const auto from_file = read_options(arguments);
   if (!from_file) throw Failure{Exit::kConfig, from_file.error().message()};
   serve::ServeOptions options = *from_file;
   std::vector<std::string>& rules = default_service(options).rules;
   rules.insert(rules.end(), arguments.rules.begin(), arguments.rules.end());
-  check(serve::check(options), Exit::kUsage, "");
-  if (arguments.check_config) return static_cast<int>(Exit::kOk);
+  if (arguments.check_config) {
+    check_all(arguments, options);
+    return static_cast<int>(Exit::kOk);
+  }
   auto server = serve::Server::create(std::move(options));
   if (!server) throw Failure{status_of(server.error()), server.error().message()};
   std::optional<control::FileFollower> follower;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir top: the classes of a running server as a table that renews itself. It draws only what
-// changed lines need, leaves the terminal as it found it, and with --once prints one table for a
-// script or a slow link.
+// weir top: the classes of a running server as a table that renews itself. It leaves the terminal
+// as it found it, and with --once prints one table for a script or a slow link.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -38,7 +37,10 @@ struct Row {
   double rate = 0;
   double level = 0;
   double depth = 0;
+  const char* unit = "";  // of the rate: operations, or bytes where only these are limited
 };
+
+constexpr std::chrono::milliseconds kSnapshotAge{250};  // a little more than the server's
 
 volatile std::sig_atomic_t is_over = 0;
 
@@ -65,17 +67,28 @@ class RawTerminal {
   bool is_raw_ = false;
 };
 
-// Rates are differences of two readings.
+// Rates are differences of two readings, over the time between the snapshots that they are from.
 class Rates {
  public:
-  std::vector<Row> update(const Json& classes, double seconds) {
-    std::vector<Row> rows;
+  // The rows as they are now; as they were if the answer is of the same snapshot.
+  std::vector<Row>& update(const control::ControlAnswer& answer) {
+    if (answer.time_ns == time_ns_) return rows_;
+    const double since = static_cast<double>(answer.time_ns) - static_cast<double>(time_ns_);
+    const double seconds = std::max(since / 1e9, 0.001);
+    time_ns_ = answer.time_ns;
+    rows_.clear();
     std::map<std::string, std::array<double, 3>> seen;
-    for (const Json& one : classes) {
+    for (const Json& one : Json::parse(answer.body)) {
       Row row{.name = one["class"].get<std::string>(),
               .rate = one["rate"].get<double>(),
               .level = one["level"].get<double>(),
               .depth = one["depth"].get<double>()};
+      if (row.rate == 0 && one["bps"].get<double>() > 0) {
+        row.unit = "B";
+        row.rate = one["bps"].get<double>();
+        row.level = one["byte_level"].get<double>();
+        row.depth = one["byte_depth"].get<double>();
+      }
       const std::array<double, 3> now = {one["served"].get<double>(), one["bytes"].get<double>(),
                                          one["waited_ns"].get<double>()};
       const auto before = last_.find(row.name);
@@ -85,14 +98,16 @@ class Rates {
       const bool has_new = now[0] > from[0];
       row.wait_ns = has_new ? (now[2] - from[2]) / (now[0] - from[0]) : 0;
       seen.emplace(row.name, now);
-      rows.push_back(std::move(row));
+      rows_.push_back(std::move(row));
     }
     last_ = std::move(seen);
-    return rows;
+    return rows_;
   }
 
  private:
+  std::uint64_t time_ns_ = 0;
   std::map<std::string, std::array<double, 3>> last_;
+  std::vector<Row> rows_;
 };
 
 void sort_rows(std::vector<Row>& rows, const std::string& by) {
@@ -104,16 +119,15 @@ void sort_rows(std::vector<Row>& rows, const std::string& by) {
   });
 }
 
-std::string table(const std::vector<Row>& rows, const TopArguments& arguments, std::size_t lines) {
+std::string table(const std::vector<Row>& rows, std::size_t lines) {
   std::string text = fmt::format("{:<34} {:>9} {:>9} {:>9} {:>8} {:>14}\n", "CLASS", "OPS/S",
                                  "BYTES/S", "WAIT", "LIMIT", "BUCKET");
   std::size_t shown = 0;
   for (const Row& row : rows) {
-    if (row.name.find(arguments.filter) == std::string::npos) continue;
     if (++shown > lines) break;
     text += fmt::format("{:<34.34} {:>9} {:>9} {:>9} {:>8} {:>14}\n", row.name,
                         short_number(row.ops), short_number(row.bytes), short_time(row.wait_ns),
-                        row.rate > 0 ? short_number(row.rate) : "-",
+                        row.rate > 0 ? short_number(row.rate) + row.unit : "-",
                         row.rate > 0
                             ? fmt::format("{}/{}", short_number(row.level), short_number(row.depth))
                             : "-");
@@ -144,37 +158,37 @@ bool wait_for_key(TopArguments& arguments) {
 }
 
 int run_top(TopArguments arguments) {
-  const std::string target = fmt::format("/v1/services/{}/classes?limit=10000&sort=served",
-                                         control::url_text(arguments.service));
+  const std::string target =
+      fmt::format("/v1/services/{}/classes?limit=10000&sort=served&filter={}",
+                  control::url_text(arguments.service), control::url_text(arguments.filter));
+  const Remote& remote = arguments.remote;
   Rates rates;
-  rates.update(arguments.remote.get(target), 1);
+  rates.update(remote.answer("GET", target));
   if (arguments.once || isatty(STDOUT_FILENO) == 0) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(arguments.interval));
-    const std::string text = arguments.remote.ask("GET", target);
-    if (arguments.remote.json) {
-      fmt::print("{}", text);
-      return static_cast<int>(Exit::kOk);
+    // Not less than the server keeps a snapshot, or there would be no difference.
+    const std::chrono::duration<double> pause(arguments.interval);
+    std::this_thread::sleep_for(std::max<std::chrono::duration<double>>(pause, kSnapshotAge));
+    const auto answer = remote.answer("GET", target);
+    if (remote.json) {
+      fmt::print("{}", answer.body);
+    } else {
+      auto& rows = rates.update(answer);
+      sort_rows(rows, arguments.sort);
+      fmt::print("{}", table(rows, rows.size()));
     }
-    auto rows = rates.update(Json::parse(text), arguments.interval);
-    sort_rows(rows, arguments.sort);
-    fmt::print("{}", table(rows, arguments, rows.size()));
+    finish_output();
     return static_cast<int>(Exit::kOk);
   }
   std::signal(SIGINT, [](int) { is_over = 1; });
   std::signal(SIGTERM, [](int) { is_over = 1; });
   const RawTerminal terminal;
-  auto last = std::chrono::steady_clock::now();
   while (wait_for_key(arguments)) {
-    const Json classes = arguments.remote.get(target);
-    const auto now = std::chrono::steady_clock::now();
-    const double seconds = std::max(std::chrono::duration<double>(now - last).count(), 0.001);
-    last = now;
-    auto rows = rates.update(classes, seconds);
+    auto& rows = rates.update(remote.answer("GET", target));
     sort_rows(rows, arguments.sort);
     fmt::print(
         "\x1b[H\x1b[2Jweir top  {}  {} classes, by {}   o ops  b bytes  w wait  n name  q "
         "quit\n\n{}",
-        arguments.service, rows.size(), arguments.sort, table(rows, arguments, terminal_lines()));
+        arguments.service, rows.size(), arguments.sort, table(rows, terminal_lines()));
     std::fflush(stdout);
   }
   return static_cast<int>(Exit::kOk);

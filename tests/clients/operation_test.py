@@ -34,22 +34,49 @@ class Usage(unittest.TestCase):
                 (*self.EXPORT, "--claims", "me"), (*self.EXPORT, "--nodemap", "x"),
                 (*self.EXPORT, "--connections", "0"), (*self.EXPORT, "--memory", "1KiB"),
                 (*self.EXPORT, "--handshake-timeout", "soon"),
+                (*self.EXPORT, "--slots", "5000"), (*self.EXPORT, "--classes", "1"),
+                (*self.EXPORT, "--handshake-timeout", "0s"),
+                (*self.EXPORT, "--nodemap", "x=1.2.3.4@tcp", "--nodemap", "x=1.2.3.5@tcp"),
+                ("--export", "a=memory:1MiB,description=" + 256 * "x"),
                 (*self.EXPORT, "--user", "nobody-of-this-name"), (*self.EXPORT, "--nonsense")):
             with self.subTest(arguments):
                 status, out, err = serve("--listen", "127.0.0.1:0", *arguments)
                 self.assertEqual((status, out), (64, ""), err)
                 self.assertEqual(err.count("\n"), 1, err)
 
+    def test_a_check_finds_what_a_start_would(self):
+        for arguments in (("--rule", "start"), ("--policy", "tbf nonsense"),
+                          ("--policy", "fifo", "--rule", "start a jobid={x} rate=5"),
+                          ("--control-tcp", "127.0.0.1:9810"), ("--jobs", "/dev/zero/x"),
+                          ("--control-tcp", "127.0.0.1:x", "--control-token", __file__)):
+            with self.subTest(arguments):
+                status, out, err = serve("--check-config", *self.EXPORT, *arguments)
+                self.assertIn(status, (64, 73), err)
+                self.assertEqual((out, err.count("\n")), ("", 1), err)
+        self.assertEqual(serve("--check-config", *self.EXPORT, "--rule",
+                               "start a jobid={x} rate=5"), (0, "", ""))
+
     def test_what_the_world_refuses_ends_with_73(self):
         with tempfile.TemporaryDirectory() as folder:
             for arguments in (("--export", f"a=file:{folder}/missing"),
                               ("--export", "a=file:/nonexistent/x,size=1MiB"),
                               (*self.EXPORT, "--listen", "unix:/nonexistent/s"),
+                              (*self.EXPORT, "--jobs", folder),
                               (*self.EXPORT, "--jobs", "/nonexistent/jobs")):
                 with self.subTest(arguments):
                     status, out, err = serve("--listen", "127.0.0.1:0", *arguments)
                     self.assertEqual((status, out), (73, ""), err)
                     self.assertEqual(err.count("\n"), 1, err)
+
+    def test_a_user_who_may_lock_no_memory_is_told_the_cure(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root, to give up a capability")
+        done = subprocess.run(["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock",
+                               "prlimit", "--memlock=4096:4096", WEIR, "serve", "--listen",
+                               "127.0.0.1:0", *self.EXPORT], capture_output=True, text=True,
+                              timeout=STUCK, check=False)
+        self.assertEqual(done.returncode, 73)
+        self.assertIn("ulimit -l", done.stderr)
 
     def test_a_file_has_one_server(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -72,6 +99,25 @@ class Usage(unittest.TestCase):
             with Server(*self.EXPORT, "--listen", f"unix:{left}"):
                 pass
             self.assertFalse(left.exists())
+
+    def test_what_is_not_a_left_socket_is_never_removed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            precious = pathlib.Path(folder) / "precious"
+            precious.write_text("kept")
+            status, _, err = serve("--listen", f"unix:{precious}", *self.EXPORT)
+            self.assertEqual(status, 73)
+            self.assertIn("what is there is no socket", err)
+            self.assertEqual(precious.read_text(), "kept")
+            # One whose server has no room for another client just now is not left behind either.
+            busy = pathlib.Path(folder) / "busy"
+            with socket.socket(socket.AF_UNIX) as full, socket.socket(socket.AF_UNIX) as client:
+                full.bind(str(busy))
+                full.listen(0)
+                client.connect(str(busy))
+                status, _, err = serve("--listen", f"unix:{busy}", *self.EXPORT)
+                self.assertEqual(status, 73)
+                self.assertIn("another server listens there", err)
+                self.assertTrue(busy.is_socket())
 
 
 class Signals(unittest.TestCase):

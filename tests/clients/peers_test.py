@@ -244,14 +244,20 @@ class StoreErrors(unittest.TestCase):
             with tempfile.TemporaryDirectory(dir=place) as folder, \
                     Server("--export", f"a=file:{folder}/f,size=4MiB") as server:
                 client = nbd.NBD()
+                client.add_meta_context("base:allocation")
                 client.connect_uri(server.uri("a"))
-                client.pwrite(b"x" * 4 * MIB, 0)
+                client.pwrite(b"x" * MIB, MIB)
                 os.truncate(f"{folder}/f", 2 * MIB)
                 for length in (4096, MIB):
                     with self.assertRaises(nbd.Error) as caught:
                         client.pread(length, 3 * MIB)
                     self.assertEqual(caught.exception.errnum, errno.EIO)
                 self.assertEqual(client.pread(MIB, MIB), b"x" * MIB)
+                # What is missing is no hole: a copy that asks first must not take it for zeroes.
+                extents = []
+                client.block_status(4 * MIB, 0, lambda name, at, entries, error:
+                                    extents.extend(entries))
+                self.assertEqual(extents, [MIB, 3, 3 * MIB, 0])
                 client.shutdown()
 
     def test_a_full_disk_reaches_the_client_and_the_server_goes_on(self):

@@ -5,8 +5,10 @@ import concurrent.futures
 import http.client
 import json
 import pathlib
+import re
 import signal
 import socket
+import subprocess
 import tempfile
 import time
 import unittest
@@ -35,6 +37,9 @@ class Reading(unittest.TestCase):
             self.assertEqual([one["class"] for one in classes], ["default/dd.0"])
             self.assertEqual(classes[0]["served"], 20)
             self.assertEqual(it.get(f"{SERVICE}/jobs")[0]["finished"], 20)
+            asked_at = time.time_ns()
+            _, head, _ = it.http("GET", f"{SERVICE}/classes")
+            self.assertLess(abs(int(head["Weir-Time-Ns"]) - asked_at), 60e9)
             self.assertIsInstance(it.get(f"{SERVICE}/ledger"), list)
             self.assertEqual(it.get("/v1/jobs"), [])
             self.assertEqual(it.get("/v1/explain?name=dd.0")["class"], "default/dd.0")
@@ -54,7 +59,7 @@ class Reading(unittest.TestCase):
     def test_what_is_not_there_is_named(self):
         with Remote(*TBF) as it:
             for path in ("/nothing", "/v1", "/v1/services/none", f"{SERVICE}/none",
-                         "/v1/explain?name=none"):
+                         "/v1/explain?name=none", "/v1/explain?name=dd.0&service=none"):
                 code, _, body = it.http("GET", path)
                 self.assertEqual(code, 404, path)
                 self.assertIn("error", json.loads(body))
@@ -155,6 +160,9 @@ class BadInput(unittest.TestCase):
                     (f"{SERVICE}/rules", "POST", '{"command":"stop x","also":1}', 400),
                     (f"{SERVICE}/rules", "POST", '{"command":"\\u0000\\n"}', 400),
                     (f"{SERVICE}/capacity", "PUT", '{"capacity":"much"}', 400),
+                    (f"{SERVICE}/classes?sort=size", "GET", None, 400),
+                    (f"{SERVICE}/classes?limit=all", "GET", None, 400),
+                    (f"{SERVICE}/jobs?limit=-1", "GET", None, 400),
                     ("/v1/jobs/a", "PUT", '{"nodes":-1}', 400),
                     ("/v1/jobs/a", "PUT", '{"nodes":0}', 400),
                     ("/v1/jobs/" + "a" * 40, "PUT", '{"nodes":1}', 400),
@@ -271,7 +279,7 @@ class Commands(unittest.TestCase):
                              (0, "", ""))
             self.assertEqual(it.weir("rule", "change", "dd", "rate=60"), (0, "", ""))
             time.sleep(0.3)
-            self.assertRegex(it.weir("rule", "list")[1], r"dd +60 ")
+            self.assertRegex(it.weir("rule", "list")[1], r"dd +rate=60 ")
             it.read("dd.0", 5)
             time.sleep(0.3)
             status, out, error = it.weir("explain", "dd.0")
@@ -305,6 +313,41 @@ class Commands(unittest.TestCase):
             self.assertEqual(status, 65)
             self.assertIn("rate", error)
             self.assertEqual(it.weir("explain", "nobody")[0], 66)
+            self.assertEqual(it.weir("rule", "stop", "default")[0], 65)
+            self.assertEqual(it.weir("rule", "start", "x" * 20, "jobid={a}", "rate=1")[0], 65)
+            for command in (["status"], ["top", "--once"], ["lctl", "get_param", "version"]):
+                status, _, error = it.weir(command[0], "--control", "/nonexistent", *command[1:])
+                self.assertEqual(status, 75, command)
+                self.assertIn("is a server running there?", error)
+
+    def test_an_answer_that_cannot_be_printed_is_an_error(self):
+        with Remote(*TBF) as it, open("/dev/full", "wb") as full:
+            for command in (["status"], ["rule", "list", "--json"], ["top", "--once"]):
+                done = subprocess.run([it.binary, *command, "--control", it.control], stdout=full,
+                                      stderr=subprocess.PIPE, timeout=STUCK, check=False)
+                self.assertEqual(done.returncode, 74, command)
+                self.assertIn(b"standard output", done.stderr)
+
+    def test_top_shows_what_was_asked_for_as_it_is(self):
+        with Remote(*TBF, "--rule", "start slow jobid={slow.*} rate=50",
+                    "--rule", "start wide jobid={wide.*} bps=1MB") as it:
+            it.read("wide.0", 1)
+            it.read("other.0", 1)
+            names = [one["class"] for one in
+                     json.loads(it.weir("top", "--once", "--json", "--filter", "wide")[1])]
+            self.assertEqual(names, ["wide/wide.0"])
+            self.assertRegex(it.weir("top", "--once", "--filter", "wide")[1],
+                             r"wide/wide\.0 .* 1000\.0kB +[0-9.k]+/65\.5k\n")
+            # A rate is never above the limit and the burst, however short the interval and old the
+            # server's snapshots.
+            client = it.client("slow.0")
+            client.sendall(b"".join(request(READ, i, 0, 512) for i in range(1000)))
+            wait_for("traffic", lambda: it.get(f"{SERVICE}/classes?filter=slow/slow.0"))
+            for interval in ("0.1", "0.5"):
+                out = it.weir("top", "--once", "--interval", interval, "--filter", "slow")[1]
+                ops = int(re.search(r"slow/slow\.0 +(\d+)", out)[1])
+                self.assertTrue(0 < ops <= 50 + 3 / 0.2, out)
+            client.close()
 
     def test_the_delays_of_a_throttled_job_are_its_limit(self):
         with Remote(*TBF, "--rule", "start dd jobid={dd.0} rate=50") as it:

@@ -2,6 +2,7 @@
 #include "weir/control/api.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <initializer_list>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "weir/base/quote.h"
@@ -163,12 +165,33 @@ Json ledger_json(const ServiceShot& shot) {
   return all;
 }
 
-std::size_t limit_of(const HttpRequest& request) {
+constexpr std::array<std::string_view, 4> kSorts = {"waited_ns", "served", "bytes", "class"};
+
+// What the query of a list asks for.
+struct ListQuery {
+  std::size_t limit = kLimitDefault;
+  std::string_view sort = kSorts[0];
+  std::string_view filter;
+
+  bool wants(std::string_view name) const { return name.find(filter) != std::string_view::npos; }
+};
+
+Result<ListQuery> list_query(const HttpRequest& request) {
+  ListQuery query;
+  query.filter = request.find("filter").value_or("");
+  query.sort = request.find("sort").value_or(query.sort);
+  if (std::count(kSorts.begin(), kSorts.end(), query.sort) == 0) {
+    return fail(std::errc::invalid_argument, "sort", quote(query.sort) + " is no key to sort by",
+                fmt::format("there are {}", fmt::join(kSorts, ", ")));
+  }
   const auto text = request.find("limit");
-  if (!text) return kLimitDefault;
-  std::size_t limit = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), limit);
-  return error == std::errc{} && end == text->data() + text->size() ? limit : kLimitDefault;
+  if (!text) return query;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), query.limit);
+  if (error != std::errc{} || end != text->data() + text->size()) {
+    return fail(std::errc::invalid_argument, "limit", quote(*text) + " is no whole number",
+                "leave it out for 1000");
+  }
+  return query;
 }
 
 HttpResponse locks_answer(const Snapshot& shot, const std::vector<std::string>& parts) {
@@ -181,43 +204,36 @@ HttpResponse locks_answer(const Snapshot& shot, const std::vector<std::string>& 
   return {.body = namespace_json(*found)};
 }
 
-bool contains(std::string_view text, const HttpRequest& request) {
-  const auto filter = request.find("filter");
-  return !filter || text.find(*filter) != std::string_view::npos;
-}
-
-Json classes_json(const ServiceShot& shot, const HttpRequest& request) {
+Json classes_json(const ServiceShot& shot, const ListQuery& query) {
   std::vector<const ClassShot*> order;
   order.reserve(shot.classes.size());
   for (const ClassShot& one : shot.classes) order.push_back(&one);
-  const std::string_view sort = request.find("sort").value_or("waited_ns");
+  const std::string_view sort = query.sort;
   std::sort(order.begin(), order.end(), [&](const ClassShot* a, const ClassShot* b) {
     if (sort == "served") return a->totals.served > b->totals.served;
     if (sort == "bytes") return a->totals.bytes > b->totals.bytes;
     if (sort == "class") return a->name() < b->name();
     return a->totals.waited_ns > b->totals.waited_ns;
   });
-  const std::size_t limit = limit_of(request);
   Json all = Json::array();
   for (const ClassShot* const one : order) {
-    if (all.size() >= limit) break;
-    if (contains(one->name(), request)) all.push_back(class_json(*one));
+    if (all.size() >= query.limit) break;
+    if (query.wants(one->name())) all.push_back(class_json(*one));
   }
   return all;
 }
 
-Json jobs_json(const ServiceShot& shot, const HttpRequest& request) {
+Json jobs_json(const ServiceShot& shot, const ListQuery& query) {
   std::vector<const JobShot*> order;
   order.reserve(shot.jobs.size());
   for (const JobShot& job : shot.jobs) order.push_back(&job);
   std::sort(order.begin(), order.end(), [](const JobShot* a, const JobShot* b) {
     return a->finished != b->finished ? a->finished > b->finished : a->job < b->job;
   });
-  const std::size_t limit = limit_of(request);
   Json all = Json::array();
   for (const JobShot* const job : order) {
-    if (all.size() >= limit) break;
-    if (contains(job->job.text(), request)) all.push_back(job_json(*job));
+    if (all.size() >= query.limit) break;
+    if (query.wants(printable_id(job->job.text()))) all.push_back(job_json(*job));
   }
   return all;
 }
@@ -267,8 +283,11 @@ HttpResponse service_answer(const ServiceShot& shot, std::string_view what,
   if (what.empty()) return ok(service_json(shot));
   if (what == "policies") return ok(policies_json(shot));
   if (what == "rules") return ok(rules_json(shot));
-  if (what == "classes") return ok(classes_json(shot, request));
-  if (what == "jobs") return ok(jobs_json(shot, request));
+  if (what == "classes" || what == "jobs") {
+    const auto query = list_query(request);
+    if (!query) return error_response(query.error());
+    return ok(what == "classes" ? classes_json(shot, *query) : jobs_json(shot, *query));
+  }
   if (what == "ledger") return ok(ledger_json(shot));
   if (what == "capacity") return ok(capacity_json(shot));
   return error_response(404, "a service has no " + quote(what),
@@ -303,8 +322,10 @@ bool is_lock_list_path(std::string_view path) {
 }
 
 HttpResponse answer_lock_list(lock::Console& console, const HttpRequest& request) {
-  const std::size_t limit = std::min(limit_of(request), kLocksMax);
-  lock::ListOptions options{.filter = std::string(request.find("filter").value_or(""))};
+  const auto query = list_query(request);
+  if (!query) return error_response(query.error());
+  const std::size_t limit = std::min(query->limit, kLocksMax);
+  lock::ListOptions options{.filter = std::string(query->filter)};
   std::vector<lock::LockView> locks;
   do {
     options.max = limit - locks.size();
@@ -336,7 +357,10 @@ HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::
     }
     response = service_answer(*found, parts.size() == 3 ? parts[2] : "", request);
   }
-  if (response.status == 200) response.etag = generation;
+  if (response.status == 200) {
+    response.etag = generation;
+    response.time_ns = static_cast<std::uint64_t>(shot.moment.wall_ns);
+  }
   return response;
 }
 

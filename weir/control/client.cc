@@ -24,22 +24,30 @@ namespace {
 constexpr timeval kTimeout{60, 0};
 constexpr std::size_t kAnswerMax = std::size_t{1} << 28;
 
+// There is no server to ask, whatever the system calls it.
+tl::unexpected<Error> unreachable(int errno_value, const std::string& path) {
+  auto failed =
+      fail_errno(errno_value, "control socket " + quote(path),
+                 "is a server running there? name its socket with --control or WEIR_SOCKET");
+  failed.value().code = std::errc::not_connected;
+  return failed;
+}
+
 Result<host::Fd> connect_to(const std::string& path) {
   if (path.empty()) {
-    return fail(std::errc::no_such_file_or_directory, "control socket", "is not named",
+    return fail(std::errc::not_connected, "control socket", "is not named",
                 "use --control PATH or set WEIR_SOCKET");
   }
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return fail_errno(ENAMETOOLONG, quote(path));
+  if (path.size() >= sizeof address.sun_path) return unreachable(ENAMETOOLONG, path);
   std::memcpy(address.sun_path, path.data(), path.size());
   host::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (socket.get() < 0) return fail_errno(errno, "socket");
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kTimeout, sizeof kTimeout);
   setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kTimeout, sizeof kTimeout);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return fail_errno(errno, "control socket " + quote(path),
-                      "is a server running there? name its socket with --control or WEIR_SOCKET");
+    return unreachable(errno, path);
   }
   return socket;
 }
@@ -73,7 +81,10 @@ Result<ControlAnswer> read_answer(int socket, const std::string& path) {
     return fail(std::errc::protocol_error, quote(path), "the answer is not HTTP");
   }
   std::from_chars(line.data() + 9, line.data() + 12, answer.status);
-  answer.etag = header_of(std::string_view(all).substr(0, end + 2), "etag");
+  const std::string_view head = std::string_view(all).substr(0, end + 2);
+  answer.etag = header_of(head, "etag");
+  const std::string taken = header_of(head, "weir-time-ns");
+  std::from_chars(taken.data(), taken.data() + taken.size(), answer.time_ns);
   answer.body = all.substr(end + 4);
   return answer;
 }
@@ -123,11 +134,10 @@ Result<ControlAnswer> ControlClient::send(std::string_view method, std::string_v
   return read_answer(socket->get(), path_);
 }
 
-Result<std::string> ControlClient::ask(std::string_view method, std::string_view target,
-                                       std::string_view body) const {
+Result<ControlAnswer> ControlClient::ask(std::string_view method, std::string_view target,
+                                         std::string_view body) const {
   auto answer = send(method, target, body);
-  if (!answer) return tl::unexpected(answer.error());
-  if (answer->status == 200) return std::move(answer->body);
+  if (!answer || answer->status == 200) return answer;
   const auto json = nlohmann::json::parse(answer->body, nullptr, false);
   if (!json.is_object()) {
     return fail(std::errc::protocol_error, quote(target),

@@ -5,12 +5,12 @@
 // socket and the cure.
 //
 //   ControlClient client(control_socket_of(option));
-//   Result<std::string> body = client.get("/v1/status");
+//   Result<ControlAnswer> status = client.ask("GET", "/v1/status");
 //
 // Blocking; one thread.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -24,6 +24,7 @@ std::string control_socket_of(const std::string& option);
 struct ControlAnswer {
   unsigned status = 0;
   std::string etag;
+  std::uint64_t time_ns = 0;  // when what is answered was so; 0: not told
   std::string body;
 };
 
@@ -34,10 +35,10 @@ class ControlClient {
   // Whatever the server answers.
   Result<ControlAnswer> send(std::string_view method, std::string_view target,
                              std::string_view body = {}, std::string_view if_match = {}) const;
-  // The body of a 200; else an error with the server's words and errno.
-  Result<std::string> get(std::string_view target) const { return ask("GET", target, {}); }
-  Result<std::string> ask(std::string_view method, std::string_view target,
-                          std::string_view body) const;
+  // What comes with a 200; else an error with the server's words and errno. ENOTCONN: there is no
+  // server to ask.
+  Result<ControlAnswer> ask(std::string_view method, std::string_view target,
+                            std::string_view body = {}) const;
 
  private:
   std::string path_;

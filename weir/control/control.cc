@@ -357,9 +357,13 @@ void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
   take(taker, [this, name, service, reply](Result<Snapshot> taken) {
     if (!taken) return reply(error_response(taken.error()));
     const auto shot = std::make_shared<const Snapshot>(std::move(*taken));
+    const auto is_it = [&](const ServiceShot& one) { return one.name == service; };
+    if (!service.empty() && std::none_of(shot->services.begin(), shot->services.end(), is_it)) {
+      return reply(error_response(404, "there is no service " + quote(service)));
+    }
     const auto found = find_class(*shot, service, name);
     if (!found) {
-      return reply(error_response(404, "there is no class or job " + name,
+      return reply(error_response(404, "there is no class or job " + quote(name),
                                   "list them with weir top, or /v1/services/NAME/classes"));
     }
     const Attributes key = found->found->key;

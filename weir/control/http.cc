@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <deque>
 #include <list>
 #include <utility>
@@ -21,6 +20,7 @@
 #include <unistd.h>
 
 #include "weir/base/quote.h"
+#include "weir/serve/options.h"
 
 namespace weir::control {
 
@@ -215,7 +215,10 @@ class Session : public std::enable_shared_from_this<Session> {
     if (!is_tcp_) return true;
     const auto given = message[http::field::authorization];
     std::string_view text(given.data(), given.size());
-    if (!text.starts_with(kBearer)) return false;
+    if (!beast::iequals({text.data(), std::min(text.size(), kBearer.size())},
+                        {kBearer.data(), kBearer.size()})) {
+      return false;
+    }
     text.remove_prefix(kBearer.size());
     return is_same_secret(text, state_.token);
   }
@@ -252,6 +255,7 @@ class Session : public std::enable_shared_from_this<Session> {
                 "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:");
     if (response.status == 401) reply_->set(http::field::www_authenticate, "Bearer");
     if (!response.etag.empty()) reply_->set(http::field::etag, "\"" + response.etag + "\"");
+    if (response.time_ns != 0) reply_->set("Weir-Time-Ns", std::to_string(response.time_ns));
     reply_->keep_alive(keep_alive_);
     reply_->body() = std::move(response.body);
     reply_->prepare_payload();
@@ -364,7 +368,7 @@ Result<void> open_local(HttpServer::State& state, const std::string& path) {
   if (lstat(path.c_str(), &there) == 0 && S_ISSOCK(there.st_mode)) {
     asio::local::stream_protocol::socket probe(state.io);
     probe.connect(endpoint, error);
-    if (!error) {
+    if (error != asio::error::connection_refused) {
       return fail(std::errc::address_in_use, quote(path), "somebody listens there",
                   "stop the other server, or name another path with --control");
     }
@@ -381,15 +385,11 @@ Result<void> open_local(HttpServer::State& state, const std::string& path) {
   return {};
 }
 
-Result<void> open_tcp(HttpServer::State& state, const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  std::string host = text.substr(0, colon == std::string::npos ? 0 : colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+Result<asio::ip::tcp::endpoint> tcp_endpoint(const std::string& text) {
+  const auto wanted = serve::parse_listen(text);
   error_code error;
-  const auto address = asio::ip::make_address(host, error);
-  int port = -1;
-  if (colon != std::string::npos) port = std::atoi(text.c_str() + colon + 1);
-  if (error || port < 0 || port > 65535) {
+  const auto address = asio::ip::make_address(wanted ? wanted->host : "", error);
+  if (!wanted || error || serve::print_listen(*wanted) != text) {
     return fail(std::errc::invalid_argument, quote(text), "is no ADDRESS:PORT",
                 "for example 127.0.0.1:9810");
   }
@@ -397,7 +397,14 @@ Result<void> open_tcp(HttpServer::State& state, const std::string& text) {
     return fail(std::errc::invalid_argument, quote(text), "is not on loopback",
                 "use 127.0.0.1 or [::1], and a proxy with TLS for others");
   }
-  const asio::ip::tcp::endpoint endpoint(address, static_cast<std::uint16_t>(port));
+  return asio::ip::tcp::endpoint(address, wanted->port);
+}
+
+Result<void> open_tcp(HttpServer::State& state, const std::string& text) {
+  const auto wanted = tcp_endpoint(text);
+  if (!wanted) return tl::unexpected(wanted.error());
+  const asio::ip::tcp::endpoint& endpoint = *wanted;
+  error_code error;
   state.tcp.emplace(state.io);
   state.tcp->open(endpoint.protocol(), error);
   if (!error) state.tcp->set_option(asio::socket_base::reuse_address(true), error);
@@ -409,6 +416,16 @@ Result<void> open_tcp(HttpServer::State& state, const std::string& text) {
 
 }  // namespace
 
+Result<void> check(const HttpOptions& options) {
+  if (options.tcp.empty()) return {};
+  if (options.token.empty()) {
+    return fail(std::errc::invalid_argument, "control on " + quote(options.tcp), "has no token",
+                "name a file that holds one with --control-token");
+  }
+  const auto endpoint = tcp_endpoint(options.tcp);
+  return endpoint ? Result<void>{} : tl::unexpected(endpoint.error());
+}
+
 HttpServer::HttpServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 HttpServer::~HttpServer() {
@@ -416,6 +433,7 @@ HttpServer::~HttpServer() {
 }
 
 Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpOptions& options, Answer answer) {
+  if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
   auto state = std::make_unique<State>();
   state->answer = std::move(answer);
   state->token = options.token;
@@ -425,10 +443,6 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpOptions& option
     }
   }
   if (!options.tcp.empty()) {
-    if (options.token.empty()) {
-      return fail(std::errc::invalid_argument, "control on " + quote(options.tcp), "has no token",
-                  "name a file that holds one with --control-token");
-    }
     if (auto opened = open_tcp(*state, options.tcp); !opened) {
       return tl::unexpected(opened.error());
     }

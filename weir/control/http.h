@@ -49,7 +49,8 @@ struct HttpResponse {
   unsigned status = 200;
   std::string body = {};
   std::string type = "application/json";
-  std::string etag = {};  // empty: none
+  std::string etag = {};      // empty: none
+  std::uint64_t time_ns = 0;  // since 1970, when it was so; 0: not told
   bool is_stream = false;
 };
 
@@ -58,6 +59,9 @@ struct HttpOptions {
   std::string tcp;          // "127.0.0.1:9090"; empty: none. Loopback only
   std::string token;        // needed on TCP
 };
+
+// EINVAL: TCP beyond loopback, or without a token. Opens nothing.
+Result<void> check(const HttpOptions& options);
 
 // "/a%20b?x=1" in its parts; nothing if it is no path.
 bool split_target(std::string_view target, HttpRequest& request);
@@ -76,7 +80,7 @@ class HttpServer {
   using Reply = std::function<void(HttpResponse)>;
   using Answer = std::function<void(const HttpRequest&, Reply)>;
 
-  // EINVAL: TCP beyond loopback, or without a token.
+  // EINVAL: what check() refuses.
   static Result<std::unique_ptr<HttpServer>> create(const HttpOptions& options, Answer answer);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -34,7 +34,8 @@ TEST(Http, ComparesSecrets) {
 TEST(Http, RefusesTcpWithoutATokenAndBeyondLoopback) {
   const auto none = [](const HttpRequest&, const HttpServer::Reply&) {};
   EXPECT_FALSE(HttpServer::create({.socket_path = "", .tcp = "127.0.0.1:0", .token = ""}, none));
-  for (const char* const bad : {"0.0.0.0:0", "192.0.2.1:80", "nonsense", "127.0.0.1", ":80"}) {
+  for (const char* const bad : {"0.0.0.0:0", "192.0.2.1:80", "nonsense", "127.0.0.1", ":80",
+                                "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:80x", "unix:/tmp/s"}) {
     EXPECT_FALSE(HttpServer::create({.socket_path = "", .tcp = bad, .token = "t"}, none)) << bad;
   }
   const auto bound =

@@ -101,7 +101,7 @@ void add_services(std::string& page, const Snapshot& shot) {
                "Operations a second that a rule allows each of its classes.");
   for (const ServiceShot& one : shot.services) {
     for (const RuleShot& rule : one.rules) {
-      if (rule.heads == "hp") continue;
+      if (rule.heads == "hp" || rule.rate == 0) continue;  // 0: it is not limited
       rates.add(labels_of(one.name, "rule", rule.name), rule.rate);
     }
   }

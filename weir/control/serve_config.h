@@ -39,30 +39,21 @@
 namespace weir::control {
 
 // What keys may be, besides what their own parsers ask for.
-struct ServeConfigBounds {
+struct ServeConfigBounds : serve::ServeBounds {
   static constexpr std::size_t kListenMax = 64;
   static constexpr std::size_t kExportsMax = 4096;
   static constexpr std::size_t kServicesMax = 256;
   static constexpr std::size_t kNodemapsMax = 4096;
   static constexpr std::size_t kClientGroupsMax = kGroupsMax;
-  static constexpr std::size_t kNameMax = 255;         // bytes of an export's name
-  static constexpr std::size_t kDescriptionMax = 255;  // bytes
-  static constexpr std::size_t kServiceNameMax = 31;   // bytes; of nodemaps too
-  static constexpr std::size_t kPathMax = 4095;        // bytes
-  static constexpr std::size_t kSocketPathMax = 107;   // bytes, as sockaddr_un has room for
+  static constexpr std::size_t kNameMax = 255;        // bytes of an export's name
+  static constexpr std::size_t kServiceNameMax = 31;  // bytes; of nodemaps too
+  static constexpr std::size_t kPathMax = 4095;       // bytes
+  static constexpr std::size_t kSocketPathMax = 107;  // bytes, as sockaddr_un has room for
   static constexpr std::uint64_t kNodesMax = 1'000'000;
-  static constexpr std::uint32_t kSlotsMax = 4096;
-  static constexpr std::uint32_t kClassesMin = 16;
-  static constexpr std::uint32_t kClassesMax = 1'000'000;
-  static constexpr std::uint32_t kConnectionsMax = 1'000'000;
-  static constexpr std::uint32_t kConnectionRequestsMax = 65'536;
   static constexpr Bytes kMemoryMin{64 << 10};
   static constexpr Bytes kMemoryMax{std::uint64_t{1} << 50};
-  static constexpr Nanoseconds kHandshakeTimeoutMin = std::chrono::milliseconds{100};
-  static constexpr Nanoseconds kHandshakeTimeoutMax = std::chrono::hours{1};
   static constexpr Nanoseconds kLeaseMin = std::chrono::seconds{1};
   static constexpr Nanoseconds kLeaseMax = std::chrono::hours{1};
-  static constexpr Nanoseconds kDrainTimeoutMax = std::chrono::hours{24};
   static constexpr std::size_t kEtcdMax = 16;  // endpoints
   static constexpr Nanoseconds kEpochMin = std::chrono::milliseconds{1};
   static constexpr Nanoseconds kEpochMax = std::chrono::seconds{1};

@@ -26,6 +26,12 @@ constexpr const char* kKernelCure =
     "run Linux 6.1 or later with io_uring allowed (sysctl kernel.io_uring_disabled=0; in a "
     "container its seccomp profile must let io_uring through)";
 
+// The rings of a user who is not root count as locked memory.
+const char* cure_of(int error) {
+  return error == ENOMEM ? "raise the limit of locked memory (ulimit -l): 8 MiB are enough"
+                         : kKernelCure;
+}
+
 struct Need {
   int operation;
   const char* name;
@@ -108,7 +114,7 @@ Result<void> Uring::open(Kernel& kernel, const Options& options) {
                      IORING_SETUP_CLAMP;
   parameters.cq_entries = options.entries * 4;
   const int failed = io_uring_queue_init_params(options.entries, &kernel.ring, &parameters);
-  if (failed != 0) return fail_errno(-failed, "io_uring", kKernelCure);
+  if (failed != 0) return fail_errno(-failed, "io_uring", cure_of(-failed));
   kernel.is_open = true;
   constexpr unsigned kFeatures =
       IORING_FEAT_NODROP | IORING_FEAT_SUBMIT_STABLE | IORING_FEAT_EXT_ARG;
@@ -145,7 +151,7 @@ Result<void> Uring::open_buffers(Kernel& kernel, const Options& options) {
   registration.ring_entries = options.receive_buffers;
   registration.bgid = kBufferGroup;
   const int failed = io_uring_register_buf_ring(&kernel.ring, &registration, 0);
-  if (failed != 0) return fail_errno(-failed, "io_uring: rings of buffers", kKernelCure);
+  if (failed != 0) return fail_errno(-failed, "io_uring: rings of buffers", cure_of(-failed));
   io_uring_buf_ring_init(kernel.buffers);
   for (unsigned id = 0; id < options.receive_buffers; ++id) kernel.add_buffer(id);
   return {};

@@ -402,11 +402,14 @@ void Connection::finish(Exchange& exchange) {
     return settle();
   }
   if (exchange.operation.error != 0) {
-    ++plane_.counters.store_errors;
+    const nbd::ErrorCode error = error_of(exchange);
     const std::string text = std::generic_category().message(exchange.operation.error);
+    // A client that asks for zeroes only if they are quick has asked, and was told.
+    if (error == nbd::ErrorCode::kNotSup) return reply_error(exchange, error, text);
+    ++plane_.counters.store_errors;
     plane_.log.note(EventLog::Kind::kStore,
                     fmt::format("export {}: {}", quote(served_->options.name), text), plane_.now);
-    return reply_error(exchange, error_of(exchange), text);
+    return reply_error(exchange, error, text);
   }
   record(exchange);
   std::span<const std::byte> head;

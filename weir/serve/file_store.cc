@@ -5,7 +5,6 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -30,10 +29,10 @@ namespace {
 constexpr std::uint32_t kZeroesAtOnce = 1U << 20;
 constexpr std::uint32_t kDirectBlock = 4096;  // where the file does not say
 
-// A page of zeroes over and over.
+// Aligned as O_DIRECT wants memory to be.
 std::span<const std::byte> zeroes(std::size_t bytes) {
-  static const std::vector<std::byte> nothing(kZeroesAtOnce);
-  return {nothing.data(), bytes};
+  alignas(kDirectBlock) static std::array<std::byte, kZeroesAtOnce> nothing;
+  return std::span(nothing).first(bytes);
 }
 
 StoreOperation& operation_of(host::Operation& io) {
@@ -294,12 +293,21 @@ bool FileStore::finish(StoreOperation& operation, int error) {
   return true;
 }
 
+// What is missing of a file that was made shorter is no hole: whoever asks for it is to be told.
 void FileStore::extents(std::uint64_t offset, const ExtentVisitor& visit) const {
+  struct stat status {};
+  const bool is_shorter = fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode) &&
+                          static_cast<std::uint64_t>(status.st_size) < size_;
+  const std::uint64_t there = is_shorter ? static_cast<std::uint64_t>(status.st_size) : size_;
   while (offset < size_) {
+    if (offset >= there) {
+      visit(size_ - offset, 0);
+      return;
+    }
     const auto from = static_cast<off_t>(offset);
     const off_t data = lseek(file_.get(), from, SEEK_DATA);
     const int error = data < 0 ? errno : 0;
-    std::uint64_t end = size_;
+    std::uint64_t end = there;
     std::uint32_t state = 0;
     if (data > from || error == ENXIO) {  // ENXIO: no data from here to the end
       state = nbd::kStateHole | nbd::kStateZero;

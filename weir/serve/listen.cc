@@ -12,6 +12,7 @@
 #include <pwd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -24,10 +25,23 @@ namespace {
 constexpr int kBacklog = 512;
 constexpr int kSocketKind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
-bool somebody_answers(const sockaddr_un& address) {
+// What is there is a socket that a server left behind: anything else is not ours to remove, nor is
+// a socket whose server only has no room for one more.
+bool is_left_behind(const sockaddr_un& address) {
+  struct stat there {};
+  if (lstat(address.sun_path, &there) != 0 || !S_ISSOCK(there.st_mode)) return false;
   const host::Fd probe(socket(AF_UNIX, kSocketKind, 0));
   return probe.is_open() &&
-         connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+         connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+         errno == ECONNREFUSED;
+}
+
+// Why a path cannot be bound that is in use.
+const char* in_use_hint(const char* path) {
+  struct stat there {};
+  const bool is_socket = lstat(path, &there) == 0 && S_ISSOCK(there.st_mode);
+  return is_socket ? "another server listens there"
+                   : "what is there is no socket: name another path";
 }
 
 Result<host::Fd> listen_unix(const ListenAddress& address) {
@@ -38,15 +52,16 @@ Result<host::Fd> listen_unix(const ListenAddress& address) {
   host::Fd fd(socket(AF_UNIX, kSocketKind, 0));
   if (!fd.is_open()) return fail_errno(errno, where);
   const auto bind_it = [&] {
-    return bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name);
+    const auto* const to = reinterpret_cast<const sockaddr*>(&name);
+    return bind(fd.get(), to, sizeof name) == 0 ? 0 : errno;
   };
-  int failed = bind_it();
-  if (failed != 0 && errno == EADDRINUSE && !somebody_answers(name)) {
+  int error = bind_it();
+  if (error == EADDRINUSE && is_left_behind(name)) {
     unlink(name.sun_path);
-    failed = bind_it();
+    error = bind_it();
   }
-  if (failed != 0) {
-    return fail_errno(errno, where, errno == EADDRINUSE ? "another server listens there" : "");
+  if (error != 0) {
+    return fail_errno(error, where, error == EADDRINUSE ? in_use_hint(name.sun_path) : "");
   }
   if (::listen(fd.get(), kBacklog) != 0) return fail_errno(errno, where);
   return fd;

@@ -12,6 +12,7 @@
 #include "weir/base/units.h"
 #include "weir/schedule/gate.h"
 #include "weir/schedule/nrs_text.h"
+#include "weir/serve/service.h"
 
 namespace weir::serve {
 namespace {
@@ -235,6 +236,11 @@ Result<void> check_export(const ServeOptions& options, const ExportOptions& one)
                 fmt::format("is of a service {} that is not there", quote(one.service)),
                 "give the service, or leave it out");
   }
+  if (one.description.size() > ServeBounds::kDescriptionMax) {
+    return fail(std::errc::invalid_argument, where,
+                fmt::format("has a description of {} bytes", one.description.size()),
+                fmt::format("at most {} are possible", ServeBounds::kDescriptionMax));
+  }
   const std::uint64_t memory =
       std::min(options.limits.memory.count(), options.limits.connection_memory.count());
   if (memory < one.blocks.maximum) {
@@ -243,6 +249,79 @@ Result<void> check_export(const ServeOptions& options, const ExportOptions& one)
                 "raise the limits of memory, or lower the maximum");
   }
   return {};
+}
+
+Result<void> check_number(std::string_view where, std::string_view what, std::uint64_t number,
+                          std::uint64_t least, std::uint64_t most) {
+  if (number >= least && number <= most) return {};
+  return fail(std::errc::invalid_argument, where, fmt::format("{} {}", number, what),
+              fmt::format("expected {} to {}", least, most));
+}
+
+Result<void> check_limits(const ServeLimits& limits) {
+  using Bounds = ServeBounds;
+  const std::string where = "limits";
+  if (auto checked =
+          check_number(where, "connections", limits.connections, 1, Bounds::kConnectionsMax);
+      !checked) {
+    return checked;
+  }
+  if (auto checked = check_number(where, "requests of a connection", limits.connection_requests, 1,
+                                  Bounds::kConnectionRequestsMax);
+      !checked) {
+    return checked;
+  }
+  const auto check_time = [&](std::string_view what, Nanoseconds time, Nanoseconds least,
+                              Nanoseconds most) -> Result<void> {
+    if (time >= least && time <= most) return {};
+    return fail(std::errc::invalid_argument, where,
+                fmt::format("a {} timeout of {}", what, print_duration(time)),
+                fmt::format("expected {} to {}", print_duration(least), print_duration(most)));
+  };
+  if (auto checked = check_time("handshake", limits.handshake_timeout, Bounds::kHandshakeTimeoutMin,
+                                Bounds::kHandshakeTimeoutMax);
+      !checked) {
+    return checked;
+  }
+  return check_time("drain", limits.drain_timeout, Nanoseconds{0}, Bounds::kDrainTimeoutMax);
+}
+
+Result<void> check_nodemaps(const std::vector<NodemapOptions>& nodemaps) {
+  for (const NodemapOptions& one : nodemaps) {
+    const std::string where = "nodemap " + quote(one.name);
+    if (one.name == "default") {
+      return fail(std::errc::invalid_argument, where, "is that of all others", "use another name");
+    }
+    const auto same = [&](const NodemapOptions& other) { return other.name == one.name; };
+    if (std::count_if(nodemaps.begin(), nodemaps.end(), same) != 1) {
+      return fail(std::errc::invalid_argument, where, "is given twice", "name each nodemap once");
+    }
+  }
+  return {};
+}
+
+Result<void> check_service(const ServeOptions& options, const ServiceOptions& one) {
+  const std::string where = "service " + quote(one.name);
+  const auto same = [&](const ServiceOptions& other) { return other.name == one.name; };
+  if (std::count_if(options.services.begin(), options.services.end(), same) != 1) {
+    return fail(std::errc::invalid_argument, where, "is given twice", "name each service once");
+  }
+  if (auto checked = check_number(where, "slots", one.slots, 1, ServeBounds::kSlotsMax); !checked) {
+    return checked;
+  }
+  if (one.hp_slots >= one.slots) {
+    return fail(std::errc::invalid_argument, where,
+                fmt::format("keeps {} of {} slots for high priority", one.hp_slots, one.slots),
+                "leave one for others");
+  }
+  if (auto checked = check_number(where, "classes", one.classes, ServeBounds::kClassesMin,
+                                  ServeBounds::kClassesMax);
+      !checked) {
+    return checked;
+  }
+  const auto tried =
+      open_service(one, options.nodemaps, options.unknown_jobs, options.groups, Instant{});
+  return tried ? Result<void>{} : tl::unexpected(tried.error());
 }
 
 // Rules of the whole cluster are in etcd alone, so that all servers have the same.
@@ -299,26 +378,16 @@ Result<void> check(const ServeOptions& options) {
   for (const ExportOptions& one : options.exports) {
     if (auto checked = check_export(options, one); !checked) return checked;
   }
+  if (auto checked = check_nodemaps(options.nodemaps); !checked) return checked;
   for (const ServiceOptions& one : options.services) {
-    const auto same = [&](const ServiceOptions& other) { return other.name == one.name; };
-    if (std::count_if(options.services.begin(), options.services.end(), same) != 1) {
-      return fail(std::errc::invalid_argument, "service " + quote(one.name), "is given twice",
-                  "name each service once");
-    }
-    if (one.slots == 0) {
-      return fail(std::errc::invalid_argument, "service " + quote(one.name),
-                  "has no slots: nothing could ever run", "give it one or more");
-    }
+    if (auto checked = check_service(options, one); !checked) return checked;
   }
   if (!options.groups.groups.empty() && !options.trace_file.empty()) {
     return fail(std::errc::invalid_argument, "trace",
                 "cannot be written with groups of clients: turns are not part of it",
                 "leave out one of them");
   }
-  if (options.limits.connections == 0 || options.limits.connection_requests == 0) {
-    return fail(std::errc::invalid_argument, "limits", "0 would let nobody in",
-                "give 1 connection and 1 request or more");
-  }
+  if (auto checked = check_limits(options.limits); !checked) return checked;
   if (options.tls.mode != TlsOptions::Mode::kOff && options.tls.directory.empty()) {
     return fail(std::errc::invalid_argument, "tls", "has no certificates",
                 "say where they are: --tls-certificates DIRECTORY");

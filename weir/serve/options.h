@@ -38,6 +38,19 @@ namespace weir::serve {
 inline constexpr std::string_view kDefaultService = "ost_io";
 inline constexpr std::uint16_t kDefaultPort = 10809;
 
+// What numbers may be, wherever they are written.
+struct ServeBounds {
+  static constexpr std::size_t kDescriptionMax = 255;  // bytes
+  static constexpr std::uint32_t kSlotsMax = 4096;
+  static constexpr std::uint32_t kClassesMin = 16;
+  static constexpr std::uint32_t kClassesMax = 1'000'000;
+  static constexpr std::uint32_t kConnectionsMax = 1'000'000;
+  static constexpr std::uint32_t kConnectionRequestsMax = 65'536;
+  static constexpr Nanoseconds kHandshakeTimeoutMin = std::chrono::milliseconds{100};
+  static constexpr Nanoseconds kHandshakeTimeoutMax = std::chrono::hours{1};
+  static constexpr Nanoseconds kDrainTimeoutMax = std::chrono::hours{24};
+};
+
 // 127.0.0.1:10809, [::1]:10809, :10809 (every address), unix:PATH
 struct ListenAddress {
   enum class Kind : std::uint8_t { kTcp, kUnix };
@@ -281,7 +294,8 @@ struct ServeOptions {
 };
 
 // What holds between the parts: something to listen on and to export, names that are given once,
-// services that exist, bounds that leave room for the largest payload.
+// services that exist, numbers within ServeBounds, bounds that leave room for the largest payload,
+// policies that can be started and rules that they take.
 Result<void> check(const ServeOptions& options);
 
 }  // namespace weir::serve

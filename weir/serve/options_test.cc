@@ -120,6 +120,50 @@ TEST_F(CheckedOptions, ServicesAreThereOnceAndHaveSlots) {
   EXPECT_FALSE(check(options));
 }
 
+TEST_F(CheckedOptions, NumbersAreBoundedWhereverTheyAreWritten) {
+  const auto is_refused = [&](auto edit) {
+    ServeOptions edited = options;
+    edited.services.emplace_back();
+    edit(edited);
+    return !check(edited);
+  };
+  using Bounds = ServeBounds;
+  EXPECT_FALSE(is_refused([](ServeOptions&) {}));
+  EXPECT_TRUE(is_refused([](auto& it) { it.services[0].slots = Bounds::kSlotsMax + 1; }));
+  EXPECT_TRUE(is_refused([](auto& it) { it.services[0].hp_slots = it.services[0].slots; }));
+  EXPECT_TRUE(is_refused([](auto& it) { it.services[0].classes = Bounds::kClassesMin - 1; }));
+  EXPECT_TRUE(is_refused([](auto& it) { it.services[0].classes = Bounds::kClassesMax + 1; }));
+  EXPECT_TRUE(is_refused([](auto& it) { it.limits.connections = Bounds::kConnectionsMax + 1; }));
+  EXPECT_TRUE(is_refused([](auto& it) { it.limits.connection_requests = 0; }));
+  EXPECT_TRUE(is_refused([](auto& it) { it.limits.handshake_timeout = Nanoseconds{0}; }));
+  EXPECT_TRUE(is_refused([](auto& it) { it.limits.drain_timeout = std::chrono::hours{25}; }));
+  EXPECT_TRUE(is_refused(
+      [](auto& it) { it.exports[0].description.assign(Bounds::kDescriptionMax + 1, 'x'); }));
+}
+
+TEST_F(CheckedOptions, NodemapsAreNamedOnce) {
+  const NodemapOptions site{"site", *NidList::parse("10.*.*.*@tcp")};
+  options.nodemaps = {site};
+  EXPECT_TRUE(check(options));
+  options.nodemaps.push_back(site);
+  EXPECT_FALSE(check(options));
+  options.nodemaps = {{"default", site.nids}};
+  EXPECT_FALSE(check(options));
+}
+
+TEST_F(CheckedOptions, PoliciesAndRulesAreTried) {
+  ServiceOptions& service = options.services.emplace_back();
+  service.rules = {"start a jobid={x} rate=5"};
+  EXPECT_TRUE(check(options));
+  service.rules.emplace_back("start a jobid={y} rate=5");
+  EXPECT_EQ(check(options).error().where, "rule 'start a jobid={y} rate=5'");
+  service.rules.pop_back();
+  service.policy = "fifo";
+  EXPECT_FALSE(check(options));
+  service.policy = "nonsense";
+  EXPECT_EQ(check(options).error().where, "policy 'nonsense'");
+}
+
 TEST_F(CheckedOptions, LimitsLeaveRoomForTheLargestPayload) {
   options.limits.connection_memory = Bytes{options.exports.back().blocks.maximum - 1};
   EXPECT_FALSE(check(options));

@@ -4,16 +4,17 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <fstream>
-#include <iterator>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "weir/adapt/allocator.h"
 #include "weir/adapt/options.h"
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
 #include "weir/classify/number.h"
+#include "weir/host/fd.h"
 #include "weir/schedule/nrs_text.h"
 
 namespace weir::serve {
@@ -222,10 +223,17 @@ Result<JobTable> parse_jobs(std::string_view text) {
 }
 
 Result<JobTable> read_jobs(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return fail_errno(errno, quote(path));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad()) return fail_errno(EIO, quote(path));
+  const host::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) return fail_errno(errno, quote(path), "name a file of lines JOB NODES");
+  std::string text;
+  std::array<char, 4096> piece;
+  for (;;) {
+    const ssize_t got = read(file.get(), piece.data(), piece.size());
+    if (got == 0) break;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail_errno(errno, quote(path), "name a file of lines JOB NODES");
+    text.append(piece.data(), static_cast<std::size_t>(got));
+  }
   auto jobs = parse_jobs(text);
   if (!jobs) jobs.error().where = fmt::format("{}: {}", quote(path), jobs.error().where);
   return jobs;

@@ -25,6 +25,11 @@ TEST(Jobs, TheLineThatIsWrongIsNamed) {
   }
 }
 
+TEST(Jobs, WhatIsNoFileIsRefused) {
+  EXPECT_EQ(read_jobs("/").error().code, std::errc::is_a_directory);
+  EXPECT_EQ(read_jobs("/nonexistent").error().code, std::errc::no_such_file_or_directory);
+}
+
 TEST(Service, OpcodesAreThoseOfTheNearestRpc) {
   EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kRead)), "ost_read");
   EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kWrite)), "ost_write");
