@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -63,7 +64,9 @@ class Client::Core {
   LockClient::Acquired acquire(std::string_view name, Mode mode, OrWait or_wait,
                                Listener& listener);
   void release(Ticket ticket);
-  std::size_t shrink(std::size_t nr);
+  // Drops by one of LockClient's calls.
+  template <class Drop>
+  std::size_t drop(Drop drop);
   void close(Nanoseconds patience);
   Status status() const;
 
@@ -304,13 +307,14 @@ void Client::Core::release(Ticket ticket) {
   run(errands);
 }
 
-std::size_t Client::Core::shrink(std::size_t nr) {
+template <class Drop>
+std::size_t Client::Core::drop(Drop drop) {
   Errands errands;
   std::size_t gone = 0;
   {
     const Guard lock(mutex_);
     const Instant now = host::boot_now();
-    gone = client_.shrink(nr, now);
+    gone = drop(client_, now);
     errands = look(now);
   }
   run(errands);
@@ -416,9 +420,27 @@ LockClient::Acquired Client::acquire(std::string_view name, Mode mode, OrWait or
   return core_->acquire(name, mode, or_wait, listener);
 }
 void Client::release(Ticket ticket) { core_->release(ticket); }
-std::size_t Client::shrink(std::size_t nr) { return core_->shrink(nr); }
+std::size_t Client::shrink(std::size_t nr) {
+  return core_->drop([nr](LockClient& client, Instant now) { return client.shrink(nr, now); });
+}
+std::size_t Client::relieve() {
+  return core_->drop([](LockClient& client, Instant now) { return client.relieve(now); });
+}
 void Client::close(Nanoseconds patience) { core_->close(patience); }
 Client::Status Client::status() const { return core_->status(); }
+
+std::size_t shrink(std::span<Client* const> clients, std::size_t nr) {
+  std::vector<std::size_t> counts;
+  counts.reserve(clients.size());
+  for (Client* const client : clients) counts.push_back(client->shrink(0));
+  if (nr > 0) {
+    counts = shrink_shares(counts, nr);
+    for (std::size_t i = 0; i < clients.size(); ++i) {
+      if (counts[i] > 0) counts[i] = clients[i]->shrink(counts[i]);
+    }
+  }
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
 
 // ---- locks that are waited for ----
 
