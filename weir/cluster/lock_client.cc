@@ -105,6 +105,7 @@ class Client::Core {
   bool is_telling_ = false;
   std::unique_ptr<Stream> stream_;
   std::string trouble_;
+  bool is_refused_ = false;
   Instant connect_at_{};
   Nanoseconds backoff_ = kBackoffMin;
   Instant keeper_until_ = kNever;
@@ -165,6 +166,7 @@ void Client::Core::Stream::OnReadDone(bool ok) {
       heard_at = now;
       core_.backoff_ = kBackoffMin;
       core_.trouble_.clear();
+      core_.is_refused_ = false;
       core_.client_.receive(*message, now);
       errands = core_.look(now);
     }
@@ -192,7 +194,10 @@ void Client::Core::Stream::OnDone(const grpc::Status& status) {
   const Guard lock(core_.mutex_);
   is_done = true;
   core_.client_.disconnected();
-  if (!status.ok()) core_.trouble_ = status.error_message();
+  if (!status.ok()) {
+    core_.trouble_ = status.error_message();
+    core_.is_refused_ = status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
+  }
   core_.changed_.notify_all();
 }
 
@@ -324,6 +329,7 @@ std::size_t Client::Core::drop(Drop drop) {
 Client::Status Client::Core::status() const {
   const Guard lock(mutex_);
   return {.is_connected = client_.is_welcome(),
+          .is_refused = is_refused_,
           .trouble = trouble_,
           .held = client_.held(),
           .cached = client_.cached(),

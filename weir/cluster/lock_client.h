@@ -115,7 +115,8 @@ class Client {
 
   struct Status {
     bool is_connected = false;
-    std::string trouble;  // why it is not, as far as known
+    bool is_refused = false;  // a server answers, and does not let it in
+    std::string trouble;      // why it is not connected, as far as known
     std::size_t held = 0;
     std::size_t cached = 0;
     Nanoseconds lease{0};

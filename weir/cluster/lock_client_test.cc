@@ -282,6 +282,7 @@ TEST_F(LockService, AClaimThatDoesNotCountIsRefused) {
   EXPECT_FALSE(client->take("x", Mode::kExclusive, 500ms));
   EXPECT_NE(client->status().trouble.find("may not say"), std::string::npos)
       << client->status().trouble;
+  EXPECT_TRUE(client->status().is_refused);
 }
 
 TEST_F(LockService, ShrinkGivesCachedLocksBack) {
