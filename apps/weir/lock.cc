@@ -88,6 +88,10 @@ int run(const LockArguments& arguments) {
   run.mode = arguments.shared ? lock::Mode::kShared : lock::Mode::kExclusive;
   run.only_try = arguments.only_try;
   if (!arguments.timeout.empty()) run.timeout = time_of(arguments.timeout, {}, "--timeout");
+  if (run.timeout == Nanoseconds{0}) {  // not even for the server to answer
+    run.only_try = true;
+    run.timeout.reset();
+  }
   run.kill_after = time_of(arguments.kill_after, run.kill_after, "--kill-after");
   run.conflict_status = arguments.conflict_status;
   return run_locked(run);
@@ -121,12 +125,13 @@ int list(const LockArguments& arguments) {
   lock::ListOptions options{.filter = arguments.filter};
   nlohmann::json all = nlohmann::json::array();
   std::uint64_t left = arguments.most;
-  if (!arguments.json) {
+  const auto head = [] {
     fmt::print("{:<10}{:<9}{:<18}{:<22}{:>20}  NAME\n", "MODE", "STATE", "CLIENT", "FROM", "FENCE");
-  }
+  };
   while (left > 0) {
     options.max = std::min<std::uint64_t>(left, 1000);
     const auto page = value_or_fail(cluster::ask_list(to, options), Exit::kUnavailable, "list");
+    if (!arguments.json && options.from == 0) head();
     for (const lock::LockView& lock : page.locks) {
       if (arguments.json) {
         all.push_back(to_json(lock));

@@ -37,6 +37,8 @@ constexpr int kSignalled = 128;
 constexpr Nanoseconds kTryPatience = 10s;  // for a server that does not answer
 constexpr Nanoseconds kComplainAfter = 2s;
 constexpr Nanoseconds kLookAgain = 20ms;
+// From when a process that was stopped goes on until the client has looked at its lease.
+constexpr Nanoseconds kWakeUp = 200ms;
 
 // What the client says of the lock, and a descriptor to wait for it.
 class News : public lock::Listener {
@@ -75,10 +77,12 @@ class Runner {
   std::optional<int> acquire();
   bool wait(Instant until);
   std::optional<int> give_up(int status, const std::string& why);
+  std::string trouble() const;
   void complain();
   int supervise();
   void start();
   void end_command(int signal) const;
+  void stop_too();
   bool reap(int& status);
 
   const LockRun& run_;
@@ -111,12 +115,15 @@ std::optional<int> Runner::give_up(int status, const std::string& why) {
   return status;
 }
 
+std::string Runner::trouble() const {
+  const std::string why = client_->status().trouble;
+  return fmt::format("{} does not answer{}{}", run_.connect.server, why.empty() ? "" : ": ", why);
+}
+
 void Runner::complain() {
-  const lock::Client::Status status = client_->status();
-  if (has_complained_ || status.is_connected) return;
+  if (has_complained_ || client_->status().is_connected) return;
   has_complained_ = true;
-  fmt::print(stderr, "weir lock: {} does not answer{}{}; trying again\n", run_.connect.server,
-             status.trouble.empty() ? "" : ": ", status.trouble);
+  fmt::print(stderr, "weir lock: {}; trying again\n", trouble());
 }
 
 // Until the lock is held: then nothing. Else the exit status.
@@ -146,10 +153,16 @@ std::optional<int> Runner::acquire() {
       if (*signal != SIGCHLD) return give_up(kSignalled + *signal, "");
     }
     const Instant now = host::now();
+    const lock::Client::Status status = client_->status();
+    if (status.is_refused) {
+      return give_up(static_cast<int>(Exit::kTempFail),
+                     fmt::format("{} refuses this client: {}; see --claims of weir-serve(1)",
+                                 run_.connect.server, status.trouble));
+    }
     if (now >= until) {
-      if (client_->status().is_connected) return give_up(run_.conflict_status, "");
+      if (status.is_connected) return give_up(run_.conflict_status, "");
       return give_up(static_cast<int>(Exit::kUnavailable),
-                     run_.connect.server + " does not answer");
+                     trouble() + "; is weir serve --lock there?");
     }
     if (now >= begin + kComplainAfter) complain();
     wait(has_complained_ || now >= begin + kComplainAfter
@@ -160,8 +173,13 @@ std::optional<int> Runner::acquire() {
 
 // ---- the command ----
 
-// In the child. Its guard may have died before the kernel was told of their bond.
-[[noreturn]] void become_command(char* const* words, char* const* environment, pid_t guard) {
+// For the child of a process with threads, which may call little.
+void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.size()); }
+
+// In the child. Its guard may have died before the kernel was told of their bond. `complaint` names
+// the command.
+[[noreturn]] void become_command(char* const* words, char* const* environment, pid_t guard,
+                                 std::string_view complaint) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != guard) _exit(kCannotRun);
@@ -169,7 +187,11 @@ std::optional<int> Runner::acquire() {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   execvpe(words[0], words, environment);
-  _exit(errno == ENOENT ? kNotFound : kCannotRun);
+  const int error = errno;
+  say(complaint);
+  say(strerrordesc_np(error));
+  say("\n");
+  _exit(error == ENOENT ? kNotFound : kCannotRun);
 }
 
 void Runner::start() {
@@ -187,17 +209,28 @@ void Runner::start() {
   environment.push_back(nullptr);
   has_terminal_ = isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) == getpgrp();
   const pid_t guard = getpid();
+  const std::string complaint = fmt::format("weir lock: {}: ", quote(run_.command[0]));
   child_ = fork();
   if (child_ < 0) {
     throw Failure{Exit::kTempFail,
                   fmt::format("cannot start {}: {}", quote(run_.command[0]), std::strerror(errno))};
   }
-  if (child_ == 0) become_command(words.data(), environment.data(), guard);
+  if (child_ == 0) become_command(words.data(), environment.data(), guard, complaint);
   setpgid(child_, child_);
   if (has_terminal_) {
     signal(SIGTTOU, SIG_IGN);
     tcsetpgrp(STDIN_FILENO, child_);
   }
+}
+
+// The command was stopped at the terminal (^Z). Its guard stops with it, and whoever waits for both
+// has the terminal; when they go on the lock may be lost, and that is heard of first.
+void Runner::stop_too() {
+  tcsetpgrp(STDIN_FILENO, getpgrp());
+  raise(SIGSTOP);
+  wait(host::now() + kWakeUp);
+  if (tcgetpgrp(STDIN_FILENO) == getpgrp()) tcsetpgrp(STDIN_FILENO, child_);
+  kill(-child_, SIGCONT);
 }
 
 void Runner::end_command(int signal) const {
@@ -207,7 +240,11 @@ void Runner::end_command(int signal) const {
 
 bool Runner::reap(int& status) {
   int raw = 0;
-  if (waitpid(child_, &raw, WNOHANG) != child_) return false;
+  if (waitpid(child_, &raw, has_terminal_ ? WNOHANG | WUNTRACED : WNOHANG) != child_) return false;
+  if (WIFSTOPPED(raw)) {
+    stop_too();
+    return false;
+  }
   status = WIFEXITED(raw) ? WEXITSTATUS(raw) : kSignalled + WTERMSIG(raw);
   if (has_terminal_) tcsetpgrp(STDIN_FILENO, getpgrp());
   return true;

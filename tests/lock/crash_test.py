@@ -12,9 +12,9 @@ from locks import LockServer, conflicts, wait_for
 def stop_kill_restart(server):
     """A holder that cannot be reached while its server crashes; another waits for its lock."""
     first = server.hold("res")
-    wait_for(first.has_begun, "the first holds it")
+    wait_for("the first holds it", first.has_begun)
     second = server.hold("res")
-    wait_for(lambda: server.count("waiting") == 1, "the second waits")
+    wait_for("the second waits", lambda: server.count("waiting") == 1)
     first.process.send_signal(signal.SIGSTOP)
     server.kill()
     server.start()
@@ -27,12 +27,12 @@ class Server(unittest.TestCase):
             with LockServer("--lock-lease", "6s", "--lock-grace", "7500ms") as server:
                 first, second = stop_kill_restart(server)
                 first.process.send_signal(signal.SIGCONT)
-                wait_for(lambda: not server.ask("stats")["recovering"], "the grace period is over")
+                wait_for("the grace period is over", lambda: not server.ask("stats")["recovering"])
                 is_kept = not first.has_ended()
                 self.assertFalse(is_kept and second.has_begun())
                 first.let_go()
                 status = first.wait()
-                wait_for(second.has_begun, "the second gets it")
+                wait_for("the second gets it", second.has_begun)
                 second.let_go()
                 self.assertEqual(second.wait(), 0)
                 self.assertEqual(conflicts([first, second]), [])
@@ -44,7 +44,7 @@ class Server(unittest.TestCase):
     def test_without_grace_the_checker_finds_two_holders(self):
         with LockServer(careless_lease_ms=30_000) as server:
             first, second = stop_kill_restart(server)
-            wait_for(second.has_begun, "the second gets what the first has")
+            wait_for("the second gets what the first has", second.has_begun)
             self.assertFalse(first.has_ended())
             self.assertEqual([what for what, *_ in conflicts([first, second])], ["both held it"])
             first.process.send_signal(signal.SIGCONT)
@@ -54,7 +54,7 @@ class Server(unittest.TestCase):
     def test_many_holders_and_crashes(self):
         with LockServer("--lock-lease", "8s", "--lock-grace", "10s") as server:
             holders = [server.hold(f"res{i % 2}", seconds=0.2) for i in range(8)]
-            wait_for(lambda: any(holder.has_begun() for holder in holders), "somebody holds one")
+            wait_for("somebody holds one", lambda: any(holder.has_begun() for holder in holders))
             server.kill()
             server.start()
             statuses = [holder.wait() for holder in holders]
@@ -66,17 +66,17 @@ class Server(unittest.TestCase):
     def test_a_restart_in_order_costs_no_holder_its_lock(self):
         with LockServer("--lock-lease", "30s") as server:
             holder = server.hold("res")
-            wait_for(holder.has_begun, "it is held")
+            wait_for("it is held", holder.has_begun)
             self.assertEqual(server.stop(), 0)
             server.start()
-            wait_for(lambda: server.count("granted") == 1, "the lock was replayed")
+            wait_for("the lock was replayed", lambda: server.count("granted") == 1)
             holder.let_go()
             self.assertEqual(holder.wait(), 0)
 
     def test_a_server_that_stays_away_ends_the_command(self):
         with LockServer("--lock-lease", "2s") as server:
             holder = server.hold("res")
-            wait_for(holder.has_begun, "it is held")
+            wait_for("it is held", holder.has_begun)
             server.kill()
             self.assertEqual(holder.wait(), 75)
             self.assertTrue(holder.has_ended())  # it was asked to, and could say so
@@ -86,9 +86,9 @@ class Holders(unittest.TestCase):
     def test_what_a_killed_holder_had_goes_to_the_next_after_its_lease(self):
         with LockServer("--lock-lease", "2s") as server:
             first = server.hold("res")
-            wait_for(first.has_begun, "it is held")
+            wait_for("it is held", first.has_begun)
             second = server.hold("res", seconds=0)
-            wait_for(lambda: server.count("waiting") == 1, "the second waits")
+            wait_for("the second waits", lambda: server.count("waiting") == 1)
             first.process.kill()
             first.wait()
             self.assertEqual(second.wait(), 0)
@@ -97,9 +97,9 @@ class Holders(unittest.TestCase):
     def test_a_holder_that_slept_through_its_lease_ends_its_command(self):
         with LockServer("--lock-lease", "2s") as server:
             first = server.hold("res")
-            wait_for(first.has_begun, "it is held")
+            wait_for("it is held", first.has_begun)
             second = server.hold("res", seconds=0)
-            wait_for(lambda: server.count("waiting") == 1, "the second waits")
+            wait_for("the second waits", lambda: server.count("waiting") == 1)
             first.process.send_signal(signal.SIGSTOP)
             self.assertEqual(second.wait(), 0)
             self.assertFalse(first.has_ended())
@@ -112,7 +112,7 @@ class Holders(unittest.TestCase):
             deaf = server.popen("--kill-after", "300ms", "deaf", "--", "sh", "-c",
                                 "trap '' TERM; touch $0; while :; do sleep 0.1; done",
                                 server.path / "deaf")
-            wait_for((server.path / "deaf").exists, "it runs")
+            wait_for("it runs", (server.path / "deaf").exists)
             server.kill()
             self.assertEqual(deaf.wait(90), 75)
 

@@ -20,6 +20,10 @@ ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR",
                                    pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD_DIR", ROOT / "build/dev"))
 WEIR = os.environ.get("WEIR_BIN", BUILD / "apps/weir/weir")
+sys.path.insert(0, str(ROOT / "tests/control"))
+from remote import wait_for  # noqa: E402
+__all__ = ["ROOT", "WEIR", "Holder", "LockServer", "conflicts", "wait_for"]
+
 CARELESS = BUILD / "tests/careless"
 STUCK = 90  # seconds until something that should have happened counts as stuck
 
@@ -39,16 +43,6 @@ while time.monotonic() < until and not os.path.exists(sys.argv[1] + ".let-go"):
     time.sleep(0.01)
 end()
 """
-
-
-def wait_for(condition, what):
-    until = time.monotonic() + STUCK
-    while time.monotonic() < until:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"stuck: {what}")
 
 
 class LockServer:

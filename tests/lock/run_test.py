@@ -3,6 +3,9 @@
 """weir lock run, list and stats as their users meet them: several processes and a real server."""
 import os
 import pathlib
+import pty
+import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +35,10 @@ class Run(unittest.TestCase):
             fences.append(int(done.stdout))
         self.assertLess(0, fences[0])
         self.assertLess(fences[0], fences[1])
-        self.assertEqual(self.server.run("status", "--", "no-such-command").returncode, 127)
+        for command, status in (("no-such-command", 127), ("/etc/passwd", 126)):
+            done = self.server.run("status", "--", command)
+            self.assertEqual(done.returncode, status)
+            self.assertIn(command, done.stderr)
         self.assertEqual(self.server.run("status", "--", "sh", "-c", "kill -9 $$").returncode, 137)
 
     def test_one_at_a_time(self):
@@ -53,47 +59,77 @@ class Run(unittest.TestCase):
 
     def test_first_come_first_served(self):
         first = self.server.hold("queue")
-        wait_for(first.has_begun, "the first holds it")
+        wait_for("the first holds it", first.has_begun)
         order = self.server.path / "order"
         runs = []
         for name in ("b", "c", "d"):
             runs.append(self.server.popen("queue", "--", "sh", "-c", f"echo {name} >> {order}"))
-            wait_for(lambda: sum(lock["name"] == "queue" and lock["state"] == "waiting"
-                                 for lock in self.server.locks()) == len(runs), f"{name} waits")
+            wait_for(f"{name} waits", lambda: sum(
+                lock["name"] == "queue" and lock["state"] == "waiting"
+                for lock in self.server.locks()) == len(runs))
         first.let_go()
         self.assertEqual([run.wait(90) for run in runs], [0, 0, 0])
         self.assertEqual(order.read_text().split(), ["b", "c", "d"])
 
     def test_does_not_wait_for_ever_if_told_so(self):
         holder = self.server.hold("busy")
-        wait_for(holder.has_begun, "it is held")
+        wait_for("it is held", holder.has_begun)
         self.assertEqual(self.server.run("--try", "busy", "--", "true").returncode, 1)
         self.assertEqual(self.server.run("--timeout", "200ms", "--conflict-exit-code", "42", "busy",
                                          "--", "true").returncode, 42)
+        self.assertEqual(self.server.run("--timeout", "0s", "busy", "--", "true").returncode, 1)
+        self.assertEqual(self.server.run("--timeout", "0s", "idle", "--", "true").returncode, 0)
         self.assertEqual(self.server.run("--try", "idle", "--", "true").returncode, 0)
         holder.let_go()
         self.assertEqual(holder.wait(), 0)
 
     def test_passes_signals_on(self):
         holder = self.server.hold("signal")
-        wait_for(holder.has_begun, "it is held")
+        wait_for("it is held", holder.has_begun)
         holder.process.terminate()
         self.assertEqual(holder.wait(), 0)
         self.assertTrue(holder.has_ended())
 
+    def test_a_command_that_is_stopped_at_the_terminal_stops_its_guard_too(self):
+        guard, terminal = pty.fork()
+        if guard == 0:
+            os.execve(WEIR, [WEIR, "lock", "run", "terminal", "--", "sh", "-c",
+                             "echo begun; read line; echo heard $line"], self.server.env)
+        try:
+            said = bytearray()
+
+            def has_said(what):
+                if select.select([terminal], [], [], 0)[0]:
+                    said.extend(os.read(terminal, 1024))
+                return what in said
+
+            wait_for("it begins", lambda: has_said(b"begun"))
+            os.write(terminal, b"\x1a")
+            status = wait_for("both stop", lambda: os.waitpid(guard, os.WNOHANG | os.WUNTRACED)[1])
+            self.assertTrue(os.WIFSTOPPED(status), status)
+            os.kill(guard, signal.SIGCONT)
+            os.write(terminal, b"it\n")
+            wait_for("it goes on", lambda: has_said(b"heard it"))
+            self.assertEqual(os.waitpid(guard, 0)[1], 0)
+            guard = None
+        finally:
+            if guard is not None:
+                os.kill(guard, signal.SIGKILL)
+                os.waitpid(guard, 0)
+            os.close(terminal)
+
     def test_a_command_does_not_outlive_its_guard(self):
         file = self.server.path / "orphan"
         guard = self.server.popen("orphan", "--", "sh", "-c", f"echo $$ > {file}; exec sleep 1000")
-        command = int(wait_for(lambda: file.exists() and file.read_text().strip(), "it runs"))
+        command = int(wait_for("it runs", lambda: file.exists() and file.read_text().strip()))
         guard.kill()
         guard.wait()
-        wait_for(lambda: not os.path.exists(f"/proc/{command}") or "Z" in
-                 pathlib.Path(f"/proc/{command}/stat").read_text().rpartition(")")[2][:3],
-                 "the command is gone")
+        wait_for("the command is gone", lambda: not os.path.exists(f"/proc/{command}") or "Z" in
+                 pathlib.Path(f"/proc/{command}/stat").read_text().rpartition(")")[2][:3])
 
     def test_list_and_stats(self):
         holder = self.server.hold("shown/7", "--shared")
-        wait_for(holder.has_begun, "it is held")
+        wait_for("it is held", holder.has_begun)
         found = self.server.ask("list", "--filter", "shown/")
         self.assertEqual([(lock["name"], lock["mode"], lock["state"]) for lock in found],
                          [("shown/7", "shared", "granted")])
@@ -107,6 +143,16 @@ class Run(unittest.TestCase):
         holder.wait()
 
 
+class Claims(unittest.TestCase):
+    def test_a_client_whose_word_does_not_count_is_told_so_and_does_not_wait(self):
+        with LockServer("--claims", "none") as server:
+            done = server.run("--job", "ior.1", "x", "--", "true")
+            self.assertEqual(done.returncode, 75, done.stderr)
+            self.assertIn("may not say for whom it works", done.stderr)
+            self.assertIn("--claims", done.stderr)
+            self.assertEqual(server.run("x", "--", "true").returncode, 0)
+
+
 class Tls(unittest.TestCase):
     def test_clients_show_a_certificate_or_do_not_come_in(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -115,7 +161,8 @@ class Tls(unittest.TestCase):
             with LockServer("--tls", "require", "--tls-certificates", ours.server(),
                             address="127.0.0.1:0") as server:
                 good = ["--tls-certificates", ours.client()]
-                self.assertEqual(server.run(*good, "x", "--", "true").returncode, 0)
+                done = server.run(*good, "x", "--", "true")
+                self.assertEqual(done.returncode, 0, done.stderr)
                 for bad in ([], ["--tls-certificates", others.client()]):
                     done = server.run(*bad, "--timeout", "1s", "x", "--", "true")
                     self.assertEqual(done.returncode, 69, done.stderr)
@@ -154,7 +201,10 @@ class Refusals(unittest.TestCase):
             done = self.weir("lock", "run", "--timeout", "1s", "x", "--", "true", **env)
             self.assertEqual(done.returncode, 69, done.stderr)
             self.assertIn("does not answer", done.stderr)
+            self.assertIn("weir serve --lock", done.stderr)
             self.assertEqual(self.weir("lock", "stats", **env).returncode, 69)
+            done = self.weir("lock", "list", **env)
+            self.assertEqual((done.returncode, done.stdout), (69, ""))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -63,7 +64,9 @@ class Client::Core {
   LockClient::Acquired acquire(std::string_view name, Mode mode, OrWait or_wait,
                                Listener& listener);
   void release(Ticket ticket);
-  std::size_t shrink(std::size_t nr);
+  // Drops by one of LockClient's calls.
+  template <class Drop>
+  std::size_t drop(Drop drop);
   void close(Nanoseconds patience);
   Status status() const;
 
@@ -102,6 +105,7 @@ class Client::Core {
   bool is_telling_ = false;
   std::unique_ptr<Stream> stream_;
   std::string trouble_;
+  bool is_refused_ = false;
   Instant connect_at_{};
   Nanoseconds backoff_ = kBackoffMin;
   Instant keeper_until_ = kNever;
@@ -162,6 +166,7 @@ void Client::Core::Stream::OnReadDone(bool ok) {
       heard_at = now;
       core_.backoff_ = kBackoffMin;
       core_.trouble_.clear();
+      core_.is_refused_ = false;
       core_.client_.receive(*message, now);
       errands = core_.look(now);
     }
@@ -189,7 +194,10 @@ void Client::Core::Stream::OnDone(const grpc::Status& status) {
   const Guard lock(core_.mutex_);
   is_done = true;
   core_.client_.disconnected();
-  if (!status.ok()) core_.trouble_ = status.error_message();
+  if (!status.ok()) {
+    core_.trouble_ = status.error_message();
+    core_.is_refused_ = status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
+  }
   core_.changed_.notify_all();
 }
 
@@ -304,13 +312,14 @@ void Client::Core::release(Ticket ticket) {
   run(errands);
 }
 
-std::size_t Client::Core::shrink(std::size_t nr) {
+template <class Drop>
+std::size_t Client::Core::drop(Drop drop) {
   Errands errands;
   std::size_t gone = 0;
   {
     const Guard lock(mutex_);
     const Instant now = host::boot_now();
-    gone = client_.shrink(nr, now);
+    gone = drop(client_, now);
     errands = look(now);
   }
   run(errands);
@@ -320,6 +329,7 @@ std::size_t Client::Core::shrink(std::size_t nr) {
 Client::Status Client::Core::status() const {
   const Guard lock(mutex_);
   return {.is_connected = client_.is_welcome(),
+          .is_refused = is_refused_,
           .trouble = trouble_,
           .held = client_.held(),
           .cached = client_.cached(),
@@ -416,9 +426,27 @@ LockClient::Acquired Client::acquire(std::string_view name, Mode mode, OrWait or
   return core_->acquire(name, mode, or_wait, listener);
 }
 void Client::release(Ticket ticket) { core_->release(ticket); }
-std::size_t Client::shrink(std::size_t nr) { return core_->shrink(nr); }
+std::size_t Client::shrink(std::size_t nr) {
+  return core_->drop([nr](LockClient& client, Instant now) { return client.shrink(nr, now); });
+}
+std::size_t Client::relieve() {
+  return core_->drop([](LockClient& client, Instant now) { return client.relieve(now); });
+}
 void Client::close(Nanoseconds patience) { core_->close(patience); }
 Client::Status Client::status() const { return core_->status(); }
+
+std::size_t shrink(std::span<Client* const> clients, std::size_t nr) {
+  std::vector<std::size_t> counts;
+  counts.reserve(clients.size());
+  for (Client* const client : clients) counts.push_back(client->shrink(0));
+  if (nr > 0) {
+    counts = shrink_shares(counts, nr);
+    for (std::size_t i = 0; i < clients.size(); ++i) {
+      if (counts[i] > 0) counts[i] = clients[i]->shrink(counts[i]);
+    }
+  }
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
 
 // ---- locks that are waited for ----
 

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -102,9 +103,11 @@ class Client {
                         std::optional<Nanoseconds> timeout = std::nullopt);
   Result<HeldLock> try_take(std::string_view name, Mode mode);
 
-  // Memory is short: drops the oldest `nr` cached locks, 0 for the share of the options. How many
-  // went.
+  // Memory is short: drops the oldest `nr` cached locks, and says how many went. 0 drops none and
+  // says how many could go.
   std::size_t shrink(std::size_t nr);
+  // The same where nobody says how many: the share of the options.
+  std::size_t relieve();
 
   // Gives all back and leaves. No calls may follow, and none may be under way. Waits for the server
   // as long as `patience`; one that does not hear of it takes the locks back at the lease's end.
@@ -112,7 +115,8 @@ class Client {
 
   struct Status {
     bool is_connected = false;
-    std::string trouble;  // why it is not, as far as known
+    bool is_refused = false;  // a server answers, and does not let it in
+    std::string trouble;      // why it is not connected, as far as known
     std::size_t held = 0;
     std::size_t cached = 0;
     Nanoseconds lease{0};
@@ -127,5 +131,9 @@ class Client {
   explicit Client(std::unique_ptr<Core> core);
   std::unique_ptr<Core> core_;
 };
+
+// Of an application with several servers: shares the `nr` out over its clients by the size of their
+// caches. How many went, or with 0 how many could.
+std::size_t shrink(std::span<Client* const> clients, std::size_t nr);
 
 }  // namespace weir::lock

@@ -282,6 +282,7 @@ TEST_F(LockService, AClaimThatDoesNotCountIsRefused) {
   EXPECT_FALSE(client->take("x", Mode::kExclusive, 500ms));
   EXPECT_NE(client->status().trouble.find("may not say"), std::string::npos)
       << client->status().trouble;
+  EXPECT_TRUE(client->status().is_refused);
 }
 
 TEST_F(LockService, ShrinkGivesCachedLocksBack) {
@@ -292,7 +293,28 @@ TEST_F(LockService, ShrinkGivesCachedLocksBack) {
   }
   EXPECT_EQ(client->shrink(4), 4U);
   EXPECT_EQ(client->status().cached, 6U);
-  EXPECT_EQ(client->shrink(0), 1U);  // 30 % of 6, rounded down
+  EXPECT_EQ(client->shrink(0), 6U) << "it counts";
+  EXPECT_EQ(client->relieve(), 1U);  // 30 % of 6, rounded down
+  EXPECT_EQ(client->status().cached, 5U);
+}
+
+TEST_F(LockService, AShrinkIsSharedByTheSizesOfTheCaches) {
+  start();
+  const auto large = connect();
+  const auto small = connect();
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(large->take("l" + std::to_string(i), Mode::kExclusive, kStuck));
+  }
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(small->take("s" + std::to_string(i), Mode::kExclusive, kStuck));
+  }
+  Client* const both[] = {large.get(), small.get()};
+  EXPECT_EQ(shrink(both, 0), 12U) << "it counts";
+  EXPECT_EQ(shrink(both, 6), 6U);
+  EXPECT_EQ(large->status().cached, 4U);
+  EXPECT_EQ(small->status().cached, 2U);
+  EXPECT_EQ(shrink(both, 100), 6U);
+  EXPECT_EQ(shrink({}, 100), 0U);
 }
 
 TEST_F(LockService, AStateFileIsOneServersAndADamagedOneIsRefused) {

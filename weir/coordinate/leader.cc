@@ -123,6 +123,8 @@ void EpochLeader::evict(MemberId member, Instant now) {
 void EpochLeader::follow_absence(Instant now) {
   if (state_ == State::kClosing) close_if_all(now);
   if (members_.empty()) state_ = State::kIdle;
+  // Who has gone may have been the one that the others were to wait for longest.
+  if (state_ == State::kClosing) wake_by(closing_deadline());
 }
 
 void EpochLeader::begin_closing(Instant now) {

@@ -126,6 +126,25 @@ TEST(EpochLeader, TheLargestTimeoutCounts) {
   EXPECT_EQ(round.leader.members(), 1U);
 }
 
+// Who asked for the largest timeout goes: what is left of it is shorter, and so is the wait.
+TEST(EpochLeader, WakesInTimeWhenThePatientOneLeaves) {
+  Round round;
+  round.ready(1, kFirstEpoch, 0);
+  round.ready(2, kFirstEpoch, 0, {1}, 5000);
+  round.ready(3, kFirstEpoch, 0);
+  round.ready(1, epoch_number(5, 1), 0);
+  for (const MemberId member : {1U, 2U, 3U}) round.taken(member, 1);
+  round.tick(50);
+  round.ready(1, epoch_number(5, 2), 60);
+  round.tick(61);
+  EXPECT_EQ(round.leader.next_wake(), at(5060));
+  round.leader.receive(2, Leave{epoch_number(5, 2), 9}, at(70));
+  EXPECT_LE(round.leader.next_wake(), at(160));
+  round.tick(160);
+  EXPECT_EQ(round.told(1), epoch_number(5, 3)) << "the third was too slow";
+  EXPECT_EQ(round.leader.members(), 1U);
+}
+
 TEST(EpochLeader, AnUnknownCallerIsStaleAtOnce) {
   Round round;
   round.ready(9, epoch_number(4, 17), 0);

@@ -113,6 +113,17 @@ void LockClient::refuse(std::uint32_t slot, Refusal why) {
   events_.push_back({Event::Kind::kRefused, ticket_of(slot), 0, why});
 }
 
+bool LockClient::is_try(std::uint32_t slot) const {
+  return slot != kNone && tickets_[slot].or_wait == LockTable::OrWait::kTry;
+}
+
+void LockClient::refuse_first(Entry& entry, Refusal why) {
+  const std::uint32_t slot = entry.first_waiter;
+  if (slot == kNone) return;
+  remove_waiter(entry, slot);
+  refuse(slot, why);
+}
+
 LockClient::Acquired LockClient::acquire(std::string_view name, Mode mode,
                                          LockTable::OrWait or_wait, Instant now) {
   if (!LockTable::is_name(name)) {
@@ -267,9 +278,16 @@ void LockClient::trim(Instant now) {
 }
 
 std::size_t LockClient::shrink(std::size_t nr, Instant now) {
-  const std::size_t count = lru_.is_paused() ? 0 : lru_.shrink_count(nr);
+  const std::size_t most = lru_.is_paused() ? 0 : lru_.size();
+  if (nr == 0) return most;
+  const std::size_t count = std::min(nr, most);
   for (std::size_t i = 0; i < count; ++i) drop(static_cast<Entry&>(*lru_.oldest()), now);
   return count;
+}
+
+std::size_t LockClient::relieve(Instant now) {
+  const std::size_t count = lru_.pressure_count();
+  return count == 0 ? 0 : shrink(count, now);
 }
 
 // ---- lease ----
@@ -464,6 +482,8 @@ void LockClient::apply(const ServerOp& op, Instant now) {
       if (entry.state != EntryState::kEnqueued) return;
       entry.state = EntryState::kQueued;
       entry.handle = op.handle;
+      // Asked for by one that has gone since, and did want to wait.
+      if (is_try(entry.first_waiter)) refuse_first(entry, Refusal::kWouldWait);
       break;
     case ServerOp::Kind::kGranted:
       if (!is_wanted) return;
@@ -474,9 +494,9 @@ void LockClient::apply(const ServerOp& op, Instant now) {
     case ServerOp::Kind::kRefused:
       if (!is_wanted) return;
       entry.state = EntryState::kIdle;
-      if (const std::uint32_t waiter = entry.first_waiter; waiter != kNone) {
-        remove_waiter(entry, waiter);
-        refuse(waiter, op.why);
+      // That it would have to wait is no answer to one that does: it is asked for anew.
+      if (op.why != Refusal::kWouldWait || is_try(entry.first_waiter)) {
+        refuse_first(entry, op.why);
       }
       break;
     case ServerOp::Kind::kAsk:

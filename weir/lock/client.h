@@ -69,9 +69,11 @@ class LockClient {
   // Ends a ticket in any state: held, waiting (it is withdrawn), lost or refused. An unknown one is
   // ignored and counted.
   void release(Ticket ticket, Instant now);
-  // Memory is short: drops the oldest `nr` cached locks, 0 for the share of the options. How many
-  // went.
+  // Memory is short: drops the oldest `nr` cached locks, and says how many went. 0 drops none and
+  // says how many could go. While the cache is paused none can.
   std::size_t shrink(std::size_t nr, Instant now);
+  // The same where nobody says how many: the share of the options.
+  std::size_t relieve(Instant now);
   std::vector<Event>& events() { return events_; }
 
   // ---- the transport ----
@@ -162,6 +164,8 @@ class LockClient {
   bool can_use(const Entry& entry, Mode mode) const;
   void use(std::uint32_t index, std::uint32_t slot);
   void refuse(std::uint32_t slot, Refusal why);
+  bool is_try(std::uint32_t slot) const;
+  void refuse_first(Entry& entry, Refusal why);
   void advance(std::uint32_t index, Instant now);
   bool serve_waiter(std::uint32_t index, std::uint32_t slot);
   void enqueue(std::uint32_t index);

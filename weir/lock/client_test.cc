@@ -274,6 +274,32 @@ TEST_F(Client, WhatAServerCannotConfirmIsLost) {
   EXPECT_EQ(one.held(), 0U);
 }
 
+// Between an enqueue and its answer the ticket it was for may go, and another be first in line.
+TEST_F(Client, AnAnswerToATryIsNotForAnotherThatWaits) {
+  const auto held = acquire(two, "a");
+  const auto tries = one.acquire("a", kX, LockTable::OrWait::kTry, now);
+  const auto waits = one.acquire("a", kX, LockTable::OrWait::kWait, now);
+  one.release(tries.ticket, now);
+  exchange();
+  EXPECT_TRUE(events(one).empty()) << "the try would have to wait, and is over";
+  release(two, held.ticket);
+  expect_event(one, Kind::kHeld, waits.ticket);
+}
+
+TEST_F(Client, ATryDoesNotInheritAPlaceInTheLine) {
+  acquire(two, "a");
+  const auto waits = one.acquire("a", kX, LockTable::OrWait::kWait, now);
+  one.release(waits.ticket, now);
+  const auto tries = one.acquire("a", kX, LockTable::OrWait::kTry, now);
+  exchange();
+  const auto told = events(one);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].kind, Kind::kRefused);
+  EXPECT_EQ(told[0].ticket, tries.ticket);
+  EXPECT_EQ(told[0].why, Refusal::kWouldWait);
+  EXPECT_EQ(server->table().waiting(), 0U) << "nobody wants it any more";
+}
+
 TEST_F(Client, DropsWhatTheVolumeSaysAndTellsWithItsNextMessage) {
   for (int i = 0; i < 20; ++i) release(one, acquire(one, "n" + std::to_string(i)).ticket);
   events(one);
@@ -301,10 +327,14 @@ TEST_F(Client, DropsNothingWhileTheServerRecovers) {
 
 TEST_F(Client, ShrinksWhenTold) {
   for (int i = 0; i < 20; ++i) release(one, acquire(one, "n" + std::to_string(i)).ticket);
+  EXPECT_EQ(one.shrink(0, now), 20U) << "it counts";
   EXPECT_EQ(one.shrink(5, now), 5U);
-  EXPECT_EQ(one.shrink(0, now), 4U);  // 30 % of 15
+  EXPECT_EQ(one.relieve(now), 4U);  // 30 % of 15
   pass(2s);
   EXPECT_EQ(server->pool().granted(), 11);
+  EXPECT_EQ(one.shrink(SIZE_MAX, now), 11U);
+  EXPECT_EQ(one.shrink(0, now), 0U);
+  EXPECT_EQ(one.relieve(now), 0U);
 }
 
 TEST_F(Client, FollowsWhatTheServerSaysOfAllCaches) {

@@ -92,8 +92,7 @@ LruHook* Lru::oldest() {
   return &lock;
 }
 
-std::size_t Lru::shrink_count(std::size_t nr) const {
-  if (nr != 0) return std::min(nr, size());
+std::size_t Lru::pressure_count() const {
   return static_cast<std::size_t>(Wide{size()} *
                                   std::min<std::uint64_t>(options_.pressure_percent, 100) / 100);
 }

@@ -93,8 +93,8 @@ class Lru {
   Excess excess(Instant now);
   // Takes out the oldest whatever it is, for shrink(); none of an empty cache.
   LruHook* oldest();
-  // How many to drop when memory is short: `nr`, or without a number the share of the options.
-  std::size_t shrink_count(std::size_t nr) const;
+  // How many to drop when memory is short and nobody says how many: the share of the options.
+  std::size_t pressure_count() const;
 
   // When to look again at what has to go: kNever while nothing is kept.
   Instant next_check() const;

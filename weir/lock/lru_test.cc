@@ -139,12 +139,12 @@ TEST(Lru, TakesTheServersAdviceWhereItHasNoMindOfItsOwn) {
   EXPECT_EQ(dropped, 4) << "its own size comes first";
 }
 
-TEST(Lru, ShrinksByANumberOrByItsShare) {
+TEST(Lru, UnderPressureDropsItsShare) {
   Cache cache;
   cache.fill(10);
-  EXPECT_EQ(cache.lru.shrink_count(4), 4U);
-  EXPECT_EQ(cache.lru.shrink_count(40), 10U);
-  EXPECT_EQ(cache.lru.shrink_count(0), 3U);
+  EXPECT_EQ(cache.lru.pressure_count(), 3U);
+  cache.lru.set_options({.pressure_percent = 1000});
+  EXPECT_EQ(cache.lru.pressure_count(), 10U);
 }
 
 RC_GTEST_PROP(LruProperty, SharesOfAShrinkAddUpAndNobodyGivesMoreThanItHas, ()) {

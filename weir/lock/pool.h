@@ -17,9 +17,12 @@
 // lose locks for it.)
 //
 // Room. Preset weir grants at most a quarter above the limit: has_room() says no and further
-// enqueues wait. The others have no such wall, as in the originals.
+// enqueues wait. One above it is allowed even of the smallest limit: a volume that never sees more
+// than the limit would not fall, and caches would keep all out. The others have no such wall, as in
+// the originals.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -62,7 +65,10 @@ class ServerPool {
   std::uint64_t volume() const { return volume_.load(std::memory_order_relaxed); }
   std::int64_t limit() const { return limit_.load(std::memory_order_relaxed); }
   // Most that may be granted at a time: INT64_MAX where there is no wall.
-  std::int64_t room() const { return preset_ == Preset::kWeir ? limit() + limit() / 4 : INT64_MAX; }
+  std::int64_t room() const {
+    if (preset_ != Preset::kWeir) return INT64_MAX;
+    return limit() + std::max<std::int64_t>(1, limit() / 4);
+  }
   bool has_room() const { return granted() < room(); }
 
   // ---- the owner ----

@@ -367,12 +367,21 @@ void LockServer::tick(Instant now) {
   settle_events();
 }
 
-// ---- looking ----
+// ---- the administrator ----
+
+Result<void> LockServer::set_limit(std::int64_t limit) {
+  if (auto set = pool_.set_limit(limit); !set) return set;
+  table_.set_room(room());
+  settle_events();
+  return {};
+}
 
 void LockServer::advise(std::uint32_t lru_size, Nanoseconds lru_max_age) {
   lru_size_ = lru_size;
   lru_max_age_ = lru_max_age;
 }
+
+// ---- looking ----
 
 LockServer::Seen LockServer::seen(const Session& session) const {
   const std::size_t locks = table_.locks_of(session.locks);

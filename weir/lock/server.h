@@ -92,6 +92,8 @@ class LockServer {
   void tick(Instant now);
   Instant next_tick() const;
 
+  // As of the pool; what waits for room comes in at once if there is more.
+  Result<void> set_limit(std::int64_t limit);
   // What all caches of clients shall be like from their next message on; 0 says nothing of it.
   void advise(std::uint32_t lru_size, Nanoseconds lru_max_age);
   std::uint32_t lru_size() const { return lru_size_; }

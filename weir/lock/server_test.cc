@@ -281,10 +281,45 @@ TEST_F(Server, EnqueuesBeyondTheWallWait) {
 TEST_F(Server, ALimitLoweredBelowWhatIsGrantedStopsGrants) {
   join(1);
   for (std::uint64_t i = 0; i < 50; ++i) send(1, {enqueue(i, "n" + std::to_string(i))});
-  EXPECT_TRUE(server->pool().set_limit(10));
-  pass(1s);
+  EXPECT_TRUE(server->set_limit(10));
   EXPECT_EQ(server->pool().granted(), 50);
   EXPECT_EQ(send(1, {enqueue(99, "x")}).ops[0].kind, Out::kQueued);
+  EXPECT_FALSE(server->set_limit(0));
+  EXPECT_EQ(server->pool().limit(), 10);
+}
+
+// Not only with the next period, which may be an hour away.
+TEST_F(Server, ALimitThatIsRaisedLetsThoseInWhoWaitForRoom) {
+  options.pool.limit = 4;
+  options.pool.period = 1h;
+  server = std::make_unique<LockServer>(options, 1, LockServer::Start::kFresh, now);
+  join(1);
+  for (std::uint64_t i = 0; i < 7; ++i) send(1, {enqueue(i, "n" + std::to_string(i))});
+  EXPECT_EQ(server->table().parked(), 2U);
+  server->dirty().clear();
+  EXPECT_TRUE(server->set_limit(100));
+  EXPECT_EQ(server->table().parked(), 0U);
+  EXPECT_EQ(server->pool().granted(), 7);
+  ASSERT_EQ(server->dirty().size(), 1U);
+  EXPECT_EQ(server->take(1).ops.size(), 2U);
+}
+
+// What others hold in their caches must make room, however small the limit.
+TEST_F(Server, NobodyWaitsForEverForRoomBehindCachesOfASmallLimit) {
+  for (const std::int64_t limit : {1, 2, 3, 4, 7, 8}) {
+    options.pool.limit = limit;
+    server = std::make_unique<LockServer>(options, 1, LockServer::Start::kFresh, now);
+    join(1);
+    for (std::uint64_t i = 0; server->table().parked() == 0; ++i) {
+      send(1, {enqueue(i, "n" + std::to_string(i))});
+    }
+    EXPECT_LE(server->pool().granted(), limit + std::max<std::int64_t>(1, limit / 4));
+    for (int i = 0; i < 60; ++i) {
+      pass(1s);
+      send(1, {});
+    }
+    EXPECT_LT(server->pool().volume(), 60U) << limit << ": one unused for a minute would go";
+  }
 }
 
 TEST_F(Server, BadNamesAndFloodsAreRefusedAndCounted) {

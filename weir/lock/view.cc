@@ -109,7 +109,7 @@ LockList list_locks(const LockServer& server, const ListOptions& options) {
 Result<void> turn(LockServer& server, Tunable tunable, std::int64_t value) {
   switch (tunable) {
     case Tunable::kLimit:
-      return server.pool().set_limit(value);
+      return server.set_limit(value);
     case Tunable::kRecalcPeriod:
       return server.pool().set_period(Nanoseconds{value});
     case Tunable::kLruSize:
