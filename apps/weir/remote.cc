@@ -19,6 +19,7 @@ Exit status_of(const Error& error) {
     case std::errc::invalid_argument:
     case std::errc::file_exists:
     case std::errc::no_such_device:
+    case std::errc::device_or_resource_busy:
       return Exit::kDataErr;
     case std::errc::no_such_file_or_directory:
       return Exit::kNoInput;

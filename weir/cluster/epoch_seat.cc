@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -68,11 +69,10 @@ Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
     ended(known.id, now);
   }
   if (!is_same) {
-    if (known.id != 0) {
-      former_.push_back({known.id, now + options_.terms.lease + options_.terms.margin()});
-    }
+    slices_.forget(known.id);
     known.id = next_id_++;
     known.incarnation = hello.incarnation;
+    known.has_signalled = false;
   }
   known.is_joined = true;
   known.heard = now;
@@ -88,7 +88,8 @@ const std::string& EpochSeat::name_of(MemberId member) const {
 }
 
 Result<void> EpochSeat::receive(MemberId from, EpochView bytes, Instant now) {
-  known_.find(name_of(from))->second.heard = now;
+  Known& known = known_.find(name_of(from))->second;
+  known.heard = now;
   const auto message = decode(bytes);
   Error error;
   if (!message) {
@@ -97,6 +98,10 @@ Result<void> EpochSeat::receive(MemberId from, EpochView bytes, Instant now) {
     error = {std::errc::bad_message, "message", "is one that only a leader sends", {}};
   } else {
     if (now >= speaks_at_) leader_.receive(from, *message, now);
+    if (!known.has_signalled && slices_.knows(from)) {
+      known.has_signalled = true;
+      count_absent();
+    }
     return {};
   }
   ++garbage_;
@@ -112,20 +117,29 @@ void EpochSeat::ended(MemberId member, Instant now) {
   leader_.evict(member, now);
 }
 
-void EpochSeat::tick(Instant now) {
-  leader_.tick(now);
-  std::erase_if(former_, [&](const Former& one) {
-    if (one.forget_at > now) return false;
-    slices_.forget(one.id);
+void EpochSeat::set_known(MemberNames names) {
+  named_ = std::move(names);
+  std::erase_if(known_, [&](const auto& one) {
+    const auto& [name, known] = one;
+    if (known.is_joined || named_->contains(name)) return false;
+    slices_.forget(known.id);
     return true;
   });
+  count_absent();
 }
 
-Instant EpochSeat::next_wake() const {
-  Instant at = leader_.next_wake();
-  for (const Former& one : former_) at = std::min(at, one.forget_at);
-  return at;
+void EpochSeat::count_absent() {
+  if (!named_) return;
+  slices_.set_absent(static_cast<std::uint32_t>(
+      std::count_if(named_->begin(), named_->end(), [&](const std::string& name) {
+        const auto found = known_.find(name);
+        return found == known_.end() || !slices_.knows(found->second.id);
+      })));
 }
+
+void EpochSeat::tick(Instant now) { leader_.tick(now); }
+
+Instant EpochSeat::next_wake() const { return leader_.next_wake(); }
 
 std::vector<EpochLeader::Outgoing> EpochSeat::take_outgoing() {
   const EpochLeader::Counters& counters = leader_.counters();
