@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/coordinate/participant.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "weir/base/assert.h"
@@ -53,8 +54,15 @@ void EpochParticipant::started(std::int64_t epoch, EpochView reduced, Instant no
   call_at_ = now + use_.start_epoch(epoch, reduced, now);
 }
 
+Instant EpochParticipant::next_wake() const {
+  if (!is_running_) return kNever;
+  return std::min(is_calling_ ? kNever : call_at_, use_.next_wake());
+}
+
 void EpochParticipant::tick(Instant now) {
-  if (!is_running_ || is_calling_) return;
+  if (!is_running_) return;
+  use_.tick(now);
+  if (is_calling_) return;
   const bool is_over = now >= call_at_ || is_ending_;
   if (is_over || (epoch_ != kFirstEpoch && use_.is_done_early(now))) call_when_ready(now);
 }

@@ -41,6 +41,9 @@ class EpochUse {
   virtual void alone(std::int64_t error, Instant now) = 0;
   // Whether the epoch may end before its length has passed.
   virtual bool is_done_early(Instant /*now*/) { return false; }
+  // With every tick, whatever the handler does, and at next_wake() at the latest.
+  virtual void tick(Instant /*now*/) {}
+  virtual Instant next_wake() const { return kNever; }
 };
 
 class EpochParticipant {
@@ -59,7 +62,7 @@ class EpochParticipant {
   void shutdown(Instant now);
   // To be called at next_wake() and whenever is_done_early may have changed.
   void tick(Instant now);
-  Instant next_wake() const { return is_calling_ ? kNever : call_at_; }
+  Instant next_wake() const;
 
   // 0 while it is in none.
   std::int64_t epoch() const { return epoch_; }

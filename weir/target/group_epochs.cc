@@ -64,24 +64,48 @@ EpochVector GroupEpochs::data(bool knows_turns) const {
 
 EpochBytes GroupEpochs::ready(Instant /*now*/) { return pack_vector(data(is_in_step_)); }
 
-// The end of an epoch: with `quiesce` nothing more is begun, and what runs is waited for.
+// The end of an epoch: with `quiesce` nothing more is begun, and what runs is waited for. Who is
+// alone has nobody to be quiet with.
 Instant GroupEpochs::ready_at(Instant now) {
-  if (!options_.quiesce) return now;
+  if (!options_.quiesce || !is_in_step_) return now;
   if (!quiet_since_) {
     quiet_since_ = now;
-    gate_.hold_regular(true);
+    hold(true);
   }
   if (gate_.running(Head::kRegular) == 0) return now;
-  const Instant end = *quiet_since_ + options_.quiet_max;
-  if (end <= now) ++ragged_;
-  return std::max(now, end);
+  return std::max(now, quiet_end());
+}
+
+void GroupEpochs::hold(bool on) {
+  is_held_ = on;
+  if (!on) quiet_since_.reset();
+  gate_.hold_regular(on);
+}
+
+void GroupEpochs::tick(Instant now) {
+  if (is_held_ && now >= quiet_end()) {
+    ++ragged_;
+    is_held_ = false;  // the epoch stays over
+    gate_.hold_regular(false);
+  }
+  if (is_in_step_) return;
+  if (now < began_ + length_ && !is_done_early(now)) return;
+  const EpochVector own = data(true);
+  begin(choose(own), own, now);
+}
+
+// Alone, as long as somebody waits for a turn.
+Instant GroupEpochs::next_wake() const {
+  if (is_held_) return quiet_end();
+  return is_in_step_ || gate_.queued() == 0 ? kNever : began_ + length_;
 }
 
 // The same on all servers, since all have the same data.
 GroupEpochs::Choice GroupEpochs::choose(std::span<const std::int64_t> reduced) {
-  const std::int64_t servers = reduced[kServers];
+  // A leader may send anything.
+  servers_ = std::clamp<std::int64_t>(reduced[kServers], 1, kEpochMembersMax);
   is_mixed_ = reduced.size() != kHead + waited_.size() * kPlaces ||
-              reduced[kMeaning] != servers * options_.meaning;
+              reduced[kServers] != servers_ || reduced[kMeaning] != servers_ * options_.meaning;
   Choice choice{.group = std::nullopt, .length = options_.rest_length};
   if (is_mixed_) return choice;
   std::int64_t longest = -1;
@@ -92,7 +116,7 @@ GroupEpochs::Choice GroupEpochs::choose(std::span<const std::int64_t> reduced) {
     choice.group = group;
   }
   if (!choice.group) return choice;
-  const std::chrono::microseconds length{place(reduced, *choice.group, kLength) / servers};
+  const std::chrono::microseconds length{place(reduced, *choice.group, kLength) / servers_};
   choice.length = std::clamp<Nanoseconds>(length, kGroupLengthMin, kGroupLengthMax);
   return choice;
 }
@@ -107,8 +131,7 @@ void GroupEpochs::begin(const Choice& choice, std::span<const std::int64_t> redu
   began_ = now;
   if (preferred_) ++turns_[*preferred_];
   if (Tbf* const tbf = gate_.tbf(Head::kRegular)) tbf->prefer(preferred_, now);
-  quiet_since_.reset();
-  gate_.hold_regular(false);
+  hold(false);
 }
 
 Nanoseconds GroupEpochs::start_epoch(std::int64_t /*epoch*/, EpochView reduced, Instant now) {
@@ -121,15 +144,13 @@ Nanoseconds GroupEpochs::start_epoch(std::int64_t /*epoch*/, EpochView reduced, 
 
 void GroupEpochs::alone(std::int64_t /*error*/, Instant now) {
   is_in_step_ = false;
-  quiet_since_.reset();
-  gate_.hold_regular(false);
-  if (began_ != Instant::min() && now < began_ + length_) return;
-  const EpochVector own = data(true);
-  begin(choose(own), own, now);
+  hold(false);
+  tick(now);
 }
 
 bool GroupEpochs::is_done_early(Instant now) {
   if (is_mixed_ || now < began_ + length_ / kLeastPart) return false;
+  if (options_.quiesce && is_in_step_ && servers_ > 1) return false;
   if (preferred_ && has_requests(*preferred_)) return false;
   for (std::uint32_t group = 0; group < waited_.size(); ++group) {
     if (has_requests(group)) return true;

@@ -17,10 +17,11 @@
 // It is a preference and not a wall: whenever the group has nothing that may run, others do. An
 // epoch ends before its length has passed when the group has nothing left and others wait. With
 // `quiesce` no server starts a request between the end of an epoch and the next (those of the
-// high-priority head excepted), and signals when what it had begun is done, or after `quiet_max`:
-// so nothing of one epoch runs into the next.
+// high-priority head excepted), and signals when what it had begun is done: so nothing of one epoch
+// runs into the next. Nobody is quiet for longer than `quiet_max`, whomever it waits for; and since
+// all are quiet together, several servers keep to the length.
 //
-// A server that is cut off goes on alone, by what waits at itself. Where servers have different
+// A server that is cut off takes turns alone, by what waits at itself. Where servers have different
 // groups nobody is preferred, and is_mixed() says so. REQUIRES: the Gate's tbf on the regular head,
 // with as many groups; under other policies nobody is preferred. Time is given. One owner, no
 // locks.
@@ -65,14 +66,18 @@ class GroupEpochs final : public EpochUse {
   Nanoseconds start_epoch(std::int64_t epoch, EpochView reduced, Instant now) override;
   void alone(std::int64_t error, Instant now) override;
   bool is_done_early(Instant now) override;
+  void tick(Instant now) override;
+  Instant next_wake() const override;
 
   // Who is preferred; none: nobody waits, or the servers do not agree. The number of groups stands
   // for clients of none.
   std::optional<std::uint32_t> preferred() const { return preferred_; }
   // Nothing of the regular head is begun until the next epoch.
-  bool is_quiet() const { return quiet_since_.has_value(); }
+  bool is_quiet() const { return is_held_; }
   bool is_mixed() const { return is_mixed_; }
-  // Quiet phases that ended while something was still running.
+  // The last epoch was one of all; false: it takes turns alone.
+  bool is_in_step() const { return is_in_step_; }
+  // Quiet phases that lasted too long: what ran here, or another server, was not done in time.
   std::uint64_t ragged() const { return ragged_; }
   // How often each was preferred, clients of no group last.
   const std::vector<std::uint64_t>& turns() const { return turns_; }
@@ -87,6 +92,8 @@ class GroupEpochs final : public EpochUse {
   Choice choose(std::span<const std::int64_t> reduced);
   void begin(const Choice& choice, std::span<const std::int64_t> reduced, Instant now);
   bool has_requests(std::uint32_t group) const;
+  void hold(bool on);
+  Instant quiet_end() const { return *quiet_since_ + options_.quiet_max; }
   Nanoseconds length_of(std::size_t group) const;
 
   Gate& gate_;
@@ -96,9 +103,11 @@ class GroupEpochs final : public EpochUse {
   std::optional<std::uint32_t> preferred_;
   Instant began_ = Instant::min();
   Nanoseconds length_{0};
-  std::optional<Instant> quiet_since_;
-  bool is_in_step_ = false;  // the last epoch was one of all
+  std::optional<Instant> quiet_since_;  // none: the epoch is not over
+  bool is_held_ = false;
+  bool is_in_step_ = false;
   bool is_mixed_ = false;
+  std::int64_t servers_ = 1;  // in the last epoch
   std::uint64_t ragged_ = 0;
 };
 

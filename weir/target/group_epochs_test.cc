@@ -176,6 +176,83 @@ TEST(GroupEpochs, AQuietPhaseIsBounded) {
   EXPECT_EQ(server.use.ragged(), 1U);
 }
 
+// One that is never answered, as by servers that stand still.
+struct Mute final : EpochHandler {
+  void next_epoch(std::int64_t, EpochBytes, EpochCallback callback, Instant) override {
+    asked = std::move(callback);
+  }
+  void last_epoch(std::int64_t, Instant) override {}
+  EpochCallback asked;
+};
+
+TEST(GroupEpochs, AQuietPhaseEndsThoughTheOthersAreNotReady) {
+  Server server(turns(true), 1);
+  Mute handler;
+  GateEpochs epochs(server.gate, handler, server.use);
+  server.send(kA, 9, at(0));
+  epochs.init(at(0));
+  handler.asked(1, server.use.ready(at(0)), at(0));
+  EXPECT_EQ(server.begin(at(0)), 0);
+  server.complete(at(9));
+  epochs.tick(at(10));
+  EXPECT_EQ(server.begin(at(10)), -1) << "it has said that it is ready, and is quiet";
+  EXPECT_EQ(epochs.next_wake(), at(15));
+  epochs.tick(at(15));
+  EXPECT_EQ(server.begin(at(15)), 0);
+  EXPECT_EQ(server.use.ragged(), 1U);
+  server.complete(at(16));
+  epochs.tick(at(40));
+  EXPECT_EQ(server.begin(at(40)), 0) << "and is quiet once only";
+  EXPECT_EQ(server.use.ragged(), 1U);
+}
+
+TEST(GroupEpochs, WhoIsAloneIsNeverQuiet) {
+  Server server(turns(true), 1);
+  Mute handler;
+  GateEpochs epochs(server.gate, handler, server.use);
+  server.send(kA, 100, at(0));
+  server.send(kB, 100, at(0));
+  epochs.init(at(0));
+  std::string served;
+  for (int ms = 0; ms < 40; ++ms) {
+    if (ms % 7 == 0) handler.asked(-ENOTCONN, {}, at(ms));
+    epochs.tick(at(ms));
+    const int group = server.begin(at(ms));
+    served += group < 0 ? '.' : "ABr"[group];
+    if (group >= 0) server.complete(at(ms));
+  }
+  EXPECT_EQ(served, std::string(10, 'A') + std::string(20, 'B') + std::string(10, 'A'));
+}
+
+TEST(GroupEpochs, SeveralServersThatAreQuietTogetherKeepToTheLength) {
+  for (const bool quiesce : {false, true}) {
+    std::vector<std::unique_ptr<Server>> servers;
+    for (int i = 0; i < 2; ++i) servers.push_back(std::make_unique<Server>(turns(quiesce)));
+    servers[0]->send(kA, 1, at(0));
+    servers[1]->send(kB, 1, at(0));
+    EpochBytes sum = servers[0]->use.ready(at(0));
+    const EpochBytes more = servers[1]->use.ready(at(0));
+    add_vectors(sum, EpochBytes(sum), more);
+    for (const auto& server : servers) server->use.start_epoch(1, sum, at(0));
+    EXPECT_EQ(servers[1]->use.preferred(), kA);
+    EXPECT_EQ(servers[1]->use.is_done_early(at(5)), !quiesce);
+  }
+}
+
+TEST(GroupEpochs, ALeaderThatSaysThereAreNoServersIsNotBelieved) {
+  Server server;
+  server.send(kA, 1, at(0));
+  const EpochVector own = unpack_vector(server.use.ready(at(0)));
+  for (const std::int64_t servers : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN, INT64_MAX}) {
+    EpochVector data = own;
+    data[0] = servers;
+    data[1] = 0;
+    server.use.start_epoch(1, pack_vector(data), at(0));
+    EXPECT_FALSE(server.use.preferred());
+    EXPECT_TRUE(server.use.is_mixed());
+  }
+}
+
 TEST(GroupEpochs, AnErrorEndsTheQuietPhase) {
   Server server(turns(true), 1);
   server.send(kA, 1, at(0));
