@@ -80,6 +80,11 @@ void show_status(const Json& status) {
     fmt::print("trouble   {} evictions, {} refused, {} sent garbage\n",
                it["evictions"].get<std::uint64_t>(), it["refused"].get<std::uint64_t>(),
                it["garbage"].get<std::uint64_t>());
+    for (const Json& course : it["courses"]) {
+      fmt::print("turns     {}: {} servers, {} rounds, {} evictions\n", text_of(course, "service"),
+                 course["members"].get<std::uint64_t>(), course["rounds"].get<std::uint64_t>(),
+                 course["evictions"].get<std::uint64_t>());
+    }
   }
   if (number("counted") > 0) fmt::print("limits    for {} members\n", number("counted"));
   if (!status["slices"].empty()) fmt::print("here      {}\n", slices_text(status["slices"]));

@@ -38,6 +38,24 @@ std::string or_unknown(const Json& number) {
   return number.is_null() ? "unknown" : short_number(number.get<double>());
 }
 
+// The turns of its groups of clients, if it has any.
+void show_groups(const Json& service) {
+  const Json& all = service["groups"];
+  if (all.is_null()) return;
+  const auto step = all["step"].get<std::string>();
+  fmt::print("\n{:<12} {:<20} {:>10} {:>8}  {}\n", "SERVICE", "GROUP", "TURNS", "WAITING",
+             step == "own"       ? "TURNS OF ITS OWN"
+             : step == "cluster" ? "IN STEP WITH THE CLUSTER"
+             : step == "mixed"   ? "SERVERS HAVE DIFFERENT GROUPS: NO TURNS"
+                                 : "CUT OFF FROM THE CLUSTER: TURNS OF ITS OWN");
+  for (const Json& one : all["groups"]) {
+    fmt::print("{:<12} {:<20} {:>10} {:>8}  {}\n", service["service"].get<std::string>(),
+               one["group"].get<std::string>(), one["turns"].get<std::uint64_t>(),
+               one["waiting"].get<std::uint64_t>(),
+               one["group"] == all["preferred"] ? "preferred" : "");
+  }
+}
+
 void show_status(const Json& status) {
   fmt::print("weir {}, {} connections, {} requests\n", status["version"].get<std::string>(),
              status["connections"].get<std::uint64_t>(),
@@ -52,6 +70,7 @@ void show_status(const Json& status) {
                one["jobs"].get<std::uint64_t>(), one["rules"].get<std::uint64_t>(),
                one["adaptive"].get<std::string>());
   }
+  for (const Json& one : status["services"]) show_groups(one);
 }
 
 void show_delays(const Json& delays) {

@@ -127,8 +127,8 @@ Result<void> Cluster::Core::open() {
   if (!incarnation) return tl::unexpected(incarnation.error());
   part_ = std::make_unique<EpochPart>(
       EpochPart::Options{.epoch = options_.epoch, .timeout = options_.timeout, .terms = terms()},
-      server_, [this](std::uint32_t term, EpochMessage message) {
-        transport_->send(term, std::move(message));
+      server_, [this](std::uint32_t term, const std::string& course, EpochMessage message) {
+        transport_->send(term, course, std::move(message));
       });
   if (auto opened = open_transport(*incarnation); !opened) return opened;
   server_.set_guest(part_.get());
@@ -143,10 +143,11 @@ Result<void> Cluster::Core::open_transport(std::uint64_t incarnation) {
        .tls_directory = options_.tls_directory,
        .terms = terms()},
       {.received =
-           [this](std::uint32_t term, EpochMessage message) {
+           [this](std::uint32_t term, std::string course, EpochMessage message) {
              // A message that does not fit into the mailbox is lost, as on a bad network.
-             (void)server_.post([this, term, message = std::move(message)](const auto& server) {
-               if (server) part_->receive(term, message, (*server)->now());
+             (void)server_.post([this, term, course = std::move(course),
+                                 message = std::move(message)](const auto& server) {
+               if (server) part_->receive(term, course, message, (*server)->now());
              });
            },
        .joined = [this](const EpochTransport::LinkState& state) { is_refused_ = state.is_refused; },
@@ -335,6 +336,13 @@ void Cluster::Core::add_members(ClusterStatus& status,
     for (const auto& [of, milli] : one.slices) {
       member.slices.push_back({.of = of, .milli = milli, .is_leased = one.is_joined});
     }
+  }
+  for (const LeaderPart::Course& one : leader.courses) {
+    status.courses.push_back({.service = one.name,
+                              .epoch = one.epoch,
+                              .rounds = one.rounds,
+                              .evictions = one.evictions,
+                              .members = one.members});
   }
 }
 

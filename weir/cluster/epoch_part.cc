@@ -25,21 +25,32 @@ EpochPart::EpochPart(const Options& options, serve::Server& server, Send send)
       slices_(options.terms),
       member_({.timeout = options.timeout, .grace = kGrace, .rider = &slices_}),
       participant_(member_, *this, {.retry = kRetry}) {
+  const Nanoseconds longest = server.options().groups.longest();
   for (const auto& service : server.services()) {
+    const std::string& name = service->name;
     services_.push_back(std::make_unique<ClusterRules>(service->target.gate(), slices_,
-                                                       options.epoch, service->name + "/"));
+                                                       options.epoch, name + "/"));
+    if (service->groups == nullptr) continue;
+    auto course = std::make_unique<EpochCourse>(
+        longest + options.timeout,
+        [this, name](EpochMessage message) { send_(term_, name, std::move(message)); });
+    service->groups->join(*course, server.now());
+    courses_[name] = std::move(course);
   }
 }
 
 EpochPart::~EpochPart() = default;
 
 Instant EpochPart::wakes_at() const {
-  return std::min({participant_.next_wake(), member_.next_wake(), apply_at_});
+  Instant at = std::min({participant_.next_wake(), member_.next_wake(), apply_at_});
+  for (const auto& [name, course] : courses_) at = std::min(at, course->next_wake());
+  return at;
 }
 
 void EpochPart::wake(Instant now) {
   participant_.tick(now);
   member_.tick(now);
+  for (const auto& [name, course] : courses_) course->tick(now);
   if (apply_at_ <= now) {
     for (const auto& service : services_) service->apply(now);
   }
@@ -53,7 +64,7 @@ void EpochPart::stopping(Instant now) {
 
 // What there is to send, and when a lease ends.
 void EpochPart::settle(Instant now) {
-  for (EpochMessage& message : member_.take_outgoing()) send_(term_, std::move(message));
+  for (EpochMessage& message : member_.take_outgoing()) send_(term_, {}, std::move(message));
   apply_at_ = slices_.lease_end() > now ? slices_.lease_end() : kNever;
 }
 
@@ -61,6 +72,7 @@ void EpochPart::follow(std::uint32_t term, Instant now) {
   if (term == term_) return;
   const bool had_leader = std::exchange(term_, term) != 0;
   if (had_leader) member_.lose_leader(now);
+  for (const auto& [name, course] : courses_) course->follow(term != 0, now);
   if (term != 0 && !has_started_) {
     has_started_ = true;
     participant_.start(now);
@@ -68,10 +80,16 @@ void EpochPart::follow(std::uint32_t term, Instant now) {
   settle(now);
 }
 
-void EpochPart::receive(std::uint32_t term, const EpochMessage& message, Instant now) {
+void EpochPart::receive(std::uint32_t term, const std::string& course,
+                        const EpochMessage& message, Instant now) {
   if (term != term_) return;
-  member_.receive(message, now);
-  settle(now);
+  if (course.empty()) {
+    member_.receive(message, now);
+    return settle(now);
+  }
+  if (const auto found = courses_.find(course); found != courses_.end()) {
+    found->second->receive(message, now);
+  }
 }
 
 EpochBytes EpochPart::ready(Instant now) {

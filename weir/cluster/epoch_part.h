@@ -8,7 +8,8 @@
 //            <--set_slice--          <--Start-- receive(term, message)
 //
 // Rules of the cluster are started, changed and stopped here to be what sync_rules() was told; they
-// stand among the administrator's own in every service that they name.
+// stand among the administrator's own in every service that they name. Groups of clients take turns
+// in step with the other servers, in a course of epochs for each service (epoch_course.h).
 //
 // A Guest of the loop: everything is called there. Time is given. One owner, no locks.
 #pragma once
@@ -22,6 +23,7 @@
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/cluster/epoch_course.h"
 #include "weir/cluster/shared_rule.h"
 #include "weir/coordinate/member.h"
 #include "weir/coordinate/participant.h"
@@ -40,7 +42,9 @@ class EpochPart final : public serve::Guest, private EpochUse {
     Nanoseconds timeout = std::chrono::milliseconds{100};
     SliceTerms terms = {};
   };
-  using Send = std::function<void(std::uint32_t term, EpochMessage message)>;
+  // By a course of epochs: that of slices has no name, others are called as the service.
+  using Send =
+      std::function<void(std::uint32_t term, const std::string& course, EpochMessage message)>;
 
   // REQUIRES: the server outlives it and does not run yet.
   EpochPart(const Options& options, serve::Server& server, Send send);
@@ -52,13 +56,13 @@ class EpochPart final : public serve::Guest, private EpochUse {
 
   // Another leads, or nobody: term 0.
   void follow(std::uint32_t term, Instant now);
-  void receive(std::uint32_t term, const EpochMessage& message, Instant now);
+  void receive(std::uint32_t term, const std::string& course, const EpochMessage& message,
+               Instant now);
 
   // These rules, in this order, and no others. The errors of those that do not fit here.
   std::vector<std::string> sync_rules(const std::vector<SharedRule>& rules, Instant now);
 
-  // What a status tells of this server alone.
-  void describe(serve::ClusterStatus& status, Instant now) const;
+  void describe(serve::ClusterStatus& status, Instant now) const override;
 
  private:
   struct Applied {
@@ -82,6 +86,7 @@ class EpochPart final : public serve::Guest, private EpochUse {
   EpochMember member_;
   EpochParticipant participant_;
   std::vector<std::unique_ptr<ClusterRules>> services_;
+  std::map<std::string, std::unique_ptr<EpochCourse>> courses_;  // by service, of those with groups
   std::map<std::string, Applied> applied_;  // by SharedRule::key()
   std::uint32_t term_ = 0;
   Instant apply_at_ = kNever;

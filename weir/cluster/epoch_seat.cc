@@ -2,6 +2,7 @@
 #include "weir/cluster/epoch_seat.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -87,7 +88,8 @@ const std::string& EpochSeat::name_of(MemberId member) const {
   return found->second;
 }
 
-Result<void> EpochSeat::receive(MemberId from, EpochView bytes, Instant now) {
+Result<void> EpochSeat::receive(MemberId from, const std::string& course, EpochView bytes,
+                                Instant now) {
   Known& known = known_.find(name_of(from))->second;
   known.heard = now;
   const auto message = decode(bytes);
@@ -96,8 +98,14 @@ Result<void> EpochSeat::receive(MemberId from, EpochView bytes, Instant now) {
     error = message.error();
   } else if (std::holds_alternative<Start>(*message) || std::holds_alternative<Refuse>(*message)) {
     error = {std::errc::bad_message, "message", "is one that only a leader sends", {}};
+  } else if (course.size() > kNameMax) {
+    error = {std::errc::bad_message, "message", "is of a course that no service is called by", {}};
   } else {
-    if (now >= speaks_at_) leader_.receive(from, *message, now);
+    if (!course.empty()) {
+      receive_of_course(from, course, *message, now);
+    } else if (now >= speaks_at_) {
+      leader_.receive(from, *message, now);
+    }
     if (!known.has_signalled && slices_.knows(from)) {
       known.has_signalled = true;
       count_absent();
@@ -108,6 +116,25 @@ Result<void> EpochSeat::receive(MemberId from, EpochView bytes, Instant now) {
   return tl::unexpected(error);
 }
 
+void EpochSeat::receive_of_course(MemberId from, const std::string& course,
+                                  const EpochMessage& message, Instant now) {
+  auto found = courses_.find(course);
+  const auto* const ready = std::get_if<Ready>(&message);
+  if (found == courses_.end()) {
+    if (ready == nullptr) return;
+    if (courses_.size() >= kCoursesMax) {
+      refused_.push_back({from, course, Refuse{-ENOSPC, ready->serial}});
+      return;
+    }
+    found = courses_
+                .try_emplace(course,
+                             EpochLeader::Options{.term = options_.term, .combine = add_vectors})
+                .first;
+    found->second.confirm(confirmed_until_);
+  }
+  found->second.receive(from, message, now);
+}
+
 void EpochSeat::ended(MemberId member, Instant now) {
   const auto named = names_.find(member);
   if (named == names_.end()) return;
@@ -115,6 +142,13 @@ void EpochSeat::ended(MemberId member, Instant now) {
   if (known.id == member) known.is_joined = false;
   names_.erase(named);
   leader_.evict(member, now);
+  for (auto& [name, course] : courses_) course.evict(member, now);
+}
+
+void EpochSeat::confirm(Instant until) {
+  confirmed_until_ = until;
+  leader_.confirm(until);
+  for (auto& [name, course] : courses_) course.confirm(until);
 }
 
 void EpochSeat::set_known(MemberNames names) {
@@ -137,17 +171,30 @@ void EpochSeat::count_absent() {
       })));
 }
 
-void EpochSeat::tick(Instant now) { leader_.tick(now); }
+void EpochSeat::tick(Instant now) {
+  leader_.tick(now);
+  for (auto& [name, course] : courses_) course.tick(now);
+}
 
-Instant EpochSeat::next_wake() const { return leader_.next_wake(); }
+Instant EpochSeat::next_wake() const {
+  Instant at = leader_.next_wake();
+  for (const auto& [name, course] : courses_) at = std::min(at, course.next_wake());
+  return at;
+}
 
-std::vector<EpochLeader::Outgoing> EpochSeat::take_outgoing() {
+std::vector<EpochSeat::Outgoing> EpochSeat::take_outgoing() {
   const EpochLeader::Counters& counters = leader_.counters();
   if (counters.rounds != rounds_) {
     times_[rounds_ % kRoundsKept] = counters.last_round;
     rounds_ = counters.rounds;
   }
-  return leader_.take_outgoing();
+  std::vector<Outgoing> all = std::exchange(refused_, {});
+  const auto add = [&](const std::string& name, EpochLeader& leader) {
+    for (auto& [to, message] : leader.take_outgoing()) all.push_back({to, name, std::move(message)});
+  };
+  add({}, leader_);
+  for (auto& [name, course] : courses_) add(name, course);
+  return all;
 }
 
 // The time that `permille` of a thousand rounds are not above.
@@ -170,7 +217,16 @@ LeaderPart EpochSeat::describe() const {
                   .garbage = counters.garbage + garbage_,
                   .round_median = round_quantile(500),
                   .round_p99 = round_quantile(990),
-                  .members = {}};
+                  .members = {},
+                  .courses = {}};
+  part.courses.reserve(courses_.size());
+  for (const auto& [name, course] : courses_) {
+    part.courses.push_back({.name = name,
+                            .epoch = course.epoch(),
+                            .rounds = course.counters().rounds,
+                            .evictions = course.counters().evictions,
+                            .members = course.members()});
+  }
   part.members.reserve(known_.size());
   for (const auto& [name, known] : known_) {
     part.members.push_back({.name = name,

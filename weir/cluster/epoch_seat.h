@@ -4,10 +4,14 @@
 // answered. It adds names to EpochLeader and SliceLeader, which know members by numbers only, and
 // knows nothing of streams.
 //
-//   greet(hello)          a number for the member, or why it is refused
-//   receive(id, bytes)    its messages; what is none evicts it
-//   ended(id)             its stream has broken
-//   set_known(names)      who belongs to the cluster, whether it is there or away
+//   greet(hello)                  a number for the member, or why it is refused
+//   receive(id, course, bytes)    its messages; what is none evicts it
+//   ended(id)                     its stream has broken
+//   set_known(names)              who belongs to the cluster, whether it is there or away
+//
+// Epochs run in courses, each with a leader's part, numbers and members of its own: that of slices,
+// which has no name, and one for the groups of each service that takes turns (epoch_course.h). They
+// are made when somebody asks for them and stay, since numbers may only grow.
 //
 // A member that starts anew comes with another incarnation and gets another number; the old number
 // is forgotten when all it may have held has run out. A name belongs to who has it for as long as
@@ -49,6 +53,13 @@ struct LeaderPart {
     bool is_joined = false;
     std::vector<std::pair<std::string, std::int64_t>> slices;
   };
+  struct Course {
+    std::string name;
+    std::int64_t epoch = 0;
+    std::uint64_t rounds = 0;
+    std::uint64_t evictions = 0;
+    std::uint64_t members = 0;
+  };
   std::uint32_t term = 0;
   std::int64_t epoch = 0;
   std::uint64_t rounds = 0;
@@ -58,12 +69,15 @@ struct LeaderPart {
   Nanoseconds round_median{0};  // of the last kRoundsKept
   Nanoseconds round_p99{0};
   std::vector<Member> members;
+  std::vector<Course> courses;  // but that of slices
 };
 
 class EpochSeat {
  public:
   static constexpr std::size_t kNameMax = 31;
   static constexpr std::size_t kRoundsKept = 1024;
+  // As many as a server may have services; Ready for another is refused with -ENOSPC.
+  static constexpr std::size_t kCoursesMax = 256;
   // Who is not heard of for so long may have its name taken.
   static constexpr Nanoseconds kSilence = std::chrono::seconds{2};
 
@@ -83,6 +97,11 @@ class EpochSeat {
     MemberId id = 0;
     MemberId replaced = 0;  // whose stream is to be ended; 0: nobody's
   };
+  struct Outgoing {
+    MemberId to = 0;
+    std::string course;
+    EpochMessage message;
+  };
 
   // The limits outlive it.
   EpochSeat(const Options& options, const SliceLimits& limits, Instant now);
@@ -93,14 +112,14 @@ class EpochSeat {
   // taken; EINVAL: no name; ENOSPC: too many. The words are for the member.
   Result<Welcome> greet(const Hello& hello, Instant now);
   // On failure the member is evicted and its stream is to be ended.
-  Result<void> receive(MemberId from, EpochView bytes, Instant now);
+  Result<void> receive(MemberId from, const std::string& course, EpochView bytes, Instant now);
   void ended(MemberId member, Instant now);
   const std::string& name_of(MemberId member) const;
 
   void tick(Instant now);
   Instant next_wake() const;
-  std::vector<EpochLeader::Outgoing> take_outgoing();
-  void confirm(Instant until) { leader_.confirm(until); }
+  std::vector<Outgoing> take_outgoing();
+  void confirm(Instant until);
   // The limits have changed.
   void reload() { slices_.reload(); }
   // All names there are; to be told again and again. Whoever has neither a name nor a stream is
@@ -118,6 +137,8 @@ class EpochSeat {
     Instant heard{};
   };
 
+  void receive_of_course(MemberId from, const std::string& course, const EpochMessage& message,
+                         Instant now);
   void count_absent();
   Nanoseconds round_quantile(std::size_t permille) const;
 
@@ -125,7 +146,10 @@ class EpochSeat {
   Instant speaks_at_;  // what comes before is not heard
   const SliceLimits& limits_;
   SliceLeader slices_;
-  EpochLeader leader_;
+  EpochLeader leader_;                          // of slices
+  std::map<std::string, EpochLeader> courses_;  // the others, by name
+  std::vector<Outgoing> refused_;               // those of courses there is no room for
+  Instant confirmed_until_ = kNever;
   std::map<std::string, Known, std::less<>> known_;
   std::map<MemberId, std::string> names_;  // of those that are joined
   std::optional<MemberNames> named_;

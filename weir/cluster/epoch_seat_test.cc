@@ -2,12 +2,15 @@
 #include "weir/cluster/epoch_seat.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
+#include <string>
 
 #include <gtest/gtest.h>
 
 #include "weir/coordinate/member.h"
 #include "weir/coordinate/message.h"
+#include "weir/coordinate/vectors.h"
 
 namespace weir::cluster {
 namespace {
@@ -43,12 +46,12 @@ struct EpochSeatTest : ::testing::Test {
   }
   void say(MemberId id, Peer& peer) {
     for (const EpochMessage& message : peer.member.take_outgoing()) {
-      ASSERT_TRUE(seat.receive(id, encode(message), now));
+      ASSERT_TRUE(seat.receive(id, "", encode(message), now));
     }
   }
   void answer(MemberId id, Peer& peer) {
-    for (const auto& [to, message] : seat.take_outgoing()) {
-      if (to == id) peer.member.receive(message, now);
+    for (const auto& [to, course, message] : seat.take_outgoing()) {
+      if (to == id && course.empty()) peer.member.receive(message, now);
     }
   }
 
@@ -118,7 +121,7 @@ TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
     if (!idle.member.is_calling()) idle.call(now);
     say(b, busy);
     say(c, idle);
-    for (const auto& [to, message] : seat.take_outgoing()) {
+    for (const auto& [to, course, message] : seat.take_outgoing()) {
       (to == b ? busy : idle).member.receive(message, now);
     }
     now += milliseconds{10};
@@ -137,8 +140,8 @@ TEST_F(EpochSeatTest, GarbageIsToldAndTheOthersGoOn) {
   const MemberId b = seat.greet(hello("b"), now)->id;
   const MemberId c = seat.greet(hello("c"), now)->id;
   const EpochBytes garbage(100, std::byte{0x57});
-  EXPECT_FALSE(seat.receive(b, garbage, now));
-  EXPECT_FALSE(seat.receive(b, encode(Start{.epoch = 1, .data = {}, .grant = {}}), now));
+  EXPECT_FALSE(seat.receive(b, "", garbage, now));
+  EXPECT_FALSE(seat.receive(b, "", encode(Start{.epoch = 1, .data = {}, .grant = {}}), now));
   seat.ended(b, now);
   EXPECT_EQ(seat.describe().garbage, 2U);
   Peer peer(100 * kMilli);
@@ -156,9 +159,9 @@ TEST_F(EpochSeatTest, ALeaderAfterAnotherHearsNobodyUntilOldSlicesHaveNearlyRunO
   Peer peer(100 * kMilli);
   peer.call(now);
   const EpochBytes ready = encode(peer.member.take_outgoing().at(0));
-  ASSERT_TRUE(next.receive(id, ready, now + milliseconds{370}));
+  ASSERT_TRUE(next.receive(id, "", ready, now + milliseconds{370}));
   EXPECT_TRUE(next.take_outgoing().empty());
-  ASSERT_TRUE(next.receive(id, ready, now + milliseconds{375}));
+  ASSERT_TRUE(next.receive(id, "", ready, now + milliseconds{375}));
   EXPECT_EQ(next.take_outgoing().size(), 1U);
 }
 
@@ -183,11 +186,11 @@ struct EpochSeatNames : EpochSeatTest {
       member.peer.member.tick(now);
       if (!member.peer.member.is_calling()) member.peer.call(now);
       for (const EpochMessage& message : member.peer.member.take_outgoing()) {
-        ASSERT_TRUE(leader.receive(member.id, encode(message), now));
+        ASSERT_TRUE(leader.receive(member.id, {}, encode(message), now));
       }
     }
     leader.tick(now);
-    for (const auto& [to, message] : leader.take_outgoing()) {
+    for (const auto& [to, course, message] : leader.take_outgoing()) {
       for (auto& [name, member] : members) {
         if (member.id == to) member.peer.member.receive(message, now);
       }
@@ -280,6 +283,83 @@ TEST_F(EpochSeatTest, OneThatIsNotConfirmedFallsSilent) {
   say(b, peer);
   answer(b, peer);
   EXPECT_EQ(peer.calls, 1);
+}
+
+// ---- courses ----
+
+Ready ready_of(std::uint64_t serial, std::int64_t epoch = kFirstEpoch) {
+  return {.epoch = epoch,
+          .serial = serial,
+          .timeout = milliseconds{100},
+          .order = native_order(),
+          .data = pack_vector(EpochVector{1, 2}),
+          .claim = {}};
+}
+
+TEST_F(EpochSeatTest, CoursesHaveNumbersAndMembersOfTheirOwn) {
+  const MemberId b = seat.greet(hello("b"), now)->id;
+  const MemberId c = seat.greet(hello("c"), now)->id;
+  ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(1)), now));
+  auto out = seat.take_outgoing();
+  ASSERT_EQ(out.size(), 1U) << "b is all there are in this course, and need not wait for c";
+  EXPECT_EQ(out[0].course, "ost_io");
+  EXPECT_EQ(std::get<Start>(out[0].message).epoch, epoch_number(3, 1));
+  ASSERT_TRUE(seat.receive(c, "other", encode(ready_of(1)), now));
+  out = seat.take_outgoing();
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_EQ(out[0].course, "other");
+  EXPECT_EQ(std::get<Start>(out[0].message).epoch, epoch_number(3, 1));
+  const LeaderPart part = seat.describe();
+  ASSERT_EQ(part.courses.size(), 2U);
+  EXPECT_EQ(part.courses[0].name, "ost_io");
+  EXPECT_EQ(part.courses[0].members, 1U);
+  EXPECT_EQ(part.courses[0].rounds, 1U);
+  EXPECT_EQ(part.rounds, 0U) << "of slices";
+}
+
+TEST_F(EpochSeatTest, AStreamThatEndsIsGoneFromAllCourses) {
+  const MemberId b = seat.greet(hello("b"), now)->id;
+  const MemberId c = seat.greet(hello("c"), now)->id;
+  ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(1)), now));
+  EXPECT_EQ(seat.take_outgoing().size(), 1U);
+  ASSERT_TRUE(seat.receive(b, "ost_io", encode(Taken{epoch_number(3, 1), 1}), now));
+  ASSERT_TRUE(seat.receive(c, "ost_io", encode(ready_of(1)), now));
+  EXPECT_TRUE(seat.take_outgoing().empty()) << "b is waited for";
+  ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(2, epoch_number(3, 1))), now));
+  EXPECT_EQ(seat.take_outgoing().size(), 2U);
+  ASSERT_TRUE(seat.receive(b, "ost_io", encode(Taken{epoch_number(3, 2), 2}), now));
+  ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(3, epoch_number(3, 2))), now));
+  EXPECT_TRUE(seat.take_outgoing().empty()) << "c is waited for";
+  seat.ended(c, now);
+  const auto out = seat.take_outgoing();
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_EQ(out[0].to, b);
+  EXPECT_EQ(std::get<Start>(out[0].message).epoch, epoch_number(3, 3));
+}
+
+TEST_F(EpochSeatTest, ASilentLeaderIsSilentInAllCourses) {
+  const MemberId b = seat.greet(hello("b"), now)->id;
+  ASSERT_TRUE(seat.receive(b, "before", encode(ready_of(1)), now));
+  EXPECT_EQ(seat.take_outgoing().size(), 1U);
+  seat.confirm(now);
+  ASSERT_TRUE(seat.receive(b, "before", encode(ready_of(2, epoch_number(3, 1))), now));
+  ASSERT_TRUE(seat.receive(b, "after", encode(ready_of(1)), now));
+  EXPECT_TRUE(seat.take_outgoing().empty());
+}
+
+TEST_F(EpochSeatTest, MoreCoursesThanThereMayBeAreRefusedAndHarmNobody) {
+  const MemberId b = seat.greet(hello("b"), now)->id;
+  for (std::size_t i = 0; i < EpochSeat::kCoursesMax; ++i) {
+    ASSERT_TRUE(seat.receive(b, "s" + std::to_string(i), encode(ready_of(1)), now));
+  }
+  EXPECT_EQ(seat.take_outgoing().size(), EpochSeat::kCoursesMax);
+  ASSERT_TRUE(seat.receive(b, "late", encode(ready_of(7)), now));
+  ASSERT_TRUE(seat.receive(b, "late", encode(Leave{kFirstEpoch, 8}), now));
+  const auto out = seat.take_outgoing();
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_EQ(std::get<Refuse>(out[0].message).error, -ENOSPC);
+  EXPECT_EQ(std::get<Refuse>(out[0].message).serial, 7U);
+  EXPECT_FALSE(seat.receive(b, std::string(32, 'x'), encode(ready_of(9)), now));
 }
 
 }  // namespace

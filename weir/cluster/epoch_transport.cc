@@ -36,9 +36,10 @@ constexpr auto kDescribeTimeout = seconds{1};
 
 EpochView view_of(const std::string& bytes) { return std::as_bytes(std::span(bytes)); }
 
-Frame frame_of(const EpochMessage& message) {
+Frame frame_of(const std::string& course, const EpochMessage& message) {
   const EpochBytes bytes = encode(message);
   Frame frame;
+  frame.set_course(course);
   frame.set_message(bytes.data(), bytes.size());
   return frame;
 }
@@ -81,6 +82,14 @@ DescribeReply reply_of(const LeaderPart& part) {
       slice.set_milli(milli);
     }
   }
+  for (const LeaderPart::Course& one : part.courses) {
+    DescribeReply::Course& course = *reply.add_courses();
+    course.set_name(one.name);
+    course.set_epoch(one.epoch);
+    course.set_rounds(one.rounds);
+    course.set_evictions(one.evictions);
+    course.set_members(one.members);
+  }
   return reply;
 }
 
@@ -93,7 +102,8 @@ LeaderPart part_of(const DescribeReply& reply) {
                   .garbage = reply.garbage(),
                   .round_median = Nanoseconds{reply.round_median_ns()},
                   .round_p99 = Nanoseconds{reply.round_p99_ns()},
-                  .members = {}};
+                  .members = {},
+                  .courses = {}};
   part.members.reserve(static_cast<std::size_t>(reply.members_size()));
   for (const DescribeReply::Member& one : reply.members()) {
     LeaderPart::Member member{.name = one.name(), .is_joined = one.is_joined(), .slices = {}};
@@ -101,6 +111,11 @@ LeaderPart part_of(const DescribeReply& reply) {
       member.slices.emplace_back(slice.of(), slice.milli());
     }
     part.members.push_back(std::move(member));
+  }
+  part.courses.reserve(static_cast<std::size_t>(reply.courses_size()));
+  for (const DescribeReply::Course& one : reply.courses()) {
+    part.courses.push_back(
+        {one.name(), one.epoch(), one.rounds(), one.evictions(), one.members()});
   }
   return part;
 }
@@ -121,7 +136,7 @@ class EpochTransport::Core {
   bool put(std::function<void()> letter);
 
   void follow(std::uint32_t term, const std::string& address);
-  void send(std::uint32_t term, const EpochMessage& message);
+  void send(std::uint32_t term, const std::string& course, const EpochMessage& message);
   void lead(std::uint32_t term, Before before, Instant until);
   void confirm(Instant until);
   void unseat();
@@ -380,7 +395,8 @@ void EpochTransport::Core::peer_frame(PeerStream& stream, const Frame& frame) {
     if (frame.has_hello()) return greet(stream, frame.hello());
     return stream.finish({grpc::StatusCode::INVALID_ARGUMENT, "expected a hello first"});
   }
-  const auto received = seat_->receive(stream.member, view_of(frame.message()), host::now());
+  const auto received =
+      seat_->receive(stream.member, frame.course(), view_of(frame.message()), host::now());
   if (received) return;
   listener_.say(fmt::format("cluster: member {} sent what is no message and is evicted: {}",
                             quote(seat_->name_of(stream.member)), received.error().message()));
@@ -396,9 +412,9 @@ void EpochTransport::Core::peer_ended(PeerStream& stream) {
 }
 
 void EpochTransport::Core::hand_out() {
-  for (const auto& [to, message] : seat_->take_outgoing()) {
+  for (const auto& [to, course, message] : seat_->take_outgoing()) {
     const auto found = streams_.find(to);
-    if (found != streams_.end()) found->second->send(frame_of(message));
+    if (found != streams_.end()) found->second->send(frame_of(course, message));
   }
 }
 
@@ -458,7 +474,7 @@ void EpochTransport::Core::link_frame(const Frame& frame) {
         fmt::format("cluster: the leader sent what is no message: {}", message.error().message()));
     return link_->close();
   }
-  listener_.received(term_, std::move(*message));
+  listener_.received(term_, frame.course(), std::move(*message));
 }
 
 void EpochTransport::Core::link_ended(LinkStream& link, const grpc::Status& status) {
@@ -480,9 +496,10 @@ void EpochTransport::Core::say_once(const std::string& line) {
   listener_.say(line);
 }
 
-void EpochTransport::Core::send(std::uint32_t term, const EpochMessage& message) {
+void EpochTransport::Core::send(std::uint32_t term, const std::string& course,
+                                const EpochMessage& message) {
   if (term != term_ || link_ == nullptr || !link_->is_joined) return;
-  link_->send(frame_of(message));
+  link_->send(frame_of(course, message));
   if (std::holds_alternative<Ready>(message) && unheard_since_ == kNever) {
     unheard_since_ = host::now();
   }
@@ -573,9 +590,10 @@ std::uint16_t EpochTransport::port() const { return core_->port(); }
 void EpochTransport::follow(std::uint32_t term, const std::string& address) {
   core_->put([core = core_.get(), term, address] { core->follow(term, address); });
 }
-void EpochTransport::send(std::uint32_t term, EpochMessage message) {
-  core_->put(
-      [core = core_.get(), term, message = std::move(message)] { core->send(term, message); });
+void EpochTransport::send(std::uint32_t term, const std::string& course, EpochMessage message) {
+  core_->put([core = core_.get(), term, course, message = std::move(message)] {
+    core->send(term, course, message);
+  });
 }
 void EpochTransport::lead(std::uint32_t term, Before before, Instant until) {
   core_->put([core = core_.get(), term, before, until] { core->lead(term, before, until); });

@@ -47,7 +47,7 @@ class EpochTransport {
   };
   // Called on the transport's thread.
   struct Listener {
-    std::function<void(std::uint32_t term, EpochMessage message)> received;
+    std::function<void(std::uint32_t term, std::string course, EpochMessage message)> received;
     std::function<void(const LinkState& state)> joined;  // or not, any more
     std::function<void(std::string_view line)> say;
   };
@@ -73,7 +73,7 @@ class EpochTransport {
   // Who leads in which term; term 0: nobody that is known.
   void follow(std::uint32_t term, const std::string& address);
   // To the leader of that term; dropped if another is followed or no stream stands.
-  void send(std::uint32_t term, EpochMessage message);
+  void send(std::uint32_t term, const std::string& course, EpochMessage message);
 
   // ---- a leader's part ----
 

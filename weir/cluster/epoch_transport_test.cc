@@ -27,10 +27,11 @@ class Node {
     auto made = EpochTransport::create(
         {.name = name, .incarnation = incarnation, .listen = "127.0.0.1:0", .tls_directory = {}},
         {.received =
-             [this](std::uint32_t term, EpochMessage message) {
+             [this](std::uint32_t term, const std::string& course, EpochMessage message) {
                const std::lock_guard lock(mutex_);
                received_.push_back(std::move(message));
                terms_.push_back(term);
+               courses_.push_back(course);
                changed_.notify_all();
              },
          .joined =
@@ -65,6 +66,7 @@ class Node {
   std::condition_variable changed_;
   std::vector<EpochMessage> received_;
   std::vector<std::uint32_t> terms_;
+  std::vector<std::string> courses_;
   EpochTransport::LinkState state_;
   std::string said_;
 
@@ -103,23 +105,26 @@ struct EpochTransportTest : ::testing::Test {
     return frame;
   }
   // A whole round of one member, as proof that all is well.
-  void expect_a_round(Node& node, std::uint64_t serial) {
+  void expect_a_round(Node& node, std::uint64_t serial, const std::string& course = "") {
     std::size_t before = 0;
     {
       const std::lock_guard lock(node.mutex_);
       before = node.received_.size();
     }
-    node.transport().send(kTerm, Ready{.epoch = kFirstEpoch,
-                                       .serial = serial,
-                                       .timeout = std::chrono::milliseconds{100},
-                                       .data = {},
-                                       .claim = SliceMember(SliceTerms{}).claim(host::now())});
+    Ready ready{.epoch = kFirstEpoch,
+                .serial = serial,
+                .timeout = std::chrono::milliseconds{100},
+                .data = {},
+                .claim = {}};
+    if (course.empty()) ready.claim = SliceMember(SliceTerms{}).claim(host::now());
+    node.transport().send(kTerm, course, std::move(ready));
     EXPECT_TRUE(node.wait([&](const Node& it) { return it.received_.size() > before; }));
     const std::lock_guard lock(node.mutex_);
     const auto* const start = std::get_if<Start>(&node.received_.back());
     ASSERT_NE(start, nullptr);
     EXPECT_EQ(start->serial, serial);
     EXPECT_EQ(node.terms_.back(), kTerm);
+    EXPECT_EQ(node.courses_.back(), course);
   }
 
   static constexpr std::uint32_t kTerm = 5;
@@ -144,6 +149,7 @@ TEST_F(EpochTransportTest, AMemberElsewhereAsksTheLeaderWhatItKnows) {
   member.transport().follow(kTerm, leader.address());
   ASSERT_TRUE(member.wait_joined());
   expect_a_round(member, 1);
+  expect_a_round(member, 1, "ost_io");
   std::promise<EpochTransport::Description> described;
   member.transport().describe(
       [&](EpochTransport::Description it) { described.set_value(std::move(it)); });
@@ -151,6 +157,9 @@ TEST_F(EpochTransportTest, AMemberElsewhereAsksTheLeaderWhatItKnows) {
   ASSERT_TRUE(description.leader);
   EXPECT_EQ(description.leader->term, kTerm);
   EXPECT_TRUE(description.link.is_joined);
+  ASSERT_EQ(description.leader->courses.size(), 1U);
+  EXPECT_EQ(description.leader->courses[0].name, "ost_io");
+  EXPECT_EQ(description.leader->courses[0].rounds, 1U);
 }
 
 TEST_F(EpochTransportTest, PeersThatBreakTheProtocolAreSentAwayAndTheOthersGoOn) {

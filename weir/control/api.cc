@@ -125,11 +125,25 @@ Json capacity_json(const ServiceShot& shot) {
           {"adaptive", shot.adaptive}};
 }
 
+Json groups_json(const std::optional<GroupsShot>& shot) {
+  if (!shot) return nullptr;
+  Json groups = Json::array();
+  for (const GroupsShot::Group& one : shot->groups) {
+    groups.push_back({{"group", one.name}, {"turns", one.turns}, {"waiting", one.waiting}});
+  }
+  return {{"preferred", shot->preferred.empty() ? Json(nullptr) : Json(shot->preferred)},
+          {"step", shot->step},
+          {"epoch", shot->epoch},
+          {"ragged", shot->ragged},
+          {"groups", groups}};
+}
+
 Json service_json(const ServiceShot& shot) {
   Json json{{"service", shot.name},           {"policy", policy_text(shot)},
             {"queued", shot.queued},          {"running", shot.running},
             {"classes", shot.classes.size()}, {"jobs", shot.jobs.size()},
-            {"rules", shot.rules_in_all},     {"overflowed", shot.overflowed}};
+            {"rules", shot.rules_in_all},     {"overflowed", shot.overflowed},
+            {"groups", groups_json(shot.groups)}};
   json.update(capacity_json(shot));
   return json;
 }
@@ -395,6 +409,18 @@ Json slices_json(const std::vector<serve::ClusterStatus::Slice>& slices) {
   return all;
 }
 
+Json courses_json(const std::vector<serve::ClusterStatus::Course>& courses) {
+  Json all = Json::array();
+  for (const serve::ClusterStatus::Course& one : courses) {
+    all.push_back({{"service", one.service},
+                   {"epoch", one.epoch},
+                   {"rounds", one.rounds},
+                   {"evictions", one.evictions},
+                   {"members", one.members}});
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string cluster_json(const serve::ClusterStatus& status) {
@@ -414,7 +440,8 @@ std::string cluster_json(const serve::ClusterStatus& status) {
               {"round_p99_ns", status.round_p99.count()},
               {"evictions", status.evictions},
               {"refused", status.refused},
-              {"garbage", status.garbage}};
+              {"garbage", status.garbage},
+              {"courses", courses_json(status.courses)}};
   }
   return text_of({{"name", status.name},
                   {"state", status.state},

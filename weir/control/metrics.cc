@@ -107,6 +107,64 @@ void add_services(std::string& page, const Snapshot& shot) {
   }
 }
 
+void add_groups(std::string& page, const Snapshot& shot) {
+  std::vector<const ServiceShot*> services;
+  for (const ServiceShot& one : shot.services) {
+    if (one.groups) services.push_back(&one);
+  }
+  if (services.empty()) return;
+  const auto by_group = [&](std::string_view name, std::string_view type, std::string_view help,
+                            auto&& pick) {
+    Family lines(page, name, type, help);
+    for (const ServiceShot* const one : services) {
+      for (const GroupsShot::Group& group : one->groups->groups) {
+        lines.add(labels_of(one->name, "group", group.name), pick(*one->groups, group));
+      }
+    }
+  };
+  const auto by_service = [&](std::string_view name, std::string_view type, std::string_view help,
+                              auto&& pick) {
+    Family lines(page, name, type, help);
+    for (const ServiceShot* const one : services) lines.add(labels_of(one->name), pick(*one->groups));
+  };
+  by_group("weir_group_turns_total", "counter", "Turns in which a group was preferred.",
+           [](const GroupsShot&, const GroupsShot::Group& group) { return group.turns; });
+  by_group("weir_group_preferred", "gauge", "1 for the group that is preferred.",
+           [](const GroupsShot& all, const GroupsShot::Group& group) {
+             return std::uint64_t{all.preferred == group.name};
+           });
+  by_group("weir_group_waiting_queues", "gauge", "Queues of a group that have requests.",
+           [](const GroupsShot&, const GroupsShot::Group& group) { return group.waiting; });
+  by_service("weir_group_in_step", "gauge", "1 while turns are taken together with other servers.",
+             [](const GroupsShot& all) { return std::uint64_t{all.step == "cluster"}; });
+  by_service("weir_group_ragged_total", "counter", "Quiet phases that lasted too long.",
+             [](const GroupsShot& all) { return all.ragged; });
+}
+
+void add_cluster(std::string& page, const serve::ClusterStatus& status) {
+  const auto one = [&](std::string_view name, std::string_view type, std::string_view help,
+                       std::uint64_t value) { Family(page, name, type, help).add("", value); };
+  one("weir_cluster_in_epoch", "gauge", "1 while this server is in step with its cluster.",
+      std::uint64_t{status.epoch > 0});
+  one("weir_cluster_term", "gauge", "Term of the leader that is followed; 0: none.", status.term);
+  one("weir_cluster_epochs_total", "counter", "Epochs that this server was in.", status.epochs);
+  one("weir_cluster_epoch_errors_total", "counter", "Calls for an epoch that failed.",
+      status.errors);
+  std::vector<const serve::ClusterStatus::Slice*> slices;
+  slices.reserve(status.slices.size());
+  for (const auto& slice : status.slices) slices.push_back(&slice);
+  std::stable_sort(slices.begin(), slices.end(),
+                   [](const auto* a, const auto* b) { return a->milli > b->milli; });
+  if (slices.size() > Metrics::kSlicesMax) slices.resize(Metrics::kSlicesMax);
+  Family lines(page, "weir_cluster_slice_millis_per_second", "gauge",
+               "Thousandths of a token a second that this server may use, the largest.");
+  for (const auto* const slice : slices) {
+    lines.add_signed(fmt::format("{{of={},leased=\"{}\"}}", metric_label(slice->of),
+                                 slice->is_leased ? "true" : "false"),
+                     slice->milli);
+  }
+}
+
 std::string labels_of_locks(const lock::NamespaceView& view) {
   return "{namespace=" + metric_label(view.name) + "}";
 }
@@ -291,6 +349,8 @@ std::string Metrics::scrape(const Snapshot& shot) {
   std::string page;
   add_server(page, shot);
   add_services(page, shot);
+  add_groups(page, shot);
+  if (shot.cluster) add_cluster(page, *shot.cluster);
   add_locks(page, shot.locks);
   for (const ServiceShot& one : shot.services) {
     count_classes(services_[one.name], one, shot.moment.now);

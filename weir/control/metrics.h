@@ -37,6 +37,7 @@ class Metrics {
  public:
   static constexpr std::size_t kJobsMax = 50;
   static constexpr std::size_t kLockClientsMax = 20;
+  static constexpr std::size_t kSlicesMax = 50;
   static constexpr Nanoseconds kIdleTime = std::chrono::minutes{5};
 
   // The page of a scrape. Snapshots are given in the order they were taken.

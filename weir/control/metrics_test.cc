@@ -109,5 +109,36 @@ TEST(Metrics, FewClientsOfLocksHaveASeriesAndKeepIt) {
   EXPECT_NE(second.find("client=\"1\"} 1\n"), std::string::npos) << "among the last, but named";
 }
 
+TEST(Metrics, HaveTurnsOfGroupsAndSlicesOnlyWhereThereAreSome) {
+  Metrics metrics;
+  EXPECT_EQ(metrics.scrape(with_jobs(std::chrono::seconds{1}, 1, 1)).find("weir_group_"),
+            std::string::npos);
+  Snapshot shot = with_jobs(std::chrono::seconds{1}, 1, 1);
+  EXPECT_EQ(metrics.scrape(shot).find("weir_cluster_"), std::string::npos);
+  GroupsShot& groups = shot.services[0].groups.emplace();
+  groups.groups = {{"a", 7, 2}, {"others", 3, 0}};
+  groups.preferred = "a";
+  groups.step = "cluster";
+  serve::ClusterStatus& cluster = shot.cluster.emplace();
+  cluster.term = 4;
+  for (std::size_t i = 0; i < 2 * Metrics::kSlicesMax; ++i) {
+    cluster.slices.push_back({.of = "ost_io/r" + std::to_string(i) + "/ops",
+                              .milli = static_cast<std::int64_t>(i),
+                              .is_leased = true});
+  }
+  const std::string page = metrics.scrape(shot);
+  for (const char* line :
+       {"weir_group_turns_total{service=\"ost_io\",group=\"a\"} 7\n",
+        "weir_group_preferred{service=\"ost_io\",group=\"a\"} 1\n",
+        "weir_group_preferred{service=\"ost_io\",group=\"others\"} 0\n",
+        "weir_group_waiting_queues{service=\"ost_io\",group=\"a\"} 2\n",
+        "weir_group_in_step{service=\"ost_io\"} 1\n", "weir_cluster_in_epoch 0\n",
+        "weir_cluster_term 4\n"}) {
+    EXPECT_NE(page.find(line), std::string::npos) << line;
+  }
+  EXPECT_EQ(lines_with(page, "weir_cluster_slice_millis_per_second{"), Metrics::kSlicesMax);
+  EXPECT_NE(page.find("{of=\"ost_io/r99/ops\",leased=\"true\"} 99\n"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weir::control

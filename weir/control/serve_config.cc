@@ -305,6 +305,7 @@ void read_group(const TomlTable& table, ServeOptions& options) {
   serve::ClientGroup group;
   group.name = plain_name(table, "");
   if (is_named_before(groups, group.name)) table.refuse("name", "is there twice");
+  if (group.name == serve::kNoGroup) table.refuse("name", "is what clients of no group are called");
   if (!table.has("nids")) table.miss("nids", "such as ['10.0.0.[1-9]@tcp']");
   if (auto nids = read_nids(table, "nids")) group.nids = *std::move(nids);
   for (const TomlTable::Item& item : table.texts("nids")) group.nids_text += item.text + ' ';

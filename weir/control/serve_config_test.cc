@@ -386,6 +386,9 @@ TEST(ServeConfig, RefusesGroupsThatAreNone) {
   EXPECT_EQ(mistakes_of("[[group]]\nname = 'a'\nnids = '*@tcp'\n"
                         "[[group]]\nname = 'a'\nnids = '*@lo'\n"),
             (std::vector<std::string>{"f:5:8: group 'a': name is there twice"}));
+  EXPECT_EQ(mistakes_of("[[group]]\nname = 'others'\nnids = '*@tcp'\n"),
+            (std::vector<std::string>{
+                "f:2:8: group 'others': name is what clients of no group are called"}));
   EXPECT_EQ(mistakes_of("[groups]\nlength = '1us'\n").size(), 1U);
   std::string many;
   for (std::size_t i = 0; i <= kGroupsMax; ++i) {

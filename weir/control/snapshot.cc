@@ -142,6 +142,26 @@ void add_policies(ServiceShot& shot, const Gate& gate) {
   }
 }
 
+GroupsShot groups_shot(const serve::ServiceGroups& groups, const Gate& gate) {
+  const GroupEpochs& turns = groups.turns();
+  const Tbf* const tbf = gate.tbf(Head::kRegular);
+  GroupsShot shot;
+  shot.epoch = groups.epochs().participant().epoch();
+  shot.ragged = turns.ragged();
+  shot.step = !groups.has_joined()   ? "own"
+              : !turns.is_in_step()  ? "cut off"
+              : turns.is_mixed()     ? "mixed"
+                                     : "cluster";
+  shot.groups.reserve(groups.names().size());
+  for (std::uint32_t i = 0; i < groups.names().size(); ++i) {
+    shot.groups.push_back({.name = groups.names()[i],
+                           .turns = turns.turns()[i],
+                           .waiting = tbf == nullptr ? 0 : tbf->group_queues(i)});
+    if (turns.preferred() == i) shot.preferred = groups.names()[i];
+  }
+  return shot;
+}
+
 void begin_service(const serve::Service& service, ServiceShot& shot, Instant now) {
   const Target& target = service.target;
   const Gate& gate = target.gate();
@@ -160,6 +180,7 @@ void begin_service(const serve::Service& service, ServiceShot& shot, Instant now
     shot.classes.reserve(tbf->classes());
     tbf->visit_stays(now, [&](const Tbf::StayView& stay) { shot.stays.push_back(stay); });
   }
+  if (service.groups != nullptr) shot.groups = groups_shot(*service.groups, gate);
 }
 
 }  // namespace
@@ -211,6 +232,9 @@ void SnapshotTaker::begin(serve::Server& server) {
   shot_.connections = server.connection_count();
   shot_.services.resize(server.services().size());
   for (const auto& served : server.exports()) shot_.exports.push_back(served->options.name);
+  if (const serve::Guest* const guest = server.guest()) {
+    guest->describe(shot_.cluster.emplace(), server.now());
+  }
 }
 
 bool SnapshotTaker::step_service(serve::Service& service, ServiceShot& shot, Instant now) {

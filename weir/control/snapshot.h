@@ -89,6 +89,22 @@ struct PolicyShot {
   std::uint64_t running = 0;
 };
 
+// The turns that groups of clients take at a service.
+struct GroupsShot {
+  struct Group {
+    std::string name;
+    std::uint64_t turns = 0;
+    std::uint64_t waiting = 0;  // queues with requests
+  };
+  std::vector<Group> groups;
+  std::string preferred;  // empty: nobody is
+  // With whom turns are taken: "own", "cluster", "cut off" from it, or "mixed": the servers have
+  // different groups.
+  std::string step;
+  std::int64_t epoch = 0;  // 0: none that others know
+  std::uint64_t ragged = 0;
+};
+
 struct ServiceShot {
   std::string name;
   std::vector<PolicyShot> policies;
@@ -102,6 +118,7 @@ struct ServiceShot {
   std::uint64_t queued = 0;
   std::uint64_t running = 0;
   std::uint64_t overflowed = 0;
+  std::optional<GroupsShot> groups;
 
   static constexpr std::size_t kRulesMax = 1000;
 };
@@ -113,6 +130,7 @@ struct Snapshot {
   std::vector<ServiceShot> services;
   std::vector<std::string> exports;
   std::vector<lock::NamespaceView> locks;  // of the lock service, if there is one
+  std::optional<serve::ClusterStatus> cluster;  // what this server itself knows of it
 };
 
 // What is asked about: a class "RULE/KEY", a key, or a job.

@@ -36,6 +36,14 @@ struct ClusterStatus {
     std::optional<Nanoseconds> away;
     std::vector<Slice> slices;  // as the leader granted them
   };
+  // Epochs in which groups of clients take turns at a service.
+  struct Course {
+    std::string service;
+    std::int64_t epoch = 0;
+    std::uint64_t rounds = 0;
+    std::uint64_t evictions = 0;
+    std::uint64_t members = 0;
+  };
 
   std::string name;    // of the server that answers
   std::string state;   // "joined", "joining" or "alone"
@@ -58,6 +66,7 @@ struct ClusterStatus {
   std::uint64_t garbage = 0;
   Nanoseconds round_median{0};
   Nanoseconds round_p99{0};
+  std::vector<Course> courses;
 };
 
 struct ClusterRule {

@@ -7,11 +7,13 @@
 //   guest.wakes_at()      asked once a turn; kNever: only when it has asked for another time
 //   guest.wake(now)       must not wait for anything: all clients would wait with it
 //   guest.stopping(now)   the server stops; nothing follows
+//   guest.describe(...)   for those who ask what the server is doing
 //
 // Called by the loop alone.
 #pragma once
 
 #include "weir/base/time.h"
+#include "weir/serve/cluster_port.h"
 
 namespace weir::serve {
 
@@ -25,6 +27,8 @@ class Guest {
   virtual Instant wakes_at() const = 0;
   virtual void wake(Instant now) = 0;
   virtual void stopping(Instant now) = 0;
+  // What it has to tell of this server's part in a cluster.
+  virtual void describe(ClusterStatus& status, Instant now) const = 0;
 };
 
 }  // namespace weir::serve

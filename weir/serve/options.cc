@@ -133,6 +133,12 @@ Result<StoreOptions> parse_store_of(std::string_view text, ExportOptions* of) {
 
 }  // namespace
 
+Nanoseconds GroupsOptions::longest() const {
+  Nanoseconds most = length;
+  for (const ClientGroup& group : groups) most = std::max(most, group.length.value_or(length));
+  return quiesce ? most + quiet_max : most;
+}
+
 Result<ListenAddress> parse_listen(std::string_view text, std::uint16_t without) {
   ListenAddress address;
   address.port = without;

@@ -138,11 +138,17 @@ struct ClientGroup {
 
   bool operator==(const ClientGroup&) const = default;
 };
+// What clients of no group are called where groups are named.
+inline constexpr std::string_view kNoGroup = "others";
+
 struct GroupsOptions {
   Nanoseconds length = std::chrono::milliseconds{100};
   bool quiesce = false;
   Nanoseconds quiet_max = std::chrono::milliseconds{50};
   std::vector<ClientGroup> groups;  // none: nobody is preferred
+
+  // The longest time between two ends of turns, with all that belongs to one.
+  Nanoseconds longest() const;
 
   bool operator==(const GroupsOptions&) const = default;
 };

@@ -59,6 +59,7 @@ class Server {
 
   // One at most, which outlives run(). REQUIRES: it does not run yet.
   void set_guest(Guest* guest) { guest_ = guest; }
+  const Guest* guest() const { return guest_; }
 
   // `ready` is called when clients can come.
   void run(const std::function<void()>& ready);

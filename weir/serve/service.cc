@@ -89,16 +89,29 @@ GroupOptions turns_of(const GroupsOptions& options) {
 
 }  // namespace
 
-ServiceGroups::ServiceGroups(Gate& gate, const GroupsOptions& options)
-    : use(gate, turns_of(options)), epochs(gate, handler, use) {}
+ServiceGroups::ServiceGroups(Gate& gate, const GroupsOptions& options, Instant now)
+    : gate_(gate), use_(gate, turns_of(options)) {
+  names_.reserve(options.groups.size() + 1);
+  for (const ClientGroup& group : options.groups) names_.push_back(group.name);
+  names_.emplace_back(kNoGroup);
+  epochs_.emplace(gate, local_, use_).init(now);
+}
+
+void ServiceGroups::join(EpochHandler& others, Instant now) {
+  has_joined_ = true;
+  epochs_.emplace(gate_, others, use_).init(now);
+}
+
+Instant ServiceGroups::next_wake() const {
+  return has_joined_ || gate_.queued() > 0 ? epochs_->next_wake() : kNever;
+}
 
 Decision Service::next(Instant now) {
   if (groups == nullptr) return target.next(now);
-  groups->epochs.tick(now);
+  groups->tick(now);
   const Decision decision = target.next(now);
-  // Turns go on as long as somebody waits for one.
-  if (decision.kind() == Decision::Kind::kRun || target.gate().queued() == 0) return decision;
-  const Instant turn_ends = groups->epochs.next_wake();
+  if (decision.kind() == Decision::Kind::kRun) return decision;
+  const Instant turn_ends = groups->next_wake();
   return turn_ends < decision.until() ? Decision::wait_until(turn_ends) : decision;
 }
 
@@ -130,8 +143,7 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
     }
   }
   if (!groups.groups.empty()) {
-    service->groups = std::make_unique<ServiceGroups>(gate, groups);
-    service->groups->epochs.init(now);
+    service->groups = std::make_unique<ServiceGroups>(gate, groups, now);
   }
   return service;
 }

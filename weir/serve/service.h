@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,13 +36,30 @@
 
 namespace weir::serve {
 
-// The turns that groups of clients take at a service, on this server alone.
-struct ServiceGroups {
-  ServiceGroups(Gate& gate, const GroupsOptions& options);
+// The turns that groups of clients take at a service: on this server alone, until it joins others.
+class ServiceGroups {
+ public:
+  ServiceGroups(Gate& gate, const GroupsOptions& options, Instant now);
 
-  LocalEpochHandler handler;
-  GroupEpochs use;
-  GateEpochs epochs;
+  // In step with others from now on. The handler outlives it.
+  void join(EpochHandler& others, Instant now);
+  void tick(Instant now) { epochs_->tick(now); }
+  // Alone it goes on only as long as somebody waits for a turn; others wait for it all the time.
+  Instant next_wake() const;
+
+  // In the order of turns(); "others" are the clients of no group.
+  const std::vector<std::string>& names() const { return names_; }
+  const GroupEpochs& turns() const { return use_; }
+  const GateEpochs& epochs() const { return *epochs_; }
+  bool has_joined() const { return has_joined_; }
+
+ private:
+  Gate& gate_;
+  std::vector<std::string> names_;
+  LocalEpochHandler local_;
+  GroupEpochs use_;
+  std::optional<GateEpochs> epochs_;
+  bool has_joined_ = false;
 };
 
 struct Service {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/serve/service.h"
 
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include "weir/classify/opcode.h"
@@ -88,8 +90,41 @@ TEST(Service, GroupsOfClientsTakeTurns) {
       if (decision.kind() != Decision::Kind::kRun) break;
       service.target.complete(decision.request(), at(40));
     }
-    EXPECT_TRUE(service.groups->epochs.is_over());
+    EXPECT_TRUE(service.groups->epochs().is_over());
   }
+}
+
+// Others, who are asked and answer when the test says so.
+struct Others final : EpochHandler {
+  void next_epoch(std::int64_t, EpochBytes handed_in, EpochCallback callback, Instant) override {
+    data = std::move(handed_in);
+    answer = std::move(callback);
+  }
+  void last_epoch(std::int64_t, Instant) override {}
+  EpochBytes data;
+  EpochCallback answer;
+};
+
+TEST(Service, AServiceInAClusterIsInStepThoughItHasNothingToDo) {
+  GroupsOptions groups;
+  groups.length = std::chrono::milliseconds{10};
+  groups.groups = {{"a", *NidList::parse("10.0.0.1@tcp"), "10.0.0.1@tcp", std::nullopt}};
+  const auto at = [](int ms) { return instant_at(0) + std::chrono::milliseconds{ms}; };
+  const auto opened = open_service({}, {}, UnknownJobs::kOne, groups, at(0));
+  ASSERT_TRUE(opened);
+  Service& service = **opened;
+  EXPECT_EQ(service.groups->next_wake(), kNever) << "alone and idle";
+  Others others;
+  service.groups->join(others, at(0));
+  ASSERT_TRUE(others.answer) << "init calls next_epoch once";
+  std::exchange(others.answer, {})(5, others.data, at(1));
+  EXPECT_TRUE(service.groups->turns().is_in_step());
+  EXPECT_EQ(service.next(at(2)).until(), at(11)) << "others wait for it when the turn has passed";
+  (void)service.next(at(11));
+  EXPECT_TRUE(others.answer);
+  service.target.shutdown(at(12));
+  (void)service.next(at(12));
+  EXPECT_TRUE(service.groups->epochs().is_over());
 }
 
 TEST(Service, AMistakeNamesThePolicyOrTheRule) {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The epoch handler of a service whose groups of clients take turns in step with the other servers
+// (weir/target/group_epochs.h): a course of epochs of its own, named after the service, beside that
+// of slices. Turns are longer than slices' epochs, and each service has its own.
+//
+//   GateEpochs --next_epoch--> EpochCourse --send(message)--> ... the leader, by this course
+//              <--callback----             <--receive(message)--
+//
+// Without a leader a call ends at once with -ENOTCONN, so that the groups take turns by themselves
+// meanwhile. What there is to send is sent in the call that made it. Lives on the server's loop.
+// Time is given. One owner, no locks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "weir/base/time.h"
+#include "weir/coordinate/epoch.h"
+#include "weir/coordinate/member.h"
+#include "weir/coordinate/message.h"
+
+namespace weir::cluster {
+
+class EpochCourse final : public EpochHandler {
+ public:
+  using Send = std::function<void(EpochMessage message)>;
+
+  // The timeout is longer than the longest turn.
+  EpochCourse(Nanoseconds timeout, Send send);
+
+  void next_epoch(std::int64_t current, EpochBytes data, EpochCallback callback,
+                  Instant now) override;
+  void last_epoch(std::int64_t current, Instant now) override;
+
+  // Another leads than before, or nobody that is known.
+  void follow(bool is_led, Instant now);
+  void receive(const EpochMessage& message, Instant now);
+  void tick(Instant now);
+  Instant next_wake() const { return member_.next_wake(); }
+
+ private:
+  void flush();
+
+  EpochMember member_;
+  Send send_;
+  bool is_led_ = false;
+};
+
+}  // namespace weir::cluster
