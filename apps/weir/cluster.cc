@@ -15,6 +15,7 @@ namespace {
 constexpr const char* kFooter = R"(
 Examples:
   weir cluster status
+  weir cluster forget oss7
   weir cluster rule start dd jobid={dd.*} rate=1000 by=rule
   weir cluster rule change dd rate=2000
   weir cluster rule stop dd
@@ -24,6 +25,7 @@ A rule of the cluster holds for all of its servers together; see weir-cluster(1)
 struct ClusterArguments {
   Remote remote;
   std::string service = "ost_io";
+  std::string member;
   std::vector<std::string> words;
 };
 
@@ -45,6 +47,21 @@ std::string slices_text(const Json& slices) {
                         one["leased"].get<bool>() ? "" : " (cut off)");
   }
   return text;
+}
+
+// "away", and since when this server has not seen it: "away 3m", "away 5h".
+std::string state_text(const Json& member) {
+  if (member["joined"].get<bool>()) return "joined";
+  if (member["registered"].get<bool>()) return "registered";
+  if (member["away_ns"].is_null()) return "away";
+  const std::int64_t seconds = member["away_ns"].get<std::int64_t>() / 1'000'000'000;
+  constexpr std::int64_t kMinute = 60;
+  constexpr std::int64_t kHour = 60 * kMinute;
+  constexpr std::int64_t kDay = 24 * kHour;
+  return seconds < 2 * kMinute ? fmt::format("away {}s", seconds)
+         : seconds < 2 * kHour ? fmt::format("away {}m", seconds / kMinute)
+         : seconds < 2 * kDay  ? fmt::format("away {}h", seconds / kHour)
+                               : fmt::format("away {}d", seconds / kDay);
 }
 
 void show_status(const Json& status) {
@@ -69,17 +86,15 @@ void show_status(const Json& status) {
                  course["evictions"].get<std::uint64_t>());
     }
   }
+  if (number("counted") > 0) fmt::print("limits    for {} members\n", number("counted"));
   if (!status["slices"].empty()) fmt::print("here      {}\n", slices_text(status["slices"]));
   for (const Json& error : status["rule_errors"]) {
     fmt::print("mistake   {}\n", error.get<std::string>());
   }
   fmt::print("\n{:<20} {:<22} {:<10} {}\n", "MEMBER", "ADDRESS", "STATE", "SLICES");
   for (const Json& one : status["members"]) {
-    const char* const state = one["joined"].get<bool>()       ? "joined"
-                              : one["registered"].get<bool>() ? "registered"
-                                                              : "away";
-    fmt::print("{:<20} {:<22} {:<10} {}\n", text_of(one, "name"), text_of(one, "address"), state,
-               slices_text(one["slices"]));
+    fmt::print("{:<20} {:<22} {:<10} {}\n", text_of(one, "name"), text_of(one, "address"),
+               state_text(one), slices_text(one["slices"]));
   }
 }
 
@@ -102,6 +117,12 @@ void show(const ClusterArguments& arguments, const char* path, void (*printer)(c
   } else {
     printer(parsed(text));
   }
+}
+
+void forget(const ClusterArguments& arguments) {
+  const std::string path = "/v1/cluster/members/" + control::url_text(arguments.member);
+  const std::string answer = arguments.remote.ask("DELETE", path);
+  if (arguments.remote.json) fmt::print("{}", answer);
 }
 
 void send_rule(const ClusterArguments& arguments, const char* verb) {
@@ -153,6 +174,16 @@ void add_cluster(CLI::App& weir, int& status) {
   shown->fallthrough();
   shown->callback([arguments, &status] {
     show(*arguments, "/v1/cluster", show_status);
+    status = static_cast<int>(Exit::kOk);
+  });
+  CLI::App* const forgotten =
+      cluster->add_subcommand("forget", "Keep nothing free for a server that will not come back");
+  forgotten->fallthrough();
+  forgotten->add_option("name", arguments->member, "Of a member that is away")
+      ->required()
+      ->type_name("NAME");
+  forgotten->callback([arguments, &status] {
+    forget(*arguments);
     status = static_cast<int>(Exit::kOk);
   });
   add_rule(*cluster, arguments, status);

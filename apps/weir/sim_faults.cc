@@ -24,6 +24,7 @@ int simulate_faults(const FaultSimArguments& arguments) {
     all.crashes += result.crashes;
     all.partitions += result.partitions;
     all.stops += result.stops;
+    all.forgotten += result.forgotten;
     if (result.findings == 0) continue;
     ++bad_seeds;
     for (const std::string& finding : result.first_findings) {
@@ -33,8 +34,8 @@ int simulate_faults(const FaultSimArguments& arguments) {
   if (!arguments.quiet) {
     fmt::print("{}: {}, seeds {} to {}\n\n", kClusterFaults, kClusterFaultsTitle, arguments.seed,
                arguments.seed + arguments.clusters - 1);
-    fmt::print("crashes {}   partitions {}   stops {}   leaders {}   evictions {}\n", all.crashes,
-               all.partitions, all.stops, all.leaders, all.evictions);
+    fmt::print("crashes {}   partitions {}   stops {}   forgotten {}   leaders {}   evictions {}\n",
+               all.crashes, all.partitions, all.stops, all.forgotten, all.leaders, all.evictions);
     fmt::print("epochs {}   without one {}   messages {}\n", all.epochs, all.errors, all.messages);
     if (bad_seeds == 0) fmt::print("everything that must hold held\n");
   }

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -78,6 +79,7 @@ class Cluster::Core {
   void status(const Answer<ClusterStatus>& answer);
   void rules(const Answer<std::vector<serve::ClusterRule>>& answer);
   void command(const std::string& service, const std::string& text, const Answer<void>& answer);
+  void forget(const std::string& name, const Answer<void>& answer);
 
  private:
   Result<void> open_transport(std::uint64_t incarnation);
@@ -85,11 +87,13 @@ class Cluster::Core {
   void heard(const MembershipView& view);
   void follow(const MembershipView& view);
   void seat(const MembershipView& view);
+  void see(const MembershipView& view);
   void sync_rules(const MembershipView& view);
   Result<void> check(const std::string& service, const std::string& command);
   template <class T>
   bool refuses(const Answer<T>& answer) const;
   void add_members(ClusterStatus& status, const EpochTransport::Description& described) const;
+  void add_known(ClusterStatus& status) const;
   SliceTerms terms() const {
     return {.lease = std::max<Nanoseconds>(SliceTerms{}.lease, options_.timeout * kLeaseRounds)};
   }
@@ -110,6 +114,7 @@ class Cluster::Core {
   mutable std::mutex mutex_;  // of what is told
   bool is_stopped_ = false;
   MembershipView view_;
+  std::map<std::string, Instant> seen_;  // when those that are known were last registered
   std::vector<std::string> rule_errors_;
 };
 
@@ -212,13 +217,29 @@ void Cluster::Core::heard(const MembershipView& view) {
   follow(view);
   sync_rules(view);
   const std::lock_guard lock(mutex_);
+  see(view);
   view_ = view;
+}
+
+void Cluster::Core::see(const MembershipView& view) {
+  const Instant now = host::now();
+  std::map<std::string, Instant> seen;
+  for (const MembershipView::Member& one : view.known) {
+    const auto before = seen_.find(one.name);
+    if (before != seen_.end()) seen.insert(*before);
+  }
+  for (const MembershipView::Member& one : view.members) seen[one.name] = now;
+  seen_ = std::move(seen);
 }
 
 void Cluster::Core::seat(const MembershipView& view) {
   SliceLimits limits;
   for (const SharedRule& rule : view.rules) add_limits(rule, limits);
   transport_->set_limits(std::move(limits));
+  MemberNames names;
+  for (const MembershipView::Member& one : view.known) names.insert(one.name);
+  for (const MembershipView::Member& one : view.members) names.insert(one.name);
+  transport_->set_known(std::move(names));
   if (!view.leads) {
     if (std::exchange(seated_, 0) != 0) transport_->unseat();
     return;
@@ -268,24 +289,33 @@ Result<void> Cluster::Core::check(const std::string& service, const std::string&
 
 // ---- what is asked ----
 
-void Cluster::Core::add_members(ClusterStatus& status,
-                                const EpochTransport::Description& described) const {
-  const auto member_of = [&](const std::string& name) -> ClusterStatus::Member& {
-    const auto found = std::find_if(status.members.begin(), status.members.end(),
-                                    [&](const auto& one) { return one.name == name; });
-    if (found != status.members.end()) return *found;
-    ClusterStatus::Member& made = status.members.emplace_back();
-    made.name = name;
-    return made;
-  };
-  {
-    const std::lock_guard lock(mutex_);
-    for (const MembershipView::Member& one : view_.members) {
-      ClusterStatus::Member& member = member_of(one.name);
-      member.address = one.address;
-      member.is_registered = true;
+// Who is in etcd, and for how long it has been away.
+void Cluster::Core::add_known(ClusterStatus& status) const {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string_view, ClusterStatus::Member> members;
+  const Instant now = host::now();
+  for (const MembershipView::Member& one : view_.known) {
+    ClusterStatus::Member& member = members[one.name];
+    member.address = one.address;
+    if (const auto seen = seen_.find(one.name); seen != seen_.end()) {
+      member.away = now - seen->second;
     }
   }
+  for (const MembershipView::Member& one : view_.members) {
+    ClusterStatus::Member& member = members[one.name];
+    member.address = one.address;
+    member.is_registered = true;
+    member.away.reset();
+  }
+  for (auto& [name, member] : members) {
+    member.name = name;
+    status.members.push_back(std::move(member));
+  }
+}
+
+void Cluster::Core::add_members(ClusterStatus& status,
+                                const EpochTransport::Description& described) const {
+  add_known(status);
   if (!described.leader) return;
   const LeaderPart& leader = *described.leader;
   status.has_leader_part = true;
@@ -296,8 +326,14 @@ void Cluster::Core::add_members(ClusterStatus& status,
   status.round_median = leader.round_median;
   status.round_p99 = leader.round_p99;
   for (const LeaderPart::Member& one : leader.members) {
-    ClusterStatus::Member& member = member_of(one.name);
+    const auto found = std::find_if(status.members.begin(), status.members.end(),
+                                    [&](const auto& each) { return each.name == one.name; });
+    if (found == status.members.end() && !one.is_joined) continue;  // it said goodbye
+    ClusterStatus::Member& member =
+        found == status.members.end() ? status.members.emplace_back() : *found;
+    member.name = one.name;
     member.is_joined = one.is_joined;
+    if (one.is_joined) member.away.reset();
     for (const auto& [of, milli] : one.slices) {
       member.slices.push_back({.of = of, .milli = milli, .is_leased = one.is_joined});
     }
@@ -354,6 +390,21 @@ void Cluster::Core::command(const std::string& service, const std::string& text,
   membership_->change_rule(service, *command, answer);
 }
 
+// A server that etcd has lost sight of may be in the epochs all the same.
+void Cluster::Core::forget(const std::string& name, const Answer<void>& answer) {
+  if (refuses(answer)) return;
+  transport_->describe([this, name, answer](const EpochTransport::Description& described) {
+    if (described.leader) {
+      for (const LeaderPart::Member& one : described.leader->members) {
+        if (one.name != name || !one.is_joined) continue;
+        return answer(fail(std::errc::device_or_resource_busy, "member " + quote(name),
+                           "is in the epochs", "stop it first"));
+      }
+    }
+    membership_->forget(name, answer);
+  });
+}
+
 // ---- Cluster ----
 
 Cluster::Cluster(std::unique_ptr<Core> core) : core_(std::move(core)) {}
@@ -375,5 +426,6 @@ void Cluster::rules(Answer<std::vector<serve::ClusterRule>> answer) { core_->rul
 void Cluster::command(std::string service, std::string text, Answer<void> answer) {
   core_->command(service, text, answer);
 }
+void Cluster::forget(std::string name, Answer<void> answer) { core_->forget(name, answer); }
 
 }  // namespace weir::cluster

@@ -49,6 +49,7 @@ class Cluster final : public serve::ClusterPort {
   void status(Answer<serve::ClusterStatus> answer) override;
   void rules(Answer<std::vector<serve::ClusterRule>> answer) override;
   void command(std::string service, std::string text, Answer<void> answer) override;
+  void forget(std::string name, Answer<void> answer) override;
 
  private:
   class Core;

@@ -166,6 +166,7 @@ void EpochPart::describe(serve::ClusterStatus& status, Instant now) const {
   status.epoch = participant_.epoch();
   status.epochs = participant_.epochs();
   status.errors = participant_.errors();
+  status.counted = slices_.members();
   for (SliceMember::ClassIndex i = 0; i < slices_.classes(); ++i) {
     if (!applied_.contains(SharedRule::parent(limit_name(slices_.name(i)))))
       continue;  // was stopped

@@ -75,11 +75,10 @@ Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
     ended(known.id, now);
   }
   if (!is_same) {
-    if (known.id != 0) {
-      former_.push_back({known.id, now + options_.terms.lease + options_.terms.margin()});
-    }
+    slices_.forget(known.id);
     known.id = next_id_++;
     known.incarnation = hello.incarnation;
+    known.has_signalled = false;
   }
   known.is_joined = true;
   known.heard = now;
@@ -98,7 +97,8 @@ Result<void> EpochSeat::receive(MemberId from, const std::string& course, EpochV
                                 Instant now) {
   const std::string& name = name_of(from);
   hear(name, now);
-  known_.find(name)->second.heard = now;
+  Known& known = known_.find(name)->second;
+  known.heard = now;
   const auto message = decode(bytes);
   Error error;
   if (!message) {
@@ -112,6 +112,10 @@ Result<void> EpochSeat::receive(MemberId from, const std::string& course, EpochV
       receive_of_course(from, course, *message, now);
     } else if (now >= speaks_at_) {
       leader_.receive(from, *message, now);
+    }
+    if (!known.has_signalled && slices_.knows(from)) {
+      known.has_signalled = true;
+      count_absent();
     }
     return {};
   }
@@ -154,20 +158,34 @@ void EpochSeat::confirm(Instant until) {
   for (auto& [name, course] : courses_) course.confirm(until);
 }
 
+void EpochSeat::set_known(MemberNames names) {
+  named_ = std::move(names);
+  std::erase_if(known_, [&](const auto& one) {
+    const auto& [name, known] = one;
+    if (known.is_joined || named_->contains(name)) return false;
+    slices_.forget(known.id);
+    return true;
+  });
+  count_absent();
+}
+
+void EpochSeat::count_absent() {
+  if (!named_) return;
+  slices_.set_absent(static_cast<std::uint32_t>(
+      std::count_if(named_->begin(), named_->end(), [&](const std::string& name) {
+        const auto found = known_.find(name);
+        return found == known_.end() || !slices_.knows(found->second.id);
+      })));
+}
+
 void EpochSeat::tick(Instant now) {
   leader_.tick(now);
   for (auto& [name, course] : courses_) course.tick(now);
-  std::erase_if(former_, [&](const Former& one) {
-    if (one.forget_at > now) return false;
-    slices_.forget(one.id);
-    return true;
-  });
 }
 
 Instant EpochSeat::next_wake() const {
   Instant at = leader_.next_wake();
   for (const auto& [name, course] : courses_) at = std::min(at, course.next_wake());
-  for (const Former& one : former_) at = std::min(at, one.forget_at);
   return at;
 }
 

@@ -7,6 +7,7 @@
 //   greet(hello)                  a number for the member, or why it is refused
 //   receive(id, course, bytes)    its messages; what is none evicts it
 //   ended(id)                     its stream has broken
+//   set_known(names)              who belongs to the cluster, whether it is there or away
 //
 // Epochs run in courses, each with a leader's part, numbers and members of its own: that of slices,
 // which has no name, and one for the groups of each service that takes turns (epoch_course.h). They
@@ -15,6 +16,9 @@
 // A member that starts anew comes with another incarnation and gets another number; the old number
 // is forgotten when all it may have held has run out. A name belongs to who has it for as long as
 // it is heard of: a second server of the same name is refused meanwhile.
+//
+// Who is away is reserved its part for as long as its name is known. Without one it has said
+// goodbye or was forgotten, and is not counted any more.
 //
 // A leader after another hears nobody until slices of the one before have nearly run out: it could
 // only say that nothing is free, and a server that is cut off has more than that.
@@ -25,6 +29,8 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +44,7 @@ namespace weir::cluster {
 
 // Limits of the cluster's classes by name, in kMilli.
 using SliceLimits = std::map<std::string, std::int64_t, std::less<>>;
+using MemberNames = std::set<std::string, std::less<>>;
 
 // What only a leader knows, for listings.
 struct LeaderPart {
@@ -117,6 +124,9 @@ class EpochSeat {
   void confirm(Instant until);
   // The limits have changed.
   void reload() { slices_.reload(); }
+  // All names there are; to be told again and again. Whoever has neither a name nor a stream is
+  // forgotten. Until it is told, nobody is.
+  void set_known(MemberNames names);
 
   LeaderPart describe() const;
 
@@ -125,16 +135,14 @@ class EpochSeat {
     MemberId id = 0;
     std::uint64_t incarnation = 0;
     bool is_joined = false;
+    bool has_signalled = false;
     Instant heard{};
-  };
-  struct Former {
-    MemberId id;
-    Instant forget_at;
   };
 
   void hear(const std::string& name, Instant now);
   void receive_of_course(MemberId from, const std::string& course, const EpochMessage& message,
                          Instant now);
+  void count_absent();
   Nanoseconds round_quantile(std::size_t permille) const;
 
   Options options_;
@@ -148,7 +156,7 @@ class EpochSeat {
   Instant confirmed_until_ = kNever;
   std::map<std::string, Known, std::less<>> known_;
   std::map<MemberId, std::string> names_;  // of those that are joined
-  std::vector<Former> former_;
+  std::optional<MemberNames> named_;
   MemberId next_id_ = 1;
   std::uint64_t garbage_ = 0;
   std::uint64_t rounds_ = 0;  // of which the times are kept

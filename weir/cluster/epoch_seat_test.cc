@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/cluster/epoch_seat.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <map>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -25,7 +27,7 @@ struct Peer {
   }
   void call(Instant now) {
     member.next_epoch(
-        epoch, slices.demand(),
+        std::max(epoch, kFirstEpoch), slices.demand(),
         [this](std::int64_t next, EpochView, Instant) {
           epoch = next;
           ++calls;
@@ -182,6 +184,109 @@ TEST_F(EpochSeatTest, ALeaderAfterAnotherHearsNobodyUntilOldSlicesHaveNearlyRunO
   EXPECT_TRUE(next.take_outgoing().empty());
   ASSERT_TRUE(next.receive(id, "", ready, now + milliseconds{375}));
   EXPECT_EQ(next.take_outgoing().size(), 1U);
+}
+
+// Three members that have been in epochs together.
+struct EpochSeatNames : EpochSeatTest {
+  void SetUp() override {
+    for (const char* const name : {"b", "c", "d"}) come(name);
+    for (int turn = 0; turn < 5; ++turn) round(seat);
+  }
+  void come(const std::string& name) {
+    Member& member = members[name];
+    member.id = seat.greet(hello(name), now)->id;
+    member.is_there = true;
+  }
+  void go(const std::string& name) {
+    seat.ended(members[name].id, now);
+    members[name].is_there = false;
+  }
+  void round(EpochSeat& leader) {
+    for (auto& [name, member] : members) {
+      if (!member.is_there) continue;
+      member.peer.member.tick(now);
+      if (!member.peer.member.is_calling()) member.peer.call(now);
+      for (const EpochMessage& message : member.peer.member.take_outgoing()) {
+        ASSERT_TRUE(leader.receive(member.id, {}, encode(message), now));
+      }
+    }
+    leader.tick(now);
+    for (const auto& [to, course, message] : leader.take_outgoing()) {
+      for (auto& [name, member] : members) {
+        if (member.id == to) member.peer.member.receive(message, now);
+      }
+    }
+    now += milliseconds{10};
+  }
+  std::uint32_t counted(const std::string& name) { return members[name].peer.slices.members(); }
+  std::int64_t slice(const std::string& name) { return members[name].peer.slices.slice(0, now); }
+
+  struct Member {
+    Peer peer{300 * kMilli};
+    MemberId id = 0;
+    bool is_there = false;
+  };
+  std::map<std::string, Member> members;
+};
+
+TEST_F(EpochSeatNames, WhoIsAwayIsReservedItsPartUntilItsNameIsGone) {
+  seat.set_known({"b", "c", "d"});
+  go("d");
+  for (int turn = 0; turn < 60; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 3U);
+  EXPECT_LE(slice("b") + slice("c"), kLimit - kLimit / 30);
+  seat.set_known({"b", "c"});
+  for (int turn = 0; turn < 10; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 2U);
+  EXPECT_GE(slice("b") + slice("c"), kLimit * 999 / 1000);
+  ASSERT_EQ(seat.describe().members.size(), 2U);
+  // A newcomer like any other, though it is the same server.
+  come("d");
+  for (int turn = 0; turn < 10; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 3U);
+  EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit);
+}
+
+TEST_F(EpochSeatNames, WhoIsInTheEpochsIsNotForgotten) {
+  seat.set_known({"b"});
+  for (int turn = 0; turn < 60; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 3U);
+  // But when it is gone.
+  go("d");
+  seat.set_known({"b", "c"});
+  for (int turn = 0; turn < 60; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 2U);
+}
+
+TEST_F(EpochSeatNames, ANewLeaderReservesForThoseThatHaveNamesOnly) {
+  EpochSeat next({.name = "a", .term = 4}, limits, now);
+  next.set_known({"b", "c"});
+  for (auto& [name, member] : members) {
+    member.is_there = name != "d";
+    if (!member.is_there) continue;
+    EpochSeat::Hello come = hello(name);
+    come.term = 4;
+    member.id = next.greet(come, now)->id;
+    member.peer.member.lose_leader(now);
+  }
+  for (int turn = 0; turn < 100; ++turn) {
+    round(next);
+    if (turn > 45) {
+      ASSERT_EQ(counted("b"), 2U) << turn;
+    }
+  }
+  EXPECT_GE(slice("b") + slice("c"), kLimit * 999 / 1000);
+  // One that has a name and has not come is away.
+  EpochSeat third({.name = "a", .term = 5}, limits, now);
+  third.set_known({"b", "c"});
+  members["c"].is_there = false;
+  EpochSeat::Hello come = hello("b");
+  come.term = 5;
+  members["b"].id = third.greet(come, now)->id;
+  members["b"].peer.member.lose_leader(now);
+  for (int turn = 0; turn < 100; ++turn) round(third);
+  EXPECT_EQ(counted("b"), 2U);
+  EXPECT_LE(slice("b"), kLimit - kLimit / 20);
 }
 
 TEST_F(EpochSeatTest, OneThatIsNotConfirmedFallsSilent) {

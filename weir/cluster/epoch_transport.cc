@@ -142,6 +142,7 @@ class EpochTransport::Core {
   void confirm(Instant until);
   void unseat();
   void set_limits(SliceLimits limits);
+  void set_known(const MemberNames& names);
   void describe(const std::function<void(Description)>& answer);
 
  private:
@@ -186,6 +187,7 @@ class EpochTransport::Core {
   std::list<std::unique_ptr<PeerStream>> peers_;
   std::map<MemberId, PeerStream*> streams_;  // of members, among peers_
   SliceLimits limits_;
+  std::optional<MemberNames> names_;
   std::optional<EpochSeat> seat_;
   std::atomic<Instant::rep> others_heard_ = 0;
 
@@ -342,6 +344,7 @@ void EpochTransport::Core::lead(std::uint32_t term, Before before, Instant until
                                    .is_first = before == Before::kNobody,
                                    .terms = options_.terms},
                 limits_, host::now());
+  if (names_) seat_->set_known(*names_);
   seat_->confirm(until);
 }
 
@@ -362,6 +365,11 @@ void EpochTransport::Core::set_limits(SliceLimits limits) {
   if (limits == limits_) return;
   limits_ = std::move(limits);
   if (seat_) seat_->reload();
+}
+
+void EpochTransport::Core::set_known(const MemberNames& names) {
+  names_ = names;
+  if (seat_) seat_->set_known(names);
 }
 
 void EpochTransport::Core::greet(PeerStream& stream, const Hello& hello) {
@@ -615,6 +623,9 @@ void EpochTransport::unseat() {
 }
 void EpochTransport::set_limits(SliceLimits limits) {
   core_->put([core = core_.get(), limits = std::move(limits)] { core->set_limits(limits); });
+}
+void EpochTransport::set_known(MemberNames names) {
+  core_->put([core = core_.get(), names = std::move(names)] { core->set_known(names); });
 }
 void EpochTransport::describe(const std::function<void(Description)>& answer) {
   if (core_->put([core = core_.get(), answer] { core->describe(answer); })) return;

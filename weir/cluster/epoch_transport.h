@@ -7,7 +7,7 @@
 //
 //   member's loop --send()--> link ==stream==> seat: EpochLeader --> all streams
 //                 <--received-- link <==========                |
-//   membership    --follow(), lead(), unseat(), confirm(), set_limits()--'
+//   membership    --follow(), lead(), unseat(), confirm(), set_limits(), set_known()--'
 //
 // The first frame each way is a hello. A member is refused for the version of its protocol, for a
 // name that another has who is alive, and for a term that is not this leader's; then it asks again.
@@ -86,6 +86,8 @@ class EpochTransport {
   void set_limits(SliceLimits limits);
   // When a server other than this one was last heard of, while it led.
   Instant others_heard() const;
+  // See EpochSeat.
+  void set_known(MemberNames names);
 
   // Asks the leader, here or elsewhere, at most for a second. The answer comes on its thread;
   // at once with ECANCELED if it has stopped.

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/quote.h"
+#include "weir/cluster/epoch_seat.h"
 #include "weir/cluster/leader_doubt.h"
 #include "weir/coordinate/epoch.h"
 #include "weir/host/clock.h"
@@ -24,9 +25,12 @@ using std::chrono::milliseconds;
 
 constexpr Nanoseconds kRetry = milliseconds{300};
 constexpr std::string_view kMembers = "members/";
+constexpr std::string_view kKnown = "known/";
 constexpr std::string_view kLeader = "leader";
 constexpr std::string_view kTerm = "term";
 constexpr std::string_view kRules = "rules/";
+constexpr std::size_t kNamesTold = 20;
+constexpr int kGoodbyes = 3;  // tries, of an etcd that was there
 
 std::optional<std::uint32_t> read_term(std::string_view text) {
   std::uint32_t term = 0;
@@ -38,6 +42,32 @@ std::optional<std::uint32_t> read_term(std::string_view text) {
 // "NAME@INCARNATION"
 std::string name_in(std::string_view key) {
   return std::string(key.substr(0, std::min(key.rfind('@'), key.size())));
+}
+
+// As weir.conf(5) has them; others were written by hand.
+bool is_server_name(std::string_view name) {
+  return !name.empty() && name.size() <= EpochSeat::kNameMax &&
+         std::all_of(name.begin(), name.end(), [](char letter) {
+           return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+                  (letter >= '0' && letter <= '9') || letter == '_' || letter == '-';
+         });
+}
+
+bool is_registered(const MembershipView& view, std::string_view name) {
+  return std::any_of(view.members.begin(), view.members.end(),
+                     [&](const auto& one) { return one.name == name; });
+}
+
+// "away are: b, c"
+std::string away_text(const MembershipView& view) {
+  std::string text;
+  std::size_t count = 0;
+  for (const MembershipView::Member& one : view.known) {
+    if (is_registered(view, one.name)) continue;
+    if (count++ < kNamesTold) text += (text.empty() ? "" : ", ") + one.name;
+  }
+  if (count > kNamesTold) text += fmt::format(" and {} more", count - kNamesTold);
+  return count == 0 ? "nobody is away" : "away are: " + text;
 }
 
 }  // namespace
@@ -53,8 +83,13 @@ class Membership::Core {
 
   void start();
   void end();
-  void change_rule(const std::string& service, const SharedCommand& command,
-                   std::function<void(Result<void>)> answer);
+  using Answer = std::function<void(Result<void>)>;
+  void change_rule(const std::string& service, const SharedCommand& command, Answer answer) {
+    ask([this, service, command] { return change(service, command); }, std::move(answer));
+  }
+  void forget(const std::string& name, Answer answer) {
+    ask([this, name] { return drop(name); }, std::move(answer));
+  }
   std::string trouble() const {
     const std::lock_guard lock(mutex_);
     return trouble_;
@@ -62,9 +97,8 @@ class Membership::Core {
 
  private:
   struct Asked {
-    std::string service;
-    SharedCommand command;
-    std::function<void(Result<void>)> answer;
+    std::function<Result<void>()> carry_out;
+    Answer answer;
   };
 
   void run();
@@ -80,8 +114,11 @@ class Membership::Core {
   void read_leader(const EtcdClient::Entry& entry, MembershipView& view) const;
   void read_rule(const EtcdClient::Entry& entry, MembershipView& view);
   void lose_lease();
+  Result<void> leave();
   void note(const Result<void>& turned);
-  Result<void> carry_out(const Asked& asked);
+  void ask(std::function<Result<void>()> carry_out, Answer answer);
+  Result<void> change(const std::string& service, const SharedCommand& command);
+  Result<void> drop(const std::string& name);
   std::string key(std::string_view rest) const { return prefix_ + std::string(rest); }
   Instant sure_until() const { return kept_at_ + length_ * 2 / 3; }
 
@@ -133,7 +170,31 @@ void Membership::Core::end() {
   for (const Asked& one : std::exchange(asked_, {})) {
     one.answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
   }
-  if (lease_ != 0) (void)etcd_->revoke(lease_);
+  if (lease_ == 0) return;
+  for (int tries = trouble().empty() ? kGoodbyes : 1; tries > 0; --tries) {
+    if (leave()) break;
+  }
+  (void)etcd_->revoke(lease_);
+}
+
+// Whoever says goodbye is not away. A name that another server has too stays known.
+Result<void> Membership::Core::leave() {
+  const auto entries = etcd_->list(prefix_);
+  if (!entries) return tl::unexpected(entries.error());
+  const std::string known_key = key(kKnown) + options_.name;
+  const std::string member_key = key(kMembers) + own_;
+  const std::string same_name = key(kMembers) + options_.name + "@";
+  std::int64_t modified = 0;
+  bool is_shared = false;
+  for (const EtcdClient::Entry& one : *entries) {
+    if (one.key == known_key) modified = one.modified;
+    is_shared = is_shared || (one.key.starts_with(same_name) && one.key != member_key);
+  }
+  if (modified == 0 || is_shared) return {};
+  const auto done = etcd_->commit({{known_key, modified}},
+                                  {{known_key, std::nullopt, 0}, {member_key, std::nullopt, 0}});
+  if (!done) return tl::unexpected(done.error());
+  return {};
 }
 
 void Membership::Core::notice() {
@@ -155,7 +216,7 @@ void Membership::Core::run() {
       }
     }
     if (asked) {
-      auto done = carry_out(*asked);
+      auto done = asked->carry_out();
       // Whoever changes something finds it in force.
       if (done) note(look());
       asked->answer(std::move(done));
@@ -203,7 +264,8 @@ Result<void> Membership::Core::hold_lease(Instant now) {
   }
   const auto lease = etcd_->grant(options_.lease);
   if (!lease) return tl::unexpected(lease.error());
-  const auto registered = etcd_->commit({}, {{key(kMembers) + own_, options_.address, lease->id}});
+  const auto registered = etcd_->commit({}, {{key(kMembers) + own_, options_.address, lease->id},
+                                             {key(kKnown) + options_.name, options_.address, 0}});
   if (!registered) return tl::unexpected(registered.error());
   lease_ = lease->id;
   length_ = std::min(lease->length, options_.lease);
@@ -286,6 +348,9 @@ MembershipView Membership::Core::read(const std::vector<EtcdClient::Entry>& entr
       last_term_ = std::max(last_term_, read_term(entry.value).value_or(0));
     } else if (rest.starts_with(kMembers)) {
       view.members.push_back({name_in(rest.substr(kMembers.size())), entry.value});
+    } else if (rest.starts_with(kKnown)) {
+      const std::string_view name = rest.substr(kKnown.size());
+      if (is_server_name(name)) view.known.push_back({std::string(name), entry.value});
     } else if (rest.starts_with(kRules)) {
       read_rule(entry, view);
     }
@@ -346,14 +411,13 @@ void Membership::Core::note(const Result<void>& turned) {
   was_joined_ = true;
 }
 
-// ---- rules ----
+// ---- what is asked ----
 
-void Membership::Core::change_rule(const std::string& service, const SharedCommand& command,
-                                   std::function<void(Result<void>)> answer) {
+void Membership::Core::ask(std::function<Result<void>()> carry_out, Answer answer) {
   {
     const std::lock_guard lock(mutex_);
     if (!is_ending_) {
-      asked_.push_back({service, command, std::move(answer)});
+      asked_.push_back({std::move(carry_out), std::move(answer)});
       changed_.notify_all();
       return;
     }
@@ -361,10 +425,34 @@ void Membership::Core::change_rule(const std::string& service, const SharedComma
   answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
 }
 
-Result<void> Membership::Core::carry_out(const Asked& asked) {
+// Its registration writes the same key, so a server that comes back meanwhile is not forgotten.
+Result<void> Membership::Core::drop(const std::string& name) {
+  const auto entries = etcd_->list(prefix_);
+  if (!entries) return tl::unexpected(entries.error());
+  const MembershipView view = read(*entries);
+  const std::string member = "member " + quote(name);
+  if (is_registered(view, name)) {
+    return fail(std::errc::device_or_resource_busy, member, "is registered",
+                fmt::format("stop it first; one that was killed is registered until its lease "
+                            "has run out, {} s here",
+                            options_.lease / std::chrono::seconds{1}));
+  }
+  const std::string known_key = key(kKnown) + name;
+  const auto found = std::find_if(entries->begin(), entries->end(),
+                                  [&](const auto& one) { return one.key == known_key; });
+  if (found == entries->end()) {
+    return fail(std::errc::no_such_file_or_directory, member, "is not known", away_text(view));
+  }
+  const auto done = etcd_->commit({{known_key, found->modified}}, {{known_key, std::nullopt, 0}});
+  if (!done) return tl::unexpected(done.error());
+  if (*done) return {};
+  return fail(std::errc::resource_unavailable_try_again, member,
+              "has come back, or was forgotten, at the same time", "look at: weir cluster status");
+}
+
+Result<void> Membership::Core::change(const std::string& service, const SharedCommand& command) {
   using Verb = SharedCommand::Verb;
-  const SharedCommand& command = asked.command;
-  const std::string name = asked.service + "/" + command.name;
+  const std::string name = service + "/" + command.name;
   const std::string rule_key = key(kRules) + name;
   const auto entries = etcd_->list(rule_key);
   if (!entries) return tl::unexpected(entries.error());
@@ -386,7 +474,7 @@ Result<void> Membership::Core::carry_out(const Asked& asked) {
     write.value = with_change(std::move(*rule), command).print();
   }
   if (command.verb != Verb::kStop) {
-    if (auto checked = listener_.check(asked.service, command.text); !checked) return checked;
+    if (auto checked = listener_.check(service, command.text); !checked) return checked;
   }
   const auto done = etcd_->commit({{rule_key, is_there ? found->modified : 0}}, {write});
   if (!done) return tl::unexpected(done.error());
@@ -413,6 +501,9 @@ void Membership::stop() { core_->end(); }
 void Membership::change_rule(const std::string& service, const SharedCommand& command,
                              std::function<void(Result<void>)> answer) {
   core_->change_rule(service, command, std::move(answer));
+}
+void Membership::forget(const std::string& name, std::function<void(Result<void>)> answer) {
+  core_->forget(name, std::move(answer));
 }
 
 std::string Membership::trouble() const { return core_->trouble(); }

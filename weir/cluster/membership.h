@@ -4,6 +4,7 @@
 // thread that may wait for it. All keys stand below one prefix:
 //
 //   PREFIX/members/NAME@INCARNATION   ADDRESS                    ends with the server's lease
+//   PREFIX/known/NAME                 ADDRESS                    ends with a goodbye, or forget()
 //   PREFIX/leader                     TERM NAME@INCARNATION ADDRESS     the same
 //   PREFIX/term                       the last term that was given out
 //   PREFIX/rules/SERVICE/NAME         see shared_rule.h
@@ -14,6 +15,10 @@
 // has fallen silent before etcd gives the key to another. Nothing is written while all is well, but
 // leases are kept alive (which etcd does not write down). A leader that hears none of the others
 // (leader_doubt.h) gives its lease back and stands aside for the length of one.
+//
+// A server that is known and not registered is away: it has crashed or is cut off, and its part of
+// every limit is left free. Both keys are written in one transaction, so that one who forgets a
+// server learns that it has come back.
 //
 // While etcd is away the thread keeps trying; what was last heard stands, except that the leader is
 // no longer confirmed. The listener is called on this thread.
@@ -41,10 +46,11 @@ struct MembershipView {
   std::uint32_t term = 0;  // of the leader; 0: there is none
   std::string leader;
   std::string leader_address;
-  bool leads = false;     // this server does
-  bool is_first = false;  // and nobody did before
-  Instant until{};        // a leader is sure of itself until then
-  std::vector<Member> members;
+  bool leads = false;             // this server does
+  bool is_first = false;          // and nobody did before
+  Instant until{};                // a leader is sure of itself until then
+  std::vector<Member> members;    // that are registered
+  std::vector<Member> known;      // by name; also those that are away
   std::vector<SharedRule> rules;  // in the order they were started
 };
 
@@ -77,12 +83,14 @@ class Membership {
 
   // Starts its thread. Once.
   void start();
-  // Ends it, and gives the lease back, so that others need not wait for its end.
+  // Ends it, and gives the lease and the name back, so that others need not wait for its end.
   void stop();
 
   // For every thread: carried out on its own, in turn. When it ends the answer is ECANCELED.
   void change_rule(const std::string& service, const SharedCommand& command,
                    std::function<void(Result<void>)> answer);
+  // The same. EBUSY: it is registered; ENOENT: no such server is known.
+  void forget(const std::string& name, std::function<void(Result<void>)> answer);
 
   // Why etcd cannot be used; empty: it can. For every thread.
   std::string trouble() const;

@@ -40,6 +40,7 @@ unsigned status_of(std::errc code) {
       return 404;
     case std::errc::file_exists:
     case std::errc::no_such_device:
+    case std::errc::device_or_resource_busy:
       return 409;
     case std::errc::operation_not_permitted:
     case std::errc::permission_denied:
@@ -457,6 +458,7 @@ std::string cluster_json(const serve::ClusterStatus& status) {
                        {"address", one.address},
                        {"registered", one.is_registered},
                        {"joined", one.is_joined},
+                       {"away_ns", one.away ? Json(one.away->count()) : Json(nullptr)},
                        {"slices", slices_json(one.slices)}});
   }
   Json leader = nullptr;
@@ -477,6 +479,7 @@ std::string cluster_json(const serve::ClusterStatus& status) {
                   {"epoch", status.epoch},
                   {"epochs", status.epochs},
                   {"errors", status.errors},
+                  {"counted", status.counted},
                   {"slices", slices_json(status.slices)},
                   {"members", members},
                   {"at_leader", leader},

@@ -43,6 +43,8 @@ constexpr PageFile kPage[] = {{"/", "live.html", "text/html; charset=utf-8"},
                               {"/uplot.js", "uPlot.iife.min.js", "text/javascript"},
                               {"/uplot.css", "uPlot.min.css", "text/css"}};
 
+constexpr std::string_view kClusterMembers = "/v1/cluster/members/";
+
 // Whether it may be for the lock service, which is asked elsewhere and later than the server.
 bool may_be_for_locks(const Change& change) {
   const std::string first = change.target.substr(0, change.target.find('.'));
@@ -120,6 +122,8 @@ class Control::Core {
 
   bool answer_of_cluster(const HttpRequest& request, const Reply& reply);
   void change_cluster_rule(const HttpRequest& request, const Reply& reply);
+  void forget_member(const HttpRequest& request, const Reply& reply);
+  serve::ClusterPort::Answer<void> answer_of_change(const Reply& reply);
   void list_locks(const HttpRequest& request, const Reply& reply);
   Params params_of_locks() { return locks_ == nullptr ? Params() : lock_params(*locks_); }
   void replay_locks();
@@ -403,13 +407,16 @@ void Control::Core::list_jobs(const Reply& reply) {
 
 // Answers come on threads of the cluster.
 bool Control::Core::answer_of_cluster(const HttpRequest& request, const Reply& reply) {
-  if (request.path != "/v1/cluster" && request.path != "/v1/cluster/rules") return false;
   const bool is_rules = request.path == "/v1/cluster/rules";
+  const bool is_member = request.path.starts_with(kClusterMembers);
+  if (request.path != "/v1/cluster" && !is_rules && !is_member) return false;
   if (cluster_ == nullptr) {
     reply(error_response(404, "this server is in no cluster", "see [cluster] in weir.conf(5)"));
   } else if (request.method == "POST" && is_rules) {
     change_cluster_rule(request, reply);
-  } else if (request.method != "GET" && request.method != "HEAD") {
+  } else if (request.method == "DELETE" && is_member) {
+    forget_member(request, reply);
+  } else if (is_member || (request.method != "GET" && request.method != "HEAD")) {
     reply(error_response(405, quote(request.method) + " is not for this"));
   } else if (is_rules) {
     cluster_->rules([this, reply](Result<std::vector<serve::ClusterRule>> rules) {
@@ -432,12 +439,20 @@ bool Control::Core::answer_of_cluster(const HttpRequest& request, const Reply& r
 void Control::Core::change_cluster_rule(const HttpRequest& request, const Reply& reply) {
   const auto wanted = read_cluster_change(request);
   if (!wanted) return reply(error_response(wanted.error()));
-  cluster_->command(wanted->service, wanted->command, [this, reply](Result<void> done) {
+  cluster_->command(wanted->service, wanted->command, answer_of_change(reply));
+}
+
+void Control::Core::forget_member(const HttpRequest& request, const Reply& reply) {
+  cluster_->forget(request.path.substr(kClusterMembers.size()), answer_of_change(reply));
+}
+
+serve::ClusterPort::Answer<void> Control::Core::answer_of_change(const Reply& reply) {
+  return [this, reply](Result<void> done) {
     http_->post([this, reply, done = std::move(done)] {
       shot_at_ = {};  // who changes something and then reads sees it
       reply(done ? HttpResponse{.body = "{}\n"} : error_response(done.error()));
     });
-  });
+  };
 }
 
 // ---- changing ----

@@ -80,7 +80,8 @@ SliceLeader::SliceLeader(const Options& options, LimitOf limit_of, Instant now)
 
 std::uint32_t SliceLeader::members() const {
   const auto known = static_cast<std::uint32_t>(holders_.size());
-  return is_quiet_ ? std::max(known, reported_) : known + unknown_;
+  if (!is_quiet_) return known + unknown_;
+  return std::max(known, std::min(reported_, known + absent_.value_or(reported_)));
 }
 
 // Once old leases have run out, who has not come is away and uses what it may when cut off.
@@ -89,11 +90,30 @@ void SliceLeader::end_quiet(Instant now) {
   is_quiet_ = false;
   const auto known = static_cast<std::uint32_t>(holders_.size());
   unknown_ = reported_ > known ? reported_ - known : 0;
+  if (absent_) unknown_ = std::min(unknown_, *absent_);
+}
+
+void SliceLeader::forget(MemberId member) {
+  const auto found = holders_.find(member);
+  if (found != holders_.end()) found->second.is_forgotten = true;
+}
+
+void SliceLeader::drop_forgotten(Instant now) {
+  std::erase_if(holders_, [&](const auto& one) {
+    const Holder& holder = one.second;
+    return holder.is_forgotten && !holder.is_ready && now >= holder.expires;
+  });
+}
+
+void SliceLeader::set_absent(std::uint32_t names) {
+  absent_ = names;
+  unknown_ = std::min(unknown_, names);
 }
 
 SliceLeader::Holder& SliceLeader::holder_of(MemberId member) {
   const auto [found, is_new] = holders_.try_emplace(member);
-  if (is_new && !is_quiet_ && unknown_ > 0) --unknown_;
+  // Without names, whoever is new is taken for one of them.
+  if (is_new && !absent_ && !is_quiet_ && unknown_ > 0) --unknown_;
   return found->second;
 }
 
@@ -104,6 +124,7 @@ bool SliceLeader::ready(MemberId member, EpochView data, EpochView bytes, Instan
   Holder& holder = holder_of(member);
   holder.is_present = true;
   holder.is_ready = true;
+  holder.is_forgotten = false;
   holder.received = now;
   holder.told = claim->members;
   reported_ = std::max(reported_, claim->members);
@@ -284,6 +305,7 @@ void SliceLeader::cut(std::uint32_t slot, Instant now) {
 
 void SliceLeader::close(Instant now) {
   end_quiet(now);
+  drop_forgotten(now);
   round_.clear();
   for (auto& [id, holder] : holders_) {
     if (!holder.is_ready) continue;

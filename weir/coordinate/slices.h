@@ -21,7 +21,8 @@
 // at most limit + limit / 10. Who was never told how many members there are uses the least rate.
 //
 // A new leader does not know what the one before has granted. For one lease and margin it only
-// shares out what the members that have come say they hold.
+// shares out what the members that have come say they hold. Those tell it how many there were; who
+// has not come by then is away, and of those no more are counted than there are names for.
 //
 // Slots: classes have names of any kind; the leader gives each name a place in the vectors, so all
 // hand in vectors of one meaning. A slot without demand for `slot_idle` may be given to another
@@ -87,10 +88,14 @@ class SliceLeader final : public LeaderRider {
 
   // Limits have changed: ask for them again.
   void reload();
-  // A member that will not come back has no claim to anything.
-  void forget(MemberId member) { holders_.erase(member); }
-  // Of members that only those before knew: none of them will come back.
-  void forget_unknown() { unknown_ = 0; }
+  // A member that will not come back: it has no claim to anything once what it was granted has run
+  // out, and is not counted from the round after on. If it signals before that, it is as ever.
+  void forget(MemberId member);
+  // So many members have names and have not signalled here; to be told whenever that changes. Of
+  // those that only the leaders before knew, no more are taken to be away.
+  void set_absent(std::uint32_t names);
+  // Whether it has signalled, and was not forgotten since.
+  bool knows(MemberId member) const { return holders_.contains(member); }
 
   // All there are, those that are away included.
   std::uint32_t members() const;
@@ -118,8 +123,9 @@ class SliceLeader final : public LeaderRider {
   struct Holder {
     bool is_present = false;
     bool is_ready = false;
-    std::uint64_t table = 0;  // the version it knows
-    std::uint32_t told = 0;   // members, as it said
+    bool is_forgotten = false;  // when its lease has run out
+    std::uint64_t table = 0;    // the version it knows
+    std::uint32_t told = 0;     // members, as it said
     std::uint32_t telling = 0;
     Instant received{};
     Instant expires{};
@@ -132,6 +138,7 @@ class SliceLeader final : public LeaderRider {
   void give_slot(std::uint32_t slot, const std::string& name, std::int64_t limit, Instant now);
   Holder& holder_of(MemberId member);
   void end_quiet(Instant now);
+  void drop_forgotten(Instant now);
   void cut(std::uint32_t slot, Instant now);
   void cut_back_unleased(std::uint32_t slot, std::int64_t excess);
   std::vector<std::int64_t> targets(std::uint32_t slot, std::int64_t usable) const;
@@ -141,8 +148,9 @@ class SliceLeader final : public LeaderRider {
   LimitOf limit_of_;
   Instant quiet_until_;
   bool is_quiet_;
-  std::uint32_t reported_ = 0;  // members, as those before counted them
-  std::uint32_t unknown_ = 0;   // of them, who has not come
+  std::uint32_t reported_ = 0;           // members, as those before counted them
+  std::uint32_t unknown_ = 0;            // of them, who has not come
+  std::optional<std::uint32_t> absent_;  // names of which nobody has come
   std::map<MemberId, Holder> holders_;
   std::vector<Slot> slots_;
   std::map<std::string, std::uint32_t, std::less<>> by_name_;

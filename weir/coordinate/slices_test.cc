@@ -137,6 +137,90 @@ TEST(Slices, ANewLeaderWaitsForOldLeases) {
   EXPECT_LE(cluster.slice(0, 610), kLimit - 2 * (kLimit / 30)) << "the two that are away";
 }
 
+// A server that is gone for good is reserved nothing, and the others hear that they are fewer.
+TEST(Slices, OneThatWasForgottenIsReservedNothingAndNotCounted) {
+  Cluster cluster(4);
+  cluster.demand({500, 500, 500, 500});
+  for (int round = 0; round < 20; ++round) cluster.round(round * 10);
+  cluster.away[3] = true;
+  for (int round = 20; round < 70; ++round) cluster.round(round * 10);
+  EXPECT_EQ(cluster.members[0]->members(), 4U);
+  EXPECT_LE(cluster.sum(690) - cluster.slice(3, 690), kLimit - kLimit / 40);
+  cluster.leader.forget(3);
+  for (int round = 70; round < 90; ++round) cluster.round(round * 10);
+  EXPECT_FALSE(cluster.leader.knows(3));
+  EXPECT_EQ(cluster.members[0]->members(), 3U);
+  EXPECT_GE(cluster.sum(890) - cluster.slice(3, 890), kLimit * 999 / 1000);
+  // If it lives all the same, it is what the limit is exceeded by.
+  EXPECT_EQ(cluster.slice(3, 890), kLimit / 40);
+  // Who comes back is counted again.
+  cluster.away[3] = false;
+  for (int round = 90; round < 100; ++round) cluster.round(round * 10);
+  EXPECT_EQ(cluster.members[0]->members(), 4U);
+  EXPECT_LE(cluster.sum(990), kLimit);
+}
+
+TEST(Slices, WhatOneThatWasForgottenHoldsIsNotHandedOutBeforeItsLeaseHasRunOut) {
+  Cluster cluster(2);
+  cluster.demand({0, 5000});
+  for (int round = 0; round < 5; ++round) cluster.round(round * 10);
+  cluster.away[1] = true;
+  cluster.leader.forget(1);
+  cluster.demand({5000, 0});
+  for (int round = 5; round <= 44; ++round) cluster.round(round * 10);
+  EXPECT_LT(cluster.slice(0, 440), kLimit / 10) << "the other may still use it";
+  cluster.round(450);
+  EXPECT_EQ(cluster.slice(0, 450), kLimit);
+}
+
+TEST(Slices, OneThatSignalsIsNotForgotten) {
+  Cluster cluster(2);
+  cluster.demand({500, 500});
+  for (int round = 0; round < 100; ++round) {
+    cluster.round(round * 10);
+    cluster.leader.forget(1);
+  }
+  EXPECT_TRUE(cluster.leader.knows(1));
+  EXPECT_EQ(cluster.members[0]->members(), 2U);
+  // Also between its signal and the answer, after it was away for longer than its lease.
+  cluster.away[1] = true;
+  cluster.leader.ready(1, cluster.members[1]->demand(), cluster.members[1]->claim(at(5000)),
+                       at(5000));
+  cluster.leader.forget(1);
+  cluster.leader.close(at(5000));
+  EXPECT_TRUE(cluster.members[1]->granted(cluster.leader.grant(1), at(5000)));
+}
+
+// What members say they were is no more than a new leader has names for.
+TEST(Slices, ANewLeaderCountsThoseThatAreAwayByTheirNames) {
+  Cluster cluster(4);
+  cluster.demand({300, 300, 300, 300});
+  for (int round = 0; round < 20; ++round) cluster.round(round * 10);
+  SliceLeader next({.term = 2}, same_limit, at(200));
+  cluster.members[0]->lost();
+  cluster.members[0]->set_demand(0, 5000 * kMilli);
+  const auto round = [&](std::int64_t ms) {
+    SliceMember& member = *cluster.members[0];
+    const EpochBytes data = member.demand();
+    ASSERT_TRUE(next.ready(0, data, member.claim(at(ms)), at(ms)));
+    next.close(at(ms));
+    ASSERT_TRUE(member.granted(next.grant(0), at(ms)));
+  };
+  next.set_absent(2);  // of the four one was forgotten; two have not come
+  round(210);
+  EXPECT_EQ(next.members(), 3U) << "while it waits for old leases too";
+  round(620);
+  EXPECT_EQ(next.members(), 3U);
+  next.set_absent(5);  // newcomers that have not come are not those
+  round(630);
+  EXPECT_EQ(next.members(), 3U);
+  next.set_absent(0);
+  round(640);
+  EXPECT_EQ(next.members(), 1U);
+  round(650);
+  EXPECT_EQ(cluster.slice(0, 650), kLimit);
+}
+
 TEST(Slices, WhoWasNeverToldUsesTheLeast) {
   SliceMember member({});
   const auto index = member.open("class", kLimit);

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,11 @@ struct ClusterStatus {
   struct Member {
     std::string name;
     std::string address;
-    bool is_registered = false;  // in etcd
+    bool is_registered = false;  // in etcd; neither of the two: it is away
     bool is_joined = false;      // in the epochs
-    std::vector<Slice> slices;   // as the leader granted them
+    // For how long, if this server saw it before.
+    std::optional<Nanoseconds> away;
+    std::vector<Slice> slices;  // as the leader granted them
   };
   // Epochs in which groups of clients take turns at a service.
   struct Course {
@@ -50,6 +53,7 @@ struct ClusterStatus {
   std::int64_t epoch = 0;     // this server is in; 0: in none
   std::uint64_t epochs = 0;   // it was called back for
   std::uint64_t errors = 0;   // calls without an epoch
+  std::uint32_t counted = 0;  // members that limits are shared among, as it was told; 0: never
   std::vector<Slice> slices;  // it uses
   std::vector<Member> members;
   std::vector<std::string> rule_errors;  // rules of the cluster that do not fit here
@@ -86,6 +90,9 @@ class ClusterPort {
   // start, change or stop, as in weir-rules(7); scope=cluster is understood. Answered when it is in
   // etcd and in force here. EEXIST, ENOENT, EINVAL; EHOSTUNREACH and ETIMEDOUT: etcd is away.
   virtual void command(std::string service, std::string text, Answer<void> answer) = 0;
+  // A server that is away will not come back: nothing is left free for it any more. Answered when
+  // it is in etcd. EBUSY: it is not away; ENOENT: it is not known; and as above.
+  virtual void forget(std::string name, Answer<void> answer) = 0;
 };
 
 }  // namespace weir::serve

@@ -82,9 +82,29 @@ struct Seat {
     return options;
   }
 
+  // A member signals; the numbers of nodes are those of members.
+  void receive(std::size_t from, const EpochMessage& message, Instant now) {
+    const bool was_known = slices.knows(from);
+    leader.receive(from, message, now);
+    if (!was_known && slices.knows(from)) count_absent();
+  }
+  void set_known(std::vector<bool> names) {
+    named = std::move(names);
+    for (std::size_t i = 0; i < named.size(); ++i) {
+      if (!named[i]) slices.forget(i);
+    }
+    count_absent();
+  }
+  void count_absent() {
+    std::uint32_t absent = 0;
+    for (std::size_t i = 0; i < named.size(); ++i) absent += named[i] && !slices.knows(i) ? 1 : 0;
+    slices.set_absent(absent);
+  }
+
   SliceLeader slices;
   EpochLeader leader;
   std::uint32_t term;
+  std::vector<bool> named;  // by node, as etcd told it
 };
 
 class World;
@@ -125,11 +145,22 @@ struct Node {
   Instant busy_until{};
   Instant armed = kNever;
   Instant load_at = kNever;  // by its own clock
+  bool is_dead = false;      // for good, or for long
   bool is_cut = false;       // on the far side of a partition
 };
 
 struct Event {
-  enum class Kind : std::uint8_t { kArrive, kWork, kWake, kEtcd, kEtcdReply, kFault, kHeal, kBoot };
+  enum class Kind : std::uint8_t {
+    kArrive,
+    kWork,
+    kWake,
+    kEtcd,
+    kEtcdReply,
+    kFault,
+    kHeal,
+    kBoot,
+    kForget
+  };
   Instant at;
   std::uint64_t order = 0;
   Kind kind = Kind::kWake;
@@ -140,6 +171,7 @@ struct Event {
   Instant sent{};  // by the clock of the one who asks etcd
   EpochBytes bytes = {};
   std::uint64_t order_of_cut = 0;  // which partition heals
+  std::vector<bool> names = {};    // that etcd knows, by node
 };
 bool is_later(const Event& a, const Event& b) {
   return a.at != b.at ? a.at > b.at : a.order > b.order;
@@ -177,6 +209,7 @@ class World {
   void take_seat(Server& server, std::uint32_t term, Instant now);
   void leave_seat(Server& server);
   void fault(const Event& event);
+  void die(std::size_t index, Rng& rng);
   void plan_faults();
   void check_slices();
   void check_recovery();
@@ -195,6 +228,7 @@ class World {
   std::uint32_t leader_life_ = 0;
   std::uint32_t term_ = 0;
   Instant lease_until_ = instant_at(0);
+  std::vector<bool> known_;  // in etcd, by node
 };
 
 EpochMember::Options member_options(const ClusterOptions& options, std::uint32_t life,
@@ -257,6 +291,7 @@ World::World(const ClusterOptions& options) : options_(options), rng_(options.se
   Rng clocks = rng_.split("clocks");
   const auto drift = static_cast<std::int64_t>(options.faults.drift_ppm);
   nodes_.reserve(options.servers);
+  known_.resize(options.servers);
   for (std::size_t i = 0; i < options.servers; ++i) {
     const Nanoseconds offset{clocks.between(0, options.faults.clock_offset_max.count())};
     nodes_.push_back(
@@ -284,6 +319,7 @@ Nanoseconds World::delay() {
 void World::boot(std::size_t index) {
   Node& node = nodes_[index];
   node.server = std::make_unique<Server>(*this, index, ++node.life);
+  node.is_dead = false;
   node.stopped_until = now_;
   node.armed = kNever;
   node.busy_until = now_;
@@ -399,7 +435,7 @@ void World::handle(Event& event) {
       if (is_answer) {
         node.server->member.receive(*message, local);
       } else if (node.server->seat && node.server->seat->term == event.term) {
-        node.server->seat->leader.receive(event.from, *message, local);
+        node.server->seat->receive(event.from, *message, local);
       }
       return wake(event.node);
     }
@@ -419,6 +455,10 @@ void World::handle(Event& event) {
       return;
     case Event::Kind::kBoot:
       if (node.server == nullptr) boot(event.node);
+      return;
+    case Event::Kind::kForget:
+      known_[event.node] = false;
+      ++result_.forgotten;
       return;
   }
 }
@@ -448,6 +488,7 @@ void World::etcd(const Event& event) {
   if (*leader_ == event.node && leader_life_ == event.life) {
     lease_until_ = now_ + options_.leader_lease;
   }
+  if (event.life == nodes_[event.node].life) known_[event.node] = true;
   if (nodes_[event.node].is_cut) return;
   push({.at = now_ + delay(),
         .kind = Event::Kind::kEtcdReply,
@@ -455,7 +496,8 @@ void World::etcd(const Event& event) {
         .from = *leader_,
         .life = event.life,
         .term = term_,
-        .sent = event.sent});
+        .sent = event.sent,
+        .names = known_});
 }
 
 void World::take_seat(Server& server, std::uint32_t term, Instant now) {
@@ -491,6 +533,10 @@ void World::etcd_reply(const Event& event) {
   if (leads) {
     if (!server.seat) take_seat(server, event.term, local);
     server.seat->leader.confirm(event.sent + options_.leader_lease * 2 / 3);
+    server.seat->set_known(event.names);
+    for (std::size_t i = 0; options_.flaw == ClusterFlaw::kForgetful && i < nodes_.size(); ++i) {
+      if (!is_connected(i, event.node)) server.seat->slices.left(i);
+    }
   }
   if (event.term == server.leader_term) return;
   server.leader_term = event.term;
@@ -521,6 +567,7 @@ void World::plan_faults() {
   plan(faults.partition_every, 1);
   plan(faults.stop_every, 2);
   plan(faults.slow_every, 3);
+  plan(faults.death_every, 4);
 }
 
 void World::fault(const Event& event) {
@@ -544,6 +591,27 @@ void World::fault(const Event& event) {
     node.stopped_until = until(10, 600);
   } else if (event.term == 3) {
     node.slow_until = until(50, 500);
+  } else if (event.term == 4 && node.server != nullptr) {
+    die(event.node, rng);
+  }
+}
+
+// What it asked etcd last has come there when its registration, as long as the leader's lease, has
+// run out; from then on it may be forgotten.
+void World::die(std::size_t index, Rng& rng) {
+  const auto dead =
+      std::count_if(nodes_.begin(), nodes_.end(), [](const Node& each) { return each.is_dead; });
+  if (static_cast<std::size_t>(dead) + 2 >= nodes_.size()) return;
+  Node& node = nodes_[index];
+  leave_seat(*node.server);
+  node.server.reset();
+  node.is_dead = true;
+  const Instant end = instant_at(0) + options_.length - options_.calm;
+  const Instant forgotten = now_ + options_.leader_lease + milliseconds{100 + rng.below(300)};
+  push({.at = forgotten, .kind = Event::Kind::kForget, .node = index});
+  const Instant again = forgotten + milliseconds{1 + rng.below(500)};
+  if (rng.chance(1, 3) && again < end) {
+    push({.at = again, .kind = Event::Kind::kBoot, .node = index});
   }
 }
 
@@ -566,6 +634,7 @@ void World::check_slices() {
 
 void World::check_recovery() {
   for (const Node& node : nodes_) {
+    if (node.is_dead) continue;
     const bool is_well =
         node.server != nullptr &&
         now_ - std::max(node.server->last_epoch_at, instant_at(0)) < milliseconds{400};
@@ -590,7 +659,12 @@ ClusterResult World::run() {
   now_ = end;
   if (options_.fixed_slice == 0) check_recovery();
   for (Node& node : nodes_) {
-    if (node.server != nullptr) leave_seat(*node.server);
+    if (node.server == nullptr) continue;
+    ++result_.alive;
+    if (node.server->seat && node.server->seat->term == term_) {
+      result_.counted = node.server->seat->slices.members();
+    }
+    leave_seat(*node.server);
   }
   if (options_.at_end) options_.at_end();
   result_.findings = findings_.count();
@@ -623,6 +697,7 @@ ClusterOptions rough_cluster(std::uint64_t seed) {
   faults.slow_every = sometimes(100, 1000);
   faults.drift_ppm = static_cast<std::uint32_t>(rng.below(500));
   faults.clock_offset_max = std::chrono::hours{rng.below(48)};
+  faults.death_every = sometimes(200, 1500);
   return options;
 }
 

@@ -3,7 +3,8 @@
 // A cluster of servers in virtual time: each runs the epoch handler, slices and the participant of
 // coordinate/, with a clock of its own, over a network that delays, loses, doubles and reorders,
 // while servers crash, restart, stop, slow down and are cut off. Leaders are elected by an etcd
-// that is modelled as one place with leases; servers may be cut off from it too.
+// that is modelled as one place with leases; servers may be cut off from it too. It knows who
+// belongs to the cluster, until somebody has it forget a server that is dead.
 //
 //   server: participant -> EpochMember --+            +--> EpochMember ...
 //                                        +-- network --+
@@ -34,8 +35,11 @@ struct ClusterFaults {
   std::uint32_t straggle_permille = 0;  // messages that take 20 times as long
   Nanoseconds crash_every{0};
   Nanoseconds partition_every{0};
-  Nanoseconds stop_every{0};        // a server stands still, as by SIGSTOP
-  Nanoseconds slow_every{0};        // what a server sends is late by 20 ... 120 ms for a while
+  Nanoseconds stop_every{0};  // a server stands still, as by SIGSTOP
+  Nanoseconds slow_every{0};  // what a server sends is late by 20 ... 120 ms for a while
+  // A server dies and is forgotten when its registration has run out. One of three is started again
+  // later; the others are dead for good. Two servers are always left.
+  Nanoseconds death_every{0};
   std::uint32_t drift_ppm = 0;      // clocks run fast or slow by up to this
   Nanoseconds clock_offset_max{0};  // and started at different times
 };
@@ -49,6 +53,7 @@ enum class ClusterFlaw : std::uint8_t {
   kPatient,     // members never give up
   kLastWins,    // a reduction that depends on order
   kDeaf,        // nobody joins again after an error
+  kForgetful,   // leaders forget whoever is not heard of, with what it holds
 };
 
 // What a server does with its slice. Times are of the server's own clock.
@@ -98,7 +103,10 @@ struct ClusterResult {
   std::uint64_t crashes = 0;
   std::uint64_t partitions = 0;
   std::uint64_t stops = 0;
-  Nanoseconds round_max{0};  // from the first Ready at a leader to its Starts
+  std::uint64_t forgotten = 0;
+  std::uint64_t alive = 0;    // servers at the end
+  std::uint64_t counted = 0;  // members at the end, by the last leader
+  Nanoseconds round_max{0};   // from the first Ready at a leader to its Starts
   std::uint64_t findings = 0;
   std::vector<std::string> first_findings;
 };

@@ -56,6 +56,7 @@ TEST(Cluster, RoughSeedsFindNothing) {
     all.stops += result.stops;
     all.evictions += result.evictions;
     all.leaders += result.leaders;
+    all.forgotten += result.forgotten;
   }
   // Green says little unless it was rough.
   EXPECT_GT(all.crashes, count / 2);
@@ -63,13 +64,33 @@ TEST(Cluster, RoughSeedsFindNothing) {
   EXPECT_GT(all.stops, count / 2);
   EXPECT_GT(all.evictions, count / 2);
   EXPECT_GT(all.leaders, count);
+  EXPECT_GT(all.forgotten, count / 4);
+}
+
+// Of servers that are dead for good nothing is left, whoever leads by then.
+TEST(Cluster, WhoIsDeadAndForgottenIsNotCounted) {
+  std::uint64_t forgotten = 0;
+  std::uint64_t leaders = 0;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    ClusterOptions options{.servers = 5, .seed = seed, .length = seconds{4}, .calm = seconds{2}};
+    options.faults.death_every = milliseconds{500};
+    const ClusterResult result = run_cluster(options);
+    EXPECT_EQ(result.findings, 0U) << "seed " << seed << "\n" << told(result);
+    EXPECT_EQ(result.counted, result.alive) << "seed " << seed;
+    forgotten += result.forgotten;
+    leaders += result.leaders;
+  }
+  EXPECT_GT(forgotten, 6U);
+  EXPECT_GT(leaders, 7U);
 }
 
 // What was found once stays found.
 TEST(Cluster, SeedsThatFailedOnceFindNothing) {
   for (const std::uint64_t seed : std::initializer_list<std::uint64_t>{
            126, 263, 321, 677, 706, 731, 992, 1149, 2010, 2056, 3126}) {
-    const ClusterResult result = run_cluster(rough_cluster(seed));
+    ClusterOptions options = rough_cluster(seed);
+    options.faults.death_every = Nanoseconds{0};  // there was none then
+    const ClusterResult result = run_cluster(options);
     EXPECT_EQ(result.findings, 0U) << "seed " << seed << "\n" << told(result);
   }
 }
@@ -124,6 +145,10 @@ TEST(ClusterCheckers, SeeAReductionThatDependsOnOrder) {
 }
 TEST(ClusterCheckers, SeeServersThatDoNotComeBack) {
   EXPECT_GT(findings_with(ClusterFlaw::kDeaf, "in no epoch"), 0U);
+}
+
+TEST(ClusterCheckers, SeeALeaderThatForgetsWhoStillHolds) {
+  EXPECT_GT(findings_with(ClusterFlaw::kForgetful, "slices under lease"), 0U);
 }
 
 TEST(EpochCheckers, SeeACallbackTwiceAndNumbersThatShrink) {
