@@ -148,6 +148,7 @@ CLI::App* add(CLI::App& parent, const char* name, const char* help, Callback cal
   arguments->remote.add_to(*command);
   command->callback([arguments, callback, &status] {
     callback(*arguments);
+    check_output();
     status = static_cast<int>(Exit::kOk);
   });
   return command;
@@ -197,6 +198,7 @@ CLI::App* add_below(CLI::App& group, const char* name, const char* help, Callbac
   command->fallthrough();
   command->callback([arguments, callback, &status] {
     callback(*arguments);
+    check_output();
     status = static_cast<int>(Exit::kOk);
   });
   return command;
