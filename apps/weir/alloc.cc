@@ -347,15 +347,17 @@ int alloc(const AllocArguments& arguments) {
   const Allocator::Options options = allocator_options(arguments);
   host::Fd owned;
   int fd = STDIN_FILENO;
+  std::string name = "standard input";
   if (arguments.file != "-") {
+    name = quote(arguments.file);
     owned = host::Fd(open(arguments.file.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!owned.is_open()) check(fail_errno(errno, quote(arguments.file)), Exit::kNoInput, "");
+    if (!owned.is_open()) check(fail_errno(errno, name), Exit::kNoInput, "");
     fd = owned.get();
   }
   Allocator allocator(options);
   Explanation explanation(arguments, options.rate);
   Exit status = Exit::kOk;
-  Lines lines(fd, kLineMax + 1);
+  Lines lines(fd, name, kLineMax + 1);
   std::string line;
   std::vector<JobPeriod> jobs;
   for (std::uint64_t number = 1; value_or_fail(lines.next(line), Exit::kIoErr, ""); ++number) {
@@ -372,9 +374,7 @@ int alloc(const AllocArguments& arguments) {
     } else {
       print_json(budget, jobs);
     }
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      check(fail_errno(errno, "standard output"), Exit::kIoErr, "");
-    }
+    check_output();
   }
   return static_cast<int>(status);
 }

@@ -7,6 +7,8 @@
 // leaves the exit status. Parsing and wiring only; the work is done in weir/.
 #pragma once
 
+#include <cerrno>
+#include <cstdio>
 #include <string>
 #include <string_view>
 
@@ -46,6 +48,12 @@ template <class T>
 T value_or_fail(Result<T> result, Exit status, std::string_view with) {
   if (!result) check(tl::unexpected(result.error()), status, with);
   return std::move(*result);
+}
+
+// What was printed has been written, or a Failure: a full disk shows only when the buffer goes out.
+inline void check_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  check(fail_errno(errno, "standard output"), Exit::kIoErr, "");
 }
 
 void add_alloc(CLI::App& weir, int& status);

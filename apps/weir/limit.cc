@@ -80,6 +80,11 @@ struct Limits {
   throw Failure{Exit::kUsage, fmt::format("--burst: {}: {}", quote(text), what)};
 }
 
+// A time rather than a size, whose units end in B: "20ms", "2h", "1d", "1min".
+bool is_time(std::string_view text) {
+  return !text.empty() && std::string_view("snhd").find(text.back()) != std::string_view::npos;
+}
+
 // "5ops"
 std::optional<Tokens> parse_ops(std::string_view text) {
   constexpr std::string_view kSuffix = "ops";
@@ -93,12 +98,13 @@ void apply_burst(const std::string& text, const LimitArguments& arguments, Depth
   if (bare && arguments.bps && arguments.iops) {
     refuse_burst(text, "could mean bytes or operations; write 20ms, 1MiB or 5ops");
   }
-  if (const auto time = parse_duration(text)) {
-    if (*time == Nanoseconds{0}) refuse_burst(text, "must not be zero");
-    depths.time = *time;
+  std::optional<Tokens> ops = parse_ops(text);
+  if (!ops && is_time(text)) {
+    const Nanoseconds time = value_or_fail(parse_duration(text), Exit::kUsage, "--burst");
+    if (time == Nanoseconds{0}) refuse_burst(text, "must not be zero");
+    depths.time = time;
     return;
   }
-  std::optional<Tokens> ops = parse_ops(text);
   if (!ops && bare && !arguments.bps) {
     ops = Tokens{value_or_fail(parse_count(text), Exit::kUsage, "--burst")};
   }
@@ -155,11 +161,11 @@ struct SavedState {
 SavedState parse_state(std::string_view text, const std::string& path) {
   std::int64_t saved_ns = 0;
   const std::size_t line = text.find('\n');
-  const char* end = nullptr;
+  std::from_chars_result read{nullptr, std::errc::invalid_argument};
   if (text.starts_with(kSaved) && line != std::string_view::npos) {
-    end = std::from_chars(text.data() + kSaved.size(), text.data() + line, saved_ns).ptr;
+    read = std::from_chars(text.data() + kSaved.size(), text.data() + line, saved_ns);
   }
-  if (end == nullptr || end != text.data() + line) {
+  if (read.ec != std::errc{} || read.ptr != text.data() + line) {
     throw Failure{Exit::kDataErr, "--state: " + path +
                                       ": not written by weir limit; name another "
                                       "file, or remove it to start with full buckets"};

@@ -4,7 +4,7 @@
 // line longer than a bound is cut there, so that no input takes more memory than that; a caller who
 // sees a line of that length knows.
 //
-//   Lines lines(fd, 4096);
+//   Lines lines(fd, "standard input", 4096);
 //   while (value_or_fail(lines.next(line), Exit::kIoErr, "")) ...
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include <unistd.h>
 
@@ -21,7 +22,9 @@ namespace weir::app {
 
 class Lines {
  public:
-  Lines(int fd, std::size_t line_max) : fd_(fd), line_max_(line_max) {}
+  // `name` is what an error calls the input.
+  Lines(int fd, std::string name, std::size_t line_max)
+      : fd_(fd), name_(std::move(name)), line_max_(line_max) {}
 
   // The next line without its end; false when there is none.
   Result<bool> next(std::string& line) {
@@ -39,13 +42,14 @@ class Lines {
       held_.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
       at_ = 0;
       if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return fail_errno(errno, "cannot read");
+      if (count < 0) return fail_errno(errno, name_);
       if (count == 0) return !line.empty();
     }
   }
 
  private:
   int fd_;
+  std::string name_;
   std::size_t line_max_;
   std::string held_;
   std::size_t at_ = 0;

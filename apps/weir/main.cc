@@ -58,7 +58,7 @@ void reserve_standard_streams(int /*argc*/, char** /*argv*/, char** /*environmen
 int report_misuse(const CLI::App& weir, const CLI::ParseError& error) {
   std::string name = weir.get_name();
   for (const CLI::App* sub : weir.get_subcommands()) name += " " + sub->get_name();
-  fmt::print(stderr, "{}: {}; try '{} --help'\n", name, error.what(), name);
+  fmt::print(stderr, "{}: {}; try '{} --help'\n", name, visible(error.what()), name);
   return static_cast<int>(Exit::kUsage);
 }
 
@@ -72,7 +72,7 @@ int run_as_lctl(int argc, char** argv) {
   try {
     return run_lctl(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const Failure& failure) {
-    fmt::print(stderr, "lctl: {}\n", failure.message);
+    fmt::print(stderr, "lctl: {}\n", visible(failure.message));
     return static_cast<int>(failure.status);
   }
 }
@@ -103,13 +103,14 @@ int run(int argc, char** argv) {
   }
   try {
     weir.parse(argc, argv);
+    if (status == static_cast<int>(Exit::kOk)) check_output();
   } catch (const CLI::Success& success) {
     return weir.exit(success);
   } catch (const CLI::ParseError& error) {
     return report_misuse(weir, error);
   } catch (const Failure& failure) {
     fmt::print(stderr, "weir {}: {}\n", weir.get_subcommands().front()->get_name(),
-               failure.message);
+               visible(failure.message));
     return static_cast<int>(failure.status);
   }
   return status;

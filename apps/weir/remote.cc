@@ -4,9 +4,7 @@
 #include "apps/weir/remote.h"
 
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <memory>
 
 #include <fmt/core.h>
@@ -177,7 +175,6 @@ CLI::App* add(CLI::App& parent, const char* name, const char* help, Callback cal
   arguments->remote.add_to(*command);
   command->callback([arguments, callback, &status] {
     callback(*arguments);
-    finish_output();
     status = static_cast<int>(Exit::kOk);
   });
   return command;
@@ -227,7 +224,6 @@ CLI::App* add_below(CLI::App& group, const char* name, const char* help, Callbac
   command->fallthrough();
   command->callback([arguments, callback, &status] {
     callback(*arguments);
-    finish_output();
     status = static_cast<int>(Exit::kOk);
   });
   return command;
@@ -300,12 +296,6 @@ std::string Remote::ask(std::string_view method, const std::string& target,
 }
 
 Json Remote::get(const std::string& target) const { return parsed(ask("GET", target)); }
-
-void finish_output() {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    check(fail_errno(errno, "standard output"), Exit::kIoErr, "");
-  }
-}
 
 std::string short_number(double number) {
   static constexpr std::array<const char*, 5> kUnits = {"", "k", "M", "G", "T"};

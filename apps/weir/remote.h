@@ -45,8 +45,6 @@ struct Remote {
   Json get(const std::string& target) const;
 };
 
-// What could not be printed is a Failure: nobody is to take half an answer for one.
-void finish_output();
 // 1234567 as "1.23M", for columns.
 std::string short_number(double number);
 // Nanoseconds as "1.2ms".

@@ -333,20 +333,20 @@ int rules(const RulesArguments& arguments) {
   const FieldSet type = value_or_fail(FieldSet::parse_type(arguments.type), Exit::kUsage, "--type");
   host::Fd owned;
   int fd = STDIN_FILENO;
+  std::string name = "standard input";
   if (arguments.file != "-") {
+    name = quote(arguments.file);
     owned = host::Fd(open(arguments.file.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!owned.is_open()) check(fail_errno(errno, quote(arguments.file)), Exit::kNoInput, "");
+    if (!owned.is_open()) check(fail_errno(errno, name), Exit::kNoInput, "");
     fd = owned.get();
   }
   Rules list(type, arguments);
   // A line beyond any command is cut there: it is refused all the same.
-  Lines lines(fd, kCommandMax + 1);
+  Lines lines(fd, name, kCommandMax + 1);
   std::string line;
   while (value_or_fail(lines.next(line), Exit::kIoErr, "")) {
     list.run(line);
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      check(fail_errno(errno, "standard output"), Exit::kIoErr, "");
-    }
+    check_output();
   }
   return list.status();
 }

@@ -531,9 +531,7 @@ int simulate(const SimArguments& arguments) {
     for (const sim::Outcome& outcome : study.outcomes) show_outcome(outcome);
     if (!study.sweep.empty()) show_sweep(study.sweep);
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    check(fail_errno(errno, "standard output"), Exit::kIoErr, "");
-  }
+  check_output();
   if (arguments.out) check(control::write_study(study, *arguments.out), Exit::kCantCreate, "--out");
   const std::uint64_t findings = tell_findings(study.outcomes) + tell_findings(study.sweep);
   if (findings > 0) {
@@ -555,7 +553,11 @@ void add_sim(CLI::App& weir, int& status) {
       ->add_option("--policy", arguments->policies,
                    "Joined with ',' (default all; of locks, the scenario's own)")
       ->type_name("LIST");
-  command->add_option("--seed", arguments->seed, "Of all chance (default 1)")->type_name("N");
+  const auto set_seed = [arguments](const std::string& text) {
+    arguments->seed = value_or_fail(parse_count(text), Exit::kUsage, "--seed");
+  };
+  command->add_option_function<std::string>("--seed", set_seed, "Of all chance (default 1)")
+      ->type_name("N");
   command->add_option("--out", arguments->out, "Write report.html and the numbers here")
       ->type_name("DIR");
   command
@@ -577,7 +579,9 @@ void add_sim(CLI::App& weir, int& status) {
   command->add_flag("--unchecked", arguments->unchecked, "Run without the checkers: faster");
   command->add_flag("-q,--quiet", arguments->quiet, "No table and no progress");
   command->footer(kFooter);
-  command->callback([arguments, &status] { status = simulate(*arguments); });
+  command->callback([arguments, &status] {
+    status = simulate(*arguments);
+  });
 }
 
 }  // namespace weir::app

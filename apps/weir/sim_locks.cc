@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/weir/sim_locks.h"
 
-#include <cerrno>
 #include <cstdio>
 #include <string_view>
 #include <vector>
@@ -65,9 +64,7 @@ int simulate_locks(const control::ScenarioText& found, const LockSimArguments& a
                study.scenario.title.empty() ? "" : ": ", study.scenario.title, study.seed,
                control::lock_table_text(study));
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    check(fail_errno(errno, "standard output"), Exit::kIoErr, "");
-  }
+  check_output();
   if (arguments.out) {
     check(control::write_lock_study(study, *arguments.out), Exit::kCantCreate, "--out");
   }

@@ -176,7 +176,7 @@ int run_top(TopArguments arguments) {
       sort_rows(rows, arguments.sort);
       fmt::print("{}", table(rows, rows.size()));
     }
-    finish_output();
+    check_output();
     return static_cast<int>(Exit::kOk);
   }
   std::signal(SIGINT, [](int) { is_over = 1; });

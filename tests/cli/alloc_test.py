@@ -172,6 +172,7 @@ class RefusesBadInput(unittest.TestCase):
     def test_a_file_that_is_not_there(self):
         self.assertEqual(alloc(*PLAIN, "/nonexistent"),
                          (66, "", "weir alloc: '/nonexistent': No such file or directory\n"))
+        self.assertEqual(alloc(*PLAIN, "/"), (74, "", "weir alloc: '/': Is a directory\n"))
 
 
 if __name__ == "__main__":

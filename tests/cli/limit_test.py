@@ -173,6 +173,8 @@ class RefusesBadInput(LimitTest):
              ["--bps", "1MB", "--iops", "5", "--burst", "5"]),
             (64, "is for --iops, which is not given", ["--bps", "1MB", "--burst", "5ops"]),
             (64, "is for --bps, which is not given", ["--iops", "5", "--burst", "5KiB"]),
+            (64, "--burst: '99999d': duration is too large; at most 36500d",
+             ["--bps", "1MB", "--burst", "99999d"]),
             (64, "--burst: '5x': size has the unknown unit", ["--bps", "1MB", "--burst", "5x"]),
             (64, "--bps: rate limiter: bucket takes over 100 years to fill",
              ["--bps", "1B/d", "--burst", "1MiB"]),
@@ -186,6 +188,7 @@ class RefusesBadInput(LimitTest):
     def test_options_it_does_not_know(self):
         self.check(64, "try 'weir limit --help'", "--bps", "1MB", "--bpss", "5")
         self.check(64, "try 'weir limit --help'", "--bps")
+        self.check(64, "not expected: --\\x1b[2J;", "--bps", "1MB", "--\x1b[2J")
 
     def test_a_block_larger_than_memory_is_only_a_number(self):
         run = limit("--bps", "1GB", "--block", "15EiB", stdin=b"x" * 100_000)
@@ -330,7 +333,8 @@ class StateOverRuns(LimitTest):
         self.assertTrue(self.read("state").endswith(b"end\n"))
 
     def test_a_file_that_is_no_state_is_left_alone(self):
-        for text in (b"precious notes\n", b"saved x\n", b"saved 5\nweir-limiter 1\n", b"\x00" * 99):
+        for text in (b"precious notes\n", b"saved x\n", b"saved 5\nweir-limiter 1\n", b"\x00" * 99,
+                     b"saved 99999999999999999999\nweir-limiter 1\nend\n"):
             with open(self.path("state"), "wb") as out:
                 out.write(text)
             run = self.run_with_state("--bps", "1MB", stdin=b"x")
@@ -352,9 +356,10 @@ class StateOverRuns(LimitTest):
         self.assertIn(b"is in use by another run", run.stderr)
 
     def test_places_where_it_cannot_be(self):
-        for path in (self.path("none/state"), self.folder, "/dev/null"):
+        for path in (self.path("none/state"), self.folder, "/dev/null", self.path("\x1b[2J/state")):
             run = limit("--bps", "1MB", "--state", path, stdin=b"x")
             self.assertEqual((run.returncode, run.stdout), (73, b""), run.stderr)
+            self.assertNotIn(b"\x1b", run.stderr)
 
     def test_no_files_are_left_beside_it(self):
         self.run_with_state("--bps", "1MB", stdin=b"x")

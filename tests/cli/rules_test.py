@@ -259,7 +259,7 @@ class Usage(RulesTest):
         status, _, err = rules("/nonexistent")
         self.assertEqual(status, 66)
         self.assertEqual(err, "weir rules: '/nonexistent': No such file or directory\n")
-        self.assertEqual(rules("/")[0], 74)
+        self.assertEqual(rules("/"), (74, "", "weir rules: '/': Is a directory\n"))
 
     def test_output_that_cannot_be_written(self):
         with open("/dev/full", "w", encoding="utf-8") as full:

@@ -191,10 +191,15 @@ class RefusesBadInput(SimTest):
                 (("--service", "fast"), "--service: 'fast' is none; expected exponential or "
                                         "as-given"),
                 (("--only", "c"), "--only: no job 'c' in the scenario"),
-                (("--length", "0s"), "length: is 0")):
+                (("--length", "0s"), "length: is 0"),
+                (("--seed", "x"), "--seed: 'x': count must start with a number; write for example "
+                                  "1000, 20k or 1.5M"),
+                (("--seed=-1",), "--seed: '-1': count must not be negative; write for example "
+                                 "1000, 20k or 1.5M"),
+                (("--seed", "99999999999999999999"), "--seed: '99999999999999999999': count has "
+                                                     "too many digits; at most 19 digits")):
             with self.subTest(arguments):
                 self.refused(64, message, self.file(SMALL), *arguments)
-        self.assertEqual(sim(self.file(SMALL), "--seed", "x")[0], 64)
         self.assertEqual(sim()[0], 64)
 
     def test_a_folder_that_cannot_be_made(self):
@@ -203,11 +208,12 @@ class RefusesBadInput(SimTest):
                      "none", "--out", str(self.folder / "taken/out"))
 
     def test_output_that_cannot_be_written(self):
-        with open("/dev/full", "w", encoding="utf-8") as full:
-            done = subprocess.run([WEIR, "sim", self.file(SMALL), "--policy", "none"], stdout=full,
-                                  stderr=subprocess.PIPE, timeout=STUCK, check=False)
-        self.assertEqual(done.returncode, 74)
-        self.assertEqual(done.stderr, b"weir sim: standard output: No space left on device\n")
+        for arguments in ((self.file(SMALL), "--policy", "none"), ("--list",)):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([WEIR, "sim", *arguments], stdout=full,
+                                      stderr=subprocess.PIPE, timeout=STUCK, check=False)
+            self.assertEqual(done.returncode, 74)
+            self.assertEqual(done.stderr, b"weir sim: standard output: No space left on device\n")
 
 
 if __name__ == "__main__":

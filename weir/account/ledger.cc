@@ -70,8 +70,12 @@ void Ledger::write_off(std::size_t count, const std::vector<std::size_t>& wanted
   std::sort(gone.begin(), gone.end());
   __int128 rest = 0;
   for (const std::size_t i : gone) rest += std::exchange(accounts_[i].record, 0);
-  const Tokens amount{static_cast<std::uint64_t>(rest < 0 ? -rest : rest)};
-  shrink(rest > 0 ? Side::kBorrowers : Side::kLenders, amount);
+  if (rest != 0) {
+    const Side side = rest > 0 ? Side::kBorrowers : Side::kLenders;
+    Fading& fading = rest > 0 ? borrowers_ : lenders_;
+    choose(side, fading);
+    shrink(side, Tokens{static_cast<std::uint64_t>(rest < 0 ? -rest : rest)}, fading);
+  }
   std::size_t next = 0;
   std::size_t kept = 0;
   for (std::size_t i = 0; i < accounts_.size(); ++i) {
@@ -128,23 +132,26 @@ void Ledger::settle_side(std::span<const Loan> loans, Side side, Tokens total) {
   }
 }
 
-void Ledger::shrink(Side side, Tokens total) {
-  if (total == Tokens{0}) return;
+void Ledger::choose(Side side, Fading& fading) const {
   const std::int64_t sign = side == Side::kLenders ? 1 : -1;
-  shares_.clear();
-  chosen_.clear();
+  fading.shares.clear();
+  fading.accounts.clear();
   for (std::size_t i = 0; i < accounts_.size(); ++i) {
     const Account& account = accounts_[i];
     if (sign * account.record <= 0) continue;
-    shares_.push_back(
+    fading.shares.push_back(
         {static_cast<std::uint64_t>(sign * account.record), account.fade_remainder, 0});
-    chosen_.push_back(i);
+    fading.accounts.push_back(i);
   }
-  settle(shares_, total);
-  for (std::size_t i = 0; i < shares_.size(); ++i) {
-    Account& account = accounts_[chosen_[i]];
-    account.fade_remainder = shares_[i].remainder;
-    account.record -= sign * static_cast<std::int64_t>(shares_[i].got);
+}
+
+void Ledger::shrink(Side side, Tokens total, Fading& fading) {
+  const std::int64_t sign = side == Side::kLenders ? 1 : -1;
+  settle(fading.shares, total);
+  for (std::size_t i = 0; i < fading.shares.size(); ++i) {
+    Account& account = accounts_[fading.accounts[i]];
+    account.fade_remainder = fading.shares[i].remainder;
+    account.record -= sign * static_cast<std::int64_t>(fading.shares[i].got);
   }
 }
 
@@ -179,8 +186,14 @@ bool Ledger::close_period(Nanoseconds period, std::optional<Nanoseconds> half_li
   const std::uint64_t sum = sum_of_positive();
   std::uint64_t faded = half_life ? faded_in(sum, period, *half_life) : 0;
   if (sum - faded > kRecordSumMax) faded = sum - sum / 2;
-  shrink(Side::kLenders, Tokens{faded});
-  shrink(Side::kBorrowers, Tokens{faded});
+  if (faded > 0) {
+    // Both before either fades: a remainder may carry a small record past 0, and it would fade
+    // again on the other side.
+    choose(Side::kLenders, lenders_);
+    choose(Side::kBorrowers, borrowers_);
+    shrink(Side::kLenders, Tokens{faded}, lenders_);
+    shrink(Side::kBorrowers, Tokens{faded}, borrowers_);
+  }
   ++state_.period;
   return faded > 0;
 }

@@ -114,8 +114,14 @@ class Ledger {
   void add_accounts(const std::vector<JobId>& missing, const std::vector<std::size_t>& wanted);
   void write_off(std::size_t count, const std::vector<std::size_t>& wanted);
   void settle_side(std::span<const Loan> loans, Side side, Tokens total);
-  // Brings records of one side nearer to 0, by `total` tokens in all.
-  void shrink(Side side, Tokens total);
+  // A side's records, to be brought nearer to 0.
+  struct Fading {
+    std::vector<SettleShare> shares;
+    std::vector<std::size_t> accounts;  // those of the shares
+  };
+  void choose(Side side, Fading& fading) const;
+  // By `total` tokens in all, those that were chosen.
+  void shrink(Side side, Tokens total, Fading& fading);
   std::uint64_t faded_in(std::uint64_t sum, Nanoseconds period, Nanoseconds half_life);
   // P; asserts that the negative records come to as much.
   std::uint64_t sum_of_positive() const;
@@ -123,8 +129,11 @@ class Ledger {
   std::vector<Account> accounts_;
   std::size_t jobs_max_;
   State state_;  // but for the accounts
+  // Kept for their memory.
   std::vector<SettleShare> shares_;
   std::vector<std::size_t> chosen_;  // the accounts of shares_
+  Fading lenders_;
+  Fading borrowers_;
 };
 
 template <class Row>

@@ -317,6 +317,15 @@ TEST(AllocatorProperty, FollowsThePageWithTwoHundredJobsComingAndGoing) {
   EXPECT_EQ(compare(page_of(large), large, many, 12, 40), "");
 }
 
+// Nearly all of a record fades in a period, so remainders carry small ones past 0.
+TEST(AllocatorProperty, FollowsThePageWhereRecordsFadePastZero) {
+  const World small{.jobs = 20, .nodes_max = 9, .demand_max = 12, .active_of_10 = 5};
+  const Setting quick{.rate = Rate::per_second(300), .half_life = milliseconds{71}};
+  for (std::uint64_t seed = 31; seed < 36; ++seed) {
+    EXPECT_EQ(compare(page_of(quick), quick, small, seed, 1000), "");
+  }
+}
+
 TEST(AllocatorProperty, FollowsThePageWhereNumbersAreLargest) {
   const World huge{.jobs = 5,
                    .nodes_max = Allocator::kNodesMax,

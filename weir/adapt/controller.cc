@@ -41,8 +41,10 @@ Tokens demand_of(const JobSample& sample, ControllerOptions::Demand choice) {
   const Wide tokens = choice == ControllerOptions::Demand::kServed
                           ? Wide{sample.served.count()}
                           : Wide{sample.waiting.count()} + sample.arrived.count();
+  if (tokens == 0) return Tokens{0};
   const Tokens most = std::min(sample.limit.value_or(Allocator::kDemandMax), Allocator::kDemandMax);
-  return Tokens{static_cast<std::uint64_t>(std::min<Wide>(tokens, most.count()))};
+  // A limit of less than one token a period caps the job but leaves it in the allocation.
+  return Tokens{static_cast<std::uint64_t>(std::clamp<Wide>(most.count(), 1, tokens))};
 }
 
 void add(JobSample& sum, const JobSample& sample) {

@@ -18,4 +18,8 @@ inline constexpr std::size_t kQuoteMax = 60;
 
 std::string quote(std::string_view text);
 
+// A whole message, some of which may be from outside and was not quoted: bytes that are neither
+// printable ASCII nor the end of a line as \xNN, nothing else changed.
+std::string visible(std::string_view text);
+
 }  // namespace weir

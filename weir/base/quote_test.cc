@@ -21,5 +21,10 @@ TEST(Quote, CutsLongText) {
   EXPECT_EQ(quote(std::string(kQuoteMax + 1, 'x')), "'" + std::string(kQuoteMax, 'x') + "...'");
 }
 
+TEST(Visible, EscapesWhatATerminalWouldObeyAndLeavesTheRest) {
+  EXPECT_EQ(visible("no 'a\\b'\nno \x1b[2J\r\x9b\x7f"), "no 'a\\b'\nno \\x1b[2J\\x0d\\x9b\\x7f");
+  EXPECT_EQ(visible(std::string(1000, 'x')), std::string(1000, 'x'));
+}
+
 }  // namespace
 }  // namespace weir

@@ -76,13 +76,16 @@ void LimiterBucket::consume(Tokens n, Instant now) {
   bucket_.charge(rest, shape_, now);
 }
 
-void LimiterBucket::give_back(Tokens n) {
+void LimiterBucket::give_back(Tokens n, Instant now) {
   if (burst_left_ > Tokens{0}) {
     const Tokens to_burst = std::min(n, burst_initial_ - burst_left_);
     burst_left_ += to_burst;
     n -= to_burst;
   }
   bucket_.give_back(n, shape_);
+  // Gifts above the rim would move the zero point on and on, out of the timeline in the end.
+  Spill lost;
+  bucket_.trim(shape_, now, lost);
 }
 
 void LimiterBucket::replace(const LimiterSpec& spec, Instant now) {
@@ -162,7 +165,7 @@ bool RateLimiter::consume_op(Bytes bytes, Instant now) {
 }
 
 void RateLimiter::manual_replenish(Tokens n, TokenKind kind, Instant now) {
-  if (auto& limit = bucket(kind)) limit->give_back(n);
+  if (auto& limit = bucket(kind)) limit->give_back(n, now);
   reconsider(now);
 }
 

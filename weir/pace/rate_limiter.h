@@ -79,7 +79,7 @@ class LimiterBucket {
   // REQUIRES: ready_at(n) <= now. May leave a debt, which is paid at debt_paid_at().
   void consume(Tokens n, Instant now);
   Instant debt_paid_at() const { return bucket_.ready_at(Tokens{0}, shape_); }
-  void give_back(Tokens n);
+  void give_back(Tokens n, Instant now);
   void replace(const LimiterSpec& spec, Instant now);
   // What n tokens need of the bucket itself, after the one-time burst.
   Tokens beyond_burst(Tokens n) const { return n > burst_left_ ? n - burst_left_ : Tokens{0}; }

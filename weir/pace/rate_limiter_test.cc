@@ -191,6 +191,14 @@ TEST(RateLimiter, WhatIsGivenBackFillsTheBurstToItsInitialSizeThenTheBucket) {
   EXPECT_EQ(limiter.bytes()->budget(kStart), Tokens{1000});
 }
 
+TEST(RateLimiter, HoweverMuchIsGivenBackTheStateIsThatOfAFullBucket) {
+  RateLimiter limiter(spec(7, hours{24}), {}, kStart);
+  const RateLimiter::State full = limiter.save(kStart);
+  for (int i = 0; i < 3; ++i) limiter.manual_replenish(Tokens{UINT64_MAX}, kBytes, kStart);
+  EXPECT_EQ(limiter.save(kStart), full);
+  EXPECT_EQ(RateLimiter::restore(limiter.save(kStart), kStart)->bytes()->budget(kStart), Tokens{7});
+}
+
 TEST(RateLimiter, GivingBackBringsTheWakeUpForward) {
   RateLimiter limiter = limiter_of_1000_bytes();
   EXPECT_TRUE(limiter.consume(Tokens{1000}, kBytes, kStart));

@@ -401,6 +401,8 @@ Pick Tbf::serve_spare(Head head, Instant now) {
   if (spare.empty()) return {};
   Queue& queue = spare.top();
   Request& first = queue.requests.front();
+  if (const Instant at = root_ready_at(first); at > now) return {nullptr, at};
+  pay_limits(queue, first, now);
   count_all(queue, first, now);
   leave(queue, now);
   take_out(queue, first, now);
@@ -421,9 +423,9 @@ Pick Tbf::pick(Head head, Instant now, Urge urge) {
   if (urge == Urge::kForce) return force(head, now);
   if (urge == Urge::kBorrow) {
     const Pick borrower = serve_borrower(head, now);
-    if (borrower.request != nullptr) return borrower;
+    if (borrower.request != nullptr || borrower.until != kNever) return borrower;
     const Pick spare = serve_spare(head, now);
-    if (spare.request != nullptr) return spare;
+    if (spare.request != nullptr || spare.until != kNever) return spare;
     if (heaps_->lend.empty()) rested_ = true;  // whoever waits does so for a limit of its own
     return borrower;
   }

@@ -218,6 +218,18 @@ TEST(TbfShares, TheRootIsAskedLastAndPaysForLoansToo) {
   EXPECT_EQ(shared.run().size(), 1U);
 }
 
+TEST(TbfShares, TheRootPaysForWhoHasNoShareToo) {
+  Shared shared;
+  shared.root(100, 20, 20);
+  ASSERT_TRUE(shared.gate.apply_rule("start l jobid={l} rate=1000 burst=100", shared.now));
+  shared.send("n", 100);
+  EXPECT_EQ(shared.run().size(), 20U);
+  EXPECT_EQ(shared.gate.next(shared.now).until(), shared.now + milliseconds{10});
+  shared.now += milliseconds{30};
+  shared.send("l", 100);
+  EXPECT_EQ(shared.run(), "lll");
+}
+
 // A device that was too slow for a while may make it good; one that nobody asked may not.
 TEST(TbfShares, TheRootHoldsMoreWhileSomebodyWaitsForTheDevice) {
   Shared shared;

@@ -278,9 +278,12 @@ void Target::give_all_shares(Instant now) {
 }
 
 void Target::note_active(JobStats::Entry& entry, Instant now) {
+  const bool is_listed = entry.mark == period_ - 1;
   entry.mark = period_;
-  stats_.hold(entry.job, now);
-  active_.push_back({&entry, entry.arrived, entry.finished, entry.waiting()});
+  if (!is_listed) {
+    stats_.hold(entry.job, now);
+    active_.push_back({&entry, entry.arrived, entry.finished, entry.waiting()});
+  }
   controller_->first_request(entry.job, now);
 }
 
@@ -314,16 +317,17 @@ void Target::observe(Instant now) {
   for (const auto& [job, sample] : samples) controller_->observe(sample);
 }
 
-// Who has something waiting or running is active from the start.
+// Who has something waiting or running is active from the start. While all of it is running nobody
+// asks for the job, and its share may go: its next request is a first one again.
 void Target::begin_period() {
-  ++period_;
+  period_ += 2;
   std::erase_if(active_, [&](Active& job) {
     JobStats::Entry& entry = *job.entry;
     if (entry.waiting().requests == 0 && entry.running().requests == 0) {
       stats_.release(entry);
       return true;
     }
-    entry.mark = period_;
+    entry.mark = entry.waiting().requests == 0 ? period_ - 1 : period_;
     job = {&entry, entry.arrived, entry.finished, entry.waiting()};
     return false;
   });

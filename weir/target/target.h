@@ -153,7 +153,8 @@ class Target {
   };
   using Clients = absl::flat_hash_set<Nid, NidHash>;
   absl::flat_hash_map<JobId, Clients, std::hash<JobId>> clients_;  // of jobs that nobody named
-  std::uint64_t period_ = 1;  // entries of active_ are marked with it
+  // Entries of active_ are marked with it, or with one less until a request of theirs comes.
+  std::uint64_t period_ = 2;
   Instant period_end_ = kNever;
   std::uint64_t switches_ = 0;
 };

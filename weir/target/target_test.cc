@@ -169,6 +169,18 @@ TEST(Target, WithoutLendingSharesAreLimits) {
   EXPECT_GT(world.served("greedy"), 1'000U);
 }
 
+// What a job has in service may take longer than its share is kept: what comes then is paced.
+TEST(Target, AJobWhoseShareWentWhileItsRequestsRanHasOneAgainAtItsNextRequest) {
+  World world(shared_out(100), milliseconds{700});
+  world.send("a", 8);
+  world.send("b", 8);
+  world.run_until(instant_at(0) + milliseconds{699});
+  EXPECT_FALSE(world.target.controller()->share_of(JobId("a")));
+  world.run_until(instant_at(0) + milliseconds{700});
+  EXPECT_TRUE(world.target.controller()->share_of(JobId("a")));
+  EXPECT_TRUE(world.target.controller()->share_of(JobId("b")));
+}
+
 TEST(Target, AnAdministratorsLimitHoldsUnderShares) {
   World world(shared_out(1000));
   ASSERT_TRUE(world.target.gate().apply_rule("start slow jobid={slow} rate=50", world.now()));
@@ -178,6 +190,18 @@ TEST(Target, AnAdministratorsLimitHoldsUnderShares) {
   EXPECT_LE(world.served("slow"), 503U);
   EXPECT_GE(world.served("slow"), 490U);
   EXPECT_GE(world.served("other"), 9'400U);
+}
+
+// 10 a second are no whole token in 20 ms.
+TEST(Target, ALowLimitLeavesAJobInTheAllocation) {
+  World world(shared_out(1000));
+  ASSERT_TRUE(world.target.gate().apply_rule("start slow jobid={slow} rate=10", world.now()));
+  world.send("slow", 50);
+  world.send("other", 50);
+  for (int i = 1; i <= 20; ++i) {
+    world.run_until(instant_at(0) + i * milliseconds{100});
+    EXPECT_TRUE(world.target.controller()->share_of(JobId("slow"))) << i;
+  }
 }
 
 TEST(Target, FindsTheCapacityItIsNotTold) {
