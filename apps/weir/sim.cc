@@ -579,9 +579,7 @@ void add_sim(CLI::App& weir, int& status) {
   command->add_flag("--unchecked", arguments->unchecked, "Run without the checkers: faster");
   command->add_flag("-q,--quiet", arguments->quiet, "No table and no progress");
   command->footer(kFooter);
-  command->callback([arguments, &status] {
-    status = simulate(*arguments);
-  });
+  command->callback([arguments, &status] { status = simulate(*arguments); });
 }
 
 }  // namespace weir::app
