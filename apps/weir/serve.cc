@@ -26,6 +26,7 @@
 #include "weir/serve/event_log.h"
 #include "weir/serve/options.h"
 #include "weir/serve/server.h"
+#include "weir/serve/service.h"
 
 namespace weir::app {
 namespace {
@@ -238,6 +239,7 @@ Result<serve::ServeOptions> read_again(const ServeArguments& arguments) {
   auto options = read_options(arguments);
   if (!options) return options;
   if (auto checked = serve::check(*options); !checked) return tl::unexpected(checked.error());
+  if (auto tried = serve::try_services(*options); !tried) return tl::unexpected(tried.error());
   return options;
 }
 
@@ -309,6 +311,7 @@ void say_all(const std::vector<std::string>& lines) {
 // As far as can be told without serving anything.
 void check_all(const ServeArguments& arguments, const serve::ServeOptions& options) {
   check(serve::check(options), Exit::kUsage, "");
+  check(serve::try_services(options), Exit::kUsage, "");
   check(control::check(control_options(arguments, options).http), Exit::kUsage, "");
   const auto jobs = serve::Server::load_jobs(options.jobs_file, options.jobs);
   if (!jobs) throw Failure{status_of(jobs.error()), jobs.error().message()};
@@ -448,7 +451,8 @@ void add_lock_options(CLI::App& command, ServeArguments& arguments) {
       ->type_name("FILE");
   command
       .add_option("--lock-limit", arguments.lock_limit,
-                  "Locks that clients shall have at a time, in use or cached (default 100000)")
+                  "Locks that clients shall have at a time, in use or cached (default: 100 for "
+                  "each MiB of memory)")
       ->type_name("N");
   command
       .add_option("--lock-preset", arguments.lock_preset,

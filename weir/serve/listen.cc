@@ -18,6 +18,7 @@
 
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/host/machine.h"
 
 namespace weir::serve {
 namespace {
@@ -129,9 +130,7 @@ Result<std::uint32_t> room_for_connections(std::uint32_t wanted, std::uint32_t o
 }
 
 Result<void> check_memory(Bytes payload) {
-  const auto pages = static_cast<std::uint64_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L));
-  const std::uint64_t memory =
-      pages * static_cast<std::uint64_t>(std::max(sysconf(_SC_PAGESIZE), 0L));
+  const std::uint64_t memory = host::machine_memory().count();
   if (memory == 0 || payload.count() <= memory / 2) return {};
   return fail(std::errc::not_enough_memory, "limit of memory",
               fmt::format("{} of payload is more than half of this machine's {}",

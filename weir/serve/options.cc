@@ -10,9 +10,9 @@
 
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/host/machine.h"
 #include "weir/schedule/gate.h"
 #include "weir/schedule/nrs_text.h"
-#include "weir/serve/service.h"
 
 namespace weir::serve {
 namespace {
@@ -133,6 +133,13 @@ Result<StoreOptions> parse_store_of(std::string_view text, ExportOptions* of) {
 }
 
 }  // namespace
+
+lock::ServerOptions LockOptions::server_defaults() {
+  lock::ServerOptions server;
+  const auto mib = static_cast<std::int64_t>(host::machine_memory().count() >> 20);
+  if (mib > 0) server.pool.limit = std::min(mib * kLimitPerMib, lock::kLimitMax);
+  return server;
+}
 
 Nanoseconds GroupsOptions::longest() const {
   Nanoseconds most = length;
@@ -314,14 +321,8 @@ Result<void> check_service(const ServeOptions& options, const ServiceOptions& on
                 fmt::format("keeps {} of {} slots for high priority", one.hp_slots, one.slots),
                 "leave one for others");
   }
-  if (auto checked = check_number(where, "classes", one.classes, ServeBounds::kClassesMin,
-                                  ServeBounds::kClassesMax);
-      !checked) {
-    return checked;
-  }
-  const auto tried =
-      open_service(one, options.nodemaps, options.unknown_jobs, options.groups, Instant{});
-  return tried ? Result<void>{} : tl::unexpected(tried.error());
+  return check_number(where, "classes", one.classes, ServeBounds::kClassesMin,
+                      ServeBounds::kClassesMax);
 }
 
 // Rules of the whole cluster are in etcd alone, so that all servers have the same.

@@ -234,10 +234,14 @@ struct ClusterOptions {
 // The lock service (docs/design/lock-volume.md), beside the exports or without any.
 struct LockOptions {
   static constexpr std::uint16_t kPort = 10811;
+  static constexpr std::int64_t kLimitPerMib = 100;  // of this machine's memory, by default
+
+  // What is not said otherwise.
+  static lock::ServerOptions server_defaults();
 
   std::optional<ListenAddress> listen;  // none: there is no lock service
   std::string state_file;               // what must grow over restarts; needed
-  lock::ServerOptions server{};
+  lock::ServerOptions server = server_defaults();
   std::string policy = "fifo";       // of its Gate, as written to nrs_policies
   std::vector<std::string> rules{};  // as written to nrs_tbf_rule
 

@@ -151,19 +151,6 @@ TEST_F(CheckedOptions, NodemapsAreNamedOnce) {
   EXPECT_FALSE(check(options));
 }
 
-TEST_F(CheckedOptions, PoliciesAndRulesAreTried) {
-  ServiceOptions& service = options.services.emplace_back();
-  service.rules = {"start a jobid={x} rate=5"};
-  EXPECT_TRUE(check(options));
-  service.rules.emplace_back("start a jobid={y} rate=5");
-  EXPECT_EQ(check(options).error().where, "rule 'start a jobid={y} rate=5'");
-  service.rules.pop_back();
-  service.policy = "fifo";
-  EXPECT_FALSE(check(options));
-  service.policy = "nonsense";
-  EXPECT_EQ(check(options).error().where, "policy 'nonsense'");
-}
-
 TEST_F(CheckedOptions, LimitsLeaveRoomForTheLargestPayload) {
   options.limits.connection_memory = Bytes{options.exports.back().blocks.maximum - 1};
   EXPECT_FALSE(check(options));

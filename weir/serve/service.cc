@@ -149,6 +149,15 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
   return service;
 }
 
+Result<void> try_services(const ServeOptions& options) {
+  for (const ServiceOptions& one : options.services) {
+    const auto tried =
+        open_service(one, options.nodemaps, options.unknown_jobs, options.groups, Instant{});
+    if (!tried) return tl::unexpected(tried.error());
+  }
+  return {};
+}
+
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
                                                   host::Uring& uring) {
   auto served = std::make_unique<ServedExport>();

@@ -89,6 +89,8 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
                                               UnknownJobs unknown_jobs, const GroupsOptions& groups,
                                               Instant now, TraceFile* trace = nullptr);
+// The error of the first service that could not be opened; nothing is left of any.
+Result<void> try_services(const ServeOptions& options);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
                                                   host::Uring& uring);
 

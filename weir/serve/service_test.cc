@@ -132,6 +132,20 @@ TEST(Service, AServiceInAClusterIsInStepThoughItHasNothingToDo) {
   EXPECT_TRUE(service.groups->epochs().is_over());
 }
 
+TEST(Service, PoliciesAndRulesAreTried) {
+  ServeOptions options;
+  ServiceOptions& service = options.services.emplace_back();
+  service.rules = {"start a jobid={x} rate=5"};
+  EXPECT_TRUE(try_services(options));
+  service.rules.emplace_back("start a jobid={y} rate=5");
+  EXPECT_EQ(try_services(options).error().where, "rule 'start a jobid={y} rate=5'");
+  service.rules.pop_back();
+  service.policy = "fifo";
+  EXPECT_FALSE(try_services(options));
+  service.policy = "nonsense";
+  EXPECT_EQ(try_services(options).error().where, "policy 'nonsense'");
+}
+
 TEST(Service, AMistakeNamesThePolicyOrTheRule) {
   ServiceOptions options;
   options.policy = "nonsense";

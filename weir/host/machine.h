@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What this machine has, for defaults and bounds that follow its size:
+//
+//   machine_memory()    physical memory, whoever uses it
+//
+// A limit that a container or a unit has been given is not seen: who has one says so in the
+// configuration.
+#pragma once
+
+#include "weir/base/quantity.h"
+
+namespace weir::host {
+
+// 0: it cannot be told.
+Bytes machine_memory();
+
+}  // namespace weir::host
