@@ -182,7 +182,7 @@ class Scratch(unittest.TestCase):
         found = re.fullmatch(r"(\d+) passed, (\d+) failed", done.stdout.splitlines()[-1])
         self.assertTrue(found, done.stdout)
         steps = re.findall(r"(?m)^dev: check (\S+) \.\.\. (failed after )?\d+\.\d s$", done.stderr)
-        self.assertEqual([name for name, _ in steps][-1], "bench")
+        self.assertEqual([name for name, _ in steps][-1], "canary")
         self.assertEqual(sum(bool(failed) for _, failed in steps), int(found[2]))
         self.assertEqual(len(steps), int(found[1]) + int(found[2]))
 
