@@ -247,7 +247,7 @@ TEST(GroupEpochs, ALeaderThatSaysThereAreNoServersIsNotBelieved) {
   for (const std::int64_t servers : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN, INT64_MAX}) {
     EpochVector data = own;
     data[0] = servers;
-    data[1] = 0;
+    data[1] = 7 * (servers > 1 ? std::int64_t{kEpochMembersMax} : 1);  // as if it were right
     server.use.start_epoch(1, pack_vector(data), at(0));
     EXPECT_FALSE(server.use.preferred());
     EXPECT_TRUE(server.use.is_mixed());
