@@ -34,9 +34,18 @@ class Server:
         self.prefix = prefix  # a command that runs it
         self.env = env
         self.log = ""
+        self.process = None
         self.expected = 0  # how it is to end
 
     def __enter__(self):
+        self.launch()
+        self.await_ready()
+        return self
+
+    def launch(self):
+        """Starts it, and does not wait until clients can come."""
+        self._close_pipes()
+        self.expected = 0
         self.process = subprocess.Popen(
             [*self.prefix, self.binary, "serve", "--listen", f"unix:{self.socket}",
              "--listen", "127.0.0.1:0", *self.arguments],
@@ -44,35 +53,42 @@ class Server:
             env={**os.environ, **(self.env or {})})
         self.reader = threading.Thread(target=self._read_log)
         self.reader.start()
+
+    def await_ready(self):
         ready = self.process.stdout.readline().split()
         if not ready or ready[0] != "ready":
             self.process.kill()
-            self.process.wait(STUCK)
-            self.reader.join()
-            self.process.stdout.close()
-            self.process.stderr.close()
+            self._end_process()
             self.folder.cleanup()
             raise AssertionError(f"not ready: {self.log}")
         self.port = int(ready[2].rpartition(":")[2])
         if ready[-1].startswith("control:"):
             self.control_port = int(ready[-1].rpartition(":")[2])
-        return self
 
     def _read_log(self):
         for line in self.process.stderr:
             self.log += line
 
-    def __exit__(self, kind, *_):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+    def _end_process(self):
+        """Its status, once it has ended."""
         try:
             status = self.process.wait(STUCK)
         except subprocess.TimeoutExpired:
             self.process.kill()
             status = "stuck"
         self.reader.join()
-        self.process.stdout.close()
-        self.process.stderr.close()
+        self._close_pipes()
+        return status
+
+    def _close_pipes(self):
+        if self.process is not None:
+            self.process.stdout.close()
+            self.process.stderr.close()
+
+    def __exit__(self, kind, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        status = self._end_process()
         self.folder.cleanup()
         is_dirty = "Sanitizer" in self.log or "runtime error" in self.log
         if kind is None and (status != self.expected or is_dirty):
@@ -83,6 +99,13 @@ class Server:
         self.expected = -signal.SIGKILL
         self.process.kill()
         self.process.wait(STUCK)
+        self.reader.join()
+
+    def end(self, number=signal.SIGTERM):
+        """With the signal; its folder stays, so that it can be launched again."""
+        self.process.send_signal(number)
+        status = self._end_process()
+        assert status == (0 if number == signal.SIGTERM else -number), (status, self.log)
 
     def uri(self, name, tcp=False):
         if tcp:

@@ -87,7 +87,7 @@ class EpochTransport {
   // When a server other than this one was last heard of, while it led.
   Instant others_heard() const;
   // See EpochSeat.
-  void set_known(MemberNames names);
+  void set_known(MemberNames names, MemberNames running);
 
   // Asks the leader, here or elsewhere, at most for a second. The answer comes on its thread;
   // at once with ECANCELED if it has stopped.

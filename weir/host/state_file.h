@@ -19,7 +19,7 @@ namespace weir::host {
 
 class StateFile {
  public:
-  static constexpr std::size_t kSizeMax = std::size_t{1} << 17;
+  static constexpr std::size_t kSizeMax = std::size_t{1} << 24;
 
   // Creates the file, empty, when there is none. Fails early with everything that would make
   // replace() fail later: no permission, a folder, another user at work (EBUSY).
