@@ -27,6 +27,8 @@ class StateFile {
 
   // What it held when opened; empty when it is new.
   const std::string& text() const { return text_; }
+  // On failure the file holds the old text; or, if its directory could not be synced, the new one,
+  // which a power failure may undo.
   Result<void> replace(std::string_view text);
 
  private:
