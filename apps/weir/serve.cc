@@ -34,7 +34,7 @@ namespace {
 constexpr const char* kFooter = R"(
 Stores:
   file:PATH[,size=SIZE][,direct]     created, sparse, if it is missing and has a size
-  device:PATH[,direct]               a block device
+  device:PATH[,direct][,force]       a block device; force: although the system uses it
   memory:SIZE                        gone with the server
   shaped:KEY=VALUE,...:STORE         slow on purpose: iops=2000, bps=100MB, latency=1ms
 
@@ -373,7 +373,8 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
       ->type_name("N");
   command
       .add_option("--memory", arguments.memory,
-                  "Payload in the whole server at a time (default 512MiB)")
+                  "Payload in the whole server at a time (default: a quarter of the machine's "
+                  "memory, 64MiB to 512MiB)")
       ->type_name("SIZE");
   command
       .add_option("--handshake-timeout", arguments.handshake_timeout,

@@ -132,6 +132,8 @@ class Server {
   void turn();
   void expire_handshakes();
   void wake_stores();
+  void watch_store(ServedExport& served);
+  void answer_statuses();
   void feed_hungry();
   void dispatch();
   void flush();

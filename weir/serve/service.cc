@@ -166,6 +166,7 @@ Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, 
   auto store = open_store(options.store, options.read_only, uring);
   if (!store) return tl::unexpected(store.error());
   served->store = std::move(*store);
+  served->watch = StoreWatch(service.slots);
 
   nbd::Export& offer = served->offer;
   offer.size = served->store->size();
