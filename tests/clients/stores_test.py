@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server does with its stores: devices and files that it opens, errors that it passes on, work
-that it cuts into pieces, and stores that hang."""
+"""What a server does with its stores: devices and files that it opens, errors that it passes on,
+work that it cuts into pieces, and stores that hang."""
 import contextlib
 import errno
 import os
@@ -48,8 +48,7 @@ class StoreTest(unittest.TestCase):
         if status:
             client.add_meta_context(nbd.CONTEXT_BASE_ALLOCATION)
         client.connect_uri(server.uri(name))
-        self.addCleanup(client.close)
-        return client
+        return client  # closed with its last reference
 
     def folder(self):
         return pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -160,7 +159,6 @@ class Created(StoreTest):
                 server.kill()
                 with Server(*export):
                     pass
-                client.close()
 
 
 # ---- work in pieces ----
@@ -188,7 +186,7 @@ class Probe(threading.Thread):
     def __exit__(self, *_):
         self.ends.set()
         self.join()
-        self.client.close()
+        del self.client
 
 
 class Pieces(StoreTest):
@@ -273,7 +271,7 @@ class Hung(StoreTest):
                 while "has not finished any of 2" not in server.log:
                     self.assertLess(time.monotonic(), deadline)
                     client.poll(10)
-                client.close()
+                del client
             finally:
                 disk.process.send_signal(signal.SIGCONT)
             self.assertEqual(self.client(server).pread(4096, 0), bytes(4096))

@@ -3,6 +3,9 @@
 // A file that is new, or has a new name, outlasts a power failure only if its directory was synced
 // too: fsync(2) of the file says nothing about its name. Everything that Weir creates to keep
 // (stores, journals, records, state files) calls this after it was created or renamed.
+//
+//   rename(beside, path);
+//   return sync_directory_of(path);
 #pragma once
 
 #include <string>

@@ -83,9 +83,30 @@ std::uint32_t direct_block(int file) {
   return kDirectBlock;
 }
 
-bool is_in_memory(int file) {
+// What a file lies on. A device node lies on a file system too, which says nothing about it.
+enum class Ground : std::uint8_t {
+  kDisk,    // "without waiting" is kept: a call that would wait for the disk says so
+  kMemory,  // no call waits
+  kRemote,  // a server or another process answers, or never does; no call can be trusted not to
+            // wait
+};
+
+Ground ground_of(int file, const struct stat& status) {
+  if (S_ISBLK(status.st_mode)) return Ground::kDisk;
   struct statfs system {};
-  return fstatfs(file, &system) == 0 && system.f_type == TMPFS_MAGIC;
+  if (fstatfs(file, &system) != 0) return Ground::kRemote;
+  switch (static_cast<std::uint32_t>(system.f_type)) {
+    case TMPFS_MAGIC:
+      return Ground::kMemory;
+    case EXT4_SUPER_MAGIC:
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:
+      return Ground::kDisk;
+    default:
+      return Ground::kRemote;
+  }
 }
 
 bool can_try(int file) {
@@ -208,10 +229,12 @@ Result<FileStore::Facts> FileStore::inspect(int file, const StoreOptions& option
                 fmt::format("leave direct out, or make the file longer: truncate -s %{} PATH",
                             facts.block_min));
   }
-  facts.way = options.direct       ? Way::kRing
-              : is_in_memory(file) ? Way::kMemory
-              : can_try(file)      ? Way::kCached
-                                   : Way::kRing;
+  const Ground ground = ground_of(file, status);
+  facts.is_remote = ground == Ground::kRemote;
+  facts.way = options.direct || facts.is_remote ? Way::kRing
+              : ground == Ground::kMemory       ? Way::kMemory
+              : can_try(file)                   ? Way::kCached
+                                                : Way::kRing;
   return facts;
 }
 
@@ -284,8 +307,7 @@ bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
 bool FileStore::move(StoreOperation& operation) {
   const std::span<std::byte> rest = operation.buffer.subspan(operation.moved);
   const std::uint64_t offset = operation.offset + operation.moved;
-  using Copy = host::Uring::Copy;
-  const Copy copy = facts_.is_direct || rest.size() <= kCopyHereMax ? Copy::kHere : Copy::kWorker;
+  const host::Uring::Copy copy = copier(rest.size());
   if (operation.command == nbd::Command::kRead) {
     uring_.read(file_.get(), rest, offset, operation.io, copy);
   } else {
@@ -294,6 +316,11 @@ bool FileStore::move(StoreOperation& operation) {
     uring_.write(file_.get(), rest, offset, is_durable ? RWF_DSYNC : 0, operation.io, copy);
   }
   return false;
+}
+
+host::Uring::Copy FileStore::copier(std::size_t bytes) const {
+  const bool is_short = facts_.is_direct || bytes <= kCopyHereMax;
+  return is_short && !facts_.is_remote ? host::Uring::Copy::kHere : host::Uring::Copy::kWorker;
 }
 
 // As much as can be had without waiting; the ring does the rest.
@@ -394,8 +421,8 @@ bool FileStore::write_zeroes(StoreOperation& operation) {
   operation.moved = static_cast<std::uint32_t>(at - operation.offset);
   if (at == end) return settle(operation);
   const std::uint64_t left = (at < punched.from ? punched.from : end) - at;
-  uring_.write(file_.get(), zeroes(std::min<std::uint64_t>(left, kZeroesAtOnce)), at, 0,
-               operation.io, host::Uring::Copy::kHere);
+  const std::span<const std::byte> piece = zeroes(std::min<std::uint64_t>(left, kZeroesAtOnce));
+  uring_.write(file_.get(), piece, at, 0, operation.io, copier(piece.size()));
   return false;
 }
 
@@ -418,6 +445,10 @@ bool FileStore::finish(StoreOperation& operation, int error) {
 // What is missing of a file that was made shorter is not a hole: a client that asks for it is told.
 void FileStore::extents(std::uint64_t offset, std::uint64_t length,
                         const ExtentVisitor& visit) const {
+  if (facts_.is_remote) {
+    visit(length, 0);
+    return;
+  }
   struct stat status {};
   const std::uint64_t asked_end = offset + length;
   const bool is_shorter = fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode) &&

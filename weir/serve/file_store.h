@@ -8,6 +8,8 @@
 //   above 256 KiB      copied by a thread of the kernel, so that a copy stops nobody
 //   anything else      through the Uring, so a slow disk stops nobody
 //   file in memory     tmpfs has no "without waiting" and nothing to wait for: plain calls
+//   network, FUSE      whatever is asked for may wait for ever: always a thread of the kernel, and
+//                      block status says data, since to ask for more would wait
 //
 // With direct, reads and writes go past the page cache and have to be aligned; the smallest block
 // is what the file asks for. FLUSH is fdatasync(2), FUA is RWF_DSYNC: what was answered is durable.
@@ -69,6 +71,7 @@ class FileStore : public Store {
     std::uint64_t size = 0;
     Way way = Way::kRing;
     bool is_direct = false;
+    bool is_remote = false;
     std::uint32_t block_min = 1;
     std::uint32_t granule = 1;  // what holes are punched in units of
   };
@@ -81,6 +84,7 @@ class FileStore : public Store {
   bool advance(StoreOperation& operation, int result);
   bool move(StoreOperation& operation);
   bool move_here(StoreOperation& operation);
+  host::Uring::Copy copier(std::size_t bytes) const;
   bool punch(StoreOperation& operation);
   // The whole granules of a trim or zeroes.
   Range inner(const StoreOperation& operation) const;
