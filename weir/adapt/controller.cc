@@ -51,8 +51,8 @@ void add(JobSample& sum, const JobSample& sample) {
   sum.arrived += sample.arrived;
   sum.served += sample.served;
   sum.waiting += sample.waiting;
-  sum.borrowed += sample.borrowed;
-  sum.lent += sample.lent;
+  sum.borrowed += std::min(sample.borrowed, Tokens{UINT64_MAX} - sum.borrowed);
+  sum.lent += std::min(sample.lent, Tokens{UINT64_MAX} - sum.lent);
   if (sum.limit && sample.limit) sum.limit = *sum.limit + *sample.limit;
   if (!sample.limit) sum.limit.reset();
 }
@@ -172,7 +172,7 @@ void Controller::gather() {
     const bool allotted =
         at < accounts.size() && accounts[at].job == sample.job && accounts[at].allotted > 0;
     if (!allotted) sample.lent = Tokens{0};
-    if (sample.lent + sample.borrowed > Tokens{0}) {
+    if (sample.lent > Tokens{0} || sample.borrowed > Tokens{0}) {
       loans_.push_back({sample.job, sample.lent, sample.borrowed});
     }
   }
