@@ -57,7 +57,10 @@ Result<void> check(const ConnectOptions& options) {
 class Client::Core {
  public:
   Core(const ConnectOptions& options, const std::shared_ptr<grpc::Channel>& channel)
-      : options_(options), stub_(v1::Locks::NewStub(channel)), client_(options.client) {
+      : options_(options),
+        stub_(v1::Locks::NewStub(channel)),
+        client_(options.client),
+        pressure_(options.pressure.value_or(host::MemoryPressure::of_this_process())) {
     keeper_ = std::thread([this] { keep(); });
   }
 
@@ -98,6 +101,7 @@ class Client::Core {
   std::condition_variable changed_;      // for the keeper, and who closes
   std::condition_variable told_;         // a listener has returned
   LockClient client_;                    // guarded by mutex_, like all below
+  host::MemoryPressure pressure_;        // the keeper's
   std::vector<Listener*> listeners_;     // by slot of the ticket
   std::vector<LockClient::Event> news_;  // being told
   Ticket telling_ = 0;                   // whose listener is being called
@@ -386,6 +390,7 @@ void Client::Core::keep() {
       lock.lock();
     }
     if (stream_ == nullptr && !is_leaving_ && now >= connect_at_) open_stream(lock, now);
+    if (pressure_.take()) client_.relieve(now);
     client_.tick(now);
     if (stream_ != nullptr) {
       const Nanoseconds most = client_.is_welcome() ? client_.lease() : kWelcomePatience;

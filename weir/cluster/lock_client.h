@@ -17,6 +17,9 @@
 // the client connects again by itself and names the locks it has. Otherwise they are lost, and each
 // user is told so at the moment its lease ends, whether or not anybody can be reached.
 //
+// When memory is short, which it looks for once a second, it relieves itself of a share of its
+// cache.
+//
 // Thread-safe. A lock that is cached is taken again and let go in about 100 ns. A fork(2)ed child
 // must not use its parent's client.
 #pragma once
@@ -32,6 +35,7 @@
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/host/memory_pressure.h"
 #include "weir/lock/client.h"
 
 namespace weir::lock {
@@ -41,6 +45,8 @@ struct ConnectOptions {
   std::string job;     // whom it works for, where the server lets it say so; may be empty
   ClientOptions client{};
   std::string tls_directory{};  // as credentials.h has it; empty: plain
+  // Where to see that memory is short; none: where it shows for this process.
+  std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
 };
 
 // EINVAL: no address.

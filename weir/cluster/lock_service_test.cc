@@ -80,6 +80,7 @@ class RudePeers : public testing::Test {
     options.lock.listen =
         serve::ListenAddress{serve::ListenAddress::Kind::kUnix, "", 0, folder_ + "/s"};
     options.lock.state_file = folder_ + "/state";
+    options.pressure = host::MemoryPressure::Sources{};
     auto made = LockService::create(options);
     ASSERT_TRUE(made) << made.error().message();
     service = std::move(*made);

@@ -46,10 +46,9 @@ void apply_service(const ServiceReload& reload, Service& service, Instant now) {
   const auto applied = service.target.gate().apply_rules(reload.commands, now);
   WEIR_ASSERT(applied.has_value());
   if (!reload.capacity) return;
-  using Source = Target::CapacitySource;
-  const bool estimates = reload.capacity->kind == serve::Capacity::Kind::kAuto;
-  service.target.set_capacity(reload.capacity->rate,
-                              estimates ? Source::kEstimated : Source::kGiven, now);
+  // A plan has none in another unit: that takes a restart.
+  const auto set = service.target.set_capacity(*reload.capacity, now);
+  WEIR_ASSERT(set.has_value());
 }
 
 void apply(const ServeReload& plan, serve::JobTable jobs, Server& server) {

@@ -358,6 +358,12 @@ Result<void> check_service(const ServeOptions& options, const ServiceOptions& on
                 fmt::format("keeps {} of {} slots for high priority", one.hp_slots, one.slots),
                 "leave one for others");
   }
+  if (one.cost) {
+    if (auto fits = one.capacity.check_unit(*one.cost); !fits) {
+      fits.error().where = where + ": capacity";
+      return fits;
+    }
+  }
   return check_number(where, "classes", one.classes, ServeBounds::kClassesMin,
                       ServeBounds::kClassesMax);
 }

@@ -91,7 +91,12 @@ class Server {
   Result<void> set_limits(const ServeLimits& limits);
   // Those that are named and those of the file, whose word counts for more.
   static Result<JobTable> load_jobs(const std::string& file, const std::vector<JobNodes>& named);
-  // In all services; jobs that were known and are not among them are back to one node.
+  // How many nodes these say that a job has; 0: they do not name it.
+  std::uint64_t named_nodes(const std::string& job) const {
+    const auto found = jobs_.find(job);
+    return found == jobs_.end() ? 0 : found->second;
+  }
+  // In all services; those of jobs that were known and are not among them are forgotten.
   void set_jobs(JobTable jobs);
   // The same of jobs that something else tells of, such as Slurm: set_jobs() wins.
   void set_told_jobs(JobTable jobs);
