@@ -184,6 +184,7 @@ int stats(const LockArguments& arguments) {
       {"too_many", view.counters.too_many},
       {"broken_rules", view.counters.broken_rules},
       {"lost_replays", view.counters.lost_replays},
+      {"wrong_secrets", view.counters.wrong_secrets},
   };
   if (arguments.json) {
     fmt::print("{}\n", all.dump(2));
