@@ -156,6 +156,17 @@ class Claims(unittest.TestCase):
             self.assertEqual(server.run("x", "--", "true").returncode, 0)
 
 
+class Listing(unittest.TestCase):
+    def test_names_are_not_told_over_tcp_without_a_certificate(self):
+        with LockServer(address="127.0.0.1:0") as server:
+            self.assertEqual(server.run("x", "--", "true").returncode, 0)
+            done = subprocess.run([WEIR, "lock", "list"], env=server.env, text=True, timeout=60,
+                                  capture_output=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (75, ""), done.stderr)
+            self.assertIn("--tls-certificates", done.stderr)
+            self.assertEqual(server.ask("stats")["grants"], 1)
+
+
 class Tls(unittest.TestCase):
     def test_clients_show_a_certificate_or_do_not_come_in(self):
         with tempfile.TemporaryDirectory() as folder:
