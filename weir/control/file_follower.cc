@@ -119,7 +119,7 @@ Result<void> FileFollower::check(const Server& server, const ServeReload& plan) 
   return plan.limits ? server.check_limits(*plan.limits) : Result<void>{};
 }
 
-std::vector<std::string> FileFollower::follow(Server& server) {
+std::vector<std::string> FileFollower::follow(Server& server, const std::function<void()>& more) {
   const auto refuse = [](const Error& error) {
     return std::vector<std::string>{error.message(), "nothing of the configuration was changed"};
   };
@@ -130,6 +130,7 @@ std::vector<std::string> FileFollower::follow(Server& server) {
   const ServeReload plan = plan_reload(applied_, *wanted);
   if (auto checked = check(server, plan); !checked) return refuse(checked.error());
   apply(plan, std::move(*jobs), server);
+  if (more) more();
   for (const ServiceReload& reload : plan.services) {
     note_rules(*server.find_service(reload.service), reload.commands);
   }

@@ -54,6 +54,12 @@ class Server {
   // Where it listens, with the port the kernel chose for port 0.
   const std::vector<ListenAddress>& listening() const { return listening_; }
 
+  // The file of jobs as it is now. On an error the jobs stay as they were.
+  Result<void> read_jobs_again();
+  // The certificates as they are on disk now, checked; connections made after the call of what is
+  // returned are shown them. With TLS off there are none, and nothing happens.
+  Result<std::function<void()>> read_certificates();
+
   // Called on SIGHUP instead of reading the file of jobs again.
   void on_reload(std::function<void(Server&)> reload) { reload_ = std::move(reload); }
 
@@ -127,7 +133,6 @@ class Server {
   void accept_all();
   static void signalled(host::Operation& io, const host::Completion& completion);
   std::uint32_t other_files() const;
-  void read_jobs_again();
   void apply_jobs();
   bool is_done() const;
   static void woken(host::Operation& io, const host::Completion& completion);
