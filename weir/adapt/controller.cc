@@ -333,20 +333,8 @@ void Controller::suspend(std::string reason, Instant now) {
 
 // ---- restart ----
 
-Controller::State Controller::state() const {
-  return {.allocator = allocator_.state(), .nodes = {nodes_.begin(), nodes_.end()}};
-}
+Controller::State Controller::state() const { return {.allocator = allocator_.state()}; }
 
-Result<void> Controller::restore(const State& state) {
-  for (const auto& [job, nodes] : state.nodes) {
-    if (nodes == 0 || nodes > Allocator::kNodesMax) {
-      return fail(std::errc::invalid_argument, "saved nodes of job " + quote(job.text()),
-                  "out of range", "start without the saved state");
-    }
-  }
-  if (auto restored = allocator_.restore(state.allocator); !restored) return restored;
-  nodes_ = {state.nodes.begin(), state.nodes.end()};
-  return {};
-}
+Result<void> Controller::restore(const State& state) { return allocator_.restore(state.allocator); }
 
 }  // namespace weir

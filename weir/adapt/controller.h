@@ -66,9 +66,10 @@ struct JobSample {
 
 class Controller {
  public:
+  // What only the controller knows. Nodes of jobs are not part of it: whoever set them (the command
+  // line, the journal, Slurm) sets them again at the next start.
   struct State {
     Allocator::State allocator;
-    std::vector<std::pair<JobId, std::uint64_t>> nodes;
   };
   struct Counters {
     std::uint64_t periods = 0;
@@ -111,7 +112,7 @@ class Controller {
   std::optional<Share> share_of(const JobId& job) const;
 
   State state() const;
-  // Before the first decision. On failure nothing has changed.
+  // Before the first decision; nodes that were set stay. On failure nothing has changed.
   Result<void> restore(const State& state);
 
  private:
