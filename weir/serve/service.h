@@ -25,6 +25,7 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/host/uring.h"
+#include "weir/serve/kept_rules.h"
 #include "weir/serve/options.h"
 #include "weir/serve/store.h"
 #include "weir/serve/trace_file.h"
@@ -65,11 +66,12 @@ class ServiceGroups {
 struct Service {
   std::string name;
   Target target;
+  KeptRules rules;
   std::unique_ptr<ServiceGroups> groups;  // none: nobody is preferred
   Instant wakes_at = kNever;
 
   Service(std::string_view service_name, const Target::Options& options, Instant now)
-      : name(service_name), target(options, now) {}
+      : name(service_name), target(options, now), rules(target.gate()) {}
 
   // What runs next. Turns of groups begin and end inside of it.
   Decision next(Instant now);
