@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -142,12 +141,10 @@ Result<ClusterStateFile> ClusterStateFile::open(const std::string& path,
     error.where = "cluster state " + (error.where.empty() ? path : error.where);
     return tl::unexpected(std::move(error));
   };
-  std::error_code ignored;
-  const bool is_new = !std::filesystem::exists(path, ignored);
   auto file = host::StateFile::open(path);
   if (!file) return refused(file.error());
   ClusterState state{.prefix = prefix};
-  if (!is_new) {
+  if (!file->is_new()) {
     auto parsed = parse_cluster_state(file->text());
     if (!parsed) return refused(parsed.error());
     state = std::move(*parsed);
