@@ -122,6 +122,26 @@ TEST(ServerCommandsStress, EachCommandIsCalledOnceWheneverTheServerEnds) {
   EXPECT_EQ(elsewhere, 0);
 }
 
+TEST(ServerCommandsStress, AnOrderIsTakenHoweverManyMessagesWait) {
+  Running running;
+  Server& server = running.server();
+  std::promise<void> held, go;
+  ASSERT_TRUE(server.post([&](const Result<Server*>&) {
+    held.set_value();
+    go.get_future().wait();  // the loop hangs meanwhile
+  }));
+  held.get_future().wait();
+  const auto nothing = [](const Result<Server*>&) {};
+  for (std::size_t i = 0; i < kCommandsMax; ++i) ASSERT_TRUE(server.post(nothing));
+  const auto refused = server.post(nothing);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, std::errc::resource_unavailable_try_again);
+  std::promise<bool> ran;
+  EXPECT_TRUE(server.order([&](const Result<Server*>& it) { ran.set_value(it.has_value()); }));
+  go.set_value();
+  EXPECT_TRUE(ran.get_future().get());
+}
+
 TEST(ServerCommandsStress, AfterTheEndIsAskedForCommandsAreToldSo) {
   Running running;
   ASSERT_TRUE(running.stop());

@@ -255,7 +255,7 @@ void Cluster::Core::follow(const MembershipView& view) {
   if (view.term == 0 || followed_ == view.term) return;  // the one before may still be there
   followed_ = view.term;
   transport_->follow(view.term, view.leader_address);
-  (void)server_.post([this, term = view.term](const auto& server) {
+  (void)server_.order([this, term = view.term](const auto& server) {
     if (server) part_->follow(term, (*server)->now());
   });
 }
@@ -361,12 +361,12 @@ void Cluster::Core::status(const Answer<ClusterStatus>& answer) {
     status->why = !trouble.empty() ? trouble : described.link.why;
     status->state = !trouble.empty() ? "alone" : described.link.is_joined ? "joined" : "joining";
     add_members(*status, described);
-    auto posted = server_.post([this, answer, status](const Result<serve::Server*>& server) {
+    auto ordered = server_.order([this, answer, status](const Result<serve::Server*>& server) {
       if (!server) return answer(tl::unexpected(server.error()));
       part_->describe(*status, (*server)->now());
       answer(std::move(*status));
     });
-    if (!posted) answer(tl::unexpected(posted.error()));
+    if (!ordered) answer(tl::unexpected(ordered.error()));
   });
 }
 

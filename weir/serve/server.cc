@@ -331,6 +331,11 @@ bool Server::is_done() const {
 
 // ---- commands of other threads ----
 
+Result<void> Server::order(Command command) {
+  if (!commands_.put_always(std::move(command))) return stopping();
+  return {};
+}
+
 Result<void> Server::post(Command command) {
   switch (commands_.put(std::move(command))) {
     case host::Put::kDone:

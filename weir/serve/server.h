@@ -14,7 +14,8 @@
 // connection is accepted, nothing more is read, everything that was accepted is answered (what
 // waits for tokens no longer waits), and run() returns, at the latest after the drain timeout.
 // SIGHUP reads the file of jobs again, or calls who has asked for it. Created and run by one
-// thread; only post() and ask() may be called by others.
+// thread; only order(), ask() and post() may be called by
+// others.
 #pragma once
 
 #include <functional>
@@ -66,7 +67,9 @@ class Server {
 
   // ---- for every thread, see command.h ----
 
-  // EAGAIN: too many wait; ECANCELED: it stops. Then the command is not called.
+  // ECANCELED: it stops. Then the command is not called.
+  Result<void> order(Command command);
+  // The same, and EAGAIN: too many wait.
   Result<void> post(Command command);
   // `function` takes a Server& and gives a Result; so does this, when the loop has run it.
   template <class Function>
@@ -168,10 +171,10 @@ std::invoke_result_t<Function, Server&> Server::ask(Function function) {
   const auto promise = std::make_shared<std::promise<Answer>>();
   std::future<Answer> answer = promise->get_future();
   // The function is called before there is an answer, so it need not be copied.
-  auto posted = post([promise, &function](const Result<Server*>& server) {
+  auto ordered = order([promise, &function](const Result<Server*>& server) {
     promise->set_value(server ? function(**server) : Answer(tl::unexpected(server.error())));
   });
-  if (!posted) return tl::unexpected(posted.error());
+  if (!ordered) return tl::unexpected(ordered.error());
   return answer.get();
 }
 
