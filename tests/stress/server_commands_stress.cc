@@ -33,7 +33,7 @@ class Running {
       auto server = Server::create(std::move(options));
       ASSERT_TRUE(server) << server.error().message();
       loop_ = std::this_thread::get_id();
-      (*server)->run([&] { ready_.set_value(server->get()); });
+      EXPECT_TRUE((*server)->run([&] { ready_.set_value(server->get()); }));
       over_.get_future().wait();  // others may still hold on to it
     });
     server_ = ready_.get_future().get();
