@@ -75,6 +75,7 @@ class Cluster::Core {
   void start() { membership_->start(); }
   void stop();
   std::uint16_t port() const { return transport_->port(); }
+  Result<std::function<void()>> read_certificates();
 
   void status(const Answer<ClusterStatus>& answer);
   void rules(const Answer<std::vector<serve::ClusterRule>>& answer);
@@ -187,6 +188,17 @@ Result<void> Cluster::Core::open_membership(std::uint64_t incarnation) {
   if (!membership) return tl::unexpected(membership.error());
   membership_ = std::move(*membership);
   return {};
+}
+
+Result<std::function<void()>> Cluster::Core::read_certificates() {
+  auto ours = transport_->read_certificates();
+  if (!ours) return ours;
+  auto of_etcd = membership_->read_certificates();
+  if (!of_etcd) return of_etcd;
+  return std::function<void()>([ours = *std::move(ours), of_etcd = *std::move(of_etcd)] {
+    ours();
+    of_etcd();
+  });
 }
 
 // Membership first: it tells the transport what to do.
@@ -420,6 +432,7 @@ Result<std::unique_ptr<Cluster>> Cluster::create(serve::Server& server,
 
 void Cluster::start() { core_->start(); }
 void Cluster::stop() { core_->stop(); }
+Result<std::function<void()>> Cluster::read_certificates() { return core_->read_certificates(); }
 std::uint16_t Cluster::port() const { return core_->port(); }
 void Cluster::status(Answer<ClusterStatus> answer) { core_->status(answer); }
 void Cluster::rules(Answer<std::vector<serve::ClusterRule>> answer) { core_->rules(answer); }

@@ -81,6 +81,9 @@ class Membership {
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
+  // As EtcdClient has it.
+  Result<std::function<void()>> read_certificates();
+
   // Starts its thread. Once.
   void start();
   // Ends it, and gives the lease and the name back, so that others need not wait for its end.

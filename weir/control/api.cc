@@ -124,6 +124,7 @@ std::string policy_text(const ServiceShot& shot) {
 
 Json capacity_json(const ServiceShot& shot) {
   return {{"capacity", shot.capacity ? Json(*shot.capacity) : Json(nullptr)},
+          {"capacity_unit", shot.capacity_unit},
           {"adaptive", shot.adaptive}};
 }
 

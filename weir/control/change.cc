@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "weir/base/quote.h"
+#include "weir/control/job_sizes.h"
 #include "weir/control/params.h"
 
 namespace weir::control {
@@ -135,11 +138,36 @@ bool supersede(std::vector<Change>& kept, const Change& change) {
   return supersede_rule(kept, change);
 }
 
+// The last of each job, at most as many as the server keeps; those taken back are none.
+class JobRecords {
+ public:
+  void add(const Change& change) {
+    if (const auto gone = sizes_.set(change.target, change.nodes, {})) changes_.erase(*gone);
+    if (change.nodes == 0) {
+      changes_.erase(change.target);
+    } else {
+      changes_.insert_or_assign(change.target, std::pair{++count_, change});
+    }
+  }
+  // In the order they were set, so that the oldest make room first after a restart too.
+  void append_to(std::vector<Change>& kept) const {
+    std::map<std::uint64_t, const Change*> in_order;
+    for (const auto& [job, one] : changes_) in_order[one.first] = &one.second;
+    for (const auto& [number, change] : in_order) kept.push_back(*change);
+  }
+
+ private:
+  JobSizes sizes_;
+  std::unordered_map<std::string, std::pair<std::uint64_t, Change>> changes_;
+  std::uint64_t count_ = 0;
+};
+
+// One that is taken back is as the configuration or Slurm say, if they do.
 Result<void> set_nodes(serve::Server& server, const Change& change) {
   const JobId job(change.target);
+  const std::uint64_t nodes = change.nodes != 0 ? change.nodes : server.named_nodes(change.target);
   for (const auto& service : server.services()) {
-    auto set =
-        service->target.set_nodes(job, std::max<std::uint64_t>(change.nodes, 1), server.now());
+    auto set = service->target.set_nodes(job, nodes, server.now());
     if (!set) return set;
   }
   return {};
@@ -153,11 +181,12 @@ Result<void> set_capacity(serve::Server& server, const Change& change) {
   }
   const auto capacity = serve::parse_capacity(*change.value);
   if (!capacity) return tl::unexpected(capacity.error());
-  const bool is_auto = capacity->kind == serve::Capacity::Kind::kAuto;
-  service->target.set_capacity(
-      capacity->rate, is_auto ? Target::CapacitySource::kEstimated : Target::CapacitySource::kGiven,
-      server.now());
-  return {};
+  auto set = service->target.set_capacity(*capacity, server.now());
+  if (!set) {
+    set.error().where =
+        fmt::format("capacity {} of service {}", quote(*change.value), quote(change.target));
+  }
+  return set;
 }
 
 }  // namespace
@@ -222,14 +251,18 @@ Result<Change> parse_change(std::string_view line) {
 std::vector<Change> effective(const std::vector<std::string>& records,
                               std::vector<std::string>& mistakes) {
   std::vector<Change> kept;
+  JobRecords jobs;
   for (const std::string& record : records) {
     auto change = parse_change(record);
     if (!change) {
       mistakes.push_back(change.error().message());
+    } else if (change->kind == Change::Kind::kJob) {
+      jobs.add(*change);
     } else if (supersede(kept, *change)) {
       kept.push_back(std::move(*change));
     }
   }
+  jobs.append_to(kept);
   return kept;
 }
 

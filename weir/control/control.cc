@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -18,11 +17,13 @@
 #include "weir/control/api.h"
 #include "weir/control/change.h"
 #include "weir/control/embedded.h"
+#include "weir/control/job_sizes.h"
 #include "weir/control/lock_params.h"
 #include "weir/control/metrics.h"
 #include "weir/control/params.h"
 #include "weir/control/records.h"
 #include "weir/control/snapshot.h"
+#include "weir/host/clock.h"
 #include "weir/serve/event_log.h"
 
 namespace weir::control {
@@ -30,6 +31,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kStayInterval{5};
+constexpr std::chrono::minutes kJobInterval{1};
+constexpr std::size_t kJobsAtOnce = 256;
 
 // The page's own files, which hold nothing worth a token.
 struct PageFile {
@@ -119,6 +122,8 @@ class Control::Core {
   void read_params_of(const HttpRequest& request, const Reply& reply);
   void explain(const HttpRequest& request, const Reply& reply);
   void list_jobs(const Reply& reply);
+  void forget_ended_jobs();
+  void forget_job(const std::string& job);
 
   bool answer_of_cluster(const HttpRequest& request, const Reply& reply);
   void change_cluster_rule(const HttpRequest& request, const Reply& reply);
@@ -170,8 +175,8 @@ class Control::Core {
   std::vector<WithSnapshot> wanting_;
   StayHistory history_;
   Metrics metrics_;
-  std::map<std::string, std::uint64_t> jobs_;  // whose nodes were set here
-  std::vector<Change> lock_changes_;           // of the journal
+  JobSizes jobs_;                     // that were set here
+  std::vector<Change> lock_changes_;  // of the journal
 };
 
 template <class Value>
@@ -220,7 +225,7 @@ Result<void> Control::Core::replay() {
     if (auto applied = apply(server_, one, moment_at(server_.now())); !applied) {
       mistakes.push_back(print_change(one) + ": " + applied.error().message());
     }
-    if (one.kind == Change::Kind::kJob) jobs_[one.target] = one.nodes;
+    if (one.kind == Change::Kind::kJob) jobs_.set(one.target, one.nodes, server_.now());
   }
   for (const std::string& mistake : mistakes) serve::EventLog::say("journal: " + mistake);
   // A replay of the trace would begin with nothing owed.
@@ -246,6 +251,7 @@ void Control::Core::start() {
   if (!lock_changes_.empty()) http_->post([this] { replay_locks(); });
   http_->every(kEventInterval, [this] { publish_event(); });
   http_->every(kStayInterval, [this] { sample_stays(); });
+  http_->every(kJobInterval, [this] { forget_ended_jobs(); });
   if (journal_ != nullptr) http_->every(kCheckpointInterval, [this] { checkpoint(); });
   thread_ = std::thread([this] { http_->run(); });
 }
@@ -392,15 +398,55 @@ void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
 
 void Control::Core::list_jobs(const Reply& reply) {
   std::string body = "[";
-  for (const auto& [job, nodes] : jobs_) {
-    if (nodes == 0) continue;
+  jobs_.each([&](const std::string& job, std::uint64_t nodes) {
     std::string id = printable_id(job);
     for (std::size_t at = 0; (at = id.find('\\', at)) != std::string::npos; at += 2) {
       id.insert(at, 1, '\\');
     }
     body += fmt::format("{}{{\"job\":\"{}\",\"nodes\":{}}}", body.size() > 1 ? "," : "", id, nodes);
-  }
+  });
   reply({.body = body + "]\n", .etag = generation_name()});
+}
+
+// Asks the services first whether a job that seems to have ended has sent anything.
+void Control::Core::forget_ended_jobs() {
+  const auto jobs = jobs_.stale(host::now(), kJobsAtOnce);
+  if (jobs.empty()) return;
+  using Used = std::vector<Instant>;
+  ask<Used>(
+      [jobs](serve::Server& server) -> Result<Used> {
+        Used used;
+        for (const std::string& job : jobs) {
+          Instant last{};
+          for (const auto& service : server.services()) {
+            last = std::max(last, service->target.nodes_used_at(JobId(job)).value_or(Instant{}));
+          }
+          used.push_back(last);
+        }
+        return used;
+      },
+      [this, jobs](const Result<Used>& used) {
+        if (!used) return;
+        const Instant now = host::now();
+        for (std::size_t i = 0; i < jobs.size(); ++i) {
+          if (now - (*used)[i] <= JobSizes::kIdleMax) {
+            jobs_.used(jobs[i], (*used)[i]);
+          } else {
+            forget_job(jobs[i]);
+          }
+        }
+      });
+}
+
+// As an administrator would.
+void Control::Core::forget_job(const std::string& job) {
+  HttpRequest request;
+  request.method = "DELETE";
+  request.path = "/v1/jobs/" + printable_id(job);
+  change(request, [job](const HttpResponse& response) {
+    if (response.status == 200) return;
+    serve::EventLog::say("size of job " + quote(job) + " is not forgotten: " + response.body);
+  });
 }
 
 // ---- the cluster ----
@@ -589,7 +635,8 @@ void Control::Core::write_records(const std::vector<std::string>& records,
 
 void Control::Core::note_jobs(const ChangeRequest& request) {
   for (const Change& one : request.changes) {
-    if (one.kind == Change::Kind::kJob) jobs_[one.target] = one.nodes;
+    if (one.kind != Change::Kind::kJob) continue;
+    if (const auto gone = jobs_.set(one.target, one.nodes, host::now())) forget_job(*gone);
   }
 }
 

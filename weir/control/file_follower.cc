@@ -46,10 +46,9 @@ void apply_service(const ServiceReload& reload, Service& service, Instant now) {
   const auto applied = service.target.gate().apply_rules(reload.commands, now);
   WEIR_ASSERT(applied.has_value());
   if (!reload.capacity) return;
-  using Source = Target::CapacitySource;
-  const bool estimates = reload.capacity->kind == serve::Capacity::Kind::kAuto;
-  service.target.set_capacity(reload.capacity->rate,
-                              estimates ? Source::kEstimated : Source::kGiven, now);
+  // A plan has none in another unit: that takes a restart.
+  const auto set = service.target.set_capacity(*reload.capacity, now);
+  WEIR_ASSERT(set.has_value());
 }
 
 void apply(const ServeReload& plan, serve::JobTable jobs, Server& server) {
@@ -120,7 +119,7 @@ Result<void> FileFollower::check(const Server& server, const ServeReload& plan) 
   return plan.limits ? server.check_limits(*plan.limits) : Result<void>{};
 }
 
-std::vector<std::string> FileFollower::follow(Server& server) {
+std::vector<std::string> FileFollower::follow(Server& server, const std::function<void()>& more) {
   const auto refuse = [](const Error& error) {
     return std::vector<std::string>{error.message(), "nothing of the configuration was changed"};
   };
@@ -131,6 +130,7 @@ std::vector<std::string> FileFollower::follow(Server& server) {
   const ServeReload plan = plan_reload(applied_, *wanted);
   if (auto checked = check(server, plan); !checked) return refuse(checked.error());
   apply(plan, std::move(*jobs), server);
+  if (more) more();
   for (const ServiceReload& reload : plan.services) {
     note_rules(*server.find_service(reload.service), reload.commands);
   }

@@ -40,8 +40,9 @@ class FileFollower {
   FileFollower(Read read, serve::ServeOptions started_with, const serve::Server& server);
 
   // Lines for the operator: what was changed and what waits for the next start, or why nothing was
-  // changed. The last one says whether the file is applied now.
-  std::vector<std::string> follow(serve::Server& server);
+  // changed. The last one says whether the file is applied now. `more` is done with the changes, or
+  // not at all: for what is read again besides the file, and was checked already.
+  std::vector<std::string> follow(serve::Server& server, const std::function<void()>& more = {});
 
  private:
   // Service and name to the id of the rule that was started for the file.

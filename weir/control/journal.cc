@@ -10,12 +10,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <libgen.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "weir/base/quote.h"
 #include "weir/control/files.h"
+#include "weir/host/durable.h"
 
 namespace weir::control {
 namespace {
@@ -57,12 +57,6 @@ Result<void> write_all(int file, std::string_view text, const std::string& path)
     text.remove_prefix(static_cast<std::size_t>(written));
   }
   return {};
-}
-
-void sync_folder(const std::string& path) {
-  std::string copy = path;
-  const host::Fd folder(::open(dirname(copy.data()), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() >= 0) fsync(folder.get());
 }
 
 std::size_t lines_in(std::string_view text) {
@@ -110,8 +104,7 @@ Result<void> replace_file(const std::string& path, std::string_view text) {
     if (fdatasync(file.get()) != 0) return fail_errno(errno, quote(beside));
   }
   if (std::rename(beside.c_str(), path.c_str()) != 0) return fail_errno(errno, quote(path));
-  sync_folder(path);
-  return {};
+  return host::sync_directory_of(path);
 }
 
 Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage damage,
@@ -124,6 +117,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage d
     return fail(std::errc::device_or_resource_busy, quote(path), "another server has this journal",
                 "stop it, or name another with --journal");
   }
+  if (auto synced = host::sync_directory_of(path); !synced) return tl::unexpected(synced.error());
   std::unique_ptr<Journal> journal(new Journal(path, std::move(file), std::move(shorten)));
   if (auto loaded = journal->load(damage); !loaded) return tl::unexpected(loaded.error());
   journal->shorten_if_long();
@@ -181,10 +175,11 @@ Result<void> Journal::replace(const std::vector<std::string>& records) {
     unlink(beside.c_str());
     return written;
   }
-  sync_folder(path_);
+  Result<void> synced = host::sync_directory_of(path_);
+  is_named_ = synced.has_value();
   file_ = std::move(file);
   size_ = text.size();
-  return {};
+  return synced;
 }
 
 // A journal that cannot be shortened serves as it is: it is tried again when it has doubled.
@@ -237,6 +232,9 @@ void Journal::run() {
 Result<void> Journal::write(const std::string& text) {
   Result<void> written = write_all(file_.get(), text, path_);
   if (written && fdatasync(file_.get()) != 0) written = fail_errno(errno, quote(path_));
+  // The name that a shorter journal was given may have to be made durable once more.
+  if (written && !is_named_) written = host::sync_directory_of(path_);
+  if (written) is_named_ = true;
   ++syncs_;
   if (written) {
     size_ += text.size();

@@ -93,6 +93,7 @@ class Journal {
   std::string report_;
   std::uint64_t size_ = 0;
   std::uint64_t syncs_ = 0;
+  bool is_named_ = true;  // the name is durable as the file is
 
   std::mutex mutex_;
   std::condition_variable wake_;

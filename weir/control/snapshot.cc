@@ -169,6 +169,7 @@ void begin_service(const serve::Service& service, ServiceShot& shot, Instant now
   shot.name = service.name;
   shot.queued = gate.queued();
   shot.running = gate.running();
+  shot.capacity_unit = unit_of(target.cost());
   if (const auto capacity = target.capacity()) {
     shot.capacity = tokens_in(*capacity, std::chrono::seconds{1}).count();
   }

@@ -12,6 +12,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
+#include "weir/serve/store_errors.h"
 
 namespace weir::serve {
 namespace {
@@ -114,6 +115,10 @@ void Connection::close() {
     release(exchange);
   });
   drain(parked_, [this](Exchange& exchange) { release(exchange); });
+  drain(kept_, [this](Exchange& exchange) {
+    served_->watch.drop(exchange.operation);
+    release(exchange);
+  });
   drain(replies_, [this](Exchange& exchange) { release(exchange); });
   if (!send_.is_pending) drain(sending_, [this](Exchange& exchange) { release(exchange); });
   if (writing_ != nullptr && !receive_.is_pending) release(*std::exchange(writing_, nullptr));
@@ -289,6 +294,7 @@ void Connection::answer(const nbd::WantExport& want) {
   }
   if (handshake.accept(served->offer, greeting_->out) != nbd::Next::kTransmission) return;
   served_ = served;
+  sync_mark_ = served->sync_errors.begin();
   attributes_ = *attributes;
   reader_.emplace(handshake.session());
   state_ = State::kOpen;
@@ -406,8 +412,7 @@ void Connection::resume() {
     if (!take_reply_memory(exchange)) return wait_for_room();
     is_wait_counted_ = false;
     parked_.erase(exchange);
-    exchange.asked.command == nbd::Command::kBlockStatus ? answer_status(exchange)
-                                                         : start(exchange);
+    exchange.asked.command == nbd::Command::kBlockStatus ? run_status(exchange) : start(exchange);
   }
   if (state_ != State::kOpen) return;
   if (lacks_memory_ && !give_payload_memory()) return;
@@ -422,6 +427,25 @@ void Connection::resume() {
 
 void Connection::run(Exchange& exchange) {
   queued_.erase(exchange);
+  if (!served_->watch.is_hung()) return run_at_store(exchange);
+  leave_slot(exchange);
+  kept_.push_back(exchange);
+  exchange.operation.owner = &exchange;
+  served_->watch.keep(exchange.operation);
+}
+
+void Connection::run_kept(Exchange& exchange) {
+  kept_.erase(exchange);
+  run_at_store(exchange);
+}
+
+void Connection::leave_slot(Exchange& exchange) {
+  if (exchange.place() == Request::Place::kRunning) {
+    served_->service->target.complete(exchange, plane_.now);
+  }
+}
+
+void Connection::run_at_store(Exchange& exchange) {
   const bool reads = exchange.asked.command == nbd::Command::kRead;
   const bool asks_status = exchange.asked.command == nbd::Command::kBlockStatus;
   if (reads && exchange.asked.length >= kSendFileMin && tls_ == nullptr) {
@@ -431,11 +455,11 @@ void Connection::run(Exchange& exchange) {
   const bool needs_buffer =
       asks_status || (reads && exchange.operation.file < 0 && served_->store->copies_reads());
   if (needs_buffer && !take_reply_memory(exchange)) {
-    served_->service->target.complete(exchange, plane_.now);
+    leave_slot(exchange);
     parked_.push_back(exchange);
     return wait_for_room();
   }
-  asks_status ? answer_status(exchange) : start(exchange);
+  asks_status ? run_status(exchange) : start(exchange);
 }
 
 // None while too much waits for the client already.
@@ -459,32 +483,41 @@ void Connection::start(Exchange& exchange) {
   operation.owner = &exchange;
   exchange.started = plane_.now;
   working_.push_back(exchange);
-  if (served_->store->start(operation, plane_.now)) finish(exchange);
+  if (served_->store->start(operation, plane_.now)) return finish(exchange);
+  if (served_->store->can_hang()) served_->watch.started(operation, plane_.now);
 }
 
 void Connection::finished(StoreOperation& operation) {
   auto& exchange = *static_cast<Exchange*>(operation.owner);
-  exchange.connection->finish(exchange);
+  Connection& self = *exchange.connection;
+  if (operation.watch.is_linked()) self.served_->watch.finished(operation, self.plane_.now);
+  self.finish(exchange);
 }
 
 void Connection::finish(Exchange& exchange) {
   working_.erase(exchange);
-  if (exchange.place() == Request::Place::kRunning) {
-    served_->service->target.complete(exchange, plane_.now);
-  }
+  leave_slot(exchange);
+  StoreOperation& operation = exchange.operation;
+  if (operation.sync_failed) served_->sync_errors.failed(operation.error);
   if (state_ == State::kClosed) {
     release(exchange);
     return settle();
   }
-  if (exchange.operation.error != 0) {
+  if (makes_durable(exchange.asked)) {
+    const int lost = served_->sync_errors.tell(sync_mark_);
+    if (operation.error == 0) operation.error = lost;
+  }
+  if (operation.error != 0) {
     const nbd::ErrorCode error = error_of(exchange);
     const char* const known = strerrordesc_np(exchange.operation.error);
     const std::string_view text = known != nullptr ? known : "unknown error";
     // A client that asks for zeroes only if they are quick has asked, and was told.
     if (error == nbd::ErrorCode::kNotSup) return reply_error(exchange, error, text);
     ++plane_.counters.store_errors;
-    plane_.log.note(EventLog::Kind::kStore,
-                    fmt::format("export {}: {}", quote(served_->options.name), text), plane_.now);
+    plane_.log.note(
+        EventLog::Kind::kStore,
+        describe_store_error(served_->options.name, exchange.asked, exchange.operation.error),
+        plane_.now);
     return reply_error(exchange, error, text);
   }
   record(exchange);
@@ -530,15 +563,29 @@ nbd::ErrorCode Connection::error_of(const Exchange& exchange) const {
   return nbd::error_code(static_cast<std::errc>(error));
 }
 
+// A turn answers so many; those that come after them wait for the next one.
+void Connection::run_status(Exchange& exchange) {
+  working_.push_back(exchange);
+  if (plane_.statuses.empty() && plane_.status_left > 0) return answer_status(exchange);
+  plane_.statuses.push_back(&exchange);
+}
+
 void Connection::answer_status(Exchange& exchange) {
-  nbd::BlockStatusReply status(exchange.buffer.first(exchange.buffer.size()), exchange.asked);
-  served_->store->extents(exchange.asked.offset, [&](std::uint64_t length, std::uint32_t state) {
-    return status.add(length, state);
-  });
-  exchange.payload = status.finish();
-  if (exchange.place() == Request::Place::kRunning) {
-    served_->service->target.complete(exchange, plane_.now);
+  working_.erase(exchange);
+  leave_slot(exchange);
+  if (state_ == State::kClosed) {
+    release(exchange);
+    return settle();
   }
+  nbd::BlockStatusReply status(exchange.buffer.first(exchange.buffer.size()), exchange.asked);
+  std::uint32_t extents = 0;
+  served_->store->extents(exchange.asked.offset, exchange.asked.length,
+                          [&](std::uint64_t length, std::uint32_t state) {
+                            ++extents;
+                            return status.add(length, state);
+                          });
+  plane_.status_left -= std::min(plane_.status_left, extents);
+  exchange.payload = status.finish();
   reply(exchange);
 }
 

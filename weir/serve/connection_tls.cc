@@ -33,7 +33,7 @@ void Connection::begin_tls() {
                     plane_.now);
     return close();
   }
-  tls_ = std::make_unique<host::TlsSession>(*plane_.tls_keys);
+  tls_ = std::make_unique<host::TlsSession>(plane_.tls_keys);
   mark_dirty();
 }
 

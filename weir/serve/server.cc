@@ -316,12 +316,25 @@ void Server::signalled(int signal) {
   });
 }
 
-void Server::reload() { reload_ ? reload_(*this) : read_jobs_again(); }
+void Server::reload() {
+  if (reload_) return reload_(*this);
+  if (auto read = read_jobs_again(); !read) {
+    EventLog::say(read.error().message() + "; the jobs stay as they were");
+  }
+}
 
-void Server::read_jobs_again() {
+Result<void> Server::read_jobs_again() {
   auto jobs = load_jobs(options_.jobs_file, options_.jobs);
-  if (!jobs) return EventLog::say(jobs.error().message() + "; the jobs stay as they were");
+  if (!jobs) return tl::unexpected(jobs.error());
   set_jobs(std::move(*jobs));
+  return {};
+}
+
+Result<std::function<void()>> Server::read_certificates() {
+  if (plane_.tls_keys == nullptr) return std::function<void()>([] {});
+  auto keys = host::TlsKeys::load_again(plane_.tls_keys);
+  if (!keys) return tl::unexpected(keys.error());
+  return std::function<void()>([this, keys = *std::move(keys)] { plane_.tls_keys = keys; });
 }
 
 void Server::stop() {
@@ -376,6 +389,7 @@ bool Server::is_done() const {
   if (plane_.now >= abandon_at_) return true;
   const auto pending = [](const auto& listener) { return listener->is_pending; };
   if (std::any_of(listeners_.begin(), listeners_.end(), pending)) return false;
+  if (!plane_.statuses.empty()) return false;
   if (abandon_at_ == kNever) return connections_.empty();
   for (const Connection* one = connections_.empty() ? nullptr : &connections_.front();
        one != nullptr; one = connections_.behind(*one)) {
@@ -467,6 +481,7 @@ void Server::turn() {
   }
   expire_handshakes();
   wake_stores();
+  answer_statuses();
   feed_hungry();
   dispatch();
   flush();
@@ -488,6 +503,42 @@ void Server::expire_handshakes() {
 void Server::wake_stores() {
   for (const auto& served : plane_.exports) {
     if (served->store->wakes_at() <= plane_.now) served->store->wake(plane_.now);
+    watch_store(*served);
+  }
+}
+
+void Server::watch_store(ServedExport& served) {
+  const auto exchange_of = [](StoreOperation& operation) -> Exchange& {
+    return *static_cast<Exchange*>(operation.owner);
+  };
+  const auto run = [&](StoreOperation& operation) {
+    Exchange& exchange = exchange_of(operation);
+    exchange.connection->run_kept(exchange);
+  };
+  StoreWatch& watch = served.watch;
+  if (watch.check(plane_.now)) {
+    while (StoreOperation* const one = watch.give_up()) {
+      Exchange& exchange = exchange_of(*one);
+      exchange.connection->leave_slot(exchange);
+    }
+    plane_.log.note(
+        EventLog::Kind::kHung,
+        fmt::format("export {}: its store has not finished any of {} requests for {}; see the "
+                    "device or file server behind it; other exports go on",
+                    quote(served.options.name), watch.given_up(),
+                    print_duration(StoreWatch::kHungAfter)),
+        plane_.now);
+    if (StoreOperation* const one = watch.try_one()) run(*one);
+  }
+  while (StoreOperation* const one = watch.resume()) run(*one);
+}
+
+void Server::answer_statuses() {
+  plane_.status_left = Plane::kStatusExtents;
+  while (!plane_.statuses.empty() && plane_.status_left > 0) {
+    Exchange& exchange = *plane_.statuses.front();
+    plane_.statuses.pop_front();
+    exchange.connection->answer_status(exchange);
   }
 }
 
@@ -531,10 +582,13 @@ void Server::bury() {
 Instant Server::wakes_at() const {
   // What was sent at the end of this turn may have made room for somebody.
   if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
+  if (!plane_.statuses.empty()) return plane_.now;
   Instant at = std::min({accepts_again_, stop_at_, abandon_at_});
   if (guest_ != nullptr && !is_stopping_) at = std::min(at, guest_->wakes_at());
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
-  for (const auto& served : plane_.exports) at = std::min(at, served->store->wakes_at());
+  for (const auto& served : plane_.exports) {
+    at = std::min({at, served->store->wakes_at(), served->watch.wakes_at()});
+  }
   if (!handshakes_.empty()) at = std::min(at, handshakes_.front().handshake_ends());
   if (trace_ != nullptr) at = std::min(at, trace_->wakes_at());
   return at;
