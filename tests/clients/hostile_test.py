@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that break the protocol, vanish, dawdle or flood: they harm nobody but themselves."""
+import contextlib
 import os
 import pathlib
 import random
@@ -162,6 +163,105 @@ class Dawdles(HostileTest):
         self.is_well()
         stuck.sendall(bytes(MIB - 1000))
         self.assertEqual(s.simple_reply(stuck), (0, 1, b""))
+
+
+class Hoards(unittest.TestCase):
+    """Clients that ask for much and read nothing, more than the memory would hold."""
+    HOARDERS = 140
+    MEMORY = 64 * MIB
+
+    def setUp(self):
+        release = pathlib.Path(s.RELEASE)
+        exports = []
+        for i in range(40):
+            exports += ["--export", f"{i:030}=memory:64KiB,description={200 * 'd'}"]
+        self.server = self.enterContext(Server(
+            "--export", "a=memory:64MiB", *exports, "--memory", str(self.MEMORY), control=True,
+            env=s.LEAN, binary=release if release.exists() else s.WEIR))
+        self.writer = self.connect()
+        s.enter(self.writer)
+        self.write(1)
+
+    def connect(self):
+        client = self.server.connect()
+        self.addCleanup(client.close)
+        return client
+
+    def write(self, rounds):
+        """32 writes of 64 KiB at a time."""
+        writes = b"".join(s.request(s.WRITE, i, i << 16, 1 << 16, payload=bytes(1 << 16))
+                          for i in range(32))
+        for _ in range(rounds):
+            self.writer.sendall(writes)
+            for _ in range(32):
+                self.assertEqual(s.simple_reply(self.writer)[0], 0)
+
+    @staticmethod
+    def clogged(enter):
+        """After it a reply is on the way that is more than the socket takes."""
+        def enter_and_clog(client):
+            enter(client)
+            client.sendall(s.request(s.READ, 1, 0, 8 * MIB))
+            s.receive(client, 1)
+        return enter_and_clog
+
+    def hoard(self, enter, text):
+        """What they hold counts and is bounded, and the writer never waits for memory."""
+        before = self.server.memory()
+        for _ in range(self.HOARDERS):
+            client = self.connect()
+            enter(client)
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                sent = 0
+                while sent < len(text):
+                    sent += client.send(text[sent:])
+        waits = self.settled()
+        self.write(20)
+        self.assertEqual(self.status("memory_waits"), waits)
+        status = self.server.status()
+        self.assertLessEqual(status["memory"]["used"], status["memory"]["limit"])
+        self.assertLess(self.server.memory() - before, self.MEMORY)
+
+    def status(self, counter):
+        return self.server.status()["counters"][counter]
+
+    def settled(self):
+        """When the server has read what it will read of them."""
+        end = time.monotonic() + STUCK
+        last = None
+        while (now := (self.status("requests"), self.status("requests_refused"),
+                       self.status("memory_waits"))) != last:
+            self.assertLess(time.monotonic(), end, "it never settles")
+            last = now
+            time.sleep(0.5)
+        return last[2]
+
+    def test_bad_requests(self):
+        self.hoard(self.clogged(s.enter), s.request(77, 2) * 1023)
+        self.assertGreaterEqual(self.status("requests_refused"), self.HOARDERS * 31)
+
+    def test_bad_requests_with_a_text(self):
+        self.hoard(self.clogged(s.enter_structured), s.request(77, 2) * 1023)
+
+    def test_block_status(self):
+        self.hoard(self.clogged(s.enter_structured),
+                   s.request(s.BLOCK_STATUS, 2, 0, 64 * MIB) * 1023)
+
+    def test_lists_of_exports(self):
+        self.hoard(s.greet, s.option(s.OPT_LIST) * 255)
+
+    def test_more_than_there_are_requests_allowed(self):
+        self.hoard(self.clogged(s.enter), s.request(77, 2) * 20000)
+
+    def test_connections_beyond_the_memory_are_refused(self):
+        room = self.MEMORY * 3 // 4 // (96 << 10)
+        held = [self.connect() for _ in range(room - 1)]
+        for client in held:
+            s.greet(client)
+        self.assertTrue(s.is_closed(self.connect()))
+        self.assertGreater(self.status("refused"), 0)
+        self.write(5)
 
 
 class Floods(HostileTest):

@@ -10,6 +10,7 @@ import time
 import unittest
 
 import server as s
+from forgetful import Forgetful
 from server import STUCK, WEIR, Server
 
 
@@ -148,6 +149,62 @@ class Signals(unittest.TestCase):
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(STUCK), 0)
             client.close()
+
+    def drains(self, server):
+        """After SIGTERM it ends in time, and says why it ends as it does."""
+        server.expected = 74
+        started = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(STUCK), 74)
+        return time.monotonic() - started
+
+    def test_a_store_that_does_not_finish_holds_up_the_end_for_a_bounded_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "f"
+            with Server("--export", f"a=shaped:iops=20:file:{path},size=4MiB", "--adaptive", "off",
+                        "--drain-timeout", "1s", "--slots", "500") as server:
+                client = server.connect()
+                s.enter(client)
+                client.sendall(b"".join(s.request(s.WRITE, i, i * 4096, 4096, flags=s.FUA,
+                                                  payload=bytes([i % 255 + 1]) * 4096)
+                                        for i in range(500)))
+                acknowledged = [s.simple_reply(client)]
+                took = self.drains(server)
+                try:
+                    while True:
+                        acknowledged.append(s.simple_reply(client))
+                except ConnectionError:
+                    pass
+                client.close()
+            self.assertLess(took, 15)  # 500 requests at 20 a second would take 25
+            self.assertLess(len(acknowledged), 500)
+            self.assertRegex(server.log, r"export 'a': \d+ requests were unfinished in its store")
+            data = path.read_bytes()
+            for error, i, _ in acknowledged:
+                self.assertEqual(error, 0)
+                self.assertEqual(data[i * 4096:(i + 1) * 4096], bytes([i % 255 + 1]) * 4096)
+
+    def test_a_file_system_that_hangs_holds_up_the_end_for_a_bounded_time(self):
+        for hang in (s.request(s.WRITE, 2, 0, 4096, flags=s.FUA, payload=bytes(4096)),
+                     s.request(s.BLOCK_STATUS, 2, 0, 1 << 20)):
+            with self.subTest(hang[:8]), Forgetful() as fuse:
+                # The kernel learns that this one need not be told when a file is closed: else it
+                # would keep the process until it was.
+                fuse.disk.open("rb").close()
+                with Server("--export", f"a=file:{fuse.disk}", "--drain-timeout", "1s") as server:
+                    client = server.connect()
+                    s.enter_structured(client)
+                    client.sendall(s.request(s.FLUSH, 1))
+                    s.receive(client, 16)
+                    fuse.process.send_signal(signal.SIGSTOP)
+                    try:
+                        client.sendall(hang)
+                        time.sleep(0.5)  # it has reached the store, or not yet: both must end
+                        self.assertLess(self.drains(server), 15)
+                    finally:
+                        fuse.process.send_signal(signal.SIGCONT)
+                    client.close()
+                self.assertRegex(server.log, "unfinished in its store|the server hangs")
 
     def test_jobs_are_read_again(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@
 
 #include "weir/classify/nid.h"
 #include "weir/classify/opcode.h"
+#include "weir/host/log.h"
 
 namespace weir::control {
 namespace {
@@ -258,6 +259,9 @@ void SnapshotTaker::begin(serve::Server& server) {
   shot_.moment = moment_at(server.now());
   shot_.counters = server.counters();
   shot_.connections = server.connection_count();
+  shot_.memory_used = server.memory_used().count();
+  shot_.memory_limit = server.options().limits.memory.count();
+  shot_.log_dropped = host::log_dropped();
   shot_.services.resize(server.services().size());
   for (const auto& served : server.exports()) shot_.exports.push_back(served->options.name);
   if (const serve::Guest* const guest = server.guest()) {
