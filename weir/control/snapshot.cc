@@ -145,12 +145,14 @@ void add_rules(ServiceShot& shot, const serve::Service& service) {
   const RuleBook::Entries& kept = service.rules.kept().entries();
   for (auto entry = kept.rbegin(); entry != kept.rend(); ++entry) {
     if (entry->is_default() || service.rules.running().find(entry->name) != nullptr) continue;
-    RuleShot one{.name = entry->name, .conditions = entry->conds};
-    one.heads = name_of(entry->heads);
+    RuleShot one{.name = entry->name,
+                 .conditions = entry->conds,
+                 .limits = {},
+                 .heads = std::string(name_of(entry->heads)),
+                 .state = "inactive"};
     for (const auto& key : entry->keys) {
       one.limits += (one.limits.empty() ? "" : " ") + key.second;
     }
-    one.state = "inactive";
     add_rule(shot, std::move(one));
   }
 }
