@@ -12,7 +12,7 @@ import unittest
 
 import nbd
 
-from server import STUCK, WEIR, Server
+from server import STUCK, WEIR, Server, go, greet, option_reply
 
 MIB = 1 << 20
 
@@ -188,13 +188,17 @@ class Libnbd(PeersTest):
                 self.assertEqual(entries, [MIB, 3])
 
     def test_names(self):
-        client = nbd.NBD()
-        for name, reason in (("nosuch", "no export"), ("memory,job=", "job"),
-                             ("memory,colour=red", "no claim"), ("memory,uid=x", "no id")):
-            with self.subTest(name), self.assertRaises(nbd.Error):
-                client = nbd.NBD()
-                client.connect_uri(self.uri(name))
-            self.assertTrue(reason)
+        for name, reason in ((b"nosuch", b"no export"), (b"memory,job=", b"job"),
+                             (b"memory,colour=red", b"no claim"), (b"memory,uid=x", b"no id")):
+            with self.subTest(name):
+                with self.assertRaises(nbd.Error):
+                    nbd.NBD().connect_uri(self.uri(name.decode()))
+                with self.server.connect() as client:
+                    greet(client)
+                    client.sendall(go(name))
+                    _, kind, text = option_reply(client)
+                    self.assertGreaterEqual(kind, 1 << 31)
+                    self.assertIn(reason, text)
         for name in ("memory,job=a,uid=5", "memory/job=a/gid=7", ""):
             client = nbd.NBD()
             client.connect_uri(self.uri(name))
