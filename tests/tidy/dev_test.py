@@ -16,8 +16,8 @@ import unittest
 
 from tree import ROOT
 
-COMMANDS = ("setup", "build", "run", "demo", "test", "check", "fmt", "fuzz", "bench", "weir",
-            "help")
+COMMANDS = ("setup", "build", "run", "demo", "test", "check", "fmt", "fuzz", "drill", "bench",
+            "weir", "help")
 
 PROGRAM = r"""
 #include <cstdio>
@@ -103,7 +103,7 @@ class Usage(unittest.TestCase):
     def test_wrong_usage(self):
         for arguments in ((), ("nonsense",), ("build", "nonsense"), ("build", "dev", "more"),
                           ("fuzz", "nonsense"), ("fuzz", "canary", "soon"), ("bench", "nonsense"),
-                          ("check", "nonsense")):
+                          ("check", "nonsense"), ("drill", "nonsense")):
             with self.subTest(arguments):
                 done = run(ROOT / "dev", *arguments)
                 self.assertEqual((done.returncode, done.stdout), (64, ""))
@@ -114,6 +114,13 @@ class Usage(unittest.TestCase):
                       run(ROOT / "dev", "build", "nonsense").stderr)
         self.assertIn("no fuzzer 'nonsense'; there are: canary ",
                       run(ROOT / "dev", "fuzz", "nonsense").stderr)
+        self.assertIn("no drill 'nonsense'; there are: hostile kill memory network power",
+                      run(ROOT / "dev", "drill", "nonsense").stderr)
+
+    def test_drills_are_listed(self):
+        done = run(ROOT / "dev", "drill")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.split(), ["hostile", "kill", "memory", "network", "power"])
 
 
 class Scratch(unittest.TestCase):
@@ -211,7 +218,9 @@ class Scratch(unittest.TestCase):
         found = re.fullmatch(r"(\d+) passed, (\d+) failed, 0 skipped", done.stdout.splitlines()[-1])
         self.assertTrue(found, done.stdout)
         steps = re.findall(r"(?m)^dev: check (\S+) \.\.\. (failed after )?\d+\.\d s$", done.stderr)
-        self.assertEqual([name for name, _ in steps][-1], "canary")
+        self.assertEqual([name for name, _ in steps][-6:],
+                         ["canary", "drill:kill", "drill:power", "drill:memory", "drill:hostile",
+                          "drill:network"])
         self.assertEqual(sum(bool(failed) for _, failed in steps), int(found[2]))
         self.assertEqual(len(steps), int(found[1]) + int(found[2]))
 
