@@ -5,8 +5,8 @@
 
 ctest knows whole files only: a file of which some tests were skipped has passed. So each skipped
 test is printed and added as a line "skipped FILE: NAME: REASON" to the file that WEIR_NOTES names,
-if it names one; ./dev test counts and shows those lines. A file of which every test was skipped ends
-with status 77, which ctest reports as skipped.
+if it names one; ./dev test counts and shows those lines. A file of which every test was skipped
+ends with status 77, which ctest reports as skipped.
 """
 import os
 import pathlib

@@ -3,8 +3,8 @@
 
 Every attack of attacks.py runs for some seconds. Meanwhile a neighbour (neighbour.py) writes and
 reads, an administrator asks for the status over the Unix socket, and the resident memory is
-watched. Between attacks random steps of libnbd are compared with a model of the disk, and servers whose log
-cannot be written are attacked too.
+watched. Between attacks random steps of libnbd are compared with a model of the disk, and servers
+whose log cannot be written are attacked too.
 """
 import contextlib
 import multiprocessing

@@ -105,7 +105,8 @@ def run(drill):
         locks = f"unix:{folder}/locks"
         server = stack.enter_context(Remote(
             "--export", "a=memory:16MiB", "--memory", f"{MEMORY}", "--classes", f"{CLASSES}",
-            "--journal", folder / "journal", "--lock", locks, "--lock-state", folder / "state", binary=RELEASE))
+            "--journal", folder / "journal", "--lock", locks, "--lock-state", folder / "state",
+            binary=RELEASE))
         server.lctl("set_param", "obdfilter.a.job_cleanup_interval=5")
         base = server.memory()
         heights, after = [], []

@@ -3,9 +3,9 @@
 
 The server runs in the guest (guest.py); its clients are outside. The disks of the guest are files
 that forget what was not synced when QEMU dies (tests/clients/forgetful.cc), as a disk with a
-volatile cache does, and the page cache of the guest is lost with it. Writers use FUA or flush now and then;
-an administrator changes rules. What was acknowledged with FUA, before an acknowledged flush, or as
-a change in the journal, is there after the next boot; anything else may be.
+volatile cache does, and the page cache of the guest is lost with it. Writers use FUA or flush now
+and then; an administrator changes rules. What was acknowledged with FUA, before an acknowledged
+flush, or as a change in the journal, is there after the next boot; anything else may be.
 """
 import contextlib
 import json

@@ -334,7 +334,8 @@ class Ci(unittest.TestCase):
             return done.returncode, done.stdout.splitlines()[-1]
 
     def test_sum(self):
-        good, more = "echo x; echo 3 passed, 0 failed, 0 skipped", "echo 4 passed, 0 failed, 1 skipped"
+        good = "echo x; echo 3 passed, 0 failed, 0 skipped"
+        more = "echo 4 passed, 0 failed, 1 skipped"
         self.assertEqual(self.run_ci(good, more), (0, "7 passed, 0 failed, 1 skipped"))
         self.assertEqual(self.run_ci("echo 3 passed, 2 failed, 0 skipped; exit 1", more),
                          (1, "7 passed, 2 failed, 1 skipped"))
@@ -344,7 +345,8 @@ class Ci(unittest.TestCase):
     def test_a_part_that_does_not_count_has_failed(self):
         self.assertEqual(self.run_ci("exit 1", "echo 4 passed, 0 failed, 0 skipped"),
                          (1, "4 passed, 1 failed, 0 skipped"))
-        self.assertEqual(self.run_ci("echo 2 passed, 0 failed", "echo 4 passed, 0 failed, 0 skipped"),
+        self.assertEqual(self.run_ci("echo 2 passed, 0 failed",
+                                     "echo 4 passed, 0 failed, 0 skipped"),
                          (1, "4 passed, 1 failed, 0 skipped"))
         self.assertEqual(self.run_ci("echo 2 passed, 0 failed, 0 skipped; exit 1", "exit 0"),
                          (1, "2 passed, 2 failed, 0 skipped"))
