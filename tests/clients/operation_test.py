@@ -160,7 +160,8 @@ class Signals(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             jobs = pathlib.Path(folder) / "jobs"
             jobs.write_text("# nodes\nior.n1 4\n")
-            with Server("--export", "a=memory:1MiB", "--jobs", str(jobs)) as server:
+            with Server("--export", "a=memory:1MiB", "--jobs", str(jobs), control=True) as server:
+                self.assertEqual(self.nodes(server, "ior.n1"), "4")
                 jobs.write_text("ior.n1 four\n")
                 server.process.send_signal(signal.SIGHUP)
                 end = time.monotonic() + STUCK
@@ -168,8 +169,19 @@ class Signals(unittest.TestCase):
                     self.assertLess(time.monotonic(), end)
                     time.sleep(0.01)
                 self.assertIn("line 1", server.log)
+                self.assertEqual(self.nodes(server, "ior.n1"), "4")
                 jobs.write_text("ior.n1 8\n")
                 server.process.send_signal(signal.SIGHUP)
+                while self.nodes(server, "ior.n1") != "8":
+                    self.assertLess(time.monotonic(), end)
+                    time.sleep(0.01)
+
+    def nodes(self, server, job):
+        """As `weir job list` shows them."""
+        done = subprocess.run([server.binary, "job", "list"], capture_output=True, text=True,
+                              timeout=STUCK, check=True,
+                              env={**os.environ, "WEIR_SOCKET": str(server.control)})
+        return dict(line.split() for line in done.stdout.splitlines()).get(job)
 
     def test_the_service_manager_hears_of_it(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -173,7 +173,7 @@ def run(drill):
             for attack in drill.random.sample(attacks.ALL, len(attacks.ALL)):
                 is_well = is_well and hostile.once(attack)
                 drill.progress(f"round {rounds}, {attack.__name__.replace('_', ' ')}")
-                if not is_well:
+                if not is_well or (rounds > 1 and not drill.goes_on()):
                     break
                 random_steps(drill, disks, 1)
         drill.figure("neighbour alone: requests a second", f"{hostile.alone.per_s:,.0f}")
