@@ -42,7 +42,7 @@ enum class Flaw : std::uint8_t {
   kPromotedStaysInLine,
   // Of crrn.
   kReturnsToItsBatch,
-  kAnyRemovalMovesOn,
+  kPauseKeepsTheRound,
   kLateComersGoFirst,
 };
 
@@ -101,7 +101,7 @@ class ModelCrrn final : public ModelPolicy {
     line_of(request.client).push_back(request.id);
   }
   Offer pick(std::int64_t, Urge) override {
-    Batch& batch = first_batch();
+    Batch& batch = first().batch;
     const int id = batch.ids.front();
     batch.ids.pop_front();
     left(batch.client);
@@ -109,12 +109,12 @@ class ModelCrrn final : public ModelPolicy {
     return {id};
   }
   void remove(const ModelRequest& request, std::int64_t) override {
-    const bool was_first = first_batch().ids.front() == request.id;
+    const bool was_first = first().batch.ids.front() == request.id;
     for (auto& [round, batches] : rounds_) {
       for (Batch& batch : batches) std::erase(batch.ids, request.id);
     }
     left(request.client);
-    if (was_first || flaw_ == Flaw::kAnyRemovalMovesOn) move_on();
+    if (was_first) move_on();
   }
   bool empty() const { return waiting() == 0; }
   std::size_t waiting() const {
@@ -151,10 +151,14 @@ class ModelCrrn final : public ModelPolicy {
                         [&](const Batch& batch) { return batch.client == number; })
         ->ids;
   }
-  Batch& first_batch() {
+  struct First {
+    std::int64_t round;
+    Batch& batch;
+  };
+  First first() {
     for (auto& [round, batches] : rounds_) {
       for (Batch& batch : batches) {
-        if (!batch.ids.empty()) return batch;
+        if (!batch.ids.empty()) return {round, batch};
       }
     }
     std::abort();  // asked for a request where none waits
@@ -163,20 +167,15 @@ class ModelCrrn final : public ModelPolicy {
   // The first of all has left: the round that is served is that of the next one.
   void move_on() {
     if (empty()) {
-      ++served_;
-      return;
+      if (flaw_ != Flaw::kPauseKeepsTheRound) ++served_;
+    } else {
+      served_ = std::max(served_, first().round);
     }
-    for (const auto& [round, batches] : rounds_) {
-      for (const Batch& batch : batches) {
-        if (batch.ids.empty()) continue;
-        served_ = std::max(served_, round);
-        return;
-      }
-    }
+    rounds_.erase(rounds_.begin(), rounds_.lower_bound(served_));
   }
 
   std::vector<Client> clients_;
-  std::map<std::int64_t, std::deque<Batch>> rounds_;  // past ones have empty batches
+  std::map<std::int64_t, std::deque<Batch>> rounds_;  // from the one that is served on
   std::uint64_t quantum_;
   Flaw flaw_;
   std::int64_t served_ = 0;
@@ -926,19 +925,19 @@ TEST(CrrnModel, PredictsLongRunsAndCatchesEveryFlaw) {
   const auto steps_of = [](std::uint64_t seed) {
     Rng rng(seed);
     std::vector<CrrnStep> steps;
-    for (int step = 0; step < 500; ++step) {
+    for (int step = 0; step < 300; ++step) {
       steps.emplace_back(static_cast<int>(rng.below(11)), static_cast<int>(rng.below(1000)));
     }
     return steps;
   };
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     ASSERT_TRUE(crrn_decides_alike(steps_of(seed), Flaw::kNone)) << "seed " << seed;
   }
   for (const Flaw flaw :
-       {Flaw::kReturnsToItsBatch, Flaw::kAnyRemovalMovesOn, Flaw::kLateComersGoFirst}) {
+       {Flaw::kReturnsToItsBatch, Flaw::kPauseKeepsTheRound, Flaw::kLateComersGoFirst}) {
     std::uint64_t seed = 1;
-    while (seed <= 200 && crrn_decides_alike(steps_of(seed), flaw)) ++seed;
-    EXPECT_LE(seed, 200U) << static_cast<int>(flaw);
+    while (seed <= 100 && crrn_decides_alike(steps_of(seed), flaw)) ++seed;
+    EXPECT_LE(seed, 100U) << static_cast<int>(flaw);
   }
 }
 
