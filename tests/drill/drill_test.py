@@ -58,6 +58,20 @@ class Regions(unittest.TestCase):
         self.assertEqual(self.wrong(0), [])
         self.assertTrue(self.wrong(1))
 
+    def test_what_a_crash_may_have_taken_is_not_made_durable_by_a_later_flush(self):
+        self.region.sent(1, 1, 1, is_zero=False)
+        self.region.acknowledged[1] = 1
+        with contextlib.suppress(ConnectionError):
+            self.region.verify(self.refuse)
+        writer = Writer(self.region, None, 1, keeps="synced", flush=1)
+        writer.next_flush(1)
+        writer.answered(0x67446698, 0, 1)
+        self.assertEqual(self.wrong(0), [])
+
+    @staticmethod
+    def refuse():
+        raise ConnectionError("no server")
+
     def test_bytes_of_another_block_are_found(self):
         self.region.sent(1, 2, 1, is_zero=False)
         self.assertTrue(list(self.region.wrong_sectors(2, content(self.region, 1, 1))))

@@ -39,7 +39,7 @@ LOGS = {"full": 'exec "$@" 2>/dev/full', "closed": 'exec "$@" 2>&-'}
 
 
 def run_attack(attack, target, seed):
-    take_precedence(5)
+    take_precedence(0)
     with contextlib.suppress(ConnectionError, KeyboardInterrupt):
         attack(target, random.Random(seed))
 
@@ -71,27 +71,35 @@ class Hostile:
         time.sleep(2)
         self.alone = neighbour.take()
         self.base = server.memory()
-        self.worst = {}  # name: [attacks, p99, longest, share, bytes]
+        self.worst = {}  # name: [attacks, p99, longest, share, bytes, seconds of an answer]
 
     def once(self, attack):
         name = attack.__name__.replace("_", " ")
         self.target.served += 1
         self.neighbour.take()
-        peak, slowest = 0, 0.0
-        with Attacker(attack, self.target, self.drill.random.random()):
+        before = peak = self.server.memory()
+        slowest, refused = 0.0, ""
+        with Attacker(attack, self.target, self.drill.random.random()) as attacker:
             end = time.monotonic() + SECONDS
             while time.monotonic() < end:
                 asked = time.monotonic()
-                self.server.get("/v1/status")
+                try:
+                    self.server.get("/v1/status")
+                except (OSError, AssertionError) as error:
+                    refused = refused or f"{type(error).__name__}: {error}"
                 slowest = max(slowest, time.monotonic() - asked)
                 peak = max(peak, self.server.memory())
                 time.sleep(0.05)
+            ended = attacker.process.exitcode
+        self.drill.holds("the drill does something", ended in (None, 0),
+                         f"{name}: the attack ended with {ended}")
+        self.drill.holds(ADMIN, not refused, f"{name}: {refused}")
         service = self.neighbour.take()
         share = service.per_s / max(self.alone.per_s, 1)
         worst = self.worst.setdefault(name, [0, 0.0, 0.0, 1.0, 0, 0.0])
         self.worst[name] = [worst[0] + 1, max(worst[1], service.p99_ms),
                             max(worst[2], service.longest_ms), min(worst[3], share),
-                            max(worst[4], peak - self.base), max(worst[5], slowest)]
+                            max(worst[4], peak - before), max(worst[5], slowest)]
         self.drill.holds(ALONE, not service.wrong, f"{name}: {service.wrong}")
         return not service.wrong
 
@@ -145,7 +153,8 @@ def unwritable_logs(drill):
                     client.sendall(s.request(s.WRITE, 1, 0, 4, payload=b"well"))
                     drill.holds(LOG, s.simple_reply(client) == (0, 1, b""), f"log is {name}")
         except (AssertionError, OSError) as error:
-            drill.holds(LOG, False, f"log is {name}: {error}")
+            drill.holds(LOG, False, f"log is {name}: {error}; the server's exit status is "
+                                    f"{server.process.poll()}")
 
 
 def run(drill):

@@ -75,7 +75,10 @@ class Region:
                        f"{self.floor[block]}..{self.last[block]}")
 
     def verify(self, connect, limit=3):
-        """The number of wrong blocks, and some descriptions. connect() gives a plain socket."""
+        """After a crash: the number of wrong blocks, and some descriptions. connect() gives a plain
+        socket."""
+        # What was acknowledged and not synced may be gone, so no later flush makes it durable.
+        self.acknowledged = list(self.floor)
         wrong, told = 0, []
         with connect() as client:
             enter(client, self.export)
