@@ -46,7 +46,6 @@ struct ServeConfigBounds : serve::ServeBounds {
   static constexpr std::size_t kNodemapsMax = 4096;
   static constexpr std::size_t kClientGroupsMax = kGroupsMax;
   static constexpr std::size_t kNameMax = 255;        // bytes of an export's name
-  static constexpr std::size_t kServiceNameMax = 31;  // bytes; of nodemaps too
   static constexpr std::size_t kPathMax = 4095;       // bytes
   static constexpr std::size_t kSocketPathMax = 107;  // bytes, as sockaddr_un has room for
   static constexpr std::uint64_t kNodesMax = 1'000'000;

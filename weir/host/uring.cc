@@ -200,19 +200,21 @@ void Uring::send(int socket, const msghdr& message, Operation& operation) {
   io_uring_sqe_set_data(&sqe, &operation);
 }
 
-void Uring::read(int file, std::span<std::byte> buffer, std::uint64_t offset,
-                 Operation& operation) {
+void Uring::read(int file, std::span<std::byte> buffer, std::uint64_t offset, Operation& operation,
+                 Copy copy) {
   io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
   io_uring_prep_read(&sqe, file, buffer.data(), static_cast<unsigned>(buffer.size()), offset);
   io_uring_sqe_set_data(&sqe, &operation);
+  if (copy == Copy::kWorker) sqe.flags |= IOSQE_ASYNC;
 }
 
 void Uring::write(int file, std::span<const std::byte> buffer, std::uint64_t offset, int flags,
-                  Operation& operation) {
+                  Operation& operation, Copy copy) {
   io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
   io_uring_prep_write(&sqe, file, buffer.data(), static_cast<unsigned>(buffer.size()), offset);
   io_uring_sqe_set_data(&sqe, &operation);
   sqe.rw_flags = flags;
+  if (copy == Copy::kWorker) sqe.flags |= IOSQE_ASYNC;
 }
 
 void Uring::sync_data(int file, Operation& operation) {

@@ -71,10 +71,14 @@ class Uring {
   // All of it unless the connection breaks.
   void send(int socket, const msghdr& message, Operation& operation);
 
-  void read(int file, std::span<std::byte> buffer, std::uint64_t offset, Operation& operation);
+  // Who copies from or to the page cache: the caller of wait(), if the pages are there, or a thread
+  // of the kernel, which is worth it for much.
+  enum class Copy : std::uint8_t { kHere, kWorker };
+  void read(int file, std::span<std::byte> buffer, std::uint64_t offset, Operation& operation,
+            Copy copy = Copy::kHere);
   // `flags` as in pwritev2(2): RWF_DSYNC.
   void write(int file, std::span<const std::byte> buffer, std::uint64_t offset, int flags,
-             Operation& operation);
+             Operation& operation, Copy copy = Copy::kHere);
   void sync_data(int file, Operation& operation);
   // `mode` as in fallocate(2).
   void allocate(int file, int mode, std::uint64_t offset, std::uint64_t length,

@@ -12,6 +12,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
+#include "weir/serve/store_errors.h"
 
 namespace weir::serve {
 namespace {
@@ -90,6 +91,10 @@ void Connection::close() {
     release(exchange);
   });
   drain(parked_, [this](Exchange& exchange) { release(exchange); });
+  drain(kept_, [this](Exchange& exchange) {
+    served_->watch.drop(exchange.operation);
+    release(exchange);
+  });
   drain(replies_, [this](Exchange& exchange) { release(exchange); });
   if (!send_.is_pending) drain(sending_, [this](Exchange& exchange) { release(exchange); });
   if (writing_ != nullptr && !receive_.is_pending) release(*std::exchange(writing_, nullptr));
@@ -238,6 +243,7 @@ void Connection::answer(const nbd::WantExport& want) {
   }
   if (handshake.accept(served->offer, greeting_->out) != nbd::Next::kTransmission) return;
   served_ = served;
+  sync_mark_ = served->sync_errors.begin();
   attributes_ = *attributes;
   reader_.emplace(handshake.session());
   state_ = State::kOpen;
@@ -353,7 +359,26 @@ void Connection::resume() {
 
 void Connection::run(Exchange& exchange) {
   queued_.erase(exchange);
-  if (exchange.asked.command == nbd::Command::kBlockStatus) return answer_status(exchange);
+  if (!served_->watch.is_hung()) return run_at_store(exchange);
+  leave_slot(exchange);
+  kept_.push_back(exchange);
+  exchange.operation.owner = &exchange;
+  served_->watch.keep(exchange.operation);
+}
+
+void Connection::run_kept(Exchange& exchange) {
+  kept_.erase(exchange);
+  run_at_store(exchange);
+}
+
+void Connection::leave_slot(Exchange& exchange) {
+  if (exchange.place() == Request::Place::kRunning) {
+    served_->service->target.complete(exchange, plane_.now);
+  }
+}
+
+void Connection::run_at_store(Exchange& exchange) {
+  if (exchange.asked.command == nbd::Command::kBlockStatus) return run_status(exchange);
   const bool reads = exchange.asked.command == nbd::Command::kRead;
   if (reads && exchange.asked.length >= kSendFileMin && tls_ == nullptr) {
     exchange.operation.file =
@@ -364,7 +389,7 @@ void Connection::run(Exchange& exchange) {
     exchange.buffer = plane_.pool.take(memory_, exchange.asked.length);
   }
   if (needs_buffer && !exchange.buffer) {
-    served_->service->target.complete(exchange, plane_.now);
+    leave_slot(exchange);
     parked_.push_back(exchange);
     return mark_hungry();
   }
@@ -384,31 +409,40 @@ void Connection::start(Exchange& exchange) {
   operation.owner = &exchange;
   exchange.started = plane_.now;
   working_.push_back(exchange);
-  if (served_->store->start(operation, plane_.now)) finish(exchange);
+  if (served_->store->start(operation, plane_.now)) return finish(exchange);
+  if (served_->store->can_hang()) served_->watch.started(operation, plane_.now);
 }
 
 void Connection::finished(StoreOperation& operation) {
   auto& exchange = *static_cast<Exchange*>(operation.owner);
-  exchange.connection->finish(exchange);
+  Connection& self = *exchange.connection;
+  if (operation.watch.is_linked()) self.served_->watch.finished(operation, self.plane_.now);
+  self.finish(exchange);
 }
 
 void Connection::finish(Exchange& exchange) {
   working_.erase(exchange);
-  if (exchange.place() == Request::Place::kRunning) {
-    served_->service->target.complete(exchange, plane_.now);
-  }
+  leave_slot(exchange);
+  StoreOperation& operation = exchange.operation;
+  if (operation.sync_failed) served_->sync_errors.failed(operation.error);
   if (state_ == State::kClosed) {
     release(exchange);
     return settle();
   }
-  if (exchange.operation.error != 0) {
+  if (makes_durable(exchange.asked)) {
+    const int lost = served_->sync_errors.tell(sync_mark_);
+    if (operation.error == 0) operation.error = lost;
+  }
+  if (operation.error != 0) {
     const nbd::ErrorCode error = error_of(exchange);
     const std::string text = std::generic_category().message(exchange.operation.error);
     // A client that asks for zeroes only if they are quick has asked, and was told.
     if (error == nbd::ErrorCode::kNotSup) return reply_error(exchange, error, text);
     ++plane_.counters.store_errors;
-    plane_.log.note(EventLog::Kind::kStore,
-                    fmt::format("export {}: {}", quote(served_->options.name), text), plane_.now);
+    plane_.log.note(
+        EventLog::Kind::kStore,
+        describe_store_error(served_->options.name, exchange.asked, exchange.operation.error),
+        plane_.now);
     return reply_error(exchange, error, text);
   }
   record(exchange);
@@ -454,14 +488,30 @@ nbd::ErrorCode Connection::error_of(const Exchange& exchange) const {
   return nbd::error_code(static_cast<std::errc>(error));
 }
 
+// A turn answers so many; those that come after them wait for the next one.
+void Connection::run_status(Exchange& exchange) {
+  working_.push_back(exchange);
+  if (plane_.statuses.empty() && plane_.status_left > 0) return answer_status(exchange);
+  plane_.statuses.push_back(&exchange);
+}
+
 void Connection::answer_status(Exchange& exchange) {
+  working_.erase(exchange);
+  leave_slot(exchange);
+  if (state_ == State::kClosed) {
+    release(exchange);
+    return settle();
+  }
   exchange.buffer = plane_.pool.take_small(memory_);
   nbd::BlockStatusReply status(exchange.buffer.first(exchange.buffer.size()), exchange.asked);
-  served_->store->extents(exchange.asked.offset, [&](std::uint64_t length, std::uint32_t state) {
-    return status.add(length, state);
-  });
+  std::uint32_t extents = 0;
+  served_->store->extents(exchange.asked.offset, exchange.asked.length,
+                          [&](std::uint64_t length, std::uint32_t state) {
+                            ++extents;
+                            return status.add(length, state);
+                          });
+  plane_.status_left -= std::min(plane_.status_left, extents);
   exchange.payload = status.finish();
-  served_->service->target.complete(exchange, plane_.now);
   reply(exchange);
 }
 

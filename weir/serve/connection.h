@@ -67,6 +67,12 @@ class Connection {
 
   // The Gate lets one of its requests run.
   void run(Exchange& exchange);
+  // Answers one of its requests for block status, which has waited for this turn.
+  void answer_status(Exchange& exchange);
+  // Goes on with one that was kept because the store hung (store_watch.h).
+  void run_kept(Exchange& exchange);
+  // Gives the slot of its service back, if it has one.
+  void leave_slot(Exchange& exchange);
   // Sends the replies there are.
   void flush();
   // There may be memory or room again.
@@ -111,11 +117,12 @@ class Connection {
   void broken(nbd::BreakReason reason);
 
   // ---- through the store ----
+  void run_at_store(Exchange& exchange);
   void start(Exchange& exchange);
   static void finished(StoreOperation& operation);
   void finish(Exchange& exchange);
   void record(const Exchange& exchange);
-  void answer_status(Exchange& exchange);
+  void run_status(Exchange& exchange);
   void reply(Exchange& exchange);
   void reply_error(Exchange& exchange, nbd::ErrorCode error, std::string_view text);
 
@@ -159,6 +166,7 @@ class Connection {
   bool has_said_end_ = false;  // of the TLS session
   std::optional<nbd::RequestReader> reader_;
   ServedExport* served_ = nullptr;
+  SyncErrors::Mark sync_mark_ = 0;  // of its export's
   Attributes attributes_;
   std::array<ClassHint, 8> hints_;  // by command
   OpStats::Handle stats_;           // of its job, in its export's
@@ -168,6 +176,7 @@ class Connection {
   std::uint32_t sent_of_first_ = 0;
   ExchangeList queued_;
   ExchangeList parked_;
+  ExchangeList kept_;  // the store hangs
   ExchangeList working_;
   ExchangeList replies_;
   ExchangeList sending_;

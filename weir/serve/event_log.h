@@ -22,8 +22,17 @@ namespace weir::serve {
 
 class EventLog {
  public:
-  enum class Kind : std::uint8_t { kRefusal, kBreak, kClaim, kTimeout, kStore, kAccept, kTls };
-  static constexpr std::size_t kKinds = 7;
+  enum class Kind : std::uint8_t {
+    kRefusal,
+    kBreak,
+    kClaim,
+    kTimeout,
+    kStore,
+    kAccept,
+    kTls,
+    kHung
+  };
+  static constexpr std::size_t kKinds = 8;
 
   // The line to be written now, or empty.
   std::string line(Kind kind, std::string_view text, Instant now);

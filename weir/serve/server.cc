@@ -16,6 +16,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
+#include "weir/base/units.h"
 #include "weir/host/clock.h"
 #include "weir/serve/listen.h"
 
@@ -290,7 +291,11 @@ void Server::signalled(host::Operation& io, const host::Completion& /*completion
   Server& self = *static_cast<Waker&>(io).server;
   while (const auto signal = self.signals_.next()) {
     if (*signal == SIGHUP) {
-      self.reload_ ? self.reload_(self) : self.read_jobs_again();
+      if (self.reload_) {
+        self.reload_(self);
+      } else if (auto read = self.read_jobs_again(); !read) {
+        EventLog::say(read.error().message() + "; the jobs stay as they were");
+      }
     } else {
       self.stop();
     }
@@ -298,10 +303,18 @@ void Server::signalled(host::Operation& io, const host::Completion& /*completion
   self.plane_.uring->poll(self.signals_.fd(), self.signal_waker_);
 }
 
-void Server::read_jobs_again() {
+Result<void> Server::read_jobs_again() {
   auto jobs = load_jobs(options_.jobs_file, options_.jobs);
-  if (!jobs) return EventLog::say(jobs.error().message() + "; the jobs stay as they were");
+  if (!jobs) return tl::unexpected(jobs.error());
   set_jobs(std::move(*jobs));
+  return {};
+}
+
+Result<std::function<void()>> Server::read_certificates() {
+  if (plane_.tls_keys == nullptr) return std::function<void()>([] {});
+  auto keys = host::TlsKeys::load_again(plane_.tls_keys);
+  if (!keys) return tl::unexpected(keys.error());
+  return std::function<void()>([this, keys = *std::move(keys)] { plane_.tls_keys = keys; });
 }
 
 void Server::stop() {
@@ -395,6 +408,7 @@ void Server::turn() {
   }
   expire_handshakes();
   wake_stores();
+  answer_statuses();
   feed_hungry();
   dispatch();
   flush();
@@ -425,6 +439,42 @@ void Server::expire_handshakes() {
 void Server::wake_stores() {
   for (const auto& served : plane_.exports) {
     if (served->store->wakes_at() <= plane_.now) served->store->wake(plane_.now);
+    watch_store(*served);
+  }
+}
+
+void Server::watch_store(ServedExport& served) {
+  const auto exchange_of = [](StoreOperation& operation) -> Exchange& {
+    return *static_cast<Exchange*>(operation.owner);
+  };
+  const auto run = [&](StoreOperation& operation) {
+    Exchange& exchange = exchange_of(operation);
+    exchange.connection->run_kept(exchange);
+  };
+  StoreWatch& watch = served.watch;
+  if (watch.check(plane_.now)) {
+    while (StoreOperation* const one = watch.give_up()) {
+      Exchange& exchange = exchange_of(*one);
+      exchange.connection->leave_slot(exchange);
+    }
+    plane_.log.note(
+        EventLog::Kind::kHung,
+        fmt::format("export {}: its store has not finished any of {} requests for {}; see the "
+                    "device or file server behind it; other exports go on",
+                    quote(served.options.name), watch.given_up(),
+                    print_duration(StoreWatch::kHungAfter)),
+        plane_.now);
+    if (StoreOperation* const one = watch.try_one()) run(*one);
+  }
+  while (StoreOperation* const one = watch.resume()) run(*one);
+}
+
+void Server::answer_statuses() {
+  plane_.status_left = Plane::kStatusExtents;
+  while (!plane_.statuses.empty() && plane_.status_left > 0) {
+    Exchange& exchange = *plane_.statuses.front();
+    plane_.statuses.pop_front();
+    exchange.connection->answer_status(exchange);
   }
 }
 
@@ -468,10 +518,13 @@ void Server::bury() {
 Instant Server::wakes_at() const {
   // What was sent at the end of this turn may have made room for somebody.
   if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
+  if (!plane_.statuses.empty()) return plane_.now;
   Instant at = std::min(accepts_again_, stop_at_);
   if (guest_ != nullptr && !is_stopping_) at = std::min(at, guest_->wakes_at());
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
-  for (const auto& served : plane_.exports) at = std::min(at, served->store->wakes_at());
+  for (const auto& served : plane_.exports) {
+    at = std::min({at, served->store->wakes_at(), served->watch.wakes_at()});
+  }
   if (!handshakes_.empty()) at = std::min(at, handshakes_.front().handshake_ends());
   if (trace_ != nullptr) at = std::min(at, trace_->wakes_at());
   return at;

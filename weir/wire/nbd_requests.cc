@@ -115,7 +115,9 @@ tl::expected<Request, Refusal> check(const RawRequest& raw, const Session& sessi
   if (raw.length == 0) [[unlikely]] {
     return refuse(kInval, "a range of no bytes");
   }
-  if (((raw.offset | raw.length) & (session.blocks.minimum - 1)) != 0) [[unlikely]] {
+  // A trim is advice: the store rounds it inwards, as QEMU expects of its edges.
+  if (((raw.offset | raw.length) & (session.blocks.minimum - 1)) != 0 && command != Command::kTrim)
+      [[unlikely]] {
     return refuse(kInval, "not aligned to the minimum block size");
   }
   if (raw.offset > session.size || raw.length > session.size - raw.offset) [[unlikely]] {

@@ -168,9 +168,10 @@ TEST(NbdCheck, RangesAreAlignedToTheMinimum) {
   session.blocks = {512, 4096, 1U << 25};
   for (const Command command : kWithRange) {
     EXPECT_EQ(error_of(raw(command, 512, 512), session), kNone);
-    EXPECT_EQ(error_of(raw(command, 511, 512), session), kInval);
-    EXPECT_EQ(error_of(raw(command, 512, 511), session), kInval);
-    EXPECT_EQ(error_of(raw(command, 256, 256), session), kInval);
+    const ErrorCode unaligned = command == Command::kTrim ? kNone : kInval;
+    EXPECT_EQ(error_of(raw(command, 511, 512), session), unaligned);
+    EXPECT_EQ(error_of(raw(command, 512, 511), session), unaligned);
+    EXPECT_EQ(error_of(raw(command, 256, 256), session), unaligned);
   }
 }
 
@@ -434,7 +435,8 @@ bool lies_within(const RawRequest& asked, const Session& session, Check accept) 
   if (!checked || checked->command == Command::kFlush) return true;
   using Wide = unsigned __int128;
   const std::uint32_t minimum = session.blocks.minimum;
-  return checked->length > 0 && checked->offset % minimum == 0 && checked->length % minimum == 0 &&
+  const bool is_aligned = checked->offset % minimum == 0 && checked->length % minimum == 0;
+  return checked->length > 0 && (is_aligned || checked->command == Command::kTrim) &&
          Wide{checked->offset} + checked->length <= session.size;
 }
 
