@@ -5,12 +5,16 @@ import pathlib
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
 import server as s
 from server import STUCK, WEIR, Server
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "control"))
+from remote import Remote, wait_for  # noqa: E402
 
 
 def serve(*arguments):
@@ -160,8 +164,8 @@ class Signals(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             jobs = pathlib.Path(folder) / "jobs"
             jobs.write_text("# nodes\nior.n1 4\n")
-            with Server("--export", "a=memory:1MiB", "--jobs", str(jobs), control=True) as server:
-                self.assertEqual(self.nodes(server, "ior.n1"), "4")
+            with Remote("--export", "a=memory:1MiB", "--jobs", str(jobs)) as server:
+                self.assertEqual(self.nodes(server, "ior.n1"), 4)
                 jobs.write_text("ior.n1 four\n")
                 server.process.send_signal(signal.SIGHUP)
                 end = time.monotonic() + STUCK
@@ -169,19 +173,18 @@ class Signals(unittest.TestCase):
                     self.assertLess(time.monotonic(), end)
                     time.sleep(0.01)
                 self.assertIn("line 1", server.log)
-                self.assertEqual(self.nodes(server, "ior.n1"), "4")
+                self.assertEqual(self.nodes(server, "ior.n1"), 4)
                 jobs.write_text("ior.n1 8\n")
                 server.process.send_signal(signal.SIGHUP)
-                while self.nodes(server, "ior.n1") != "8":
+                while self.nodes(server, "ior.n1") != 8:
                     self.assertLess(time.monotonic(), end)
                     time.sleep(0.01)
 
     def nodes(self, server, job):
-        """As `weir job list` shows them."""
-        done = subprocess.run([server.binary, "job", "list"], capture_output=True, text=True,
-                              timeout=STUCK, check=True,
-                              env={**os.environ, "WEIR_SOCKET": str(server.control)})
-        return dict(line.split() for line in done.stdout.splitlines()).get(job)
+        """With which it counts once it has a request."""
+        server.read(job, 1)
+        return wait_for("it is listed", lambda: {
+            one["job"]: one["nodes"] for one in server.get("/v1/services/ost_io/jobs")}.get(job))
 
     def test_the_service_manager_hears_of_it(self):
         with tempfile.TemporaryDirectory() as folder:

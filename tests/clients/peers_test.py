@@ -114,8 +114,10 @@ class Tools(PeersTest):
                 extents = json.loads(run("qemu-img", "map", "-f", "raw", "--output=json",
                                          self.uri(name)))
                 self.assertEqual(sum(one["length"] for one in extents), 64 * MIB)
-                self.assertTrue(any(one["zero"] and one["start"] >= 4 * MIB for one in extents))
                 self.assertFalse(extents[0]["zero"])
+                if name != "device":  # which cannot tell what it has no data for
+                    self.assertTrue(any(one["zero"] and one["start"] >= 4 * MIB
+                                        for one in extents))
         # QEMU's own syntax takes the comma, so its users write a slash.
         run("qemu-img", "info", self.uri("memory/job=ior.n1"))
 
