@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include "apps/weir/command.h"
 #include "apps/weir/slurm_feed.h"
@@ -23,6 +24,7 @@
 #include "weir/control/files.h"
 #include "weir/control/serve_config.h"
 #include "weir/control/slurm.h"
+#include "weir/host/log.h"
 #include "weir/serve/event_log.h"
 #include "weir/serve/options.h"
 #include "weir/serve/server.h"
@@ -364,6 +366,44 @@ void check_all(const ServeArguments& arguments, const serve::ServeOptions& optio
   if (!jobs) throw Failure{status_of(jobs.error()), jobs.error().message()};
 }
 
+// Whether it has drained.
+bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& from_file,
+                   serve::Server& server) {
+  std::optional<control::FileFollower> follower;
+  if (!arguments.config.empty()) {
+    follower.emplace([&] { return read_again(arguments); }, from_file);
+  }
+  const auto cluster = open_cluster(server);
+  const auto locks = open_locks(server.options());
+  const auto control = open_control(arguments, server, locks.get());
+  server.on_reload([&](serve::Server& it) {
+    const auto follow = [&] { reload({&it, cluster.get(), locks.get()}, follower); };
+    follower && control != nullptr ? control->change_elsewhere(follow) : follow();
+  });
+  if (control != nullptr) {
+    control->set_cluster(cluster.get());
+    control->start();
+  }
+  if (cluster != nullptr) cluster->start();
+  std::optional<SlurmFeed> slurm;
+  if (server.options().slurm.is_on) slurm.emplace(server.options().slurm, server);
+  const bool drained = server.run([&] {
+    std::string line = "ready";
+    for (const serve::ListenAddress& address : server.listening()) {
+      line += " " + serve::print_listen(address);
+    }
+    if (locks != nullptr) line += " lock:" + serve::print_listen(locks->listening());
+    if (control != nullptr && control->tcp_port() != 0) {
+      line += fmt::format(" control:{}", control->tcp_port());
+    }
+    if (cluster != nullptr) line += fmt::format(" cluster:{}", cluster->port());
+    std::puts(line.c_str());  // whether it is heard or not
+    std::fflush(stdout);
+  });
+  if (cluster != nullptr) cluster->stop();  // before the control that asks it ends
+  return drained;
+}
+
 int run_server(const ServeArguments& arguments) {
   const auto from_file = read_options(arguments);
   if (!from_file) throw Failure{Exit::kConfig, from_file.error().message()};
@@ -375,39 +415,12 @@ int run_server(const ServeArguments& arguments) {
   }
   auto server = serve::Server::create(std::move(options));
   if (!server) throw Failure{status_of(server.error()), server.error().message()};
-  std::optional<control::FileFollower> follower;
-  if (!arguments.config.empty()) {
-    follower.emplace([&] { return read_again(arguments); }, *from_file);
-  }
-  const auto cluster = open_cluster(**server);
-  const auto locks = open_locks((*server)->options());
-  const auto control = open_control(arguments, **server, locks.get());
-  (*server)->on_reload([&](serve::Server& it) {
-    const auto follow = [&] { reload({&it, cluster.get(), locks.get()}, follower); };
-    follower && control != nullptr ? control->change_elsewhere(follow) : follow();
-  });
-  if (control != nullptr) {
-    control->set_cluster(cluster.get());
-    control->start();
-  }
-  if (cluster != nullptr) cluster->start();
-  std::optional<SlurmFeed> slurm;
-  if ((*server)->options().slurm.is_on) slurm.emplace((*server)->options().slurm, **server);
-  (*server)->run([&] {
-    std::string line = "ready";
-    for (const serve::ListenAddress& address : (*server)->listening()) {
-      line += " " + serve::print_listen(address);
-    }
-    if (locks != nullptr) line += " lock:" + serve::print_listen(locks->listening());
-    if (control != nullptr && control->tcp_port() != 0) {
-      line += fmt::format(" control:{}", control->tcp_port());
-    }
-    if (cluster != nullptr) line += fmt::format(" cluster:{}", cluster->port());
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
-  });
-  if (cluster != nullptr) cluster->stop();  // before the control that asks it ends
-  return static_cast<int>(Exit::kOk);
+  if (run_until_end(arguments, *from_file, **server)) return static_cast<int>(Exit::kOk);
+  // Its stores still use its memory.
+  (*server)->leave();
+  std::fflush(stdout);
+  host::flush_log();
+  _exit(static_cast<int>(Exit::kIoErr));
 }
 
 void add_limit_options(CLI::App& command, ServeArguments& arguments) {
@@ -417,8 +430,8 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
       ->type_name("N");
   command
       .add_option("--memory", arguments.memory,
-                  "Payload in the whole server at a time (default: a quarter of the machine's "
-                  "memory, 64MiB to 512MiB)")
+                  "Memory that all connections together may hold (default: a quarter of the "
+                  "machine's memory, 64MiB to 512MiB)")
       ->type_name("SIZE");
   command
       .add_option("--handshake-timeout", arguments.handshake_timeout,
@@ -426,7 +439,7 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
       ->type_name("TIME");
   command
       .add_option("--drain-timeout", arguments.drain_timeout,
-                  "From SIGTERM to the end at the latest (default 30s)")
+                  "Maximum drain time after SIGTERM (default 30s)")
       ->type_name("TIME");
   command
       .add_option("--user", arguments.user, "Become this user when everything is opened; for root")

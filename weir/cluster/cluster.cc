@@ -373,7 +373,7 @@ void Cluster::Core::follow(const MembershipView& view) {
   followed_ = view.term;
   followed_at_ = host::now();
   transport_->follow(view.term, view.leader_address);
-  (void)server_.post([this, term = view.term](const auto& server) {
+  (void)server_.order([this, term = view.term](const auto& server) {
     if (server) part_->follow(term, (*server)->now());
   });
 }
@@ -518,14 +518,14 @@ void Cluster::Core::status(const Answer<ClusterStatus>& answer) {
       status->rule_errors = rule_errors_;
     }
     add_members(*status, described);
-    const auto posted = server_.post(
+    const auto ordered = server_.order(
         [this, answer, status, link = described.link](const Result<serve::Server*>& server) {
           if (!server) return answer(tl::unexpected(server.error()));
           part_->describe(*status, (*server)->now());
           add_state(*status, link);
           answer(std::move(*status));
         });
-    if (!posted) answer(tl::unexpected(posted.error()));
+    if (!ordered) answer(tl::unexpected(ordered.error()));
   });
 }
 

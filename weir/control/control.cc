@@ -157,14 +157,14 @@ template <class Value>
 void Control::Core::ask(std::function<Result<Value>(serve::Server&)> on_loop,
                         std::function<void(Result<Value>)> then) {
   auto shared = std::make_shared<std::function<void(Result<Value>)>>(std::move(then));
-  const auto posted = server_.post(
+  const auto ordered = server_.order(
       [this, on_loop = std::move(on_loop), shared](const Result<serve::Server*>& server) {
         auto value = std::make_shared<Result<Value>>(
             server ? on_loop(**server) : Result<Value>(tl::unexpected(server.error())));
         http_->post([shared, value] { (*shared)(std::move(*value)); });
       });
-  if (!posted) {
-    http_->post([shared, error = posted.error()] { (*shared)(tl::unexpected(error)); });
+  if (!ordered) {
+    http_->post([shared, error = ordered.error()] { (*shared)(tl::unexpected(error)); });
   }
 }
 
