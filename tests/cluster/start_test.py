@@ -171,6 +171,12 @@ class Changes(unittest.TestCase):
         self.assertNotIn("wide", self.rules("s1"))
         self.assertNotIn("wide", (self.world.members["s1"].path / "state").read_text())
 
+    def test_rules_are_back_at_once_with_the_policy(self):
+        member = self.world.members["s0"]
+        for policy in "fifo", "tbf jobid":
+            self.assertEqual(member.lctl("set_param", f"ost.OSS.ost_io.nrs_policies={policy}")[0], 0)
+        self.assertEqual(self.rules("s0")["wide"], LIMIT)
+
     def test_an_etcd_that_has_lost_its_data_takes_no_rule_away(self):
         etcd = self.world.etcd
         etcd.kill(0)

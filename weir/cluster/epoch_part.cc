@@ -43,8 +43,16 @@ EpochPart::EpochPart(const Options& options, serve::Server& server, Send send,
 
 EpochPart::~EpochPart() = default;
 
+// Of all services.
+std::uint64_t EpochPart::policy_switches() const {
+  std::uint64_t all = 0;
+  for (const auto& service : server_.services()) all += service->target.gate().switches();
+  return all;
+}
+
 Instant EpochPart::wakes_at() const {
   if (is_stopping_) return apply_at_;
+  if (policy_switches() != switches_) return Instant::min();
   Instant at = std::min({participant_.next_wake(), member_.next_wake(), apply_at_});
   for (const auto& [name, course] : courses_) at = std::min(at, course->next_wake());
   return at;
@@ -52,6 +60,8 @@ Instant EpochPart::wakes_at() const {
 
 void EpochPart::wake(Instant now) {
   if (!is_stopping_) {
+    // What does not fit is told when the rules are looked at again.
+    if (policy_switches() != switches_) (void)put_in_force(now);
     participant_.tick(now);
     member_.tick(now);
     for (const auto& [name, course] : courses_) course->tick(now);
@@ -149,8 +159,14 @@ Result<void> EpochPart::sync_rule(const SharedRule& rule, Instant now) {
 std::vector<std::string> EpochPart::sync_rules(const std::vector<SharedRule>& rules,
                                                std::uint32_t members, Instant now) {
   slices_.expect_members(members);
+  rules_ = rules;
+  return put_in_force(now);
+}
+
+std::vector<std::string> EpochPart::put_in_force(Instant now) {
+  switches_ = policy_switches();
   std::map<std::string, Applied> wanted;
-  for (const SharedRule& rule : rules) wanted[rule.key()] = {rule.created, rule.modified};
+  for (const SharedRule& rule : rules_) wanted[rule.key()] = {rule.created, rule.modified};
   std::erase_if(applied_, [&](const auto& one) {
     const auto& [key, applied] = one;
     const auto found = wanted.find(key);
@@ -160,7 +176,7 @@ std::vector<std::string> EpochPart::sync_rules(const std::vector<SharedRule>& ru
     return true;
   });
   std::vector<std::string> errors;
-  for (const SharedRule& rule : rules) {
+  for (const SharedRule& rule : rules_) {
     if (auto done = sync_rule(rule, now); !done) {
       errors.push_back(
           fmt::format("rule {} of the cluster: {}", quote(rule.key()), done.error().message()));

@@ -12,6 +12,9 @@
 // no more than this server's part. Groups of clients take turns in step with the other servers, in
 // a course of epochs for each service (epoch_course.h).
 //
+// An administrator who starts another policy and the old one again finds the cluster's rules in
+// force before another request is scheduled.
+//
 // When the server stops it takes part no more, and what was accepted is served by the slices it has
 // until their lease ends, and then as by a server that is cut off. It does not say goodbye to the
 // leader, which would give its part to others at once.
@@ -89,6 +92,8 @@ class EpochPart final : public serve::Guest, private EpochUse {
   Result<void> sync_rule(const SharedRule& rule, Instant now);
   void stop_rule(const std::string& key, Instant now);
   void settle(Instant now);
+  std::uint64_t policy_switches() const;
+  std::vector<std::string> put_in_force(Instant now);
 
   Options options_;
   serve::Server& server_;
@@ -100,6 +105,8 @@ class EpochPart final : public serve::Guest, private EpochUse {
   std::vector<std::unique_ptr<ClusterRules>> services_;
   std::map<std::string, std::unique_ptr<EpochCourse>> courses_;  // by service, of those with groups
   std::map<std::string, Applied> applied_;                       // by SharedRule::key()
+  std::vector<SharedRule> rules_;
+  std::uint64_t switches_ = 0;  // of policies, when the rules were put in force
   std::uint32_t term_ = 0;
   Instant apply_at_ = kNever;
   bool has_started_ = false;

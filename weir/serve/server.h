@@ -14,12 +14,10 @@
 // connection is accepted, nothing more is read, everything that was accepted is answered (what
 // waits for tokens no longer waits, except for those of a whole cluster), and run() returns, at the
 // latest after the drain timeout: then the connections are closed, and requests that a store still
-// works on are abandoned. Signals come
-// on a thread of their own (signal_watch.h): when kEndPatience after the drain timeout the server
-// is still there, because the loop or something else hangs in a system call, the process ends.
-// SIGHUP reads the file of jobs again, or calls who has asked for it. Created and run by one
-// thread; only order(), ask() and post() may be called by
-// others.
+// works on are abandoned. Signals come on a thread of their own (signal_watch.h): when kEndPatience
+// after the drain timeout the server is still there, because the loop or something else hangs in a
+// system call, the process ends. SIGHUP reads the file of jobs again, or calls who has asked for it.
+// Created and run by one thread; only order(), ask() and post() may be called by others.
 #pragma once
 
 #include <functional>
