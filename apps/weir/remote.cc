@@ -156,13 +156,14 @@ void show_ledger(const Json& accounts) {
 }
 
 void show_rules(const Json& rules) {
-  fmt::print("{:<16} {:<24} {:>7} {:<5} {}\n", "RULE", "LIMITS", "CLASSES", "HEADS", "CONDITIONS");
+  fmt::print("{:<16} {:<24} {:>7} {:<5} {:<9} {}\n", "RULE", "LIMITS", "CLASSES", "HEADS", "STATE",
+             "CONDITIONS");
   for (const Json& one : rules) {
     auto limits = one["limits"].get<std::string>();
     if (limits.empty()) limits = fmt::format("rate={}", one["rate"].get<std::uint64_t>());
-    fmt::print("{:<16} {:<24} {:>7} {:<5} {}\n", one["rule"].get<std::string>(), limits,
+    fmt::print("{:<16} {:<24} {:>7} {:<5} {:<9} {}\n", one["rule"].get<std::string>(), limits,
                one["classes"].get<std::uint64_t>(), one["heads"].get<std::string>(),
-               one["conditions"].get<std::string>());
+               one["state"].get<std::string>(), one["conditions"].get<std::string>());
   }
 }
 

@@ -371,14 +371,14 @@ bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& f
                    serve::Server& server) {
   std::optional<control::FileFollower> follower;
   if (!arguments.config.empty()) {
-    follower.emplace([&] { return read_again(arguments); }, from_file, server);
+    follower.emplace([&] { return read_again(arguments); }, from_file);
   }
   const auto cluster = open_cluster(server);
   const auto locks = open_locks(server.options());
   const auto control = open_control(arguments, server, locks.get());
   server.on_reload([&](serve::Server& it) {
-    reload({&it, cluster.get(), locks.get()}, follower);
-    if (follower && control != nullptr) control->changed_elsewhere();
+    const auto follow = [&] { reload({&it, cluster.get(), locks.get()}, follower); };
+    follower && control != nullptr ? control->change_elsewhere(follow) : follow();
   });
   if (control != nullptr) {
     control->set_cluster(cluster.get());
@@ -408,8 +408,7 @@ int run_server(const ServeArguments& arguments) {
   const auto from_file = read_options(arguments);
   if (!from_file) throw Failure{Exit::kConfig, from_file.error().message()};
   serve::ServeOptions options = *from_file;
-  std::vector<std::string>& rules = default_service(options).rules;
-  rules.insert(rules.end(), arguments.rules.begin(), arguments.rules.end());
+  default_service(options).more_rules = arguments.rules;
   if (arguments.check_config) {
     check_all(arguments, options);
     return static_cast<int>(Exit::kOk);

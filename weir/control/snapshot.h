@@ -79,6 +79,8 @@ struct RuleShot {
   std::uint64_t rate = 0;
   std::uint64_t bps = 0;
   std::uint64_t classes = 0;
+  // "active"; "temporary": not, or not so, after a restart; "inactive": kept, but not in force now.
+  std::string state = "active";
 };
 
 struct PolicyShot {

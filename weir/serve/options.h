@@ -121,8 +121,9 @@ Result<Capacity> parse_capacity(std::string_view text);
 
 struct ServiceOptions {
   std::string name{kDefaultService};
-  std::string policy = "tbf jobid";  // as written to nrs_policies
-  std::vector<std::string> rules;    // as written to nrs_tbf_rule, in this order
+  std::string policy = "tbf jobid";          // as written to nrs_policies
+  std::vector<std::string> rules;            // as written to nrs_tbf_rule, in this order
+  std::vector<std::string> more_rules = {};  // of the command line, after those of the file
   Adaptive adaptive = Adaptive::kOn;
   Capacity capacity;
   std::uint32_t slots = 16;           // requests that the stores work on at a time

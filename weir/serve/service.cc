@@ -134,14 +134,8 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
     error.where = "policy " + quote(options.policy);
     return tl::unexpected(error);
   }
-  for (const std::string& rule : options.rules) {
-    if (auto applied = write_nrs_tbf_rule(gate, rule, now); !applied) {
-      Error error = applied.error();
-      error.code = std::errc::invalid_argument;
-      error.where =
-          fmt::format("rule {}{}{}", quote(rule), error.where.empty() ? "" : ", ", error.where);
-      return tl::unexpected(error);
-    }
+  if (auto begun = service->rules.begin(options.rules, options.more_rules, now); !begun) {
+    return tl::unexpected(begun.error());
   }
   if (!groups.groups.empty()) {
     service->groups = std::make_unique<ServiceGroups>(gate, groups, now);

@@ -26,6 +26,7 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/host/uring.h"
+#include "weir/serve/kept_rules.h"
 #include "weir/serve/options.h"
 #include "weir/serve/store.h"
 #include "weir/serve/store_errors.h"
@@ -69,11 +70,15 @@ struct Service {
   std::string name;
   std::uint32_t slots;
   Target target;
+  KeptRules rules;
   std::unique_ptr<ServiceGroups> groups;  // none: nobody is preferred
   Instant wakes_at = kNever;
 
   Service(std::string_view service_name, const Target::Options& options, Instant now)
-      : name(service_name), slots(options.gate.slots), target(options, now) {}
+      : name(service_name),
+        slots(options.gate.slots),
+        target(options, now),
+        rules(target.gate()) {}
 
   // What runs next. Turns of groups begin and end inside of it.
   Decision next(Instant now);
