@@ -337,7 +337,11 @@ int run_server(const ServeArguments& arguments) {
   const auto control = open_control(arguments, **server, locks.get());
   if (follower) {
     (*server)->on_reload([&](serve::Server& it) {
-      const auto follow = [&] { say_all(follower->follow(it)); };
+      const auto follow = [&] {
+        const auto lines = follower->follow(it);
+        if (control != nullptr) control->changed();
+        say_all(lines);
+      };
       control == nullptr ? follow() : control->change_elsewhere(follow);
     });
   }
