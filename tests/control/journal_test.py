@@ -73,29 +73,48 @@ class Journal(unittest.TestCase):
 
     def test_nothing_that_was_confirmed_is_lost_by_kill_9(self):
         it = self.server().__enter__()
-        confirmed, stopped = [], threading.Event()
+        confirmed, sent, stopped = {}, [], threading.Event()
 
-        def start_rules():
+        def commands():
+            """Each rule is started; every second is changed then, and every third is stopped.
+            With what comes of each: name and rate."""
             for number in range(10_000):
+                name, rate = f"r{number}", number + 1
+                yield f"start {name} jobid={{j{number}}} rate={rate}", name, rate
+                if number % 2:
+                    yield f"change {name} rate={rate + 20_000}", name, rate + 20_000
+                if number % 3 == 2:
+                    yield f"stop {name}", name, None
+
+        def change_rules():
+            for command, name, rate in commands():
                 if stopped.is_set():
                     return
+                sent.append((name, confirmed.get(name), rate))
                 try:
-                    status, _, _ = it.http("POST", RULES, json.dumps(
-                        {"command": f"start r{number} jobid={{j{number}}} rate={number + 1}"}))
+                    status, _, _ = it.http("POST", RULES, json.dumps({"command": command}))
                 except (OSError, ConnectionError, ValueError, AttributeError):
                     return
-                if status == 200:
-                    confirmed.append(f"r{number}")
-        thread = threading.Thread(target=start_rules)
+                self.assertEqual(status, 200)
+                confirmed[name] = rate
+        thread = threading.Thread(target=change_rules)
         thread.start()
         wait_for("fifty rules", lambda: len(confirmed) >= 50)
         self.kill(it)
         stopped.set()
         thread.join()
         with self.server() as again:
-            there = self.names(again)
-            self.assertEqual([name for name in confirmed if name not in there], [])
-            self.assertLessEqual(len(there), len(confirmed) + 2, "at most one was on its way")
+            there = {one["rule"]: (one["rate"], one["conditions"])
+                     for one in again.get(RULES) if one["rule"] != "default"}
+        expected = {name: (rate, f"jobid={{j{name[1:]}}}")
+                    for name, rate in confirmed.items() if rate is not None}
+        # What was sent last may have been done, in whole, or not at all.
+        name, old, new = sent[-1]
+        of_last = {None if rate is None else (rate, f"jobid={{j{name[1:]}}}")
+                   for rate in (old, new, confirmed.get(name, old))}
+        self.assertIn(there.pop(name, None), of_last)
+        expected.pop(name, None)
+        self.assertEqual(there, expected)
 
     def test_a_record_that_was_never_finished_is_dropped_and_told(self):
         with self.server() as it:

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +14,7 @@
 #include "weir/base/quote.h"
 #include "weir/classify/rule_log.h"
 #include "weir/classify/rule_text.h"
+#include "weir/control/job_sizes.h"
 
 namespace weir::control {
 namespace {
@@ -47,11 +50,36 @@ void add_policy(std::vector<Change>& kept, Change policy) {
   kept.push_back(std::move(policy));
 }
 
+// The last of each job, at most as many as the server keeps; those taken back are none.
+class JobRecords {
+ public:
+  void add(const Change& change) {
+    if (const auto gone = sizes_.set(change.target, change.nodes, {})) changes_.erase(*gone);
+    if (change.nodes == 0) {
+      changes_.erase(change.target);
+    } else {
+      changes_.insert_or_assign(change.target, std::pair{++count_, change});
+    }
+  }
+  // In the order they were set, so that the oldest make room first after a restart too.
+  void append_to(std::vector<Change>& kept) const {
+    std::map<std::uint64_t, const Change*> in_order;
+    for (const auto& [job, one] : changes_) in_order[one.first] = &one.second;
+    for (const auto& [number, change] : in_order) kept.push_back(*change);
+  }
+
+ private:
+  JobSizes sizes_;
+  std::unordered_map<std::string, std::pair<std::uint64_t, Change>> changes_;
+  std::uint64_t count_ = 0;
+};
+
+// One that is taken back is as the configuration or Slurm say, if they do.
 Result<void> set_nodes(serve::Server& server, const Change& change) {
   const JobId job(change.target);
+  const std::uint64_t nodes = change.nodes != 0 ? change.nodes : server.named_nodes(change.target);
   for (const auto& service : server.services()) {
-    auto set =
-        service->target.set_nodes(job, std::max<std::uint64_t>(change.nodes, 1), server.now());
+    auto set = service->target.set_nodes(job, nodes, server.now());
     if (!set) return set;
   }
   return {};
@@ -67,12 +95,13 @@ Result<void> set_capacity(serve::Server& server, const Change& change, Step step
   }
   const auto capacity = serve::parse_capacity(*change.value);
   if (!capacity) return tl::unexpected(capacity.error());
-  if (step == Step::kCheck) return {};
-  const bool is_auto = capacity->kind == serve::Capacity::Kind::kAuto;
-  service->target.set_capacity(
-      capacity->rate, is_auto ? Target::CapacitySource::kEstimated : Target::CapacitySource::kGiven,
-      server.now());
-  return {};
+  auto done = step == Step::kCheck ? capacity->check_unit(service->target.cost())
+                                   : service->target.set_capacity(*capacity, server.now());
+  if (!done) {
+    done.error().where =
+        fmt::format("capacity {} of service {}", quote(*change.value), quote(change.target));
+  }
+  return done;
 }
 
 }  // namespace
@@ -145,11 +174,14 @@ Result<Change> parse_change(std::string_view line) {
 std::vector<Change> effective(const std::vector<std::string>& records,
                               std::vector<std::string>& mistakes) {
   std::vector<Change> kept;
+  JobRecords jobs;
   RuleLog rules;
   for (const std::string& record : records) {
     auto change = parse_change(record);
     if (!change) {
       mistakes.push_back(change.error().message());
+    } else if (change->kind == Change::Kind::kJob) {
+      jobs.add(*change);
     } else if (change->kind == Change::Kind::kForget) {
       rules.forget(change->target, change->value);
       std::erase_if(kept, [&](const Change& one) {
@@ -167,6 +199,7 @@ std::vector<Change> effective(const std::vector<std::string>& records,
       kept.push_back(std::move(*change));
     }
   }
+  jobs.append_to(kept);
   for (RuleLog::Record& rule : rules.records()) {
     kept.push_back({.target = std::move(rule.target), .value = std::move(rule.text)});
   }

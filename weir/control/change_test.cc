@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "weir/base/rng.h"
+#include "weir/control/job_sizes.h"
 #include "weir/schedule/gate.h"
 #include "weir/schedule/nrs_text.h"
 
@@ -51,6 +53,26 @@ TEST(Change, WhatIsNoneIsNamedAndLeftOut) {
   std::vector<std::string> mistakes;
   EXPECT_TRUE(effective({"{}", "nonsense", "[1]", R"({"job":"a","nodes":"b"})"}, mistakes).empty());
   EXPECT_EQ(mistakes.size(), 4U);
+}
+
+TEST(Change, OfEachJobTheLastSizeIsLeftAndNothingOfOneTakenBack) {
+  const auto size = [](const std::string& job, std::uint64_t nodes) {
+    return Change{.kind = Change::Kind::kJob, .target = job, .nodes = nodes};
+  };
+  EXPECT_EQ(effective_of({size("a", 1), size("b", 2), size("a", 3), size("c", 4), size("c", 0)}),
+            (std::vector{size("b", 2), size("a", 3)}));
+}
+
+TEST(Change, AsManySizesAreLeftAsTheServerKeeps) {
+  std::vector<std::string> records;
+  for (std::size_t i = 0; i < JobSizes::kMax + 5; ++i) {
+    records.push_back(fmt::format(R"({{"job":"j{}","nodes":2}})", i));
+  }
+  std::vector<std::string> mistakes;
+  const auto kept = effective(records, mistakes);
+  ASSERT_EQ(kept.size(), JobSizes::kMax);
+  EXPECT_EQ(kept.front().target, "j5");
+  EXPECT_EQ(kept.back().target, fmt::format("j{}", JobSizes::kMax + 4));
 }
 
 TEST(Change, ForgettingTakesOutOneValueOrAll) {

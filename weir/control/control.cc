@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <functional>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -22,11 +21,13 @@
 #include "weir/control/change_queue.h"
 #include "weir/control/change_trial.h"
 #include "weir/control/embedded.h"
+#include "weir/control/job_sizes.h"
 #include "weir/control/lock_params.h"
 #include "weir/control/metrics.h"
 #include "weir/control/params.h"
 #include "weir/control/records.h"
 #include "weir/control/snapshot.h"
+#include "weir/host/clock.h"
 #include "weir/serve/event_log.h"
 
 namespace weir::control {
@@ -34,6 +35,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kStayInterval{5};
+constexpr std::chrono::minutes kJobInterval{1};
+constexpr std::size_t kJobsAtOnce = 256;
 
 // The page's own files, which hold nothing worth a token.
 struct PageFile {
@@ -98,6 +101,8 @@ class Control::Core {
   void read_params_of(const HttpRequest& request, const Reply& reply);
   void explain(const HttpRequest& request, const Reply& reply);
   void list_jobs(const Reply& reply);
+  void forget_ended_jobs();
+  void forget_job(const std::string& job);
 
   bool answer_of_cluster(const HttpRequest& request, const Reply& reply);
   void change_cluster_rule(const HttpRequest& request, const Reply& reply);
@@ -149,22 +154,22 @@ class Control::Core {
   std::uint64_t shot_changes_ = 0;
   StayHistory history_;
   Metrics metrics_;
-  std::map<std::string, std::uint64_t> jobs_;  // whose nodes were set here
-  std::vector<Change> lock_changes_;           // of the journal
+  JobSizes jobs_;                     // that were set here
+  std::vector<Change> lock_changes_;  // of the journal
 };
 
 template <class Value>
 void Control::Core::ask(std::function<Result<Value>(serve::Server&)> on_loop,
                         std::function<void(Result<Value>)> then) {
   auto shared = std::make_shared<std::function<void(Result<Value>)>>(std::move(then));
-  const auto posted = server_.post(
+  const auto ordered = server_.order(
       [this, on_loop = std::move(on_loop), shared](const Result<serve::Server*>& server) {
         auto value = std::make_shared<Result<Value>>(
             server ? on_loop(**server) : Result<Value>(tl::unexpected(server.error())));
         http_->post([shared, value] { (*shared)(std::move(*value)); });
       });
-  if (!posted) {
-    http_->post([shared, error = posted.error()] { (*shared)(tl::unexpected(error)); });
+  if (!ordered) {
+    http_->post([shared, error = ordered.error()] { (*shared)(tl::unexpected(error)); });
   }
 }
 
@@ -193,7 +198,7 @@ Result<void> Control::Core::replay() {
   std::vector<Change> changes = effective(journal_->records(), mistakes);
   const Params params = server_params(server_, moment_at(server_.now()));
   std::erase_if(changes, [&](const Change& one) {
-    if (one.kind == Change::Kind::kJob) jobs_[one.target] = one.nodes;
+    if (one.kind == Change::Kind::kJob) jobs_.set(one.target, one.nodes, server_.now());
     if (!may_be_for_locks(one)) return false;
     lock_changes_.push_back(one);
     return params.find(one.target).empty();
@@ -224,6 +229,7 @@ void Control::Core::start() {
   if (!lock_changes_.empty()) http_->post([this] { replay_locks(); });
   http_->every(kEventInterval, [this] { publish_event(); });
   http_->every(kStayInterval, [this] { sample_stays(); });
+  http_->every(kJobInterval, [this] { forget_ended_jobs(); });
   if (journal_ != nullptr) http_->every(kCheckpointInterval, [this] { checkpoint(); });
   thread_ = std::thread([this] { http_->run(); });
 }
@@ -370,15 +376,55 @@ void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
 
 void Control::Core::list_jobs(const Reply& reply) {
   std::string body = "[";
-  for (const auto& [job, nodes] : jobs_) {
-    if (nodes == 0) continue;
+  jobs_.each([&](const std::string& job, std::uint64_t nodes) {
     std::string id = printable_id(job);
     for (std::size_t at = 0; (at = id.find('\\', at)) != std::string::npos; at += 2) {
       id.insert(at, 1, '\\');
     }
     body += fmt::format("{}{{\"job\":\"{}\",\"nodes\":{}}}", body.size() > 1 ? "," : "", id, nodes);
-  }
+  });
   reply({.body = body + "]\n", .etag = generation_name()});
+}
+
+// Asks the services first whether a job that seems to have ended has sent anything.
+void Control::Core::forget_ended_jobs() {
+  const auto jobs = jobs_.stale(host::now(), kJobsAtOnce);
+  if (jobs.empty()) return;
+  using Used = std::vector<Instant>;
+  ask<Used>(
+      [jobs](serve::Server& server) -> Result<Used> {
+        Used used;
+        for (const std::string& job : jobs) {
+          Instant last{};
+          for (const auto& service : server.services()) {
+            last = std::max(last, service->target.nodes_used_at(JobId(job)).value_or(Instant{}));
+          }
+          used.push_back(last);
+        }
+        return used;
+      },
+      [this, jobs](const Result<Used>& used) {
+        if (!used) return;
+        const Instant now = host::now();
+        for (std::size_t i = 0; i < jobs.size(); ++i) {
+          if (now - (*used)[i] <= JobSizes::kIdleMax) {
+            jobs_.used(jobs[i], (*used)[i]);
+          } else {
+            forget_job(jobs[i]);
+          }
+        }
+      });
+}
+
+// As an administrator would.
+void Control::Core::forget_job(const std::string& job) {
+  HttpRequest request;
+  request.method = "DELETE";
+  request.path = "/v1/jobs/" + printable_id(job);
+  change(request, [job](const HttpResponse& response) {
+    if (response.status == 200) return;
+    serve::EventLog::say("size of job " + quote(job) + " is not forgotten: " + response.body);
+  });
 }
 
 // ---- the cluster ----
@@ -500,7 +546,8 @@ void Control::Core::answer_change(const ChangeRequest& request,
 
 void Control::Core::note_jobs(const ChangeRequest& request) {
   for (const Change& one : request.changes) {
-    if (one.kind == Change::Kind::kJob) jobs_[one.target] = one.nodes;
+    if (one.kind != Change::Kind::kJob) continue;
+    if (const auto gone = jobs_.set(one.target, one.nodes, host::now())) forget_job(*gone);
   }
 }
 

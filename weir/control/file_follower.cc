@@ -25,10 +25,9 @@ const std::vector<std::string>& rules_of(const serve::ServeOptions& options,
 }
 
 void apply_capacity(const ServiceReload& reload, Service& service, Instant now) {
-  using Source = Target::CapacitySource;
-  const bool estimates = reload.capacity->kind == serve::Capacity::Kind::kAuto;
-  service.target.set_capacity(reload.capacity->rate,
-                              estimates ? Source::kEstimated : Source::kGiven, now);
+  // A plan has none in another unit: that takes a restart.
+  const auto set = service.target.set_capacity(*reload.capacity, now);
+  WEIR_ASSERT(set.has_value());
 }
 
 void apply(const ServeReload& plan, serve::JobTable jobs, Server& server) {
@@ -89,7 +88,7 @@ Result<FileFollower::RulePlans> FileFollower::check(const Server& server, const 
   return plans;
 }
 
-std::vector<std::string> FileFollower::follow(Server& server) {
+std::vector<std::string> FileFollower::follow(Server& server, const std::function<void()>& more) {
   const auto refuse = [](const Error& error) {
     return std::vector<std::string>{error.message(), "nothing of the configuration was changed"};
   };
@@ -101,6 +100,7 @@ std::vector<std::string> FileFollower::follow(Server& server) {
   const auto plans = check(server, plan, *wanted);
   if (!plans) return refuse(plans.error());
   apply(plan, std::move(*jobs), server);
+  if (more) more();
   for (const auto& [service, commands] : *plans) {
     server.find_service(service)->rules.follow_file(rules_of(*wanted, service), commands,
                                                     server.now());

@@ -39,8 +39,9 @@ class FileFollower {
   FileFollower(Read read, serve::ServeOptions started_with);
 
   // Lines for the operator: what was changed and what waits for the next start, or why nothing was
-  // changed. The last one says whether the file is applied now.
-  std::vector<std::string> follow(serve::Server& server);
+  // changed. The last one says whether the file is applied now. `more` is done with the changes, or
+  // not at all: for what is read again besides the file, and was checked already.
+  std::vector<std::string> follow(serve::Server& server, const std::function<void()>& more = {});
 
  private:
   // What each service whose rules were edited has to be told.

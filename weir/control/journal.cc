@@ -10,12 +10,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <libgen.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "weir/base/quote.h"
 #include "weir/control/files.h"
+#include "weir/host/durable.h"
 
 namespace weir::control {
 namespace {
@@ -56,17 +56,6 @@ Result<void> write_all(int file, std::string_view text, const std::string& path)
     if (written < 0) return fail_errno(errno, quote(path));
     text.remove_prefix(static_cast<std::size_t>(written));
   }
-  return {};
-}
-
-// So that a file that was created or renamed there is found after a crash.
-Result<void> sync_folder(const std::string& path) {
-  std::string copy = path;
-  const std::string name = dirname(copy.data());
-  const host::Fd folder(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() < 0) return fail_errno(errno, quote(name));
-  // Some file systems have no such thing for folders.
-  if (fsync(folder.get()) != 0 && errno != EINVAL) return fail_errno(errno, quote(name));
   return {};
 }
 
@@ -132,7 +121,7 @@ Result<void> replace_file(const std::string& path, std::string_view text) {
     if (fdatasync(file.get()) != 0) return fail_errno(errno, quote(beside));
   }
   if (std::rename(beside.c_str(), path.c_str()) != 0) return fail_errno(errno, quote(path));
-  return sync_folder(path);
+  return host::sync_directory_of(path);
 }
 
 Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage damage,
@@ -146,7 +135,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage d
                 "stop it, or name another with --journal");
   }
   // It may have been created just now.
-  if (auto synced = sync_folder(path); !synced) return tl::unexpected(synced.error());
+  if (auto synced = host::sync_directory_of(path); !synced) return tl::unexpected(synced.error());
   std::unique_ptr<Journal> journal(new Journal(path, std::move(file), std::move(shorten)));
   if (auto loaded = journal->load(damage); !loaded) return tl::unexpected(loaded.error());
   journal->shorten_if_long();
@@ -215,7 +204,7 @@ Result<void> Journal::replace(const std::vector<std::string>& records) {
   size_ = text.size();
   has_more_ = false;
   // Until that is done a crash could bring the old file back, without what is appended to this one.
-  is_folder_synced_ = sync_folder(path_).has_value();
+  is_folder_synced_ = host::sync_directory_of(path_).has_value();
   return {};
 }
 
@@ -271,7 +260,7 @@ void Journal::run() {
 Result<void> Journal::write(const std::string& text) {
   if (auto ready = take_back(); !ready) return ready;
   if (!is_folder_synced_) {
-    if (auto synced = sync_folder(path_); !synced) return synced;
+    if (auto synced = host::sync_directory_of(path_); !synced) return synced;
     is_folder_synced_ = true;
   }
   has_more_ = true;

@@ -9,6 +9,7 @@
 
 #include "weir/classify/nid.h"
 #include "weir/classify/opcode.h"
+#include "weir/host/log.h"
 
 namespace weir::control {
 namespace {
@@ -197,6 +198,7 @@ void begin_service(const serve::Service& service, ServiceShot& shot, Instant now
   shot.name = service.name;
   shot.queued = gate.queued();
   shot.running = gate.running();
+  shot.capacity_unit = unit_of(target.cost());
   if (const auto capacity = target.capacity()) {
     shot.capacity = tokens_in(*capacity, std::chrono::seconds{1}).count();
   }
@@ -259,6 +261,9 @@ void SnapshotTaker::begin(serve::Server& server) {
   shot_.moment = moment_at(server.now());
   shot_.counters = server.counters();
   shot_.connections = server.connection_count();
+  shot_.memory_used = server.memory_used().count();
+  shot_.memory_limit = server.options().limits.memory.count();
+  shot_.log_dropped = host::log_dropped();
   shot_.services.resize(server.services().size());
   for (const auto& served : server.exports()) shot_.exports.push_back(served->options.name);
   if (const serve::Guest* const guest = server.guest()) {
