@@ -15,7 +15,8 @@
 //
 // A connection that breaks costs nothing as long as it, or the server, is back within the lease:
 // the client connects again by itself and names the locks it has. Otherwise they are lost, and each
-// user is told so at the moment its lease ends, whether or not anybody can be reached.
+// user is told so at the moment its lease ends, whether or not anybody can be reached. Certificates
+// that were renewed meanwhile are used by the next connection.
 //
 // When memory is short, which it looks for once a second, it relieves itself of a share of its
 // cache.
@@ -102,6 +103,9 @@ class Client {
                                Listener& listener);
   // Ends a ticket in any state. Waits for its listener, if that is being called by another thread.
   void release(Ticket ticket);
+  // Whether the ticket's lock is held at this very moment: it was granted, and the lease has not
+  // ended. A listener may be told of the end a little later.
+  bool is_held(Ticket ticket);
 
   // The same, and waits. ETIMEDOUT: not within the timeout; EAGAIN: refused, since somebody has it
   // (a try); EINVAL: no name; ENOBUFS: this client waits for too many.

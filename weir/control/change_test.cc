@@ -92,14 +92,33 @@ TEST(Change, TheSameIsKeptOnce) {
   EXPECT_EQ(effective_of({policy, start, policy, start}), (std::vector{policy, start}));
 }
 
-std::string listing_after(const std::vector<Change>& changes) {
-  Gate gate({});
-  EXPECT_TRUE(write_nrs_policies(gate, "tbf jobid"));
-  for (const Change& one : changes) {
-    (void)(one.target == rule_path("ost_io") ? write_nrs_tbf_rule(gate, *one.value, Instant{})
-                                             : write_nrs_policies(gate, *one.value));
+using serve::KeptRules;
+
+// A Gate with the rules that changes made of it.
+struct Ruled {
+  Ruled() { EXPECT_TRUE(write_nrs_policies(gate, "tbf jobid")); }
+  bool apply(const Change& change) {
+    if (is_policy(change)) return rules.start_policy(*change.value, Instant{}).has_value();
+    return rules.apply(*change.value, KeptRules::Keeping::kKept, Instant{}).has_value();
   }
-  return read_nrs_tbf_rule(gate).value_or("no tbf");
+  std::string listing() const { return read_nrs_tbf_rule(gate).value_or("no tbf"); }
+
+  Gate gate{Gate::Options{}};
+  KeptRules rules{gate};
+};
+
+std::string listing_after_restart(const std::vector<Change>& changes) {
+  Ruled ruled;
+  std::vector<std::string> commands;
+  for (const Change& one : changes) {
+    if (is_policy(one)) {
+      EXPECT_TRUE(ruled.apply(one));
+    } else {
+      commands.push_back(*one.value);
+    }
+  }
+  ruled.rules.restore(commands, Instant{});
+  return ruled.listing();
 }
 
 // Whatever was done, what is left of it does the same.
@@ -107,8 +126,7 @@ TEST(ChangeProperty, WhatIsLeftMakesTheSameRules) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Rng rng(seed);
     std::vector<Change> done;
-    Gate gate({});
-    ASSERT_TRUE(write_nrs_policies(gate, "tbf jobid"));
+    Ruled ruled;
     for (int i = 0; i < 40; ++i) {
       const std::string name = "r" + std::to_string(rng.below(4));
       const std::string rate = " rate=" + std::to_string(1 + rng.below(1000));
@@ -134,12 +152,10 @@ TEST(ChangeProperty, WhatIsLeftMakesTheSameRules) {
                  .value = rng.below(2) == 0 ? "tbf jobid" : "fifo"};
       }
       // Only what was applied is ever journalled.
-      const auto applied = one.target == rule_path("ost_io")
-                               ? write_nrs_tbf_rule(gate, *one.value, Instant{})
-                               : write_nrs_policies(gate, *one.value);
-      if (applied) done.push_back(one);
+      if (ruled.apply(one)) done.push_back(one);
     }
-    EXPECT_EQ(listing_after(effective_of(done)), listing_after(done)) << "seed " << seed;
+    EXPECT_EQ(listing_after_restart(effective_of(done)), ruled.listing()) << "seed " << seed;
+    EXPECT_EQ(effective_of(effective_of(done)), effective_of(done)) << "seed " << seed;
   }
 }
 

@@ -133,12 +133,13 @@ std::int64_t ServerPool::plan_percent() const {
   return 100;
 }
 
-std::string ServerPool::state_text(std::string_view name) const {
+std::string ServerPool::state_text(std::string_view name, std::uint64_t client_volume,
+                                   std::string_view factor) const {
   return fmt::format(
-      "LDLM pool state ({}):\n  SLV: {}\n  CLV: 0\n  LVF: 1\n  GSP: {}%\n  GP:  {}\n  GR:  {}\n"
+      "LDLM pool state ({}):\n  SLV: {}\n  CLV: {}\n  LVF: {}\n  GSP: {}%\n  GP:  {}\n  GR:  {}\n"
       "  CR:  {}\n  GS:  {}\n  G:   {}\n  L:   {}\n",
-      name, volume(), plan_percent(), plan(), grant_rate(), cancel_rate(), grant_speed(), granted(),
-      limit());
+      name, volume(), client_volume, factor, plan_percent(), plan(), grant_rate(), cancel_rate(),
+      grant_speed(), granted(), limit());
 }
 
 }  // namespace weir::lock

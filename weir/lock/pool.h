@@ -109,8 +109,10 @@ class ServerPool {
   std::int64_t cancel_rate() const { return per_second(last_.cancels); }
   std::int64_t grant_speed() const { return per_second(last_.speed()); }
 
-  // As Lustre's parameter `state` shows it, byte for byte.
-  std::string state_text(std::string_view name) const;
+  // As Lustre's parameter `state` shows it, byte for byte. What it shows of clients, CLV and the
+  // factor in percent, is given.
+  std::string state_text(std::string_view name, std::uint64_t client_volume,
+                         std::string_view factor) const;
 
  private:
   std::int64_t per_second(std::int64_t count) const;

@@ -115,8 +115,8 @@ TEST(ServerPool, ShowsItsStateAsLustreDoes) {
   ServerPool pool({.preset = Preset::kLustre, .limit = 1000}, Instant{});
   add(pool, 100);
   pool.recalc(Instant{1s});
-  EXPECT_EQ(pool.state_text("weir"),
-            "LDLM pool state (weir):\n  SLV: 36000000\n  CLV: 0\n  LVF: 1\n  GSP: 1%\n"
+  EXPECT_EQ(pool.state_text("weir", 77, "50-150"),
+            "LDLM pool state (weir):\n  SLV: 36000000\n  CLV: 77\n  LVF: 50-150\n  GSP: 1%\n"
             "  GP:  109\n  GR:  100\n  CR:  0\n  GS:  100\n  G:   100\n  L:   1000\n");
 }
 

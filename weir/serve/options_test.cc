@@ -173,5 +173,46 @@ TEST_F(CheckedOptions, LimitsLeaveRoomForTheLargestPayload) {
   EXPECT_FALSE(check(options));
 }
 
+TEST(ServeLimits, TheDefaultOfMemoryFitsEveryMachine) {
+  using Limits = ServeLimits;
+  constexpr std::uint64_t kMib = std::uint64_t{1} << 20;
+  EXPECT_EQ(Limits::memory_for(Bytes{980 * kMib}), Bytes{245 * kMib})
+      << "1 GiB, as the kernel says";
+  EXPECT_EQ(Limits::memory_for(Bytes{2048 * kMib}), Bytes{512 * kMib});
+  EXPECT_EQ(Limits::memory_for(Bytes{1024 * 1024 * kMib}), Bytes{512 * kMib});
+  EXPECT_EQ(Limits::memory_for(Bytes{0}), Bytes{512 * kMib}) << "unknown";
+  for (std::uint64_t mib = 128; mib < 5000; ++mib) {
+    const Bytes memory = Limits::memory_for(Bytes{mib * kMib});
+    EXPECT_LE(memory.count(), mib * kMib / 2);
+    EXPECT_GE(memory, Limits{}.connection_memory);
+  }
+}
+
+TEST(CheckedOptions, NamesHaveNoControlCharacters) {
+  ServeOptions options;
+  options.listen.push_back(*parse_listen("127.0.0.1:0"));
+  options.exports.push_back(*parse_export("a=memory:1MiB"));
+  ASSERT_TRUE(check(options));
+  const auto refuses = [&](auto change) {
+    ServeOptions changed = options;
+    change(changed);
+    return !check(changed).has_value();
+  };
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.exports[0].name = "a\nb"; }));
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.exports[0].name = std::string("a\0b", 3); }));
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.exports[0].description = "a\x1b[2J"; }));
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.nodemaps.push_back({"x\ny", {}}); }));
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.services.emplace_back().name = "x\ny"; }));
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.groups.groups.emplace_back().name = "x\ny"; }));
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.exports[0].store.size = Bytes{0}; }));
+  EXPECT_FALSE(refuses([](ServeOptions& it) { it.exports[0].name = "gr\xc3\xbc\xc3\x9f"; }));
+}
+
+TEST(ServeOptions, ADeviceMayBeForced) {
+  EXPECT_TRUE(parse_store("device:/dev/sdb,force")->force);
+  EXPECT_FALSE(parse_store("device:/dev/sdb")->force);
+  EXPECT_FALSE(parse_store("file:/srv/a,force"));
+}
+
 }  // namespace
 }  // namespace weir::serve

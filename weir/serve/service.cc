@@ -134,14 +134,8 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
     error.where = "policy " + quote(options.policy);
     return tl::unexpected(error);
   }
-  for (const std::string& rule : options.rules) {
-    if (auto applied = write_nrs_tbf_rule(gate, rule, now); !applied) {
-      Error error = applied.error();
-      error.code = std::errc::invalid_argument;
-      error.where =
-          fmt::format("rule {}{}{}", quote(rule), error.where.empty() ? "" : ", ", error.where);
-      return tl::unexpected(error);
-    }
+  if (auto begun = service->rules.begin(options.rules, options.more_rules, now); !begun) {
+    return tl::unexpected(begun.error());
   }
   if (!groups.groups.empty()) {
     service->groups = std::make_unique<ServiceGroups>(gate, groups, now);
@@ -166,6 +160,7 @@ Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, 
   auto store = open_store(options.store, options.read_only, uring);
   if (!store) return tl::unexpected(store.error());
   served->store = std::move(*store);
+  served->watch = StoreWatch(service.slots);
 
   nbd::Export& offer = served->offer;
   offer.size = served->store->size();

@@ -2,7 +2,8 @@
 //
 // What the options become when they are opened: a Service is one Target with its policy and rules,
 // a ServedExport is a name over a store, whose requests pass a service. Several exports may share a
-// service; then its limits, shares and capacity hold for all of them together.
+// service; then its limits, shares and capacity hold for all of them together. A store that hangs
+// does not keep the slots of the others (store_watch.h).
 //
 // The opcodes a request is classified by are those of the Lustre RPC that comes nearest:
 //
@@ -25,8 +26,11 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/host/uring.h"
+#include "weir/serve/kept_rules.h"
 #include "weir/serve/options.h"
 #include "weir/serve/store.h"
+#include "weir/serve/store_errors.h"
+#include "weir/serve/store_watch.h"
 #include "weir/serve/trace_file.h"
 #include "weir/target/gate_epochs.h"
 #include "weir/target/group_epochs.h"
@@ -64,12 +68,17 @@ class ServiceGroups {
 
 struct Service {
   std::string name;
+  std::uint32_t slots;
   Target target;
+  KeptRules rules;
   std::unique_ptr<ServiceGroups> groups;  // none: nobody is preferred
   Instant wakes_at = kNever;
 
   Service(std::string_view service_name, const Target::Options& options, Instant now)
-      : name(service_name), target(options, now) {}
+      : name(service_name),
+        slots(options.gate.slots),
+        target(options, now),
+        rules(target.gate()) {}
 
   // What runs next. Turns of groups begin and end inside of it.
   Decision next(Instant now);
@@ -81,6 +90,8 @@ struct ServedExport {
   Service* service = nullptr;
   nbd::Export offer;  // its texts are those of `options`
   OpStats stats;      // what jobs did here
+  SyncErrors sync_errors;
+  StoreWatch watch;
 };
 
 // With its policy started and its rules applied; from its first call on in the trace, if there is
