@@ -147,6 +147,9 @@ int set_one(const Remote& remote, const Words& words, const std::string& pattern
       if (!words.no_names && !words.persists) {
         fmt::print("{}={}\n", one["path"].get<std::string>(), value);
       }
+      if (one.contains("note")) {
+        fmt::print(stderr, "note: {}\n", one["note"].get<std::string>());
+      }
       continue;
     }
     const auto what = one["error"].get<std::string>();

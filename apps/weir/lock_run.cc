@@ -256,7 +256,20 @@ int Runner::supervise() {
   bool is_killed = false;
   for (;;) {
     int status = 0;
-    if (reap(status)) {
+    const bool has_ended = reap(status);
+    // Asked, not waited for: of two that happen at a time the news may come second, and a command
+    // that ended without the lock has not done what it was run for.
+    if (!is_lost && !client_->is_held(ticket_)) {
+      is_lost = true;
+      kill_at = host::now() + run_.kill_after;
+      const std::string resource = quote(run_.resource);
+      const std::string command = quote(run_.command[0]);
+      fmt::print(stderr, "weir lock: {}\n",
+                 has_ended ? fmt::format("{} was lost before {} ended", resource, command)
+                           : fmt::format("{} is lost; ending {}", resource, command));
+      end_command(SIGTERM);
+    }
+    if (has_ended) {
       if (!is_lost) return status;
       // Its children may still be there.
       while (!is_killed && kill(-child_, 0) == 0 && host::now() < kill_at) {
@@ -264,14 +277,6 @@ int Runner::supervise() {
       }
       kill(-child_, SIGKILL);
       return static_cast<int>(Exit::kTempFail);
-    }
-    const auto event = news_.read();
-    if (!is_lost && event && event->kind == Kind::kLost) {
-      is_lost = true;
-      kill_at = host::now() + run_.kill_after;
-      fmt::print(stderr, "weir lock: {} is lost; ending {}\n", quote(run_.resource),
-                 quote(run_.command[0]));
-      end_command(SIGTERM);
     }
     if (is_lost && host::now() >= kill_at) {
       end_command(SIGKILL);

@@ -46,7 +46,7 @@ Examples:
   nbdinfo nbd://localhost/scratch          qemu-img info nbd://localhost/scratch/job=ior.n1
 
 Prints 'ready ADDRESS...' when clients can come. SIGTERM answers what was accepted and ends; SIGHUP
-reads the configuration file and the file of jobs again.)";
+reads the configuration file, the file of jobs and the certificates again.)";
 
 struct ServeArguments {
   std::string config;
@@ -308,6 +308,53 @@ void say_all(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) serve::EventLog::say(line);
 }
 
+// All that has certificates; those that are not there are none.
+struct CertificateUsers {
+  serve::Server* server;
+  cluster::Cluster* cluster;
+  cluster::LockService* locks;
+};
+
+// Certificates as they are on disk now, checked: what is returned puts them to use, all of them. Of
+// files that nobody may read any more (--user) it is said so, and those in use stay.
+Result<std::function<void()>> read_certificates(const CertificateUsers& users) {
+  std::vector<std::function<void()>> steps;
+  const auto add = [&](auto* user) -> Result<void> {
+    if (user == nullptr) return {};
+    auto step = user->read_certificates();
+    if (step) {
+      steps.push_back(*std::move(step));
+    } else if (step.error().code == std::errc::permission_denied) {
+      serve::EventLog::say(step.error().message() +
+                           "; the certificates in use stay until the next start");
+    } else {
+      return tl::unexpected(step.error());
+    }
+    return {};
+  };
+  for (const auto& added : {add(users.server), add(users.cluster), add(users.locks)}) {
+    if (!added) return tl::unexpected(added.error());
+  }
+  return std::function<void()>([steps] {
+    for (const auto& step : steps) step();
+  });
+}
+
+// SIGHUP: everything that is read again, wholly or not at all.
+void reload(const CertificateUsers& users, std::optional<control::FileFollower>& follower) {
+  const auto renew = read_certificates(users);
+  if (!renew) {
+    return say_all({renew.error().message(), follower ? "nothing of the configuration was changed"
+                                                      : "the certificates stay as they were"});
+  }
+  if (follower) return say_all(follower->follow(*users.server, *renew));
+  if (auto read = users.server->read_jobs_again(); !read) {
+    return say_all({read.error().message() + "; the jobs stay as they were"});
+  }
+  (*renew)();
+  serve::EventLog::say("the jobs and the certificates were read again");
+}
+
 // As far as can be told without serving anything.
 void check_all(const ServeArguments& arguments, const serve::ServeOptions& options) {
   check(serve::check(options), Exit::kUsage, "");
@@ -321,8 +368,7 @@ int run_server(const ServeArguments& arguments) {
   const auto from_file = read_options(arguments);
   if (!from_file) throw Failure{Exit::kConfig, from_file.error().message()};
   serve::ServeOptions options = *from_file;
-  std::vector<std::string>& rules = default_service(options).rules;
-  rules.insert(rules.end(), arguments.rules.begin(), arguments.rules.end());
+  default_service(options).more_rules = arguments.rules;
   if (arguments.check_config) {
     check_all(arguments, options);
     return static_cast<int>(Exit::kOk);
@@ -331,17 +377,15 @@ int run_server(const ServeArguments& arguments) {
   if (!server) throw Failure{status_of(server.error()), server.error().message()};
   std::optional<control::FileFollower> follower;
   if (!arguments.config.empty()) {
-    follower.emplace([&] { return read_again(arguments); }, *from_file, **server);
+    follower.emplace([&] { return read_again(arguments); }, *from_file);
   }
   const auto cluster = open_cluster(**server);
   const auto locks = open_locks((*server)->options());
   const auto control = open_control(arguments, **server, locks.get());
-  if (follower) {
-    (*server)->on_reload([&](serve::Server& it) {
-      say_all(follower->follow(it));
-      if (control != nullptr) control->changed_elsewhere();
-    });
-  }
+  (*server)->on_reload([&](serve::Server& it) {
+    const auto follow = [&] { reload({&it, cluster.get(), locks.get()}, follower); };
+    follower && control != nullptr ? control->change_elsewhere(follow) : follow();
+  });
   if (control != nullptr) {
     control->set_cluster(cluster.get());
     control->start();

@@ -101,6 +101,30 @@ class Faults(UnderLoad, unittest.TestCase):
         self.epochs_go_on(*self.world.members)
         self.holds()
 
+    def test_status_shows_who_is_in_the_epochs_and_no_more_than_the_limit(self):
+        name = self.others[0]
+        member, leader = self.world.members[name], self.world.members[self.leader]
+
+        def row():
+            status = leader.status()
+            everywhere = [one for each in status["members"] for one in each["slices"]]
+            self.assertTrue(everywhere)
+            self.assertLessEqual(sum(one["milli_per_s"] for one in everywhere), LIMIT * 1000)
+            return next(each for each in status["members"] if each["name"] == name)
+
+        self.assertTrue(row()["joined"])
+        member.stop()
+        try:
+            # Evicted in 0.1 s, its slice ends in 0.4 s; its stream and its registration stand on.
+            wait_for("it is not shown as joined", lambda: not row()["joined"])
+            wait_for("its slice has ended", lambda: not row()["slices"][0]["leased"])
+            self.assertEqual(row()["slices"][0]["milli_per_s"], LIMIT * 1000 // 30)
+            self.assertFalse(row()["joined"])
+        finally:
+            member.resume()
+        wait_for("it is back", lambda: row()["joined"] and row()["slices"][0]["leased"])
+        self.holds()
+
     def test_the_leader_stands_still_for_longer_than_its_lease(self):
         leader = self.world.members[self.leader]
         leader.stop()

@@ -17,6 +17,7 @@
 #include "weir/base/quote.h"
 #include "weir/cluster/epoch_part.h"
 #include "weir/cluster/epoch_transport.h"
+#include "weir/cluster/leader_choice.h"
 #include "weir/cluster/membership.h"
 #include "weir/cluster/shared_rule.h"
 #include "weir/host/clock.h"
@@ -75,6 +76,7 @@ class Cluster::Core {
   void start() { membership_->start(); }
   void stop();
   std::uint16_t port() const { return transport_->port(); }
+  Result<std::function<void()>> read_certificates();
 
   void status(const Answer<ClusterStatus>& answer);
   void rules(const Answer<std::vector<serve::ClusterRule>>& answer);
@@ -86,6 +88,9 @@ class Cluster::Core {
   Result<void> open_membership(std::uint64_t incarnation);
   void heard(const MembershipView& view);
   void follow(const MembershipView& view);
+  void seek(const MembershipView& view);
+  void note_link(const EpochTransport::LinkState& state);
+  Membership::Connected connected();
   void seat(const MembershipView& view);
   void see(const MembershipView& view);
   void sync_rules(const MembershipView& view);
@@ -94,6 +99,8 @@ class Cluster::Core {
   bool refuses(const Answer<T>& answer) const;
   void add_members(ClusterStatus& status, const EpochTransport::Description& described) const;
   void add_known(ClusterStatus& status) const;
+  void add_state(ClusterStatus& status, const EpochTransport::LinkState& link) const;
+  std::string leaderless_why() const;
   SliceTerms terms() const {
     return {.lease = std::max<Nanoseconds>(SliceTerms{}.lease, options_.timeout * kLeaseRounds)};
   }
@@ -105,8 +112,12 @@ class Cluster::Core {
   std::unique_ptr<EpochTransport> transport_;
   std::unique_ptr<Membership> membership_;
   std::atomic<bool> is_refused_ = false;  // by the leader
+  std::atomic<bool> was_connected_ = false;
+  std::atomic<Instant::rep> unjoined_since_ = host::now().time_since_epoch().count();
 
   // Of the membership's thread.
+  Instant followed_at_{};
+  bool seeks_ = false;
   std::uint32_t followed_ = 0;
   std::uint32_t seated_ = 0;  // the term; 0: it does not lead
   std::vector<std::string> said_errors_;
@@ -150,7 +161,8 @@ Result<void> Cluster::Core::open_transport(std::uint64_t incarnation) {
                if (server) part_->receive(term, course, message, (*server)->now());
              });
            },
-       .joined = [this](const EpochTransport::LinkState& state) { is_refused_ = state.is_refused; },
+       .joined = [this](const EpochTransport::LinkState& state) { note_link(state); },
+       .connected = [this] { membership_->look_again(); },
        .say = say});
   if (!transport) return tl::unexpected(transport.error());
   transport_ = std::move(*transport);
@@ -180,13 +192,24 @@ Result<void> Cluster::Core::open_membership(std::uint64_t incarnation) {
              transport_->unseat();
            },
        .may_lead = [this] { return !is_refused_; },
-       .others_heard = [this] { return transport_->others_heard(); },
+       .connected = [this] { return connected(); },
        .check = [this](const std::string& service,
                        const std::string& command) { return check(service, command); },
        .say = say});
   if (!membership) return tl::unexpected(membership.error());
   membership_ = std::move(*membership);
   return {};
+}
+
+Result<std::function<void()>> Cluster::Core::read_certificates() {
+  auto ours = transport_->read_certificates();
+  if (!ours) return ours;
+  auto of_etcd = membership_->read_certificates();
+  if (!of_etcd) return of_etcd;
+  return std::function<void()>([ours = *std::move(ours), of_etcd = *std::move(of_etcd)] {
+    ours();
+    of_etcd();
+  });
 }
 
 // Membership first: it tells the transport what to do.
@@ -215,6 +238,7 @@ bool Cluster::Core::refuses(const Answer<T>& answer) const {
 void Cluster::Core::heard(const MembershipView& view) {
   seat(view);
   follow(view);
+  seek(view);
   sync_rules(view);
   const std::lock_guard lock(mutex_);
   see(view);
@@ -254,10 +278,42 @@ void Cluster::Core::seat(const MembershipView& view) {
 void Cluster::Core::follow(const MembershipView& view) {
   if (view.term == 0 || followed_ == view.term) return;  // the one before may still be there
   followed_ = view.term;
+  followed_at_ = host::now();
   transport_->follow(view.term, view.leader_address);
   (void)server_.post([this, term = view.term](const auto& server) {
     if (server) part_->follow(term, (*server)->now());
   });
+}
+
+// Others that do not reach the leader greet this server, too; together they may find a better one.
+void Cluster::Core::seek(const MembershipView& view) {
+  const Instant unjoined{Nanoseconds{unjoined_since_}};
+  const bool has_patience =
+      host::now() - std::max(unjoined, followed_at_) < patience(options_.lease);
+  seeks_ = view.term == 0 || (!view.leads && unjoined != kNever && !has_patience);
+  std::vector<Peer> registered;
+  if (seeks_) {
+    registered.reserve(view.members.size());
+    for (const MembershipView::Member& one : view.members) {
+      registered.push_back({one.name, one.incarnation, one.address});
+    }
+  }
+  transport_->seek(std::move(registered));
+}
+
+// On the transport's thread.
+void Cluster::Core::note_link(const EpochTransport::LinkState& state) {
+  is_refused_ = state.is_refused;
+  if (state.is_joined && state.leader != options_.name) was_connected_ = true;
+  const bool was_joined = unjoined_since_ == kNever.time_since_epoch().count();
+  if (state.is_joined == was_joined) return;
+  unjoined_since_ = (state.is_joined ? kNever : host::now()).time_since_epoch().count();
+}
+
+Membership::Connected Cluster::Core::connected() {
+  const std::size_t now = transport_->connected();
+  if (now > 1) was_connected_ = true;
+  return {.now = now, .was_connected = was_connected_, .seeks = seeks_};
 }
 
 void Cluster::Core::sync_rules(const MembershipView& view) {
@@ -334,8 +390,8 @@ void Cluster::Core::add_members(ClusterStatus& status,
     member.name = one.name;
     member.is_joined = one.is_joined;
     if (one.is_joined) member.away.reset();
-    for (const auto& [of, milli] : one.slices) {
-      member.slices.push_back({.of = of, .milli = milli, .is_leased = one.is_joined});
+    for (const SliceLeader::InUse& used : one.slices) {
+      member.slices.push_back({.of = used.of, .milli = used.milli, .is_leased = used.is_leased});
     }
   }
   for (const LeaderPart::Course& one : leader.courses) {
@@ -357,17 +413,37 @@ void Cluster::Core::status(const Answer<ClusterStatus>& answer) {
       status->leader = view_.term == 0 ? "" : view_.leader;
       status->rule_errors = rule_errors_;
     }
-    const std::string trouble = membership_->trouble();
-    status->why = !trouble.empty() ? trouble : described.link.why;
-    status->state = !trouble.empty() ? "alone" : described.link.is_joined ? "joined" : "joining";
     add_members(*status, described);
-    auto posted = server_.post([this, answer, status](const Result<serve::Server*>& server) {
-      if (!server) return answer(tl::unexpected(server.error()));
-      part_->describe(*status, (*server)->now());
-      answer(std::move(*status));
-    });
+    const auto posted = server_.post(
+        [this, answer, status, link = described.link](const Result<serve::Server*>& server) {
+          if (!server) return answer(tl::unexpected(server.error()));
+          part_->describe(*status, (*server)->now());
+          add_state(*status, link);
+          answer(std::move(*status));
+        });
     if (!posted) answer(tl::unexpected(posted.error()));
   });
+}
+
+// Joined is a server that is in an epoch, whatever etcd does. Without etcd and without epochs it
+// does not know who leads.
+void Cluster::Core::add_state(ClusterStatus& status, const EpochTransport::LinkState& link) const {
+  const std::string trouble = membership_->trouble();
+  const bool is_in_epochs = status.epoch > 0;
+  status.state = is_in_epochs ? "joined" : trouble.empty() ? "joining" : "alone";
+  if (!is_in_epochs && !trouble.empty()) status.leader.clear();
+  const bool waits = !is_in_epochs && link.is_joined;
+  status.why = !trouble.empty()         ? trouble
+               : is_in_epochs           ? ""
+               : waits                  ? "the leader has not begun an epoch with this server yet"
+               : !status.leader.empty() ? link.why
+                                        : leaderless_why();
+}
+
+std::string Cluster::Core::leaderless_why() const {
+  const std::lock_guard lock(mutex_);
+  return fmt::format("no server leads; {} of {} registered servers reach each other here",
+                     transport_->connected(), view_.members.size());
 }
 
 void Cluster::Core::rules(const Answer<std::vector<serve::ClusterRule>>& answer) {
@@ -420,6 +496,7 @@ Result<std::unique_ptr<Cluster>> Cluster::create(serve::Server& server,
 
 void Cluster::start() { core_->start(); }
 void Cluster::stop() { core_->stop(); }
+Result<std::function<void()>> Cluster::read_certificates() { return core_->read_certificates(); }
 std::uint16_t Cluster::port() const { return core_->port(); }
 void Cluster::status(Answer<ClusterStatus> answer) { core_->status(answer); }
 void Cluster::rules(Answer<std::vector<serve::ClusterRule>> answer) { core_->rules(answer); }

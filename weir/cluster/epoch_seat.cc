@@ -39,12 +39,7 @@ EpochSeat::EpochSeat(const Options& options, const SliceLimits& limits, Instant 
           now),
       leader_({.term = options.term, .combine = add_vectors, .rider = &slices_}) {}
 
-void EpochSeat::hear(const std::string& name, Instant now) {
-  if (name != options_.name) others_heard_ = now;
-}
-
 Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
-  hear(hello.name, now);
   const std::string member = "member " + quote(hello.name);
   if (hello.protocol != kEpochProtocol) {
     return fail(std::errc::protocol_not_supported, member,
@@ -96,7 +91,6 @@ const std::string& EpochSeat::name_of(MemberId member) const {
 Result<void> EpochSeat::receive(MemberId from, const std::string& course, EpochView bytes,
                                 Instant now) {
   const std::string& name = name_of(from);
-  hear(name, now);
   Known& known = known_.find(name)->second;
   known.heard = now;
   const auto message = decode(bytes);
@@ -215,7 +209,14 @@ Nanoseconds EpochSeat::round_quantile(std::size_t permille) const {
   return *at;
 }
 
-LeaderPart EpochSeat::describe() const {
+std::size_t EpochSeat::connected(Instant now) const {
+  return 1 +
+         static_cast<std::size_t>(std::count_if(names_.begin(), names_.end(), [&](const auto& one) {
+           return one.second != options_.name && leader_.is_in_epochs(one.first, now);
+         }));
+}
+
+LeaderPart EpochSeat::describe(Instant now) const {
   const EpochLeader::Counters& counters = leader_.counters();
   LeaderPart part{.term = options_.term,
                   .epoch = leader_.epoch(),
@@ -238,8 +239,8 @@ LeaderPart EpochSeat::describe() const {
   part.members.reserve(known_.size());
   for (const auto& [name, known] : known_) {
     part.members.push_back({.name = name,
-                            .is_joined = known.is_joined,
-                            .slices = slices_.slices(known.id, kSlicesShown)});
+                            .is_joined = leader_.is_in_epochs(known.id, now),
+                            .slices = slices_.slices(known.id, kSlicesShown, now)});
   }
   return part;
 }

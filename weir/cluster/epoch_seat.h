@@ -50,8 +50,8 @@ using MemberNames = std::set<std::string, std::less<>>;
 struct LeaderPart {
   struct Member {
     std::string name;
-    bool is_joined = false;
-    std::vector<std::pair<std::string, std::int64_t>> slices;
+    bool is_joined = false;                  // takes part in the current epoch
+    std::vector<SliceLeader::InUse> slices;  // as it may use them now
   };
   struct Course {
     std::string name;
@@ -115,8 +115,8 @@ class EpochSeat {
   Result<void> receive(MemberId from, const std::string& course, EpochView bytes, Instant now);
   void ended(MemberId member, Instant now);
   const std::string& name_of(MemberId member) const;
-  // When a server other than the leader's own last said anything, be it that it was refused.
-  Instant others_heard() const { return others_heard_; }
+  // Servers in the current epoch, the leader's own counted in any case.
+  std::size_t connected(Instant now) const;
 
   void tick(Instant now);
   Instant next_wake() const;
@@ -128,18 +128,17 @@ class EpochSeat {
   // forgotten. Until it is told, nobody is.
   void set_known(MemberNames names);
 
-  LeaderPart describe() const;
+  LeaderPart describe(Instant now) const;
 
  private:
   struct Known {
     MemberId id = 0;
     std::uint64_t incarnation = 0;
-    bool is_joined = false;
+    bool is_joined = false;  // its stream stands
     bool has_signalled = false;
     Instant heard{};
   };
 
-  void hear(const std::string& name, Instant now);
   void receive_of_course(MemberId from, const std::string& course, const EpochMessage& message,
                          Instant now);
   void count_absent();
@@ -147,7 +146,6 @@ class EpochSeat {
 
   Options options_;
   Instant speaks_at_;  // what comes before is not heard
-  Instant others_heard_{};
   const SliceLimits& limits_;
   SliceLeader slices_;
   EpochLeader leader_;                          // of slices

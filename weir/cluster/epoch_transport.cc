@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <list>
 #include <map>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "weir/base/quote.h"
 #include "weir/cluster/credentials.h"
 #include "weir/cluster/epoch.grpc.pb.h"
+#include "weir/cluster/epoch_greetings_grpc.h"
 #include "weir/cluster/epoch_streams_grpc.h"
 #include "weir/cluster/peer_words.h"
 #include "weir/host/clock.h"
@@ -77,10 +79,11 @@ DescribeReply reply_of(const LeaderPart& part) {
     DescribeReply::Member& member = *reply.add_members();
     member.set_name(one.name);
     member.set_is_joined(one.is_joined);
-    for (const auto& [of, milli] : one.slices) {
+    for (const SliceLeader::InUse& used : one.slices) {
       DescribeReply::Slice& slice = *member.add_slices();
-      slice.set_of(of);
-      slice.set_milli(milli);
+      slice.set_of(used.of);
+      slice.set_milli(used.milli);
+      slice.set_is_cut_off(!used.is_leased);
     }
   }
   for (const LeaderPart::Course& one : part.courses) {
@@ -109,7 +112,7 @@ LeaderPart part_of(const DescribeReply& reply) {
   for (const DescribeReply::Member& one : reply.members()) {
     LeaderPart::Member member{.name = one.name(), .is_joined = one.is_joined(), .slices = {}};
     for (const DescribeReply::Slice& slice : one.slices()) {
-      member.slices.emplace_back(slice.of(), slice.milli());
+      member.slices.push_back({slice.of(), slice.milli(), !slice.is_cut_off()});
     }
     part.members.push_back(std::move(member));
   }
@@ -126,12 +129,12 @@ LeaderPart part_of(const DescribeReply& reply) {
 class EpochTransport::Core {
  public:
   Core(const Options& options, Listener listener)
-      : options_(options), listener_(std::move(listener)) {}
+      : options_(options), listener_(std::move(listener)), connections_(options.name) {}
 
   Result<void> open();
   void end();
   std::uint16_t port() const { return static_cast<std::uint16_t>(port_); }
-  Instant others_heard() const { return Instant{Nanoseconds{others_heard_}}; }
+  std::size_t connected() const { return connected_; }
 
   // For every thread: runs it there. False: it has stopped, and will not.
   bool put(std::function<void()> letter);
@@ -143,7 +146,11 @@ class EpochTransport::Core {
   void unseat();
   void set_limits(SliceLimits limits);
   void set_known(const MemberNames& names);
+  void seek(const std::vector<Peer>& registered);
   void describe(const std::function<void(Description)>& answer);
+  void renew(const Credentials::Renewed& renewed);
+  // For every thread.
+  const Credentials& credentials() const { return *credentials_; }
 
  private:
   struct Question;
@@ -159,13 +166,17 @@ class EpochTransport::Core {
   void accept();
   void peer_frame(PeerStream& stream, const Frame& frame);
   void peer_ended(PeerStream& stream);
+  void open_greetings();
   void greet(PeerStream& stream, const Hello& hello);
   void hand_out();
 
+  void open_channel();
   void join();
   void link_frame(const Frame& frame);
   void link_ended(LinkStream& link, const grpc::Status& status);
   void say_once(const std::string& line);
+
+  void count_connections(Instant now);
 
   void await_question();
   LinkState link_state() const;
@@ -175,8 +186,8 @@ class EpochTransport::Core {
   int port_ = 0;
   Epochs::AsyncService service_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::unique_ptr<Credentials> credentials_;  // before the server, which asks it
   std::unique_ptr<grpc::Server> server_;
-  std::shared_ptr<grpc::ChannelCredentials> credentials_;
   std::thread thread_;
   std::mutex mutex_;
   std::vector<std::function<void()>> letters_;
@@ -189,7 +200,11 @@ class EpochTransport::Core {
   SliceLimits limits_;
   std::optional<MemberNames> names_;
   std::optional<EpochSeat> seat_;
-  std::atomic<Instant::rep> others_heard_ = 0;
+
+  Connections connections_;
+  std::optional<GreetingDoor> door_;
+  std::optional<Greeter> greeter_;
+  std::atomic<std::size_t> connected_ = 1;
 
   LinkStream::Events link_events_;
   std::uint32_t term_ = 0;  // of whom we follow
@@ -203,6 +218,7 @@ class EpochTransport::Core {
   Instant unheard_since_ = kNever;  // we have said something that was not answered
   std::string why_ = "no leader is known";
   bool is_refused_ = false;
+  std::string link_leader_;
   std::string said_;
 
   std::list<std::unique_ptr<Question>> questions_;
@@ -213,11 +229,9 @@ class EpochTransport::Core {
 
 Result<void> EpochTransport::Core::open() {
   quiet_grpc();
-  auto credentials = channel_credentials(options_.tls_directory);
+  auto credentials = Credentials::load(options_.tls_directory, Credentials::Use::kBoth);
   if (!credentials) return tl::unexpected(credentials.error());
-  credentials_ = std::move(*credentials);
-  auto listening = server_credentials(options_.tls_directory);
-  if (!listening) return tl::unexpected(listening.error());
+  credentials_ = *std::move(credentials);
   peer_events_ = {
       .accepted = [this](PeerStream&) { accept(); },
       .frame = [this](PeerStream& stream, const Frame& frame) { peer_frame(stream, frame); },
@@ -232,7 +246,7 @@ Result<void> EpochTransport::Core::open() {
   // Two servers on one port would each get some of the members.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kFrameMax);
-  builder.AddListeningPort(options_.listen, *listening, &port_);
+  builder.AddListeningPort(options_.listen, credentials_->server(), &port_);
   builder.RegisterService(&service_);
   queue_ = builder.AddCompletionQueue();
   server_ = builder.BuildAndStart();
@@ -244,6 +258,7 @@ Result<void> EpochTransport::Core::open() {
   }
   accept();
   await_question();
+  open_greetings();
   thread_ = std::thread([this] { run(); });
   return {};
 }
@@ -292,6 +307,7 @@ void EpochTransport::Core::run() {
     work();
   }
   unseat();
+  greeter_->close();
   for (const auto& link : links_) link->close();
   server_->Shutdown(std::chrono::system_clock::now());
   // Streams end in several steps, and a queue that has been shut takes no more of them.
@@ -305,8 +321,9 @@ void EpochTransport::Core::work() {
   if (seat_) {
     seat_->tick(now);
     hand_out();
-    others_heard_ = seat_->others_heard().time_since_epoch().count();
   }
+  greeter_->tick(now);
+  count_connections(now);
   if (now - EpochSeat::kSilence >= unheard_since_ && link_ != nullptr) {
     unheard_since_ = kNever;
     link_->close();
@@ -319,6 +336,7 @@ void EpochTransport::Core::work() {
 Instant EpochTransport::Core::wakes_at() const {
   Instant at = join_at_;
   if (unheard_since_ != kNever) at = std::min(at, unheard_since_ + EpochSeat::kSilence);
+  at = std::min(at, greeter_->next_wake());
   return seat_ ? std::min(at, seat_->next_wake()) : at;
 }
 
@@ -346,6 +364,7 @@ void EpochTransport::Core::lead(std::uint32_t term, Before before, Instant until
                 limits_, host::now());
   if (names_) seat_->set_known(*names_);
   seat_->confirm(until);
+  connected_ = 1;  // until they have come
 }
 
 void EpochTransport::Core::confirm(Instant until) {
@@ -370,6 +389,36 @@ void EpochTransport::Core::set_limits(SliceLimits limits) {
 void EpochTransport::Core::set_known(const MemberNames& names) {
   names_ = names;
   if (seat_) seat_->set_known(names);
+}
+
+// ---- a candidate's part ----
+
+void EpochTransport::Core::open_greetings() {
+  door_.emplace(service_, *queue_, [this](const Greeting& greeting) {
+    connections_.greeted(greeting.name(), greeting.incarnation(), host::now());
+  });
+  door_->open();
+  Greeting own;
+  own.set_name(options_.name);
+  own.set_incarnation(options_.incarnation);
+  greeter_.emplace(std::move(own), credentials_, *queue_);
+}
+
+void EpochTransport::Core::seek(const std::vector<Peer>& registered) {
+  if (is_ending_) return;
+  std::vector<Peer> others;
+  std::copy_if(registered.begin(), registered.end(), std::back_inserter(others),
+               [&](const Peer& peer) { return peer.name != options_.name; });
+  connections_.set_peers(others);
+  greeter_->set_peers(others, host::now());
+}
+
+void EpochTransport::Core::count_connections(Instant now) {
+  const std::size_t count = seat_                   ? seat_->connected(now)
+                            : greeter_->has_peers() ? connections_.count(now)
+                                                    : 1;
+  const std::size_t before = connected_.exchange(count);
+  if (!seat_ && count > before) listener_.connected();
 }
 
 void EpochTransport::Core::greet(PeerStream& stream, const Hello& hello) {
@@ -442,12 +491,22 @@ void EpochTransport::Core::follow(std::uint32_t term, const std::string& address
     return;
   }
   why_ = "the leader was not reached yet";
+  listener_.joined(link_state());
   if (address != address_ || stub_ == nullptr) {
     address_ = address;
-    stub_ =
-        Epochs::NewStub(grpc::CreateCustomChannel(address, credentials_, peer_channel_arguments()));
+    open_channel();
   }
   join_at_ = host::now();
+}
+
+// The way to the leader, with the certificates of now. A stream that stands keeps its own.
+void EpochTransport::Core::open_channel() {
+  stub_ = Epochs::NewStub(
+      grpc::CreateCustomChannel(address_, credentials_->channel(), peer_channel_arguments()));
+}
+
+void EpochTransport::Core::renew(const Credentials::Renewed& renewed) {
+  if (credentials_->use(renewed) && stub_ != nullptr && !address_.empty()) open_channel();
 }
 
 void EpochTransport::Core::join() {
@@ -468,6 +527,7 @@ void EpochTransport::Core::link_frame(const Frame& frame) {
   if (!link_->is_joined) {
     if (!frame.has_hello()) return link_->close();
     link_->is_joined = true;
+    link_leader_ = frame.hello().name();
     is_refused_ = false;
     tries_ = 0;
     retry_ = kRetryMin;
@@ -544,7 +604,8 @@ void EpochTransport::Core::await_question() {
     }
     await_question();
     if (seat_) {
-      question.writer.Finish(reply_of(seat_->describe()), grpc::Status::OK, &question.answered);
+      question.writer.Finish(reply_of(seat_->describe(host::now())), grpc::Status::OK,
+                             &question.answered);
     } else {
       question.writer.FinishWithError({grpc::StatusCode::UNAVAILABLE, "this server does not lead"},
                                       &question.answered);
@@ -557,18 +618,20 @@ void EpochTransport::Core::await_question() {
 // All that was begun has ended.
 bool EpochTransport::Core::is_over() const {
   const auto has_ended = [](const auto& one) { return one->is_over(); };
-  return answers_.empty() && std::all_of(peers_.begin(), peers_.end(), has_ended) &&
+  return answers_.empty() && door_->is_over() && greeter_->is_over() &&
+         std::all_of(peers_.begin(), peers_.end(), has_ended) &&
          std::all_of(links_.begin(), links_.end(), has_ended) &&
          std::all_of(questions_.begin(), questions_.end(),
                      [](const auto& one) { return one->is_over; });
 }
 
 EpochTransport::LinkState EpochTransport::Core::link_state() const {
-  return {link_ != nullptr && link_->is_joined, is_refused_, why_};
+  const bool is_joined = link_ != nullptr && link_->is_joined;
+  return {is_joined, is_refused_, why_, is_joined ? link_leader_ : ""};
 }
 
 void EpochTransport::Core::describe(const std::function<void(Description)>& answer) {
-  if (seat_) return answer({link_state(), seat_->describe()});
+  if (seat_) return answer({link_state(), seat_->describe(host::now())});
   if (is_ending_ || term_ == 0) {
     return answer({link_state(), fail(std::errc::host_unreachable, "leader", "none is known")});
   }
@@ -602,8 +665,15 @@ Result<std::unique_ptr<EpochTransport>> EpochTransport::create(const Options& op
 }
 
 std::uint16_t EpochTransport::port() const { return core_->port(); }
-Instant EpochTransport::others_heard() const { return core_->others_heard(); }
+std::size_t EpochTransport::connected() const { return core_->connected(); }
 
+Result<std::function<void()>> EpochTransport::read_certificates() {
+  auto renewed = core_->credentials().read_again();
+  if (!renewed) return tl::unexpected(renewed.error());
+  return std::function<void()>([core = core_.get(), renewed = *std::move(renewed)] {
+    core->put([core, renewed] { core->renew(renewed); });
+  });
+}
 void EpochTransport::follow(std::uint32_t term, const std::string& address) {
   core_->put([core = core_.get(), term, address] { core->follow(term, address); });
 }
@@ -626,6 +696,9 @@ void EpochTransport::set_limits(SliceLimits limits) {
 }
 void EpochTransport::set_known(MemberNames names) {
   core_->put([core = core_.get(), names = std::move(names)] { core->set_known(names); });
+}
+void EpochTransport::seek(std::vector<Peer> registered) {
+  core_->put([core = core_.get(), registered = std::move(registered)] { core->seek(registered); });
 }
 void EpochTransport::describe(const std::function<void(Description)>& answer) {
   if (core_->put([core = core_.get(), answer] { core->describe(answer); })) return;

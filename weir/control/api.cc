@@ -96,7 +96,7 @@ Json job_json(const JobShot& job) {
 Json rule_json(const RuleShot& rule) {
   return {{"rule", rule.name},   {"conditions", rule.conditions}, {"limits", rule.limits},
           {"heads", rule.heads}, {"layer", rule.layer},           {"rate", rule.rate},
-          {"bps", rule.bps},     {"classes", rule.classes}};
+          {"bps", rule.bps},     {"classes", rule.classes},       {"state", rule.state}};
 }
 
 Json policies_json(const ServiceShot& shot) {
@@ -124,6 +124,7 @@ std::string policy_text(const ServiceShot& shot) {
 
 Json capacity_json(const ServiceShot& shot) {
   return {{"capacity", shot.capacity ? Json(*shot.capacity) : Json(nullptr)},
+          {"capacity_unit", shot.capacity_unit},
           {"adaptive", shot.adaptive}};
 }
 
@@ -416,6 +417,7 @@ std::string params_json(const std::vector<ParamOutcome>& outcomes) {
     Json one{{"path", outcome.path}, {"file", outcome.slashed}};
     if (outcome.error.code == std::errc{}) {
       one["value"] = outcome.value;
+      if (!outcome.note.empty()) one["note"] = outcome.note;
     } else {
       one["errno"] = static_cast<int>(outcome.error.code);
       one["error"] = outcome.error.message();
@@ -423,6 +425,15 @@ std::string params_json(const std::vector<ParamOutcome>& outcomes) {
     all.push_back(std::move(one));
   }
   return text_of(all);
+}
+
+std::string change_json(std::string_view generation, bool is_durable,
+                        const std::vector<ParamOutcome>& outcomes) {
+  Json json{{"generation", generation}, {"durable", is_durable}};
+  for (const ParamOutcome& outcome : outcomes) {
+    if (!outcome.note.empty()) json["notes"].push_back(outcome.note);
+  }
+  return text_of(json);
 }
 
 // ---- the cluster ----

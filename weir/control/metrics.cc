@@ -225,6 +225,7 @@ void add_lock_counters(std::string& page, const Locks& locks) {
         {"bad_name", one.counters.bad_names},
         {"broken_rules", one.counters.broken_rules},
         {"lost_replay", one.counters.lost_replays},
+        {"wrong_secret", one.counters.wrong_secrets},
         {"too_many", one.counters.too_many},
         {"unknown_cancel", one.counters.unknown_cancels}};
     for (const auto& [reason, times] : reasons) {

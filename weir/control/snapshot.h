@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weir/base/job_id.h"
@@ -78,6 +79,8 @@ struct RuleShot {
   std::uint64_t rate = 0;
   std::uint64_t bps = 0;
   std::uint64_t classes = 0;
+  // "active"; "temporary": not, or not so, after a restart; "inactive": kept, but not in force now.
+  std::string state = "active";
 };
 
 struct PolicyShot {
@@ -113,7 +116,8 @@ struct ServiceShot {
   std::vector<ClassShot> classes;
   std::vector<JobShot> jobs;
   std::vector<Tbf::StayView> stays;
-  std::optional<std::uint64_t> capacity;  // tokens a second
+  std::optional<std::uint64_t> capacity;  // of the unit, a second
+  std::string_view capacity_unit;         // "operations", "bytes" or "tokens"
   std::string adaptive;                   // "off", "on", or why it is suspended
   std::uint64_t queued = 0;
   std::uint64_t running = 0;

@@ -212,6 +212,14 @@ void SliceLeader::reload() {
   for (Slot& slot : slots_) slot.limit = limit_of_(slot.name).value_or(0);
 }
 
+// What a member uses while it is cut off, at the most: by the last count of members that it took.
+std::int64_t SliceLeader::cut_off_of(const Holder& holder, std::int64_t limit) {
+  const std::uint32_t told = holder.telling == 0 ? holder.told
+                             : holder.told == 0  ? holder.telling
+                                                 : std::min(holder.told, holder.telling);
+  return cut_off_slice(limit, told);
+}
+
 // What may be in the hands of those that signalled: the limit without what is, or may come to be,
 // in the hands of others.
 std::int64_t SliceLeader::usable(std::uint32_t slot, Instant now) const {
@@ -219,10 +227,7 @@ std::int64_t SliceLeader::usable(std::uint32_t slot, Instant now) const {
   std::int64_t usable = limit;
   for (const auto& [id, holder] : holders_) {
     if (holder.is_ready) continue;
-    const std::uint32_t told = holder.telling == 0 ? holder.told
-                               : holder.told == 0  ? holder.telling
-                                                   : std::min(holder.told, holder.telling);
-    std::int64_t kept = cut_off_slice(limit, told);
+    std::int64_t kept = cut_off_of(holder, limit);
     if (now < holder.expires && slot < holder.held.size()) {
       kept = std::max(kept, holder.held[slot].now);
     }
@@ -361,15 +366,19 @@ std::int64_t SliceLeader::slice(MemberId member, std::string_view name) const {
   return slot->second < held.size() ? held[slot->second].granted : 0;
 }
 
-std::vector<std::pair<std::string, std::int64_t>> SliceLeader::slices(MemberId member,
-                                                                      std::size_t most) const {
-  std::vector<std::pair<std::string, std::int64_t>> all;
+std::vector<SliceLeader::InUse> SliceLeader::slices(MemberId member, std::size_t most,
+                                                    Instant now) const {
+  std::vector<InUse> all;
   const auto found = holders_.find(member);
   if (found == holders_.end()) return all;
-  const std::vector<Held>& held = found->second.held;
-  for (std::size_t slot = 0; slot < std::min(held.size(), slots_.size()); ++slot) {
+  const Holder& holder = found->second;
+  const bool is_leased = now < holder.expires;
+  for (std::size_t slot = 0; slot < std::min(holder.held.size(), slots_.size()); ++slot) {
     if (all.size() == most) break;
-    if (held[slot].granted > 0) all.emplace_back(slots_[slot].name, held[slot].granted);
+    if (holder.held[slot].granted == 0) continue;
+    const std::int64_t milli =
+        is_leased ? holder.held[slot].granted : cut_off_of(holder, slots_[slot].limit);
+    all.push_back({slots_[slot].name, milli, is_leased});
   }
   return all;
 }

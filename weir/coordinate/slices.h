@@ -103,8 +103,14 @@ class SliceLeader final : public LeaderRider {
   std::uint64_t refused() const { return refused_; }
   // What a member was granted last, for listings.
   std::int64_t slice(MemberId member, std::string_view name) const;
-  // Of all classes it was granted something of, the first so many.
-  std::vector<std::pair<std::string, std::int64_t>> slices(MemberId member, std::size_t most) const;
+  // What a member may use now of the classes it was granted something of, the first so many: its
+  // slice until that has run out, then what is left free for a server that is cut off.
+  struct InUse {
+    std::string of;
+    std::int64_t milli = 0;
+    bool is_leased = true;
+  };
+  std::vector<InUse> slices(MemberId member, std::size_t most, Instant now) const;
 
  private:
   struct Slot {
@@ -143,6 +149,7 @@ class SliceLeader final : public LeaderRider {
   void cut_back_unleased(std::uint32_t slot, std::int64_t excess);
   std::vector<std::int64_t> targets(std::uint32_t slot, std::int64_t usable) const;
   std::int64_t usable(std::uint32_t slot, Instant now) const;
+  static std::int64_t cut_off_of(const Holder& holder, std::int64_t limit);
 
   Options options_;
   LimitOf limit_of_;

@@ -21,7 +21,7 @@ void Connection::begin_tls() {
   greeting_->handshake.start_tls(greeting_->out);
   greeting_->sending.insert(greeting_->sending.end(), greeting_->out.begin(), greeting_->out.end());
   greeting_->out.clear();
-  tls_ = std::make_unique<host::TlsSession>(*plane_.tls_keys);
+  tls_ = std::make_unique<host::TlsSession>(plane_.tls_keys);
   mark_dirty();
 }
 

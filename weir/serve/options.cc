@@ -358,6 +358,12 @@ Result<void> check_service(const ServeOptions& options, const ServiceOptions& on
                 fmt::format("keeps {} of {} slots for high priority", one.hp_slots, one.slots),
                 "leave one for others");
   }
+  if (one.cost) {
+    if (auto fits = one.capacity.check_unit(*one.cost); !fits) {
+      fits.error().where = where + ": capacity";
+      return fits;
+    }
+  }
   return check_number(where, "classes", one.classes, ServeBounds::kClassesMin,
                       ServeBounds::kClassesMax);
 }
@@ -375,10 +381,12 @@ Result<void> check_cluster(const ServeOptions& options) {
                 "make it several times as long");
   }
   for (const ServiceOptions& service : options.services) {
-    for (const std::string& rule : service.rules) {
-      if (rule.find("scope=cluster") == std::string::npos) continue;
-      return fail(std::errc::invalid_argument, "rule " + quote(rule), "is the whole cluster's",
-                  "start it with: weir cluster rule start");
+    for (const auto* const rules : {&service.rules, &service.more_rules}) {
+      for (const std::string& rule : *rules) {
+        if (rule.find("scope=cluster") == std::string::npos) continue;
+        return fail(std::errc::invalid_argument, "rule " + quote(rule), "is the whole cluster's",
+                    "start it with: weir cluster rule start");
+      }
     }
   }
   return {};

@@ -29,6 +29,7 @@
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
 #include "weir/lock/server.h"
+#include "weir/target/device_capacity.h"
 #include "weir/wire/nbd.h"
 #include "weir/wire/nbd_handshake.h"
 
@@ -115,19 +116,14 @@ enum class Adaptive : std::uint8_t {
 Result<Adaptive> parse_adaptive(std::string_view text);
 
 // auto | N (operations a second) | SIZE/s (then a request costs its bytes)
-struct Capacity {
-  enum class Kind : std::uint8_t { kAuto, kOps, kBytes };
-  Kind kind = Kind::kAuto;
-  std::optional<Rate> rate;  // of kOps and kBytes
-
-  bool operator==(const Capacity&) const = default;
-};
+using weir::Capacity;
 Result<Capacity> parse_capacity(std::string_view text);
 
 struct ServiceOptions {
   std::string name{kDefaultService};
-  std::string policy = "tbf jobid";  // as written to nrs_policies
-  std::vector<std::string> rules;    // as written to nrs_tbf_rule, in this order
+  std::string policy = "tbf jobid";          // as written to nrs_policies
+  std::vector<std::string> rules;            // as written to nrs_tbf_rule, in this order
+  std::vector<std::string> more_rules = {};  // of the command line, after those of the file
   Adaptive adaptive = Adaptive::kOn;
   Capacity capacity;
   std::uint32_t slots = 16;           // requests that the stores work on at a time

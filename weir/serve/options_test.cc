@@ -141,6 +141,19 @@ TEST_F(CheckedOptions, NumbersAreBoundedWhereverTheyAreWritten) {
       [](auto& it) { it.exports[0].description.assign(Bounds::kDescriptionMax + 1, 'x'); }));
 }
 
+TEST_F(CheckedOptions, ACapacityIsInTheUnitOfTheCost) {
+  ServiceOptions& service = options.services.emplace_back();
+  for (const char* capacity : {"auto", "4000", "10MB/s"}) {
+    service.capacity = *parse_capacity(capacity);
+    service.cost.reset();
+    EXPECT_TRUE(check(options)) << capacity << ": the cost follows";
+    service.cost = Cost::bytes();
+    EXPECT_EQ(check(options).has_value(), service.capacity.kind != Capacity::Kind::kOps);
+    service.cost = Cost::op();
+    EXPECT_EQ(check(options).has_value(), service.capacity.kind != Capacity::Kind::kBytes);
+  }
+}
+
 TEST_F(CheckedOptions, NodemapsAreNamedOnce) {
   const NodemapOptions site{"site", *NidList::parse("10.*.*.*@tcp")};
   options.nodemaps = {site};

@@ -100,8 +100,8 @@ struct Plane {
 
   const ServeOptions& options;
   std::unique_ptr<host::Uring> uring;
-  std::unique_ptr<host::TlsKeys> tls_keys;  // none with TLS off
-  std::vector<std::byte> plain;             // room for a piece of text, within one call
+  host::TlsKeys::Ptr tls_keys;   // none with TLS off; of connections that are yet to come
+  std::vector<std::byte> plain;  // room for a piece of text, within one call
   BufferPool pool;
   ExchangeSlab exchanges;
   std::vector<std::unique_ptr<Service>> services;

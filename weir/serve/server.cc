@@ -291,7 +291,11 @@ void Server::signalled(host::Operation& io, const host::Completion& /*completion
   Server& self = *static_cast<Waker&>(io).server;
   while (const auto signal = self.signals_.next()) {
     if (*signal == SIGHUP) {
-      self.reload_ ? self.reload_(self) : self.read_jobs_again();
+      if (self.reload_) {
+        self.reload_(self);
+      } else if (auto read = self.read_jobs_again(); !read) {
+        EventLog::say(read.error().message() + "; the jobs stay as they were");
+      }
     } else {
       self.stop();
     }
@@ -299,10 +303,18 @@ void Server::signalled(host::Operation& io, const host::Completion& /*completion
   self.plane_.uring->poll(self.signals_.fd(), self.signal_waker_);
 }
 
-void Server::read_jobs_again() {
+Result<void> Server::read_jobs_again() {
   auto jobs = load_jobs(options_.jobs_file, options_.jobs);
-  if (!jobs) return EventLog::say(jobs.error().message() + "; the jobs stay as they were");
+  if (!jobs) return tl::unexpected(jobs.error());
   set_jobs(std::move(*jobs));
+  return {};
+}
+
+Result<std::function<void()>> Server::read_certificates() {
+  if (plane_.tls_keys == nullptr) return std::function<void()>([] {});
+  auto keys = host::TlsKeys::load_again(plane_.tls_keys);
+  if (!keys) return tl::unexpected(keys.error());
+  return std::function<void()>([this, keys = *std::move(keys)] { plane_.tls_keys = keys; });
 }
 
 void Server::stop() {

@@ -26,6 +26,7 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/host/uring.h"
+#include "weir/serve/kept_rules.h"
 #include "weir/serve/options.h"
 #include "weir/serve/store.h"
 #include "weir/serve/store_errors.h"
@@ -69,11 +70,15 @@ struct Service {
   std::string name;
   std::uint32_t slots;
   Target target;
+  KeptRules rules;
   std::unique_ptr<ServiceGroups> groups;  // none: nobody is preferred
   Instant wakes_at = kNever;
 
   Service(std::string_view service_name, const Target::Options& options, Instant now)
-      : name(service_name), slots(options.gate.slots), target(options, now) {}
+      : name(service_name),
+        slots(options.gate.slots),
+        target(options, now),
+        rules(target.gate()) {}
 
   // What runs next. Turns of groups begin and end inside of it.
   Decision next(Instant now);
@@ -102,7 +107,12 @@ Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, 
 
 // Of the RPC that stands for a command. REQUIRES: not kDisc.
 std::uint32_t opcode_of(nbd::Command command);
-// What counts against limits and capacities of bytes.
+// What an operation without data costs where bytes are counted: a flush, a trim, a block status,
+// and zeroes that are had by punching a hole or not at all. The device writes a block of metadata
+// for most of them, and nothing is free.
+inline constexpr Bytes kOperationBytes{4096};
+// What counts against limits and capacities of bytes: the length of what may make the device read
+// or write it, kOperationBytes of others.
 Bytes bytes_of(const nbd::Request& request);
 
 // How many nodes each job runs on: a line "JOB NODES" each, '#' begins a comment. The error names
@@ -110,7 +120,7 @@ Bytes bytes_of(const nbd::Request& request);
 using JobTable = std::map<std::string, std::uint64_t>;
 Result<JobTable> parse_jobs(std::string_view text);
 Result<JobTable> read_jobs(const std::string& path);
-// Jobs of `before` that are gone are back to one node. The error is that of the first job whose
+// Nodes of jobs of `before` that are gone are forgotten. The error is that of the first job whose
 // number was refused; the others are set all the same.
 Result<void> set_nodes(Target& target, const JobTable& before, const JobTable& jobs, Instant now);
 
