@@ -34,11 +34,11 @@ TEST(BufferPool, GivesAlignedPowersOfTwo) {
 }
 
 TEST(BufferPool, AConnectionIsBoundedByItsOwnLimit) {
-  BufferPool pool(Bytes{1024 * kKiB}, Bytes{16 * kKiB});
+  BufferPool pool(Bytes{1024 * kKiB}, Bytes{64 * kKiB});
   MemoryAccount account;
   std::vector<Buffer> held;
   while (Buffer buffer = pool.take(account, 4 * kKiB)) held.push_back(std::move(buffer));
-  EXPECT_EQ(account.held, 16 * kKiB);
+  EXPECT_EQ(account.held, 64 * kKiB);
   EXPECT_EQ(pool.refused(), 1U);
   for (Buffer& buffer : held) pool.give_back(account, std::move(buffer));
 }
