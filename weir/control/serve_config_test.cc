@@ -82,6 +82,7 @@ user = "weir"
 password_file = "/etc/weir.password"
 tls_directory = "/etc/weir/tls"
 etcd_tls_directory = "/etc/weir/etcd"
+insecure = true
 [lock]
 listen = "10.0.0.1:5"
 state = "/s"
@@ -91,6 +92,7 @@ lease = "10s"
 grace = "20s"
 policy = "tbf jobid"
 rules = ["start a jobid={a} rate=5"]
+insecure = true
 [groups]
 length = "20ms"
 quiesce = true
@@ -160,7 +162,9 @@ TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
                                                     .user = "weir",
                                                     .password_file = "/etc/weir.password",
                                                     .tls_directory = "/etc/weir/tls",
-                                                    .etcd_tls_directory = "/etc/weir/etcd"}));
+                                                    .etcd_tls_directory = "/etc/weir/etcd",
+                                                    .insecure = true}));
+  EXPECT_TRUE(options.lock.insecure);
   EXPECT_EQ(options.limits, (serve::ServeLimits{.connections = 10,
                                                 .memory = Bytes{1 << 30},
                                                 .connection_memory = Bytes{128 << 20},
