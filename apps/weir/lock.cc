@@ -29,7 +29,7 @@ Examples:
   weir lock run nightly -- rsync -a /data backup:
   weir lock run --shared --timeout 30s dataset/7 -- ./read-it
   weir lock run --try report -- make report || echo 'somebody else makes it'
-  weir lock list --filter dataset/
+  weir lock list --tls-certificates /etc/weir/pki --filter dataset/
 
 COMMAND finds in $WEIR_LOCK_FENCE a number that is larger than that of any holder before it. When
 the lock is lost COMMAND is ended, SIGTERM first, and the exit status is 75. $WEIR_LOCK_SERVER is
@@ -130,7 +130,10 @@ int list(const LockArguments& arguments) {
   };
   while (left > 0) {
     options.max = std::min<std::uint64_t>(left, 1000);
-    const auto page = value_or_fail(cluster::ask_list(to, options), Exit::kUnavailable, "list");
+    auto answer = cluster::ask_list(to, options);
+    const bool is_refused = !answer && answer.error().code == std::errc::permission_denied;
+    const auto page =
+        value_or_fail(std::move(answer), is_refused ? Exit::kTempFail : Exit::kUnavailable, "list");
     if (!arguments.json && options.from == 0) head();
     for (const lock::LockView& lock : page.locks) {
       if (arguments.json) {
@@ -184,6 +187,7 @@ int stats(const LockArguments& arguments) {
       {"too_many", view.counters.too_many},
       {"broken_rules", view.counters.broken_rules},
       {"lost_replays", view.counters.lost_replays},
+      {"wrong_secrets", view.counters.wrong_secrets},
   };
   if (arguments.json) {
     fmt::print("{}\n", all.dump(2));

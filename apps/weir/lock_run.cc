@@ -111,7 +111,7 @@ bool Runner::wait(Instant until) {
 
 std::optional<int> Runner::give_up(int status, const std::string& why) {
   client_->release(ticket_);
-  if (!why.empty()) fmt::print(stderr, "weir lock: {}\n", why);
+  if (!why.empty()) print_error("weir lock: {}\n", why);
   return status;
 }
 
@@ -123,7 +123,7 @@ std::string Runner::trouble() const {
 void Runner::complain() {
   if (has_complained_ || client_->status().is_connected) return;
   has_complained_ = true;
-  fmt::print(stderr, "weir lock: {}; trying again\n", trouble());
+  print_error("weir lock: {}; trying again\n", trouble());
 }
 
 // Until the lock is held: then nothing. Else the exit status.
@@ -173,9 +173,6 @@ std::optional<int> Runner::acquire() {
 
 // ---- the command ----
 
-// For the child of a process with threads, which may call little.
-void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.size()); }
-
 // In the child. Its guard may have died before the kernel was told of their bond. `complaint` names
 // the command.
 [[noreturn]] void become_command(char* const* words, char* const* environment, pid_t guard,
@@ -188,9 +185,10 @@ void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.
   sigprocmask(SIG_SETMASK, &none, nullptr);
   execvpe(words[0], words, environment);
   const int error = errno;
-  say(complaint);
-  say(strerrordesc_np(error));
-  say("\n");
+  for (const std::string_view part :
+       {complaint, std::string_view(strerrordesc_np(error)), std::string_view("\n")}) {
+    (void)host::write_stderr(part);
+  }
   _exit(error == ENOENT ? kNotFound : kCannotRun);
 }
 
@@ -256,7 +254,20 @@ int Runner::supervise() {
   bool is_killed = false;
   for (;;) {
     int status = 0;
-    if (reap(status)) {
+    const bool has_ended = reap(status);
+    // Asked, not waited for: of two that happen at a time the news may come second, and a command
+    // that ended without the lock has not done what it was run for.
+    if (!is_lost && !client_->is_held(ticket_)) {
+      is_lost = true;
+      kill_at = host::now() + run_.kill_after;
+      const std::string resource = quote(run_.resource);
+      const std::string command = quote(run_.command[0]);
+      print_error("weir lock: {}\n",
+                  has_ended ? fmt::format("{} was lost before {} ended", resource, command)
+                            : fmt::format("{} is lost; ending {}", resource, command));
+      end_command(SIGTERM);
+    }
+    if (has_ended) {
       if (!is_lost) return status;
       // Its children may still be there.
       while (!is_killed && kill(-child_, 0) == 0 && host::now() < kill_at) {
@@ -264,14 +275,6 @@ int Runner::supervise() {
       }
       kill(-child_, SIGKILL);
       return static_cast<int>(Exit::kTempFail);
-    }
-    const auto event = news_.read();
-    if (!is_lost && event && event->kind == Kind::kLost) {
-      is_lost = true;
-      kill_at = host::now() + run_.kill_after;
-      fmt::print(stderr, "weir lock: {} is lost; ending {}\n", quote(run_.resource),
-                 quote(run_.command[0]));
-      end_command(SIGTERM);
     }
     if (is_lost && host::now() >= kill_at) {
       end_command(SIGKILL);
@@ -295,6 +298,10 @@ int Runner::run() {
 
 }  // namespace
 
-int run_locked(const LockRun& run) { return Runner(run).run(); }
+// A log that nobody reads must not keep it from ending a command whose lock is lost.
+int run_locked(const LockRun& run) {
+  const host::LogWriter log;
+  return Runner(run).run();
+}
 
 }  // namespace weir::app

@@ -54,9 +54,9 @@ class Authority:
                              "ip_address = 127.0.0.1\ntls_www_server\nsigning_key\n"
                              f"encryption_key\n{validity}")
 
-    def client(self, certified=True, validity=VALID):
+    def client(self, certified=True, validity=VALID, name="client"):
         if certified:
-            return self._certify("client", "cn = client\ntls_www_client\nsigning_key\n"
+            return self._certify("client", f"cn = {name}\ntls_www_client\nsigning_key\n"
                                  f"encryption_key\n{validity}")
         self.made += 1
         folder = self.folder / f"nobody{self.made}"

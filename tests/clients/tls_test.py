@@ -5,6 +5,8 @@ import os
 import pathlib
 import random
 import selectors
+import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -305,6 +307,81 @@ class Trust(WithCertificates):
             self.connect(server, self.nobody).shutdown()
 
 
+class Renewed(WithCertificates):
+    """SIGHUP after the files of a running server have changed."""
+
+    def setUp(self):
+        self.used = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.put(self.server)
+
+    def put(self, folder, *names):
+        for name in names or ("ca-cert.pem", "server-cert.pem", "server-key.pem"):
+            shutil.copy(folder / name, self.used / name)
+
+    def hup(self, server, text):
+        before = len(server.log)
+        server.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + STUCK
+        while text not in server.log[before:]:
+            self.assertLess(time.monotonic(), end, server.log)
+            time.sleep(0.01)
+        return server.log[before:]
+
+    def test_new_connections_see_the_new_certificate_and_old_ones_go_on(self):
+        theirs = self.other.client()
+        with self.serve("--tls-verify-peer", certificates=self.used) as server:
+            first = self.connect(server)
+            self.put(self.other.server())
+            self.connect(server).shutdown()  # nobody has said anything yet
+            self.hup(server, "were read again")
+            with self.assertRaises(nbd.Error):
+                self.connect(server)  # it does not trust the new authority
+            with self.assertRaises(nbd.Error):
+                # Nor is it trusted any more, which TLS 1.3 tells with the first request.
+                self.connect(server, verify=False).pread(512, 0)
+            self.connect(server, theirs).shutdown()
+            first.pwrite(b"x" * 512, 0)
+            self.assertEqual(first.pread(512, 0), bytearray(b"x" * 512))
+            first.shutdown()
+
+    def test_a_bad_certificate_changes_nothing(self):
+        with self.serve(certificates=self.used) as server:
+            for what, spoil in (
+                    ("server-cert.pem", lambda: self.put(self.good.server(), "server-key.pem")),
+                    ("has expired", lambda: self.put(self.good.server(EXPIRED))),
+                    ("server-key.pem", (self.used / "server-key.pem").unlink),
+                    ("server-cert.pem", lambda: (self.used / "server-cert.pem").write_text(
+                        "-----BEGIN CERTIFICATE-----\nAAAA\n")),
+                    ("ca-cert.pem", lambda: (self.used / "ca-cert.pem").write_text(""))):
+                with self.subTest(what):
+                    spoil()
+                    self.assertIn(what, self.hup(server, "the certificates stay as they were"))
+                    self.assert_alive(server)
+                    self.put(self.server)
+            self.hup(server, "were read again")
+            self.assert_alive(server)
+
+    def test_a_bad_certificate_keeps_an_edited_file_from_being_applied(self):
+        conf = self.used / "weir.conf"
+        text = ('[tls]\nmode = "require"\ndirectory = "{0}"\n[[service]]\npolicy = "tbf jobid"\n'
+                'rules = [{1}]\n[[export]]\nname = "a"\nstore = "memory:64MiB"\n')
+        conf.write_text(text.format(self.used, ""))
+        with Server("--config", str(conf)) as server:
+            (self.used / "server-key.pem").unlink()
+            conf.write_text(text.format(self.used, '"start r jobid={x} rate=10"'))
+            said = self.hup(server, "nothing of the configuration was changed")
+            self.assertIn("server-key.pem", said)
+            self.assertNotIn("start r", said)
+            self.put(self.other.server())
+            self.assertIn("start r", self.hup(server, "the configuration was read again"))
+            self.connect(server, self.other.client()).shutdown()
+            # And the other way round: a file with a mistake keeps the certificates.
+            self.put(self.server)
+            conf.write_text("nonsense")
+            self.hup(server, "nothing of the configuration was changed")
+            self.connect(server, self.other.client()).shutdown()
+
+
 class Hostile(WithCertificates):
     def question(self, server):
         client = server.connect()
@@ -433,6 +510,39 @@ class Hostile(WithCertificates):
                         if not piece:
                             return
                         key.data.sendall(piece)
+
+
+class Hoards(WithCertificates):
+    def test_replies_that_nobody_reads(self):
+        """Encrypted or not yet, they count."""
+        memory = 64 << 20
+        context = ssl.create_default_context(cafile=str(self.server / "ca-cert.pem"))
+        with Server("--export", "a=memory:64MiB", "--tls", "require", "--tls-certificates",
+                    str(self.server), "--memory", str(memory), control=True,
+                    env=s.LEAN) as server:
+            before = server.memory()
+            clients = []
+            for _ in range(100):
+                raw = server.connect()
+                s.greet(raw)
+                raw.sendall(s.option(OPT_STARTTLS))
+                self.assertEqual(s.option_reply(raw), (OPT_STARTTLS, 1, b""))
+                client = context.wrap_socket(raw, server_hostname="localhost")
+                s.enter_after_greeting(client)
+                client.sendall(s.request(s.READ, 1, 0, 16 << 20))
+                self.assertEqual(s.simple_reply(client)[:2], (0, 1))  # its payload is on the way
+                client.sendall(s.request(77, 2) * 1000)
+                clients.append(client)
+            self.assert_alive(server)
+            status = server.status()
+            self.assertLessEqual(status["memory"]["used"], status["memory"]["limit"])
+            self.assertLess(server.memory() - before, memory)
+            # A client that begins to read gets everything.
+            self.assertEqual(s.receive(clients[0], 16 << 20), bytes(16 << 20))
+            for _ in range(1000):
+                self.assertEqual(s.simple_reply(clients[0])[:2], (22, 2))
+            for client in clients:
+                client.close()
 
 
 if __name__ == "__main__":

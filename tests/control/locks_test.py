@@ -100,6 +100,22 @@ class Parameters(unittest.TestCase):
             wait_for("a small cache", lambda: it.number(f"{POOL}granted") <= 10)
             self.assertEqual(it.number(f"{LOCKS}lock_count"), it.number(f"{POOL}granted"))
 
+    def test_factor_and_volume_of_clients_are_theirs(self):
+        def client_volume():
+            state = it.lctl("get_param", "-n", f"{POOL}state")[1]
+            return int(state.partition("CLV: ")[2].split()[0])
+        with Locks(self.folder) as it:
+            self.assertEqual(it.number(f"{POOL}lock_volume_factor"), 0)
+            with it.client("bench", "--fill", "200", "--time", "300s"):
+                wait_for("a factor", lambda: it.number(f"{POOL}lock_volume_factor") == 100)
+                # 200 locks that nobody uses: 200 more each second, and it is said each second.
+                wait_for("a volume", lambda: client_volume() > 200)
+                seen = client_volume()
+                wait_for("more of it", lambda: client_volume() > seen)
+                top = it.get("/v1/locks/locks")["top"][0]
+                self.assertEqual(top["factor_percent"], 100)
+                self.assertGreater(top["volume"], 0)
+
     def test_a_limit_outlives_the_server(self):
         journal = ("--journal", pathlib.Path(self.folder) / "journal")
         with Locks(self.folder, *journal) as it:

@@ -3,7 +3,9 @@
 """Servers and holders that crash, stop and come back. What holders wrote themselves is read by a
 checker: no two of them ever held one lock. With a server that knows no grace period it finds two.
 """
+import os
 import signal
+import subprocess
 import unittest
 
 from locks import LockServer, conflicts, wait_for
@@ -82,6 +84,23 @@ class Server(unittest.TestCase):
             self.assertTrue(holder.has_ended())  # it was asked to, and could say so
 
 
+    def test_a_damaged_state_is_refused_and_mended_by_what_the_message_says(self):
+        with LockServer("--lock-lease", "1s") as server:
+            def fence():
+                return int(server.run("x", "--", "sh", "-c", "echo $WEIR_LOCK_FENCE").stdout)
+            last = fence()
+            for size in (0, 20):
+                self.assertEqual(server.stop(), 0)
+                os.truncate(server.path / "state", size)
+                with self.assertRaisesRegex(AssertionError, "is damaged") as refused:
+                    server.start()
+                cure = str(refused.exception).rpartition("run: ")[2].strip()
+                subprocess.run(["sh", "-c", cure], check=True, cwd="/")
+                server.start()
+                self.assertGreater(fence(), last)
+                last = fence()
+
+
 class Holders(unittest.TestCase):
     def test_what_a_killed_holder_had_goes_to_the_next_after_its_lease(self):
         with LockServer("--lock-lease", "2s") as server:
@@ -106,6 +125,20 @@ class Holders(unittest.TestCase):
             first.process.send_signal(signal.SIGCONT)
             self.assertEqual(first.wait(), 75)
             self.assertTrue(first.has_ended())
+
+    def test_a_command_that_ended_after_its_lease_did_not_end_under_the_lock(self):
+        with LockServer("--lock-lease", "2s") as server:
+            first = server.hold("res")
+            wait_for("it is held", first.has_begun)
+            second = server.hold("res", seconds=0)
+            wait_for("the second waits", lambda: server.count("waiting") == 1)
+            first.process.send_signal(signal.SIGSTOP)
+            self.assertEqual(second.wait(), 0)
+            first.let_go()  # of its own accord, with status 0
+            wait_for("the command has ended", first.has_ended)
+            first.process.send_signal(signal.SIGCONT)
+            self.assertEqual(first.wait(), 75)
+            self.assertIn("was lost before", server.logged())
 
     def test_a_command_that_does_not_listen_is_killed(self):
         with LockServer("--lock-lease", "2s") as server:

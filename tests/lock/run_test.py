@@ -5,7 +5,9 @@ import os
 import pathlib
 import pty
 import select
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -154,6 +156,17 @@ class Claims(unittest.TestCase):
             self.assertEqual(server.run("x", "--", "true").returncode, 0)
 
 
+class Listing(unittest.TestCase):
+    def test_names_are_not_told_over_tcp_without_a_certificate(self):
+        with LockServer(address="127.0.0.1:0") as server:
+            self.assertEqual(server.run("x", "--", "true").returncode, 0)
+            done = subprocess.run([WEIR, "lock", "list"], env=server.env, text=True, timeout=60,
+                                  capture_output=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (75, ""), done.stderr)
+            self.assertIn("--tls-certificates", done.stderr)
+            self.assertEqual(server.ask("stats")["grants"], 1)
+
+
 class Tls(unittest.TestCase):
     def test_clients_show_a_certificate_or_do_not_come_in(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -170,6 +183,65 @@ class Tls(unittest.TestCase):
                 done = server.run("--tls-certificates", folder, "x", "--", "true")
                 self.assertEqual(done.returncode, 64)
                 self.assertIn("ca-cert.pem", done.stderr)
+                self.assertEqual(server.ask("list", *good), [])
+                done = subprocess.run([WEIR, "lock", "list"], env=server.env, text=True,
+                                      capture_output=True, timeout=60, check=False)
+                self.assertEqual((done.returncode, done.stdout), (69, ""))
+
+    def test_a_session_is_bound_to_the_subject_of_its_certificate(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ours = Authority(pathlib.Path(folder) / "ours")
+            used = pathlib.Path(folder) / "used"
+            used.mkdir()
+            certificates = ["--tls-certificates", used]
+            # A client reads its certificate again when it connects again: as itself, with a renewed
+            # one, or as somebody else.
+            for name, status in (("alice", 0), ("mallory", 75)):
+                self.put(ours.client(name="alice"), used)
+                with self.subTest(name), LockServer("--tls", "require", "--tls-certificates",
+                                                    ours.server()) as server:
+                    def count(what, server=server):
+                        return server.ask("stats", *certificates)[what]
+                    holder = server.hold("res", *certificates)
+                    wait_for("it is held", holder.has_begun)
+                    self.put(ours.client(name=name), used)
+                    self.assertEqual(server.stop(), 0)
+                    server.start()
+                    wait_for("it came again",
+                             lambda: count("granted") + count("wrong_secrets") == 1)
+                    self.assertEqual(count("wrong_secrets"), int(status != 0))
+                    holder.let_go()
+                    self.assertEqual(holder.wait(), status)
+
+    def test_renewed_certificates_are_for_clients_that_come_later(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ours = Authority(pathlib.Path(folder) / "ours")
+            theirs = Authority(pathlib.Path(folder) / "theirs")
+            used = pathlib.Path(folder) / "used"
+            used.mkdir()
+            self.put(ours.server(), used)
+            with LockServer("--tls", "require", "--tls-certificates", used,
+                            address="127.0.0.1:0") as server:
+                old = ["--tls-certificates", ours.client()]
+                new = ["--tls-certificates", theirs.client()]
+                holder = server.hold("res", *old)
+                wait_for("it is held", holder.has_begun)
+                self.put(theirs.server(), used)
+                self.assertEqual(server.run(*old, "x", "--", "true").returncode, 0)
+                server.process.send_signal(signal.SIGHUP)
+                wait_for("they are read", lambda: "were read again" in server.logged())
+                self.assertEqual(server.run(*new, "x", "--", "true").returncode, 0)
+                self.assertEqual(
+                    server.run(*old, "--timeout", "1s", "x", "--", "true").returncode, 69)
+                self.assertEqual([lock["name"] for lock in server.ask("list", *new)
+                                  if lock["name"] == "res"], ["res"])
+                holder.let_go()
+                self.assertEqual(holder.wait(), 0)
+
+    @staticmethod
+    def put(source, target):
+        for file in source.glob("*.pem"):
+            shutil.copy(file, target / file.name)
 
 
 class Refusals(unittest.TestCase):
@@ -196,16 +268,47 @@ class Refusals(unittest.TestCase):
                       ["stats", "--server", "nowhere"]):
             self.assertEqual(self.weir("lock", *words).returncode, 64, words)
 
-    def test_nobody_answers(self):
-        with tempfile.TemporaryDirectory() as folder:
-            env = {"WEIR_LOCK_SERVER": f"unix:{folder}/none"}
-            done = self.weir("lock", "run", "--timeout", "1s", "x", "--", "true", **env)
-            self.assertEqual(done.returncode, 69, done.stderr)
+    def assert_unavailable(self, address):
+        env = {"WEIR_LOCK_SERVER": address}
+        for options in (["--timeout", "1s"], ["--try"], ["--timeout", "0s"],
+                        ["--try", "--timeout", "1s"]):
+            done = self.weir("lock", "run", *options, "x", "--", "true", **env)
+            self.assertEqual(done.returncode, 69, (options, done.stderr))
             self.assertIn("does not answer", done.stderr)
             self.assertIn("weir serve --lock", done.stderr)
-            self.assertEqual(self.weir("lock", "stats", **env).returncode, 69)
-            done = self.weir("lock", "list", **env)
-            self.assertEqual((done.returncode, done.stdout), (69, ""))
+        self.assertEqual(self.weir("lock", "stats", **env).returncode, 69)
+        done = self.weir("lock", "list", **env)
+        self.assertEqual((done.returncode, done.stdout), (69, ""))
+
+    def test_nobody_answers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assert_unavailable(f"unix:{folder}/none")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.assert_unavailable(f"127.0.0.1:{free.getsockname()[1]}")
+
+    def test_somebody_accepts_and_says_nothing(self):
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen(64)
+            self.assert_unavailable(f"127.0.0.1:{silent.getsockname()[1]}")
+
+    def test_what_is_sent_there_goes_nowhere(self):
+        # A full backlog: the kernel drops what comes, as a machine does that is switched off.
+        with socket.socket() as full, socket.socket() as first:
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            first.connect(full.getsockname())
+            self.assert_unavailable(f"127.0.0.1:{full.getsockname()[1]}")
+
+    def test_the_server_stops_answering(self):
+        with LockServer() as server:
+            self.assertEqual(server.run("x", "--", "true").returncode, 0)
+            server.process.send_signal(signal.SIGSTOP)
+            try:
+                self.assert_unavailable(server.env["WEIR_LOCK_SERVER"])
+            finally:
+                server.process.send_signal(signal.SIGCONT)
 
 
 if __name__ == "__main__":

@@ -76,6 +76,7 @@ class Cluster::Core {
   void start() { membership_->start(); }
   void stop();
   std::uint16_t port() const { return transport_->port(); }
+  Result<std::function<void()>> read_certificates();
 
   void status(const Answer<ClusterStatus>& answer);
   void rules(const Answer<std::vector<serve::ClusterRule>>& answer);
@@ -200,6 +201,17 @@ Result<void> Cluster::Core::open_membership(std::uint64_t incarnation) {
   return {};
 }
 
+Result<std::function<void()>> Cluster::Core::read_certificates() {
+  auto ours = transport_->read_certificates();
+  if (!ours) return ours;
+  auto of_etcd = membership_->read_certificates();
+  if (!of_etcd) return of_etcd;
+  return std::function<void()>([ours = *std::move(ours), of_etcd = *std::move(of_etcd)] {
+    ours();
+    of_etcd();
+  });
+}
+
 // Membership first: it tells the transport what to do.
 void Cluster::Core::stop() {
   {
@@ -268,7 +280,7 @@ void Cluster::Core::follow(const MembershipView& view) {
   followed_ = view.term;
   followed_at_ = host::now();
   transport_->follow(view.term, view.leader_address);
-  (void)server_.post([this, term = view.term](const auto& server) {
+  (void)server_.order([this, term = view.term](const auto& server) {
     if (server) part_->follow(term, (*server)->now());
   });
 }
@@ -402,14 +414,14 @@ void Cluster::Core::status(const Answer<ClusterStatus>& answer) {
       status->rule_errors = rule_errors_;
     }
     add_members(*status, described);
-    const auto posted = server_.post(
+    const auto ordered = server_.order(
         [this, answer, status, link = described.link](const Result<serve::Server*>& server) {
           if (!server) return answer(tl::unexpected(server.error()));
           part_->describe(*status, (*server)->now());
           add_state(*status, link);
           answer(std::move(*status));
         });
-    if (!posted) answer(tl::unexpected(posted.error()));
+    if (!ordered) answer(tl::unexpected(ordered.error()));
   });
 }
 
@@ -484,6 +496,7 @@ Result<std::unique_ptr<Cluster>> Cluster::create(serve::Server& server,
 
 void Cluster::start() { core_->start(); }
 void Cluster::stop() { core_->stop(); }
+Result<std::function<void()>> Cluster::read_certificates() { return core_->read_certificates(); }
 std::uint16_t Cluster::port() const { return core_->port(); }
 void Cluster::status(Answer<ClusterStatus> answer) { core_->status(answer); }
 void Cluster::rules(Answer<std::vector<serve::ClusterRule>> answer) { core_->rules(answer); }

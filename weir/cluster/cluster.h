@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,9 @@ class Cluster final : public serve::ClusterPort {
   void stop();
   // Where the others come in.
   std::uint16_t port() const;
+  // The certificates as they are on disk now, checked; connections to and from the others and to
+  // etcd use them that are made after the call of what is returned.
+  Result<std::function<void()>> read_certificates();
 
   void status(Answer<serve::ClusterStatus> answer) override;
   void rules(Answer<std::vector<serve::ClusterRule>> answer) override;

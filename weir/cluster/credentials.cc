@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/cluster/credentials.h"
 
-#include <cerrno>
-#include <fstream>
-#include <iterator>
 #include <optional>
+#include <utility>
 
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
 #include <grpc/support/log.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/support/channel_arguments.h>
+
+#include "weir/base/assert.h"
 
 namespace weir::cluster {
 namespace {
@@ -21,74 +23,159 @@ constexpr int kUnacknowledgedMaxMs = 2000;
 // them: the TCP_USER_TIMEOUT of the socket.
 constexpr int kPingEveryMs = 3600 * 1000;
 
-Result<std::string> read(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad() || !file.is_open()) {
-    return fail_errno(errno == 0 ? EIO : errno, path, "it is needed for TLS in the cluster");
-  }
-  if (text.find("-----BEGIN ") == std::string::npos) {
-    return fail(std::errc::invalid_argument, path, "holds nothing in PEM form");
-  }
-  return text;
-}
+constexpr const char* kWanted = "it is needed for TLS";
 
-struct Pair {
-  std::string certificate;
-  std::string key;
-};
+using Pair = Certificates::Pair;
 
 Result<Pair> read_pair(const std::string& directory, const std::string& role) {
-  auto certificate = read(directory + "/" + role + "-cert.pem");
+  auto certificate = host::read_pem(directory + "/" + role + "-cert.pem", kWanted);
   if (!certificate) return tl::unexpected(certificate.error());
-  auto key = read(directory + "/" + role + "-key.pem");
+  auto key = host::read_pem(directory + "/" + role + "-key.pem", kWanted);
   if (!key) return tl::unexpected(key.error());
-  return Pair{std::move(*certificate), std::move(*key)};
+  if (auto checked = host::check_pair(*certificate, *key, "the two belong together"); !checked) {
+    return tl::unexpected(checked.error());
+  }
+  return Pair{*std::move(certificate), *std::move(key)};
 }
 
 bool is_missing(const Error& error) { return error.code == std::errc::no_such_file_or_directory; }
 
 // What we show where we go: the client's pair, else the server's, else nothing.
-Result<std::optional<Pair>> own_pair(const std::string& directory, OwnCertificate own) {
+Result<std::optional<Pair>> client_pair(const std::string& directory, Credentials::Use use) {
   auto pair = read_pair(directory, "client");
   if (!pair && is_missing(pair.error())) pair = read_pair(directory, "server");
-  if (pair) return std::optional<Pair>(std::move(*pair));
-  if (own == OwnCertificate::kIfThere && is_missing(pair.error())) {
+  if (pair) return std::optional<Pair>(*std::move(pair));
+  if (use == Credentials::Use::kGoIfThere && is_missing(pair.error())) {
     return std::optional<Pair>();
   }
   return tl::unexpected(pair.error());
 }
 
+Result<Credentials::Renewed> read(const std::string& directory, Credentials::Use use) {
+  auto read = std::make_shared<Certificates>();
+  auto authority = host::read_pem(directory + "/ca-cert.pem", kWanted);
+  if (!authority) return tl::unexpected(authority.error());
+  if (auto checked = host::check_authority(*authority, kWanted); !checked) {
+    return tl::unexpected(checked.error());
+  }
+  read->authority = *std::move(authority);
+  if (use != Credentials::Use::kListen) {
+    auto pair = client_pair(directory, use);
+    if (!pair) return tl::unexpected(pair.error());
+    read->client = *std::move(pair);
+  }
+  if (use == Credentials::Use::kListen || use == Credentials::Use::kBoth) {
+    auto pair = read_pair(directory, "server");
+    if (!pair) return tl::unexpected(pair.error());
+    read->server = *std::move(pair);
+  }
+  return Credentials::Renewed(std::move(read));
+}
+
+// One that is new has to be good.
+Result<void> check_renewed(const std::optional<Pair>& now, const std::optional<Pair>& renewed) {
+  if (!renewed || now == renewed) return {};
+  return host::check_current(renewed->certificate);
+}
+
+// gRPC asks before each handshake whether there are other certificates. It does so in the thread
+// that accepts from the socket, one connection after the other, and a server of ours has one socket
+// (GRPC_ARG_ALLOW_REUSEPORT is off): its own exchange of what it was given before is not made for
+// two at a time.
+class FollowingCredentials final : public grpc::ServerCredentials {
+ public:
+  explicit FollowingCredentials(Credentials& source)
+      : core_(grpc_ssl_server_credentials_create_with_options(
+            grpc_ssl_server_credentials_create_options_using_config_fetcher(
+                GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, fetch, &source))) {}
+  ~FollowingCredentials() override { grpc_server_credentials_release(core_); }
+  FollowingCredentials(const FollowingCredentials&) = delete;
+  FollowingCredentials& operator=(const FollowingCredentials&) = delete;
+
+  void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {
+    WEIR_ASSERT(false);
+  }
+
+ private:
+  int AddPortToServer(const std::string& address, grpc_server* server) override {
+    return grpc_server_add_http2_port(server, address.c_str(), core_);
+  }
+
+  static grpc_ssl_certificate_config_reload_status fetch(
+      void* source, grpc_ssl_server_certificate_config** config) {
+    const Credentials::Renewed given = static_cast<Credentials*>(source)->take_new();
+    if (given == nullptr) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+    const grpc_ssl_pem_key_cert_pair pair{given->server->key.text.c_str(),
+                                          given->server->certificate.text.c_str()};
+    *config = grpc_ssl_server_certificate_config_create(given->authority.text.c_str(), &pair, 1);
+    return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
+  }
+
+  grpc_server_credentials* const core_;
+};
+
 }  // namespace
 
-Result<std::shared_ptr<grpc::ChannelCredentials>> channel_credentials(const std::string& directory,
-                                                                      OwnCertificate own) {
-  if (directory.empty()) return grpc::InsecureChannelCredentials();
-  auto authority = read(directory + "/ca-cert.pem");
-  if (!authority) return tl::unexpected(authority.error());
-  auto pair = own_pair(directory, own);
-  if (!pair) return tl::unexpected(pair.error());
+Credentials::Credentials(std::string directory, Use use, Renewed certificates)
+    : directory_(std::move(directory)), use_(use), certificates_(std::move(certificates)) {}
+
+Result<Credentials::Ptr> Credentials::load(const std::string& directory, Use use) {
+  Renewed certificates;
+  if (!directory.empty()) {
+    auto done = read(directory, use);
+    if (!done) return tl::unexpected(done.error());
+    certificates = *std::move(done);
+  }
+  return Ptr(new Credentials(directory, use, std::move(certificates)));
+}
+
+Credentials::Renewed Credentials::current() const {
+  const std::lock_guard lock(mutex_);
+  return certificates_;
+}
+
+Credentials::Renewed Credentials::take_new() {
+  const std::lock_guard lock(mutex_);
+  if (given_ == certificates_) return nullptr;
+  given_ = certificates_;
+  return given_;
+}
+
+std::shared_ptr<grpc::ChannelCredentials> Credentials::channel() const {
+  const Renewed now = current();
+  if (now == nullptr) return grpc::InsecureChannelCredentials();
   grpc::SslCredentialsOptions options;
-  options.pem_root_certs = std::move(*authority);
-  if (*pair) {
-    options.pem_private_key = (*pair)->key;
-    options.pem_cert_chain = (*pair)->certificate;
+  options.pem_root_certs = now->authority.text;
+  if (now->client) {
+    options.pem_private_key = now->client->key.text;
+    options.pem_cert_chain = now->client->certificate.text;
   }
   return grpc::SslCredentials(options);
 }
 
-Result<std::shared_ptr<grpc::ServerCredentials>> server_credentials(const std::string& directory) {
-  if (directory.empty()) return grpc::InsecureServerCredentials();
-  auto authority = read(directory + "/ca-cert.pem");
-  if (!authority) return tl::unexpected(authority.error());
-  auto pair = read_pair(directory, "server");
-  if (!pair) return tl::unexpected(pair.error());
-  grpc::SslServerCredentialsOptions options(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = std::move(*authority);
-  options.pem_key_cert_pairs.push_back({pair->key, pair->certificate});
-  return grpc::SslServerCredentials(options);
+std::shared_ptr<grpc::ServerCredentials> Credentials::server() {
+  if (current() == nullptr) return grpc::InsecureServerCredentials();
+  return std::make_shared<FollowingCredentials>(*this);
+}
+
+Result<Credentials::Renewed> Credentials::read_again() const {
+  const Renewed now = current();
+  if (now == nullptr) return now;
+  auto renewed = read(directory_, use_);
+  if (!renewed) return renewed;
+  for (const auto pair : {&Certificates::server, &Certificates::client}) {
+    auto checked = check_renewed((*now).*pair, (**renewed).*pair);
+    if (!checked) return tl::unexpected(checked.error());
+  }
+  if (**renewed == *now) return now;
+  return renewed;
+}
+
+bool Credentials::use(Renewed renewed) {
+  const std::lock_guard lock(mutex_);
+  const bool differs = renewed != certificates_;
+  certificates_ = std::move(renewed);
+  return differs;
 }
 
 grpc::ChannelArguments channel_arguments() {

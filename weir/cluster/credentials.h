@@ -9,17 +9,29 @@
 //   client-cert.pem, client-key.pem      shown where we go; if missing, the server's are
 //
 // These are the names that [tls] of weir.conf has too. A channel to somebody who asks for no
-// certificate (an etcd, say) needs the authority alone. Files are read once; the error names the
-// file. A certificate that has expired is found by the peer when it connects.
+// certificate (an etcd, say) needs the authority alone. The error names the file. A certificate
+// that has expired is found by the peer when it connects.
 //
-// gRPC's own types are only named here, so no user of this header needs its headers.
+//   auto credentials = Credentials::load(directory, Credentials::Use::kBoth);
+//   builder.AddListeningPort(address, (*credentials)->server(), &port);
+//   ...
+//   auto renewed = (*credentials)->read_again();    they were renewed: read and checked, no more
+//   if (renewed) (*credentials)->use(*renewed);     connections from now on, either way
+//
+// Connections that stand keep what they began with. A channel keeps it too, also for its next
+// connection: whoever wants the new certificate there makes a new channel.
+//
+// gRPC's own types are only named here, so no user of this header needs its headers. Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include "weir/base/result.h"
+#include "weir/host/tls.h"
 
 namespace grpc {
 class ChannelArguments;
@@ -29,14 +41,59 @@ class ServerCredentials;
 
 namespace weir::cluster {
 
-// Whether we have to have a certificate of our own for those we go to.
-enum class OwnCertificate : std::uint8_t { kNeeded, kIfThere };
+// The files of a directory, as they were at one moment.
+struct Certificates {
+  struct Pair {
+    host::PemFile certificate;
+    host::PemFile key;
 
-// For going somewhere. An empty directory: plain.
-Result<std::shared_ptr<grpc::ChannelCredentials>> channel_credentials(
-    const std::string& directory, OwnCertificate own = OwnCertificate::kNeeded);
-// For those who come, who need a certificate of the authority. An empty directory: plain.
-Result<std::shared_ptr<grpc::ServerCredentials>> server_credentials(const std::string& directory);
+    bool operator==(const Pair&) const = default;
+  };
+  host::PemFile authority;
+  std::optional<Pair> server;
+  std::optional<Pair> client;
+
+  bool operator==(const Certificates&) const = default;
+};
+
+class Credentials {
+ public:
+  using Ptr = std::unique_ptr<Credentials>;
+  using Renewed = std::shared_ptr<const Certificates>;
+
+  // What for: to go somewhere, with a certificate of our own or with one if there is one; for those
+  // who come, who need a certificate of the authority; or for both.
+  enum class Use : std::uint8_t { kGo, kGoIfThere, kListen, kBoth };
+
+  // An empty directory: plain.
+  static Result<Ptr> load(const std::string& directory, Use use);
+
+  // For going somewhere, with the certificates of this moment.
+  std::shared_ptr<grpc::ChannelCredentials> channel() const;
+  // For those who come, each with the certificates of its moment. For one server, which lives
+  // shorter than this.
+  std::shared_ptr<grpc::ServerCredentials> server();
+
+  // The files as they are now, which a plain one has none of. A certificate that has changed has to
+  // be valid now, too.
+  Result<Renewed> read_again() const;
+  // Whether that changes anything.
+  bool use(Renewed renewed);
+
+  // Those in use; none if plain.
+  Renewed current() const;
+  // The same for the server; none if they are those that it was given last.
+  Renewed take_new();
+
+ private:
+  Credentials(std::string directory, Use use, Renewed certificates);
+
+  const std::string directory_;
+  const Use use_;
+  mutable std::mutex mutex_;
+  Renewed certificates_;  // guarded by mutex_, like the next
+  Renewed given_;         // to the server
+};
 
 // What all our channels have in common: no proxy, and a peer that comes back is found within a
 // second.

@@ -148,6 +148,9 @@ class EpochTransport::Core {
   void set_known(const MemberNames& names);
   void seek(const std::vector<Peer>& registered);
   void describe(const std::function<void(Description)>& answer);
+  void renew(const Credentials::Renewed& renewed);
+  // For every thread.
+  const Credentials& credentials() const { return *credentials_; }
 
  private:
   struct Question;
@@ -167,6 +170,7 @@ class EpochTransport::Core {
   void greet(PeerStream& stream, const Hello& hello);
   void hand_out();
 
+  void open_channel();
   void join();
   void link_frame(const Frame& frame);
   void link_ended(LinkStream& link, const grpc::Status& status);
@@ -182,8 +186,8 @@ class EpochTransport::Core {
   int port_ = 0;
   Epochs::AsyncService service_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::unique_ptr<Credentials> credentials_;  // before the server, which asks it
   std::unique_ptr<grpc::Server> server_;
-  std::shared_ptr<grpc::ChannelCredentials> credentials_;
   std::thread thread_;
   std::mutex mutex_;
   std::vector<std::function<void()>> letters_;
@@ -225,11 +229,9 @@ class EpochTransport::Core {
 
 Result<void> EpochTransport::Core::open() {
   quiet_grpc();
-  auto credentials = channel_credentials(options_.tls_directory);
+  auto credentials = Credentials::load(options_.tls_directory, Credentials::Use::kBoth);
   if (!credentials) return tl::unexpected(credentials.error());
-  credentials_ = std::move(*credentials);
-  auto listening = server_credentials(options_.tls_directory);
-  if (!listening) return tl::unexpected(listening.error());
+  credentials_ = *std::move(credentials);
   peer_events_ = {
       .accepted = [this](PeerStream&) { accept(); },
       .frame = [this](PeerStream& stream, const Frame& frame) { peer_frame(stream, frame); },
@@ -244,7 +246,7 @@ Result<void> EpochTransport::Core::open() {
   // Two servers on one port would each get some of the members.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kFrameMax);
-  builder.AddListeningPort(options_.listen, *listening, &port_);
+  builder.AddListeningPort(options_.listen, credentials_->server(), &port_);
   builder.RegisterService(&service_);
   queue_ = builder.AddCompletionQueue();
   server_ = builder.BuildAndStart();
@@ -399,7 +401,7 @@ void EpochTransport::Core::open_greetings() {
   Greeting own;
   own.set_name(options_.name);
   own.set_incarnation(options_.incarnation);
-  greeter_.emplace(std::move(own), credentials_, *queue_);
+  greeter_.emplace(std::move(own), *credentials_, *queue_);
 }
 
 void EpochTransport::Core::seek(const std::vector<Peer>& registered) {
@@ -492,10 +494,21 @@ void EpochTransport::Core::follow(std::uint32_t term, const std::string& address
   listener_.joined(link_state());
   if (address != address_ || stub_ == nullptr) {
     address_ = address;
-    stub_ =
-        Epochs::NewStub(grpc::CreateCustomChannel(address, credentials_, peer_channel_arguments()));
+    open_channel();
   }
   join_at_ = host::now();
+}
+
+// The way to the leader, with the certificates of now. A stream that stands keeps its own.
+void EpochTransport::Core::open_channel() {
+  stub_ = Epochs::NewStub(
+      grpc::CreateCustomChannel(address_, credentials_->channel(), peer_channel_arguments()));
+}
+
+void EpochTransport::Core::renew(const Credentials::Renewed& renewed) {
+  if (!credentials_->use(renewed)) return;
+  greeter_->renew();
+  if (stub_ != nullptr && !address_.empty()) open_channel();
 }
 
 void EpochTransport::Core::join() {
@@ -656,6 +669,13 @@ Result<std::unique_ptr<EpochTransport>> EpochTransport::create(const Options& op
 std::uint16_t EpochTransport::port() const { return core_->port(); }
 std::size_t EpochTransport::connected() const { return core_->connected(); }
 
+Result<std::function<void()>> EpochTransport::read_certificates() {
+  auto renewed = core_->credentials().read_again();
+  if (!renewed) return tl::unexpected(renewed.error());
+  return std::function<void()>([core = core_.get(), renewed = *std::move(renewed)] {
+    core->put([core, renewed] { core->renew(renewed); });
+  });
+}
 void EpochTransport::follow(std::uint32_t term, const std::string& address) {
   core_->put([core = core_.get(), term, address] { core->follow(term, address); });
 }

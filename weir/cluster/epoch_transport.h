@@ -75,6 +75,10 @@ class EpochTransport {
   // The port the kernel chose for port 0.
   std::uint16_t port() const;
 
+  // The certificates as they are on disk now, checked; streams that begin after the call of what is
+  // returned use them, either way. Those that stand go on.
+  Result<std::function<void()>> read_certificates();
+
   // ---- a member's part ----
 
   // Who leads in which term; term 0: nobody that is known.

@@ -65,16 +65,25 @@ class EtcdClient::Core {
     std::shared_ptr<grpc::Channel> channel;
   };
 
-  Core(const EtcdOptions& options, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
-      : options_(options) {
-    for (const std::string& name : options.endpoints) {
-      endpoints_.push_back(
-          {name, grpc::CreateCustomChannel(name, credentials, peer_channel_arguments())});
+  Core(const EtcdOptions& options, std::unique_ptr<Credentials> credentials)
+      : options_(options), credentials_(std::move(credentials)) {
+    open_channels();
+  }
+
+  Credentials& credentials() { return *credentials_; }
+  // With the certificates of now. Calls under way keep the channel they have.
+  void open_channels() {
+    std::vector<Endpoint> endpoints;
+    for (const std::string& name : options_.endpoints) {
+      endpoints.push_back({name, grpc::CreateCustomChannel(name, credentials_->channel(),
+                                                           peer_channel_arguments())});
     }
+    const std::lock_guard lock(mutex_);
+    endpoints_ = std::move(endpoints);
   }
 
   // The one that answered last.
-  const Endpoint& endpoint() const {
+  Endpoint endpoint() const {
     const std::lock_guard lock(mutex_);
     return endpoints_[at_];
   }
@@ -87,12 +96,13 @@ class EtcdClient::Core {
   template <class Call>
   Result<void> attempt(Call call) {
     grpc::Status status;
-    for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-      const Endpoint& one = endpoint();
+    const std::size_t count = options_.endpoints.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const Endpoint one = endpoint();
       status = attempt_at(one, call);
       if (status.ok()) return {};
       if (!is_elsewhere(status)) return tl::unexpected(error_of(status, one.name));
-      if (i + 1 == endpoints_.size()) return tl::unexpected(error_of(status, one.name));
+      if (i + 1 == count) return tl::unexpected(error_of(status, one.name));
       pass_over(one);
     }
     return {};
@@ -137,12 +147,13 @@ class EtcdClient::Core {
   }
   void pass_over(const Endpoint& one) {
     const std::lock_guard lock(mutex_);
-    if (&endpoints_[at_] == &one) at_ = (at_ + 1) % endpoints_.size();
+    if (endpoints_[at_].name == one.name) at_ = (at_ + 1) % endpoints_.size();
   }
 
-  EtcdOptions options_;
-  std::vector<Endpoint> endpoints_;
+  const EtcdOptions options_;
+  const std::unique_ptr<Credentials> credentials_;
   mutable std::mutex mutex_;
+  std::vector<Endpoint> endpoints_;  // guarded by mutex_, like all below
   std::size_t at_ = 0;
   std::string token_;
 };
@@ -153,9 +164,18 @@ EtcdClient::~EtcdClient() = default;
 Result<std::unique_ptr<EtcdClient>> EtcdClient::create(const EtcdOptions& options) {
   WEIR_ASSERT(!options.endpoints.empty());
   quiet_grpc();
-  auto credentials = channel_credentials(options.tls_directory, OwnCertificate::kIfThere);
+  auto credentials = Credentials::load(options.tls_directory, Credentials::Use::kGoIfThere);
   if (!credentials) return tl::unexpected(credentials.error());
-  return std::unique_ptr<EtcdClient>(new EtcdClient(std::make_shared<Core>(options, *credentials)));
+  return std::unique_ptr<EtcdClient>(
+      new EtcdClient(std::make_shared<Core>(options, *std::move(credentials))));
+}
+
+Result<std::function<void()>> EtcdClient::read_certificates() {
+  auto renewed = core_->credentials().read_again();
+  if (!renewed) return tl::unexpected(renewed.error());
+  return std::function<void()>([core = core_, renewed = *std::move(renewed)] {
+    if (core->credentials().use(renewed)) core->open_channels();
+  });
 }
 
 Result<std::vector<EtcdClient::Entry>> EtcdClient::list(const std::string& prefix) {
@@ -271,7 +291,7 @@ struct EtcdWatch::Running {
     }
   }
   void read(grpc::ClientContext& own) {
-    const EtcdClient::Core::Endpoint& endpoint = core->endpoint();
+    const EtcdClient::Core::Endpoint endpoint = core->endpoint();
     if (const std::string token = core->token(); !token.empty()) own.AddMetadata("token", token);
     auto stream = pb::Watch::NewStub(endpoint.channel)->Watch(&own);
     pb::WatchRequest request;

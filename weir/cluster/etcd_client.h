@@ -69,6 +69,10 @@ class EtcdClient {
   EtcdClient(const EtcdClient&) = delete;
   EtcdClient& operator=(const EtcdClient&) = delete;
 
+  // The certificates as they are on disk now, checked; connections made after the call of what is
+  // returned use them. What is under way goes on as it is.
+  Result<std::function<void()>> read_certificates();
+
   // Errors of all of these: EHOSTUNREACH or ETIMEDOUT, nobody answered; EACCES, wrong credentials;
   // EIO, anything else.
   Result<std::vector<Entry>> list(const std::string& prefix);

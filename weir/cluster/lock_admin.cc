@@ -17,6 +17,11 @@ namespace wire = lock::v1;
 constexpr std::chrono::seconds kPatience{10};
 
 tl::unexpected<Error> failed(const std::string& server, const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED) {
+    return fail(std::errc::permission_denied, server, status.error_message(),
+                "ask with --tls-certificates, or on the server's machine: curl --unix-socket "
+                "/run/weir.sock http://weir/v1/locks/locks/list");
+  }
   const bool is_late = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
   return fail(is_late ? std::errc::timed_out : std::errc::connection_refused, server,
               status.error_message(), "is weir serve --lock there?");
@@ -82,7 +87,8 @@ Result<LockStats> ask_stats(const lock::ConnectOptions& options) {
                    .bad_names = reply.bad_names(),
                    .too_many = reply.too_many(),
                    .broken_rules = reply.broken_rules(),
-                   .lost_replays = reply.lost_replays()};
+                   .lost_replays = reply.lost_replays(),
+                   .wrong_secrets = reply.wrong_secrets()};
   return stats;
 }
 

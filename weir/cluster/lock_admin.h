@@ -15,7 +15,8 @@
 
 namespace weir::cluster {
 
-// ETIMEDOUT, ECONNREFUSED: nobody answers.
+// ETIMEDOUT, ECONNREFUSED: nobody answers. EACCES: it answers those with a certificate or on a Unix
+// socket.
 Result<lock::LockList> ask_list(const lock::ConnectOptions& options,
                                 const lock::ListOptions& wanted);
 // The view without clients, but for their number (others.clients).

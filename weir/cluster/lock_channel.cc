@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/cluster/lock_channel.h"
 
+#include <utility>
+
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
@@ -15,15 +17,34 @@ constexpr int kAnswerBytesMax = 256 << 20;
 
 }  // namespace
 
-Result<std::shared_ptr<grpc::Channel>> open_channel(const lock::ConnectOptions& options) {
+LockChannel::LockChannel(std::string server, std::unique_ptr<Credentials> credentials)
+    : server_(std::move(server)), credentials_(std::move(credentials)) {}
+LockChannel::~LockChannel() = default;
+
+Result<std::unique_ptr<LockChannel>> LockChannel::load(const lock::ConnectOptions& options) {
   quiet_grpc();
-  auto credentials = channel_credentials(options.tls_directory);
+  auto credentials = Credentials::load(options.tls_directory, Credentials::Use::kGo);
   if (!credentials) return tl::unexpected(credentials.error());
+  return std::unique_ptr<LockChannel>(new LockChannel(options.server, *std::move(credentials)));
+}
+
+std::shared_ptr<grpc::Channel> LockChannel::open() const {
   grpc::ChannelArguments arguments = channel_arguments();
   // Clients in one process do not share a connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(kAnswerBytesMax);
-  return grpc::CreateCustomChannel(options.server, *credentials, arguments);
+  return grpc::CreateCustomChannel(server_, credentials_->channel(), arguments);
+}
+
+bool LockChannel::renew() {
+  auto renewed = credentials_->read_again();
+  return renewed && credentials_->use(*std::move(renewed));
+}
+
+Result<std::shared_ptr<grpc::Channel>> open_channel(const lock::ConnectOptions& options) {
+  const auto opener = LockChannel::load(options);
+  if (!opener) return tl::unexpected(opener.error());
+  return (*opener)->open();
 }
 
 }  // namespace weir::cluster

@@ -4,12 +4,14 @@
 // again soon after it broke. A lease is a matter of seconds, and gRPC would by itself wait for up
 // to two minutes.
 //
-//   auto channel = open_channel({.server = "10.0.0.1:10811"});      connects with its first call
+//   auto opener = LockChannel::load({.server = "10.0.0.1:10811"});
+//   auto channel = (*opener)->open();                               connects with its first call
 //
 // With a directory of certificates it is TLS, and both ends show one (credentials.h).
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "weir/base/result.h"
 #include "weir/cluster/lock_client.h"
@@ -20,7 +22,30 @@ class Channel;
 
 namespace weir::cluster {
 
-// The error names the certificate that cannot be read.
+class Credentials;
+
+// One owner.
+class LockChannel {
+ public:
+  // The error names the certificate that cannot be read.
+  static Result<std::unique_ptr<LockChannel>> load(const lock::ConnectOptions& options);
+  ~LockChannel();
+  LockChannel(const LockChannel&) = delete;
+  LockChannel& operator=(const LockChannel&) = delete;
+
+  std::shared_ptr<grpc::Channel> open() const;
+  // Whether the certificates on disk are others now, good ones: then open() uses them. Those that
+  // cannot be used are passed over.
+  bool renew();
+
+ private:
+  LockChannel(std::string server, std::unique_ptr<Credentials> credentials);
+
+  std::string server_;
+  std::unique_ptr<Credentials> credentials_;
+};
+
+// One for a call or two. The error names the certificate that cannot be read.
 Result<std::shared_ptr<grpc::Channel>> open_channel(const lock::ConnectOptions& options);
 
 }  // namespace weir::cluster

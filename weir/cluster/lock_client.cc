@@ -56,14 +56,19 @@ Result<void> check(const ConnectOptions& options) {
 // gRPC and no listener is called with it held.
 class Client::Core {
  public:
-  Core(const ConnectOptions& options, const std::shared_ptr<grpc::Channel>& channel)
-      : options_(options), stub_(v1::Locks::NewStub(channel)), client_(options.client) {
+  Core(const ConnectOptions& options, std::unique_ptr<cluster::LockChannel> channel)
+      : options_(options),
+        channel_(std::move(channel)),
+        stub_(v1::Locks::NewStub(channel_->open())),
+        client_(options.client),
+        pressure_(options.pressure.value_or(host::MemoryPressure::of_this_process())) {
     keeper_ = std::thread([this] { keep(); });
   }
 
   LockClient::Acquired acquire(std::string_view name, Mode mode, OrWait or_wait,
                                Listener& listener);
   void release(Ticket ticket);
+  bool is_held(Ticket ticket);
   // Drops by one of LockClient's calls.
   template <class Drop>
   std::size_t drop(Drop drop);
@@ -92,12 +97,15 @@ class Client::Core {
   }
 
   const ConnectOptions options_;
-  const std::unique_ptr<v1::Locks::Stub> stub_;
+  // The keeper's.
+  const std::unique_ptr<cluster::LockChannel> channel_;
+  std::unique_ptr<v1::Locks::Stub> stub_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;      // for the keeper, and who closes
   std::condition_variable told_;         // a listener has returned
   LockClient client_;                    // guarded by mutex_, like all below
+  host::MemoryPressure pressure_;        // the keeper's
   std::vector<Listener*> listeners_;     // by slot of the ticket
   std::vector<LockClient::Event> news_;  // being told
   Ticket telling_ = 0;                   // whose listener is being called
@@ -312,6 +320,20 @@ void Client::Core::release(Ticket ticket) {
   run(errands);
 }
 
+bool Client::Core::is_held(Ticket ticket) {
+  Errands errands;
+  bool is_held = false;
+  {
+    const Guard lock(mutex_);
+    const Instant now = host::boot_now();
+    client_.tick(now);
+    is_held = client_.is_held(ticket);
+    errands = look(now);
+  }
+  run(errands);
+  return is_held;
+}
+
 template <class Drop>
 std::size_t Client::Core::drop(Drop drop) {
   Errands errands;
@@ -385,7 +407,13 @@ void Client::Core::keep() {
       gone.reset();
       lock.lock();
     }
-    if (stream_ == nullptr && !is_leaving_ && now >= connect_at_) open_stream(lock, now);
+    if (stream_ == nullptr && !is_leaving_ && now >= connect_at_) {
+      lock.unlock();
+      if (channel_->renew()) stub_ = v1::Locks::NewStub(channel_->open());
+      lock.lock();
+      if (!is_leaving_) open_stream(lock, now);
+    }
+    if (pressure_.take()) client_.relieve(now);
     client_.tick(now);
     if (stream_ != nullptr) {
       const Nanoseconds most = client_.is_welcome() ? client_.lease() : kWelcomePatience;
@@ -414,9 +442,9 @@ Client::Client(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 
 Result<std::unique_ptr<Client>> Client::create(const ConnectOptions& options) {
   if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
-  const auto channel = cluster::open_channel(options);
+  auto channel = cluster::LockChannel::load(options);
   if (!channel) return tl::unexpected(channel.error());
-  return std::unique_ptr<Client>(new Client(std::make_unique<Core>(options, *channel)));
+  return std::unique_ptr<Client>(new Client(std::make_unique<Core>(options, *std::move(channel))));
 }
 
 Client::~Client() { core_->close(std::chrono::seconds{2}); }
@@ -426,6 +454,7 @@ LockClient::Acquired Client::acquire(std::string_view name, Mode mode, OrWait or
   return core_->acquire(name, mode, or_wait, listener);
 }
 void Client::release(Ticket ticket) { core_->release(ticket); }
+bool Client::is_held(Ticket ticket) { return core_->is_held(ticket); }
 std::size_t Client::shrink(std::size_t nr) {
   return core_->drop([nr](LockClient& client, Instant now) { return client.shrink(nr, now); });
 }

@@ -15,7 +15,11 @@
 //
 // A connection that breaks costs nothing as long as it, or the server, is back within the lease:
 // the client connects again by itself and names the locks it has. Otherwise they are lost, and each
-// user is told so at the moment its lease ends, whether or not anybody can be reached.
+// user is told so at the moment its lease ends, whether or not anybody can be reached. Certificates
+// that were renewed meanwhile are used by the next connection.
+//
+// When memory is short, which it looks for once a second, it relieves itself of a share of its
+// cache.
 //
 // Thread-safe. A lock that is cached is taken again and let go in about 100 ns. A fork(2)ed child
 // must not use its parent's client.
@@ -32,6 +36,7 @@
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/host/memory_pressure.h"
 #include "weir/lock/client.h"
 
 namespace weir::lock {
@@ -41,6 +46,8 @@ struct ConnectOptions {
   std::string job;     // whom it works for, where the server lets it say so; may be empty
   ClientOptions client{};
   std::string tls_directory{};  // as credentials.h has it; empty: plain
+  // Where to see that memory is short; none: where it shows for this process.
+  std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
 };
 
 // EINVAL: no address.
@@ -96,6 +103,9 @@ class Client {
                                Listener& listener);
   // Ends a ticket in any state. Waits for its listener, if that is being called by another thread.
   void release(Ticket ticket);
+  // Whether the ticket's lock is held at this very moment: it was granted, and the lease has not
+  // ended. A listener may be told of the end a little later.
+  bool is_held(Ticket ticket);
 
   // The same, and waits. ETIMEDOUT: not within the timeout; EAGAIN: refused, since somebody has it
   // (a try); EINVAL: no name; ENOBUFS: this client waits for too many.

@@ -28,6 +28,7 @@ bool is_gated(const lock::ClientOp& op) {
 Result<std::unique_ptr<LockGate>> LockGate::create(const LockGateOptions& options,
                                                    std::uint64_t incarnation,
                                                    lock::LockServer::Start start, Instant now) {
+  WEIR_ASSERT(options.secret_of != nullptr);
   std::unique_ptr<LockGate> made(new LockGate(options, incarnation, start, now));
   if (auto done = write_nrs_policies(made->gate_, options.policy); !done) {
     return tl::unexpected(done.error());
@@ -40,7 +41,7 @@ Result<std::unique_ptr<LockGate>> LockGate::create(const LockGateOptions& option
 
 LockGate::LockGate(const LockGateOptions& options, std::uint64_t incarnation,
                    lock::LockServer::Start start, Instant now)
-    : server_(options.server, incarnation, start, now),
+    : server_(options.server, incarnation, start, now, options.secret_of),
       gate_(Gate::Options{.nodemaps = options.nodemaps}),
       waiting_max_(options.server.waiting_max) {}
 
@@ -50,11 +51,12 @@ LockGate::~LockGate() {
 
 // ---- connections ----
 
-void LockGate::connect(Connection connection, const Attributes& who, Instant now) {
+void LockGate::connect(Connection connection, const Attributes& who, std::string_view principal,
+                       Instant now) {
   auto link = std::make_unique<Link>();
   link->who = who;
   links_.insert_or_assign(connection, std::move(link));
-  server_.connect(connection, now);
+  server_.connect(connection, now, principal);
 }
 
 void LockGate::disconnect(Connection connection, Instant now) {

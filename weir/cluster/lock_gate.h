@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
@@ -42,6 +43,7 @@ struct LockGateOptions {
   std::string policy = "fifo";     // as written to nrs_policies
   std::vector<std::string> rules;  // as written to nrs_tbf_rule
   NodemapLookup nodemaps = default_nodemap_only;
+  lock::SecretOf secret_of;  // one there must be
 };
 
 class LockGate {
@@ -57,7 +59,8 @@ class LockGate {
   LockGate& operator=(const LockGate&) = delete;
 
   // ---- the transport ----
-  void connect(Connection connection, const Attributes& who, Instant now);
+  void connect(Connection connection, const Attributes& who, std::string_view principal,
+               Instant now);
   void disconnect(Connection connection, Instant now);
   // False: the peer broke the rules. Send what take() gives, then close.
   bool receive(Connection connection, lock::ClientMessage message, Instant now);

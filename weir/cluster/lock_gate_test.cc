@@ -39,6 +39,7 @@ lock::ClientOp cancel(std::uint64_t handle) {
 class LockGateTest : public testing::Test {
  protected:
   void open(LockGateOptions options = {}) {
+    options.secret_of = lock::open_secret;
     auto made = LockGate::create(options, 1, lock::LockServer::Start::kFresh, now);
     ASSERT_TRUE(made) << made.error().message();
     gate = std::move(*made);
@@ -46,7 +47,7 @@ class LockGateTest : public testing::Test {
   void join(LockGate::Connection connection, const char* job = "a") {
     Attributes who;
     who.job = JobId(job);
-    gate->connect(connection, who, now);
+    gate->connect(connection, who, "", now);
     say(connection, {op(In::kHello), op(In::kReplayed)});
   }
   bool say(LockGate::Connection connection, std::vector<lock::ClientOp> ops) {
@@ -90,6 +91,7 @@ TEST_F(LockGateTest, AnEnqueueThatWaitsForALockKeepsNoSlot) {
 
 LockGateOptions limited() {
   LockGateOptions options;
+  options.secret_of = lock::open_secret;
   options.policy = "tbf jobid";
   options.rules = {"start scan jobid={scan} rate=10 burst=1"};
   return options;

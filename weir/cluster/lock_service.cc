@@ -2,7 +2,7 @@
 #include "weir/cluster/lock_service.h"
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <functional>
 #include <future>
 #include <thread>
@@ -22,7 +22,6 @@
 #include "weir/cluster/lock_wire.h"
 #include "weir/host/clock.h"
 #include "weir/host/mailbox.h"
-#include "weir/host/state_file.h"
 #include "weir/serve/peer.h"
 
 namespace weir::cluster {
@@ -76,6 +75,27 @@ std::string peer_text(std::string text) {
   return text;
 }
 
+// Whom the certificate names: its subject, or if that is empty its alternative names. Nothing
+// without TLS. A renewed certificate names the same.
+std::string principal_of(const grpc::ServerContextBase& context) {
+  const auto who = context.auth_context();
+  for (const char* const property :
+       {GRPC_X509_SUBJECT_PROPERTY_NAME, GRPC_X509_SAN_PROPERTY_NAME}) {
+    std::string found;
+    for (const grpc::string_ref& value : who->FindPropertyValues(property)) {
+      if (!found.empty()) found += ' ';
+      found.append(value.data(), value.size());
+    }
+    if (!found.empty()) return found;
+  }
+  return {};
+}
+
+// Names of locks tell what others do. A certificate was checked with the handshake.
+bool may_list(const grpc::ServerContextBase& context) {
+  return context.auth_context()->IsPeerAuthenticated() || context.peer().starts_with("unix:");
+}
+
 grpc::Status stopping() { return {StatusCode::UNAVAILABLE, "the server stops"}; }
 
 bool says_go_away(const lock::ServerMessage& message) {
@@ -109,11 +129,13 @@ using Letters = host::Mailbox<Letter>;
 // do comes from the owner's thread, which it belongs to until its last letter.
 class Stream : public grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBatch> {
  public:
-  Stream(Letters& letters, std::string peer) : letters_(letters), peer_(std::move(peer)) {
+  Stream(Letters& letters, std::string peer, std::string principal)
+      : letters_(letters), peer_(std::move(peer)), principal_(std::move(principal)) {
     send({Letter::Kind::kOpened, this});
   }
 
   const std::string& peer() const { return peer_; }
+  const std::string& principal() const { return principal_; }
   void read() { StartRead(&in_); }
   void write(const lock::ServerMessage& message) {
     to_wire(message, out_);
@@ -145,6 +167,7 @@ class Stream : public grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBat
 
   Letters& letters_;
   std::string peer_;
+  std::string principal_;
   wire::ClientBatch in_;
   wire::ServerBatch out_;
 };
@@ -155,12 +178,13 @@ class Stream : public grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBat
 
 class LockService::Owner {
  public:
-  Owner(const LockServiceOptions& options, host::StateFile state, host::Fd wake_fd,
+  Owner(const LockServiceOptions& options, LockStateFile state, host::Fd wake_fd,
         std::unique_ptr<LockGate> gate)
       : options_(options),
         state_(std::move(state)),
         letters_(std::move(wake_fd), kLettersMax),
-        gate_(std::move(gate)) {}
+        gate_(std::move(gate)),
+        pressure_(options.pressure.value_or(host::MemoryPressure::of_this_process())) {}
 
   Letters& letters() { return letters_; }
   void start() {
@@ -208,13 +232,15 @@ class LockService::Owner {
   void flush(Stream& stream);
   void finish(Stream& stream, const grpc::Status& status);
   void flush_dirty();
+  void relieve();
   void leave_in_order();
   absl::flat_hash_map<std::uint64_t, const Stream*> streams_by_client() const;
 
   LockServiceOptions options_;
-  host::StateFile state_;
+  LockStateFile state_;
   Letters letters_;
   std::unique_ptr<LockGate> gate_;
+  host::MemoryPressure pressure_;
   absl::flat_hash_map<Stream*, std::unique_ptr<Stream>> streams_;
   absl::flat_hash_map<LockGate::Connection, Stream*> by_number_;
   LockGate::Connection numbers_ = 0;
@@ -225,16 +251,25 @@ class LockService::Owner {
 };
 
 void LockService::Owner::wait() {
-  pollfd waits{letters_.fd(), POLLIN, 0};
+  const auto pressure = pressure_.waits();
+  std::array<pollfd, 3> waits{pollfd{letters_.fd(), POLLIN, 0}, pressure[0], pressure[1]};
   const Instant until = gate_->next_turn();
   const Nanoseconds left =
       std::clamp(until - host::boot_now(), Nanoseconds{0}, Nanoseconds{std::chrono::seconds{3600}});
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
   const timespec span{seconds.count(), (left - seconds).count()};
-  if (ppoll(&waits, 1, &span, nullptr) == 1) {
+  if (ppoll(waits.data(), waits.size(), &span, nullptr) <= 0) return;
+  if (waits[0].revents != 0) {
     eventfd_t wakes = 0;
     eventfd_read(letters_.fd(), &wakes);
   }
+  // The kernel tells of a trigger once, to whoever polls: it is not asked again.
+  if (pressure_.take(waits[1].revents, waits[2].revents)) relieve();
+}
+
+void LockService::Owner::relieve() {
+  lock::LockServer& server = gate_->server();
+  server.pool().relieve(host::boot_now(), static_cast<std::int64_t>(server.sessions()));
 }
 
 void LockService::Owner::run() {
@@ -302,7 +337,7 @@ bool LockService::Owner::admit(Stream& stream, const std::string& job) {
   }
   stream.number = ++numbers_;
   by_number_.emplace(stream.number, &stream);
-  gate_->connect(stream.number, *who, now_);
+  gate_->connect(stream.number, *who, stream.principal(), now_);
   return true;
 }
 
@@ -347,8 +382,7 @@ void LockService::Owner::finish(Stream& stream, const grpc::Status& status) {
 void LockService::Owner::leave_in_order() {
   const lock::LockServer& server = gate_->server();
   if (server.is_recovering() || server.table().granted() > 0) return;
-  // If that fails the next one waits for its grace period, which is always right.
-  (void)state_.replace(print_lock_state({server.incarnation(), true}));
+  state_.leave();
 }
 
 absl::flat_hash_map<std::uint64_t, const Stream*> LockService::Owner::streams_by_client() const {
@@ -419,6 +453,7 @@ void to_wire(const LockStats& stats, wire::StatsReply& reply) {
   reply.set_too_many(view.counters.too_many);
   reply.set_broken_rules(view.counters.broken_rules);
   reply.set_lost_replays(view.counters.lost_replays);
+  reply.set_wrong_secrets(view.counters.wrong_secrets);
 }
 
 }  // namespace
@@ -429,17 +464,24 @@ class LockService::Transport : public wire::Locks::CallbackService {
 
   Result<void> open(const LockServiceOptions& options);
   const serve::ListenAddress& listening() const { return listening_; }
+  Credentials& credentials() { return *credentials_; }
   void shut_down() { server_->Shutdown(std::chrono::system_clock::now() + kStopPatience); }
 
   grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBatch>* Attach(
       CallbackServerContext* context) override {
-    auto* const stream = new Stream(owner_.letters(), context->peer());
+    auto* const stream = new Stream(owner_.letters(), context->peer(), principal_of(*context));
     stream->read();
     return stream;
   }
 
   grpc::ServerUnaryReactor* List(CallbackServerContext* context, const wire::ListRequest* request,
                                  wire::ListReply* reply) override {
+    if (!may_list(*context)) {
+      grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+      reactor->Finish({StatusCode::PERMISSION_DENIED,
+                       "lists locks for clients with a certificate or on a Unix socket only"});
+      return reactor;
+    }
     lock::ListOptions options{.filter = request->filter(), .from = request->from()};
     if (request->most() > 0) options.max = std::min<std::size_t>(request->most(), options.max);
     return answer(
@@ -465,6 +507,7 @@ class LockService::Transport : public wire::Locks::CallbackService {
 
   Owner& owner_;
   serve::ListenAddress listening_;
+  std::unique_ptr<Credentials> credentials_;  // before the server, which asks it
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -475,11 +518,13 @@ Result<void> LockService::Transport::open(const LockServiceOptions& options) {
   if (is_tcp && address.host.empty()) address.host = "::";
   quiet_grpc();
   const bool is_plain = options.tls.mode == serve::TlsOptions::Mode::kOff;
-  const auto credentials = server_credentials(is_plain ? "" : options.tls.directory);
+  auto credentials =
+      Credentials::load(is_plain ? "" : options.tls.directory, Credentials::Use::kListen);
   if (!credentials) return tl::unexpected(credentials.error());
+  credentials_ = *std::move(credentials);
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(serve::print_listen(address), *credentials, &port);
+  builder.AddListeningPort(serve::print_listen(address), credentials_->server(), &port);
   // Two servers on one port would share its clients between them.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingEveryMs);
@@ -499,8 +544,19 @@ Result<void> LockService::Transport::open(const LockServiceOptions& options) {
 
 namespace {
 
-LockGateOptions gate_options(const LockServiceOptions& options) {
+// 128 of the bits that only the holder of the key can make.
+lock::SecretOf secrets_of(const host::Key& key) {
+  return [key](std::uint64_t client, std::string_view principal) {
+    const host::Digest digest = host::keyed_digest(key, fmt::format("{} {}", client, principal));
+    lock::SessionSecret secret;
+    std::copy_n(digest.begin(), secret.size(), secret.begin());
+    return secret;
+  };
+}
+
+LockGateOptions gate_options(const LockServiceOptions& options, const host::Key& key) {
   LockGateOptions gate;
+  gate.secret_of = secrets_of(key);
   gate.server = options.lock.server;
   gate.policy = options.lock.policy;
   gate.rules = options.lock.rules;
@@ -517,30 +573,17 @@ LockService::LockService(std::unique_ptr<Owner> owner, std::unique_ptr<Transport
     : owner_(std::move(owner)), transport_(std::move(transport)) {}
 
 Result<std::unique_ptr<LockService>> LockService::create(const LockServiceOptions& options) {
-  auto file = host::StateFile::open(options.lock.state_file);
-  if (!file) return tl::unexpected(file.error());
-  auto state = parse_lock_state(file->text());
-  if (!state) {
-    Error error = state.error();
-    error.where = options.lock.state_file;
-    return tl::unexpected(std::move(error));
-  }
-  if (state->incarnation == lock::kIncarnationMax) {
-    return fail(std::errc::value_too_large, options.lock.state_file,
-                "this lock server was started too often", "move its users to a new one");
-  }
+  auto state = LockStateFile::begin(options.lock.state_file);
+  if (!state) return tl::unexpected(state.error());
   const auto start =
-      state->is_clean ? lock::LockServer::Start::kFresh : lock::LockServer::Start::kRecovering;
-  const LockState now{state->incarnation + 1, false};
-  if (auto written = file->replace(print_lock_state(now)); !written) {
-    return tl::unexpected(written.error());
-  }
-  auto gate = LockGate::create(gate_options(options), now.incarnation, start, host::boot_now());
+      state->was_clean() ? lock::LockServer::Start::kFresh : lock::LockServer::Start::kRecovering;
+  auto gate = LockGate::create(gate_options(options, state->key()), state->incarnation(), start,
+                               host::boot_now());
   if (!gate) return tl::unexpected(gate.error());
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
   auto owner =
-      std::make_unique<Owner>(options, *std::move(file), *std::move(wake_fd), *std::move(gate));
+      std::make_unique<Owner>(options, *std::move(state), *std::move(wake_fd), *std::move(gate));
   auto transport = std::make_unique<Transport>(*owner);
   if (auto opened = transport->open(options); !opened) return tl::unexpected(opened.error());
   owner->start();
@@ -555,6 +598,13 @@ void LockService::stop() {
   owner_->end_streams();
   transport_->shut_down();
   owner_->stop();
+}
+
+Result<std::function<void()>> LockService::read_certificates() {
+  auto renewed = transport_->credentials().read_again();
+  if (!renewed) return tl::unexpected(renewed.error());
+  return std::function<void()>(
+      [this, renewed = *std::move(renewed)] { (void)transport_->credentials().use(renewed); });
 }
 
 std::vector<lock::NamespaceView> LockService::view() {

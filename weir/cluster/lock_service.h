@@ -12,24 +12,34 @@
 // news for it gathers and goes with the next, so the busier the service, the larger its batches. A
 // client that does not read its answers is not read from either, until its lease ends.
 //
-// Incarnation. Each start takes the next number from the state file and writes it down before
-// anybody is let in: fences and numbers of clients grow with it. The file also says whether the
-// last server left in order with no lock granted; unless it did, this one recovers, and grants
-// nothing for its grace period.
+// Incarnation. Each start takes the next number from the state file (lock_state.h) and writes it
+// down before anybody is let in: fences and numbers of clients grow with it. The file also says
+// whether the last server left in order with no lock granted; unless it did, this one recovers, and
+// grants nothing for its grace period.
 //
-// With TLS on, it speaks nothing else, and clients need a certificate of its authority.
+// With TLS on, it speaks nothing else, and clients need a certificate of its authority. A session
+// belongs to who was welcomed with its secret, and with TLS to the subject of that certificate as
+// well. The secret is a digest of the client's number and that subject, by a key in the state file:
+// it outlives the server as sessions do. Names of locks are listed to clients with a certificate
+// and on a Unix socket; figures to all who reach it.
+//
+// Memory. When it is short (weir/host/memory_pressure.h), the volume falls, so that clients give
+// back locks they only keep.
 //
 // Time is boot time, which goes on while the machine sleeps, as leases do. stop() ends all streams;
 // clients keep their locks for their lease and replay them to whoever serves next.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "weir/base/result.h"
+#include "weir/host/memory_pressure.h"
 #include "weir/lock/view.h"
 #include "weir/serve/options.h"
 
@@ -43,6 +53,8 @@ struct LockServiceOptions {
   serve::ClaimsOptions claims;
   std::vector<serve::NodemapOptions> nodemaps;
   serve::TlsOptions tls;
+  // Where to see that memory is short; none: where it shows for this process.
+  std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
 };
 
 // What `weir lock stats` shows.
@@ -64,6 +76,10 @@ class LockService : public lock::Console {
   const serve::ListenAddress& listening() const;
   // Ends all streams and waits for them. The views are empty from then on.
   void stop();
+
+  // The certificates as they are on disk now, checked; clients that connect after the call of what
+  // is returned are shown them. Those that are connected stay.
+  Result<std::function<void()>> read_certificates();
 
   // ---- for every thread ----
   std::vector<lock::NamespaceView> view() override;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "weir/cluster/lock.grpc.pb.h"
+#include "weir/cluster/lock_admin.h"
 #include "weir/cluster/lock_channel.h"
 #include "weir/cluster/lock_client.h"
 
@@ -42,6 +43,18 @@ class RudePeer {
     made.mutable_hello()->set_features(1);
     made.set_replayed(true);
     return made;
+  }
+  // As whom it is taken in, if it says that it is this client.
+  wire::Welcome claim(std::uint64_t client, const std::string& secret) {
+    wire::ClientBatch made = hello();
+    made.mutable_hello()->set_client(client);
+    made.mutable_hello()->set_secret(secret);
+    EXPECT_TRUE(stream_->Write(made));
+    wire::ServerBatch answer;
+    while (stream_->Read(&answer)) {
+      if (answer.has_welcome()) return answer.welcome();
+    }
+    return {};
   }
   // The answer that tells of so many operations in all.
   std::vector<wire::ServerOp> ask(const wire::ClientBatch& batch, std::size_t answers) {
@@ -76,13 +89,7 @@ class RudePeers : public testing::Test {
     folder_ = testing::TempDir() + "lock_service." + std::to_string(getpid()) + "." +
               testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::create_directories(folder_);
-    LockServiceOptions options;
-    options.lock.listen =
-        serve::ListenAddress{serve::ListenAddress::Kind::kUnix, "", 0, folder_ + "/s"};
-    options.lock.state_file = folder_ + "/state";
-    auto made = LockService::create(options);
-    ASSERT_TRUE(made) << made.error().message();
-    service = std::move(*made);
+    service = serve_on(folder_ + "/s", folder_ + "/state");
     to.server = "unix:" + folder_ + "/s";
     decent = *lock::Client::create(to);
     ASSERT_TRUE(decent->take("decent", lock::Mode::kExclusive, kStuck));
@@ -95,6 +102,17 @@ class RudePeers : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
   lock::LockServer::Counters counters() { return service->view().at(0).counters; }
+  const std::string& folder() const { return folder_; }
+  static std::unique_ptr<LockService> serve_on(const std::string& socket,
+                                               const std::string& state) {
+    LockServiceOptions options;
+    options.lock.listen = serve::ListenAddress{serve::ListenAddress::Kind::kUnix, "", 0, socket};
+    options.lock.state_file = state;
+    options.pressure = host::MemoryPressure::Sources{};
+    auto made = LockService::create(options);
+    EXPECT_TRUE(made) << made.error().message();
+    return made ? *std::move(made) : nullptr;
+  }
 
   lock::ConnectOptions to;
   std::unique_ptr<LockService> service;
@@ -188,6 +206,64 @@ TEST_F(RudePeers, AFloodIsRefusedPastItsBound) {
   }
   EXPECT_GT(refused, 5000U);
   EXPECT_GE(counters().too_many, refused);  // an answer may not have been read
+}
+
+// ---- who may ask what ----
+
+TEST_F(RudePeers, ASessionIsNotTakenOverByItsNumber) {
+  const std::uint64_t first = std::uint64_t{1} << 32 | 1;
+  const auto views = service->view();
+  ASSERT_EQ(views.at(0).top.at(0).client, first) << "the number can be guessed";
+  for (const std::string& guess : {std::string(), std::string(16, '\0'), std::string(16, 'x')}) {
+    const wire::Welcome welcome = RudePeer(to).claim(first, guess);
+    EXPECT_NE(welcome.client(), 0U);
+    EXPECT_NE(welcome.client(), first);
+    EXPECT_EQ(welcome.secret().size(), 16U);
+  }
+  EXPECT_EQ(counters().wrong_secrets, 3U);
+  // The owner's lock is its own, and its stream stands: nothing was lost (TearDown).
+  EXPECT_EQ(service->view().at(0).granted, 1);
+}
+
+TEST_F(RudePeers, SecretsOutliveTheServerAndAreNotThoseOfAnother) {
+  const std::string socket = folder() + "/other";
+  const std::string state = folder() + "/other.state";
+  const auto address = [&] {
+    lock::ConnectOptions other = to;
+    other.server = "unix:" + socket;
+    return other;
+  }();
+  auto other = serve_on(socket, state);
+  const wire::Welcome welcome = RudePeer(address).claim(0, "");
+  other.reset();
+  other = serve_on(socket, state);
+  EXPECT_EQ(RudePeer(address).claim(welcome.client(), welcome.secret()).client(), welcome.client());
+  EXPECT_NE(RudePeer(address).claim(welcome.client(), std::string(16, 'x')).client(),
+            welcome.client());
+  other.reset();
+  for (const char* const file : {"", ".copy"}) std::filesystem::remove(state + file);
+  other = serve_on(socket, state);
+  const wire::Welcome fresh = RudePeer(address).claim(0, "");
+  ASSERT_EQ(fresh.client(), welcome.client()) << "the same number of another server";
+  EXPECT_NE(fresh.secret(), welcome.secret());
+}
+
+TEST_F(RudePeers, ListsNamesOnAUnixSocketAlone) {
+  const auto listed = ask_list(to, {});
+  ASSERT_TRUE(listed);
+  EXPECT_EQ(listed->locks.at(0).name, "decent");
+  LockServiceOptions options;
+  options.lock.listen = serve::ListenAddress{serve::ListenAddress::Kind::kTcp, "127.0.0.1", 0, ""};
+  options.lock.state_file = folder() + "/tcp.state";
+  const auto tcp = LockService::create(options);
+  ASSERT_TRUE(tcp) << tcp.error().message();
+  lock::ConnectOptions plain;
+  plain.server = serve::print_listen((*tcp)->listening());
+  const auto refused = ask_list(plain, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, std::errc::permission_denied);
+  EXPECT_NE(refused.error().hint.find("--tls-certificates"), std::string::npos);
+  EXPECT_TRUE(ask_stats(plain));
 }
 
 }  // namespace

@@ -1,32 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a lock server must not forget: how often it was started, since fences count on it, and
-// whether the last one left in order with no lock granted, which saves the grace period.
+// What a lock server must not forget: how often it was started, since fences count on it, whether
+// the last one left in order with no lock granted, which saves the grace period, and the key that
+// secrets of sessions are made with, so that clients can prove who they are after a restart.
 //
+//   weir lock state 2
 //   incarnation 7          the number of the last start
 //   clean 0                1: nobody held a lock when it ended
+//   key 8d1f...            32 bytes; only the owner may read the file
 //
-// An empty file is a first start. One that says anything else is refused rather than guessed: a
-// server that starts counting anew would give out fences that storage has seen already.
+// The file has a copy beside it, FILE.copy, written before it. Neither is ever empty or half there
+// by itself (host::StateFile). A file that is missing while its copy is there, empty, cut off, or
+// anything else that no server has written, is damage and is refused with the command that mends
+// it, rather than guessed: a server that starts counting anew would give out fences that storage
+// has seen already. Of two intact ones the larger number counts.
+//
+// Two more forms are understood: "incarnation 7\nclean 0\n", which servers before this one wrote,
+// and "incarnation 7 by hand\n", for an administrator who has lost both files. Neither has a key: a
+// new one is made, and clients that held locks lose them.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "weir/base/result.h"
+#include "weir/host/secret.h"
+#include "weir/host/state_file.h"
 
 namespace weir::cluster {
 
 struct LockState {
   std::uint64_t incarnation = 0;
   bool is_clean = true;
+  std::optional<host::Key> key = {};
 
   bool operator==(const LockState&) const = default;
 };
 
-// EINVAL: neither empty nor what print() writes.
+// EINVAL: none of the three forms. Every proper prefix of them is none either.
 Result<LockState> parse_lock_state(std::string_view text);
+// REQUIRES: a key.
 std::string print_lock_state(const LockState& state);
+
+// The file and its copy, for as long as the server runs. One owner.
+class LockStateFile {
+ public:
+  // A start: takes the next number and writes it down before it returns. EBUSY: another server has
+  // the file. EINVAL: it is damaged; the hint is a command that mends it.
+  static Result<LockStateFile> begin(const std::string& path);
+
+  std::uint64_t incarnation() const { return state_.incarnation; }
+  const host::Key& key() const { return *state_.key; }
+  // The server before this one left in order, or there was none.
+  bool was_clean() const { return was_clean_; }
+
+  // This server leaves in order. If that cannot be written the next one waits for its grace period,
+  // which is always right.
+  void leave();
+
+ private:
+  LockStateFile(host::StateFile file, host::StateFile copy, LockState state, bool was_clean)
+      : file_(std::move(file)), copy_(std::move(copy)), state_(state), was_clean_(was_clean) {}
+
+  host::StateFile file_;
+  host::StateFile copy_;
+  LockState state_;
+  bool was_clean_;
+};
 
 }  // namespace weir::cluster

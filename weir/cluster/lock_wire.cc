@@ -2,6 +2,7 @@
 #include "weir/cluster/lock_wire.h"
 
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "weir/base/assert.h"
@@ -51,6 +52,17 @@ lock::ClientOp& add_op(lock::ClientMessage& message, In kind) {
   lock::ClientOp& op = message.ops.emplace_back();
   op.kind = kind;
   return op;
+}
+
+void write_secret(const lock::SessionSecret& secret, std::string& to) {
+  to.assign(reinterpret_cast<const char*>(secret.data()), secret.size());
+}
+
+// Nothing is no secret; so is what older peers say.
+bool read_secret(const std::string& from, lock::SessionSecret& to) {
+  if (!from.empty() && from.size() != to.size()) return false;
+  std::memcpy(to.data(), from.data(), from.size());
+  return true;
 }
 
 bool read_replays(wire::ClientBatch& batch, lock::ClientMessage& message) {
@@ -142,12 +154,15 @@ bool read_op(const wire::ServerOp& from, lock::ServerOp& to) {
 void to_wire(const lock::ClientMessage& message, const std::string& job, wire::ClientBatch& batch) {
   batch.Clear();
   batch.set_number(message.number);
+  batch.set_volume(message.volume);
+  batch.set_factor_percent(message.factor_percent);
   for (const lock::ClientOp& op : message.ops) {
     switch (op.kind) {
       case In::kHello:
         batch.mutable_hello()->set_client(op.client);
         batch.mutable_hello()->set_features(op.features);
         batch.mutable_hello()->set_job(job);
+        if (op.client != 0) write_secret(op.secret, *batch.mutable_hello()->mutable_secret());
         break;
       case In::kReplay:
         add_replay(op, *batch.add_replays());
@@ -175,11 +190,14 @@ std::optional<lock::ClientMessage> from_wire(wire::ClientBatch& batch) {
   if (count > kOpsMax) return std::nullopt;
   lock::ClientMessage message;
   message.number = batch.number();
+  message.volume = batch.volume();
+  message.factor_percent = batch.factor_percent();
   message.ops.reserve(count + 3);
   if (batch.has_hello()) {
     lock::ClientOp& op = add_op(message, In::kHello);
     op.client = batch.hello().client();
     op.features = batch.hello().features();
+    if (!read_secret(batch.hello().secret(), op.secret)) return std::nullopt;
   }
   if (!read_replays(batch, message)) return std::nullopt;
   if (batch.replayed()) add_op(message, In::kReplayed);
@@ -206,6 +224,7 @@ void to_wire(const lock::ServerMessage& message, wire::ServerBatch& batch) {
       welcome.set_features(op.features);
       welcome.set_incarnation(op.incarnation);
       welcome.set_lease_ns(op.lease.count());
+      write_secret(op.secret, *welcome.mutable_secret());
       continue;
     }
     wire::ServerOp& to = *batch.add_ops();
@@ -234,6 +253,7 @@ std::optional<lock::ServerMessage> from_wire(const wire::ServerBatch& batch) {
     op.features = batch.welcome().features();
     op.incarnation = batch.welcome().incarnation();
     if (!read_span(batch.welcome().lease_ns(), op.lease)) return std::nullopt;
+    if (!read_secret(batch.welcome().secret(), op.secret)) return std::nullopt;
   }
   for (const wire::ServerOp& op : batch.ops()) {
     if (!read_op(op, message.ops.emplace_back())) return std::nullopt;

@@ -26,9 +26,10 @@ lock::ClientOp op(In kind, std::string name = "") {
 }
 
 TEST(LockWire, WhatAClientSaysArrives) {
-  lock::ClientMessage message{.number = 8, .ops = {}};
+  lock::ClientMessage message{.number = 8, .volume = 1'234, .factor_percent = 150};
   lock::ClientOp hello = op(In::kHello);
   hello.client = 77;
+  hello.secret = lock::open_secret(77, "somebody");
   hello.features = 1;
   lock::ClientOp attempt = op(In::kEnqueue, std::string("b\0c", 3));
   attempt.or_wait = lock::LockTable::OrWait::kTry;
@@ -43,7 +44,10 @@ TEST(LockWire, WhatAClientSaysArrives) {
   ASSERT_TRUE(read);
   EXPECT_EQ(read->number, 8U);
   ASSERT_EQ(read->ops.size(), 6U);
+  EXPECT_EQ(read->volume, 1'234U);
+  EXPECT_EQ(read->factor_percent, 150U);
   EXPECT_EQ(read->ops[0].client, 77U);
+  EXPECT_EQ(read->ops[0].secret, hello.secret);
   EXPECT_EQ(read->ops[0].features, 1U);
   EXPECT_EQ(read->ops[1].kind, In::kReplay);
   EXPECT_EQ(read->ops[1].name, "a");
@@ -67,6 +71,7 @@ TEST(LockWire, WhatTheServerSaysArrivesInItsOrder) {
   message.lru_max_age = std::chrono::seconds{3};
   lock::ServerOp welcome;
   welcome.client = 5;
+  welcome.secret = lock::open_secret(5, "");
   welcome.incarnation = 6;
   welcome.features = 1;
   welcome.lease = std::chrono::seconds{30};
@@ -86,6 +91,7 @@ TEST(LockWire, WhatTheServerSaysArrivesInItsOrder) {
   const auto read = from_wire(batch);
   ASSERT_TRUE(read);
   EXPECT_EQ(read->confirms, 4U);
+  EXPECT_EQ(read->ops[0].secret, welcome.secret);
   EXPECT_EQ(read->volume, 1'000'000U);
   EXPECT_EQ(read->limit, 100);
   EXPECT_TRUE(read->is_recovering);
@@ -132,6 +138,21 @@ TEST(LockWire, GarbageOfServersIsRefused) {
   EXPECT_TRUE(from_wire(why));
   why.mutable_ops(0)->set_why(static_cast<wire::ServerOp::Refusal>(9));
   EXPECT_FALSE(from_wire(why));
+}
+
+TEST(LockWire, ASecretIsWholeOrNotThere) {
+  for (const std::size_t size : {0U, 1U, 15U, 16U, 17U, 1000U}) {
+    const bool is_fine = size == 0 || size == 16;
+    wire::ClientBatch said;
+    said.mutable_hello()->set_secret(std::string(size, 's'));
+    EXPECT_EQ(from_wire(said).has_value(), is_fine) << size;
+    wire::ServerBatch told;
+    told.mutable_welcome()->set_secret(std::string(size, 's'));
+    EXPECT_EQ(from_wire(std::as_const(told)).has_value(), is_fine) << size;
+  }
+  wire::ClientBatch older;
+  older.mutable_hello()->set_client(7);
+  EXPECT_EQ(from_wire(older)->ops[0].secret, lock::SessionSecret{});
 }
 
 }  // namespace

@@ -113,6 +113,7 @@ class Membership::Core {
     const std::lock_guard lock(mutex_);
     return trouble_;
   }
+  EtcdClient& etcd() { return *etcd_; }
 
  private:
   struct Asked {
@@ -569,6 +570,9 @@ Result<std::unique_ptr<Membership>> Membership::create(const Options& options, L
   return std::unique_ptr<Membership>(new Membership(std::move(core)));
 }
 
+Result<std::function<void()>> Membership::read_certificates() {
+  return core_->etcd().read_certificates();
+}
 void Membership::look_again() { core_->notice(); }
 void Membership::start() { core_->start(); }
 void Membership::stop() { core_->end(); }

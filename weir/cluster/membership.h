@@ -93,6 +93,8 @@ class Membership {
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
+  // As EtcdClient has it.
+  Result<std::function<void()>> read_certificates();
   // There may be something to do: for every thread.
   void look_again();
 

@@ -23,7 +23,9 @@ Json client_json(const lock::ClientView& client) {
           {"waiting", client.waiting},
           {"silent_ns", client.silent.count()},
           {"connected", client.is_connected},
-          {"knows_volume", client.knows_volume}};
+          {"knows_volume", client.knows_volume},
+          {"volume", client.volume},
+          {"factor_percent", client.factor_percent}};
 }
 
 Json pool_json(const lock::NamespaceView& view) {
@@ -31,6 +33,7 @@ Json pool_json(const lock::NamespaceView& view) {
           {"preset", lock::preset_name(view.preset)},
           {"recovering", view.is_recovering},
           {"server_lock_volume", view.server_lock_volume},
+          {"client_lock_volume", view.client_lock_volume},
           {"limit", view.limit},
           {"granted", view.granted},
           {"grant_rate", view.grant_rate},
@@ -57,7 +60,8 @@ Json view_json(const lock::NamespaceView& view) {
                  {"bad_names", counters.bad_names},
                  {"too_many", counters.too_many},
                  {"broken_rules", counters.broken_rules},
-                 {"lost_replays", counters.lost_replays}}}});
+                 {"lost_replays", counters.lost_replays},
+                 {"wrong_secrets", counters.wrong_secrets}}}});
   Json top = Json::array();
   for (const lock::ClientView& client : view.top) top.push_back(client_json(client));
   json["top"] = std::move(top);

@@ -101,7 +101,7 @@ class Leaves {
     number(at("grant_speed"), view_.grant_speed);
     number(at("granted"), view_.granted);
     tunable(at("limit"), fmt::format("{}\n", view_.limit), Tunable::kLimit, read_number);
-    number(at("lock_volume_factor"), 100);
+    shown(at("lock_volume_factor"), lock::factor_text(view_) + "\n");
     tunable(at("recalc_period"), print_period(view_.recalc_period), Tunable::kRecalcPeriod,
             [](std::string_view text) { return read_time(text, std::chrono::seconds{1}); });
     shown(at("server_lock_volume"), fmt::format("{}\n", view_.server_lock_volume));

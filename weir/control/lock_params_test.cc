@@ -45,9 +45,9 @@ TEST_F(LockParams, HaveTheNamesAndFormatsOfLustre) {
   EXPECT_EQ(read(pool + "grant_speed"), "0\n");
   EXPECT_EQ(read(pool + "grant_plan"), "300\n");
   EXPECT_EQ(read(pool + "recalc_period"), "1\n");
-  EXPECT_EQ(read(pool + "lock_volume_factor"), "100\n");
+  EXPECT_EQ(read(pool + "lock_volume_factor"), "0\n");
   EXPECT_EQ(read(pool + "state"),
-            "LDLM pool state (filter-locks):\n  SLV: 36000000\n  CLV: 0\n  LVF: 1\n  GSP: 1%\n"
+            "LDLM pool state (filter-locks):\n  SLV: 36000000\n  CLV: 0\n  LVF: 0\n  GSP: 1%\n"
             "  GP:  300\n  GR:  0\n  CR:  0\n  GS:  0\n  G:   0\n  L:   1000\n");
   EXPECT_EQ(read("ldlm.namespaces.*.lru_size"), "0\n");
   EXPECT_EQ(read("ldlm.namespaces.*.lru_max_age"), "0\n");
@@ -55,6 +55,28 @@ TEST_F(LockParams, HaveTheNamesAndFormatsOfLustre) {
   EXPECT_EQ(read("ldlm.namespaces.*.resource_count"), "0\n");
   EXPECT_EQ(read("ldlm/server_pool/limit"), "1000\n");
   EXPECT_EQ(read("ldlm.server_pool.server_lock_volume"), "36000000\n");
+}
+
+// What the clients' caches are like is known from their messages.
+TEST_F(LockParams, ShowTheVolumeAndTheFactorThatClientsSay) {
+  const std::string pool = "ldlm.namespaces.filter-locks.pool.";
+  const auto say = [&](lock::LockServer::Connection connection, std::uint64_t number,
+                       std::uint64_t volume, std::uint32_t factor) {
+    lock::ClientMessage message{.number = number, .volume = volume, .factor_percent = factor};
+    if (number == 1) message.ops.resize(1);  // hello
+    ASSERT_TRUE(server.receive(connection, message, {}));
+  };
+  server.connect(1, {});
+  say(1, 1, 0, 100);
+  EXPECT_EQ(read(pool + "lock_volume_factor"), "100\n");
+  say(1, 2, 4711, 100);
+  EXPECT_NE(read(pool + "state").find("  CLV: 4711\n  LVF: 100\n"), std::string::npos);
+  server.connect(2, {});
+  say(2, 1, 12, 150);
+  EXPECT_EQ(read(pool + "lock_volume_factor"), "100-150\n");
+  EXPECT_NE(read(pool + "state").find("  CLV: 4711\n  LVF: 100-150\n"), std::string::npos);
+  say(1, 3, 0, 100);
+  EXPECT_NE(read(pool + "state").find("  CLV: 12\n"), std::string::npos);
 }
 
 TEST_F(LockParams, AreListedWithTheirFolders) {

@@ -69,6 +69,13 @@ void add_server(std::string& page, const Snapshot& shot) {
   one("weir_store_errors_total", "counter", "Errors of stores.", shot.counters.store_errors);
   one("weir_claims_refused_total", "counter", "Clients that named a job and may not.",
       shot.counters.claims_refused);
+  one("weir_memory_bytes", "gauge", "Memory that connections hold or that is set aside for them.",
+      shot.memory_used);
+  one("weir_memory_limit_bytes", "gauge", "Memory that connections may hold.", shot.memory_limit);
+  one("weir_memory_waits_total", "counter", "Times a connection waited for memory.",
+      shot.counters.memory_waits);
+  one("weir_log_dropped_total", "counter", "Log lines that could not be written.",
+      shot.log_dropped);
 }
 
 void add_services(std::string& page, const Snapshot& shot) {
@@ -225,6 +232,7 @@ void add_lock_counters(std::string& page, const Locks& locks) {
         {"bad_name", one.counters.bad_names},
         {"broken_rules", one.counters.broken_rules},
         {"lost_replay", one.counters.lost_replays},
+        {"wrong_secret", one.counters.wrong_secrets},
         {"too_many", one.counters.too_many},
         {"unknown_cancel", one.counters.unknown_cancels}};
     for (const auto& [reason, times] : reasons) {

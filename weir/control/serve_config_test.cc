@@ -302,7 +302,7 @@ TEST(ServeConfig, SaysWhatAKeyMustBe) {
   EXPECT_EQ(refused("connections = 10", "connections = 1000001"),
             "f:6:15: server: connections must be a whole number from 1 to 1000000");
   EXPECT_EQ(refused("\"1GiB\"", "\"1KiB\"\n#"),
-            "f:7:10: server: memory must be from 64KiB to 1PiB");
+            "f:7:10: server: memory must be from 256KiB to 1PiB");
   EXPECT_EQ(refused("\"128MiB\"", "\"2GiB\""),
             "f:8:21: server: connection_memory is more than memory, which is 1GiB");
   EXPECT_EQ(refused("connection_requests = 5", "connection_requests = 65537"),

@@ -3,20 +3,17 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "weir/host/durable.h"
+
 namespace weir::host {
 namespace {
-
-std::string folder_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
 
 bool same_file(int fd, const std::string& path) {
   struct stat opened, named;
@@ -24,11 +21,27 @@ bool same_file(int fd, const std::string& path) {
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
+// Where the next text is written before it is renamed.
+std::string beside(const std::string& path) { return path + ".new"; }
+
+mode_t mode_of(StateFile::Readers readers) {
+  return readers == StateFile::Readers::kOwner ? 0600 : 0666;
+}
+
+struct Locked {
+  Fd fd;
+  bool is_new = false;
+};
+
 // The file itself, locked. A user before us may have replaced it between open and lock: then the
-// lock is on the old file and the new one has to be opened.
-Result<Fd> open_locked(const std::string& path) {
+// lock is on the old file and the new one has to be opened. If there is no file, the one that it
+// will be renamed from is locked, so that of two users one creates it.
+Result<Locked> open_locked(const std::string& path, mode_t mode) {
   for (;;) {
-    Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    const bool is_new = !fd.is_open() && errno == ENOENT;
+    const std::string name = is_new ? beside(path) : path;
+    if (is_new) fd = Fd(::open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode));
     if (!fd.is_open()) return fail_errno(errno, path, "name a file that can be written");
     if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
@@ -36,7 +49,8 @@ Result<Fd> open_locked(const std::string& path) {
       return fail(std::errc::device_or_resource_busy, path, "is in use by another run",
                   "wait for it to end or name another file");
     }
-    if (same_file(fd.get(), path)) return fd;
+    const bool was_created = is_new && ::access(path.c_str(), F_OK) == 0;
+    if (same_file(fd.get(), name) && !was_created) return Locked{std::move(fd), is_new};
   }
 }
 
@@ -72,37 +86,51 @@ bool write_all(int fd, std::string_view text) {
 
 }  // namespace
 
-Result<StateFile> StateFile::open(std::string path) {
-  auto lock = open_locked(path);
-  if (!lock) return tl::unexpected(lock.error());
+Result<StateFile> StateFile::open(std::string path, Readers readers) {
+  auto locked = open_locked(path, mode_of(readers));
+  if (!locked) return tl::unexpected(locked.error());
   struct stat status;
-  if (fstat(lock->get(), &status) != 0) return fail_errno(errno, path);
+  if (fstat(locked->fd.get(), &status) != 0) return fail_errno(errno, path);
   if (!S_ISREG(status.st_mode)) {
     return fail(std::errc::invalid_argument, path, "is not a plain file", "name another file");
   }
-  if (access(folder_of(path).c_str(), W_OK) != 0) {
-    return fail_errno(errno, folder_of(path), "the state is replaced in its folder");
+  if (access(directory_of(path).c_str(), W_OK) != 0) {
+    return fail_errno(errno, directory_of(path), "the state is replaced in its folder");
   }
-  auto text = read_all(lock->get(), path);
+  // What lies beside a file that was never there is left over from a crash.
+  auto text = locked->is_new ? Result<std::string>() : read_all(locked->fd.get(), path);
   if (!text) return tl::unexpected(text.error());
-  return StateFile(std::move(path), std::move(*lock), std::move(*text));
+  return StateFile(std::move(path), readers, std::move(locked->fd), locked->is_new,
+                   std::move(*text));
+}
+
+// Only the holder of the lock writes there, so what lies there is left over from a crash.
+Result<Fd> StateFile::open_beside() {
+  const std::string name = beside(path_);
+  const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+  Fd fd(::open(name.c_str(), flags, mode_of(readers_)));
+  // Of a new file this is the one that is locked already.
+  const bool is_ready =
+      fd.is_open() && (!has_file_ || flock(fd.get(), LOCK_EX) == 0) && ftruncate(fd.get(), 0) == 0;
+  if (!is_ready) return fail_errno(errno, name);
+  return fd;
 }
 
 Result<void> StateFile::replace(std::string_view text) {
-  const std::string beside = path_ + ".new";
-  // Only the holder of the lock writes here, so what lies there is left over from a crash.
-  Fd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
-  if (!fd.is_open()) return fail_errno(errno, beside);
-  if (flock(fd.get(), LOCK_EX) != 0 || !write_all(fd.get(), text) || fsync(fd.get()) != 0 ||
-      rename(beside.c_str(), path_.c_str()) != 0) {
+  auto opened = open_beside();
+  if (!opened) return tl::unexpected(opened.error());
+  Fd fd = *std::move(opened);
+  const std::string name = beside(path_);
+  if (!write_all(fd.get(), text) || fsync(fd.get()) != 0 ||
+      rename(name.c_str(), path_.c_str()) != 0) {
     const int error = errno;
-    unlink(beside.c_str());
+    if (has_file_) unlink(name.c_str());
     return fail_errno(error, path_, "the state is as it was before");
   }
-  const Fd folder(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.is_open()) fsync(folder.get());
-  lock_ = std::move(fd);
-  return {};
+  Result<void> synced = sync_directory_of(path_);
+  // A lock belongs to the descriptor that took it: of a new file that is the first one.
+  if (std::exchange(has_file_, true)) lock_ = std::move(fd);
+  return synced;
 }
 
 }  // namespace weir::host

@@ -31,15 +31,35 @@ class StateFileTest : public testing::Test {
   std::string folder_;
 };
 
-TEST_F(StateFileTest, ANewFileIsEmptyAndThenHoldsWhatWasWritten) {
+TEST_F(StateFileTest, ANewFileIsThereWhenItHoldsWhatWasWritten) {
   {
     StateFile file = *StateFile::open(path());
+    EXPECT_TRUE(file.is_new());
     EXPECT_EQ(file.text(), "");
+    EXPECT_FALSE(fs::exists(path()));
     ASSERT_TRUE(file.replace("one"));
+    EXPECT_EQ(content(), "one");
     ASSERT_TRUE(file.replace("two"));
     EXPECT_EQ(content(), "two");
   }
-  EXPECT_EQ(StateFile::open(path())->text(), "two");
+  const StateFile again = *StateFile::open(path());
+  EXPECT_FALSE(again.is_new());
+  EXPECT_EQ(again.text(), "two");
+}
+
+TEST_F(StateFileTest, AFileThatWasEmptiedIsNotNew) {
+  std::ofstream(path()) << "";
+  const StateFile file = *StateFile::open(path());
+  EXPECT_FALSE(file.is_new());
+  EXPECT_EQ(file.text(), "");
+}
+
+TEST_F(StateFileTest, IsReadByItsOwnerAloneIfToldSo) {
+  StateFile file = *StateFile::open(path(), StateFile::Readers::kOwner);
+  for (const char* const text : {"one", "two"}) {
+    ASSERT_TRUE(file.replace(text));
+    EXPECT_EQ(fs::status(path()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  }
 }
 
 TEST_F(StateFileTest, HasOneUserAtATimeAlsoAfterItWasReplaced) {

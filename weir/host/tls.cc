@@ -4,9 +4,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
 #include <unistd.h>
 
 #include "weir/base/assert.h"
@@ -23,27 +28,113 @@ constexpr const char* kLayout =
 // Memory that was sent is given back beyond this.
 constexpr std::size_t kOutputKept = std::size_t{1} << 16;
 
-Result<void> check_file(const std::string& path) {
-  if (access(path.c_str(), R_OK) != 0) return fail_errno(errno, quote(path), kLayout);
-  return {};
+gnutls_datum_t datum_of(const std::string& text) {
+  auto* const bytes = reinterpret_cast<unsigned char*>(const_cast<char*>(text.data()));
+  return {bytes, static_cast<unsigned>(text.size())};
 }
 
-tl::unexpected<Error> fail_gnu(int code, const std::string& path) {
-  return fail(std::errc::invalid_argument, quote(path), gnutls_strerror(code), kLayout);
+tl::unexpected<Error> fail_gnu(int code, const std::string& path, std::string_view hint) {
+  return fail(std::errc::invalid_argument, quote(path), gnutls_strerror(code), hint);
 }
+
+struct Credentials {
+  gnutls_certificate_credentials_t gnu = nullptr;
+
+  Credentials() {
+    // It fails for want of memory only.
+    const int code = gnutls_certificate_allocate_credentials(&gnu);
+    WEIR_ASSERT(code == GNUTLS_E_SUCCESS, code);
+  }
+  Credentials(const Credentials&) = delete;
+  Credentials& operator=(const Credentials&) = delete;
+  ~Credentials() { gnutls_certificate_free_credentials(gnu); }
+
+  Result<void> trust(const PemFile& authority, std::string_view hint) {
+    const gnutls_datum_t text = datum_of(authority.text);
+    const int code = gnutls_certificate_set_x509_trust_mem(gnu, &text, GNUTLS_X509_FMT_PEM);
+    if (code < 0) return fail_gnu(code, authority.path, hint);
+    if (code > 0) return {};
+    return fail(std::errc::invalid_argument, quote(authority.path), "holds no certificate", hint);
+  }
+  Result<void> revoke(const PemFile& revoked) {
+    const gnutls_datum_t text = datum_of(revoked.text);
+    const int code = gnutls_certificate_set_x509_crl_mem(gnu, &text, GNUTLS_X509_FMT_PEM);
+    if (code < 0) return fail_gnu(code, revoked.path, kLayout);
+    return {};
+  }
+  // Also that the two belong together.
+  Result<void> show(const PemFile& certificate, const PemFile& key, std::string_view hint) {
+    const gnutls_datum_t shown = datum_of(certificate.text);
+    const gnutls_datum_t secret = datum_of(key.text);
+    const int code = gnutls_certificate_set_x509_key_mem(gnu, &shown, &secret, GNUTLS_X509_FMT_PEM);
+    if (code < 0) return fail_gnu(code, certificate.path, hint);
+    return {};
+  }
+};
 
 }  // namespace
 
+// ---- certificates as files ----
+
+Result<PemFile> read_pem(const std::string& path, std::string_view hint) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.bad() || !file.is_open()) {
+    return fail_errno(errno == 0 ? EIO : errno, quote(path), hint);
+  }
+  if (text.find("-----BEGIN ") == std::string::npos) {
+    return fail(std::errc::invalid_argument, quote(path), "holds nothing in PEM form", hint);
+  }
+  return PemFile{path, std::move(text)};
+}
+
+Result<void> check_authority(const PemFile& authority, std::string_view hint) {
+  return Credentials().trust(authority, hint);
+}
+
+Result<void> check_pair(const PemFile& certificate, const PemFile& key, std::string_view hint) {
+  return Credentials().show(certificate, key, hint);
+}
+
+Result<void> check_current(const PemFile& certificate) {
+  gnutls_x509_crt_t first = nullptr;
+  int code = gnutls_x509_crt_init(&first);
+  WEIR_ASSERT(code == GNUTLS_E_SUCCESS, code);
+  const gnutls_datum_t text = datum_of(certificate.text);
+  code = gnutls_x509_crt_import(first, &text, GNUTLS_X509_FMT_PEM);
+  const std::time_t from = code < 0 ? 0 : gnutls_x509_crt_get_activation_time(first);
+  const std::time_t to = code < 0 ? 0 : gnutls_x509_crt_get_expiration_time(first);
+  gnutls_x509_crt_deinit(first);
+  if (code < 0) return fail_gnu(code, certificate.path, {});
+  const std::time_t now = std::time(nullptr);
+  if (now >= from && now <= to) return {};
+  return fail(std::errc::invalid_argument, quote(certificate.path),
+              now < from ? "is not valid yet" : "has expired", "renew it");
+}
+
+// ---- what a server shows ----
+
+struct TlsKeys::Files {
+  PemFile authority;
+  PemFile certificate;
+  PemFile key;
+  std::optional<PemFile> revoked;
+
+  bool operator==(const Files&) const = default;
+};
+
 struct TlsKeys::Gnu {
-  gnutls_certificate_credentials_t credentials = nullptr;
+  Credentials credentials;
   gnutls_priority_t priorities = nullptr;
   Clients clients = Clients::kAny;
+  std::string directory;
+  Files files;
 
   Gnu() = default;
   Gnu(const Gnu&) = delete;
   Gnu& operator=(const Gnu&) = delete;
   ~Gnu() {
-    if (credentials != nullptr) gnutls_certificate_free_credentials(credentials);
     if (priorities != nullptr) gnutls_priority_deinit(priorities);
   }
 };
@@ -51,39 +142,63 @@ struct TlsKeys::Gnu {
 TlsKeys::TlsKeys(std::unique_ptr<Gnu> gnu) : gnu_(std::move(gnu)) {}
 TlsKeys::~TlsKeys() = default;
 
-Result<std::unique_ptr<TlsKeys>> TlsKeys::load(const std::string& directory, Clients clients) {
-  auto gnu = std::make_unique<Gnu>();
-  gnu->clients = clients;
-  if (auto done = read(*gnu, directory); !done) return tl::unexpected(done.error());
-  return std::unique_ptr<TlsKeys>(new TlsKeys(std::move(gnu)));
+Result<TlsKeys::Files> TlsKeys::read(const std::string& directory) {
+  Files files;
+  const std::pair<PemFile*, const char*> wanted[] = {{&files.authority, "/ca-cert.pem"},
+                                                     {&files.certificate, "/server-cert.pem"},
+                                                     {&files.key, "/server-key.pem"}};
+  for (const auto& [file, name] : wanted) {
+    auto got = read_pem(directory + name, kLayout);
+    if (!got) return tl::unexpected(got.error());
+    *file = *std::move(got);
+  }
+  const std::string revoked = directory + "/ca-crl.pem";
+  if (access(revoked.c_str(), F_OK) == 0) {
+    auto got = read_pem(revoked, kLayout);
+    if (!got) return tl::unexpected(got.error());
+    files.revoked = *std::move(got);
+  }
+  return files;
 }
 
-Result<void> TlsKeys::read(Gnu& gnu, const std::string& directory) {
-  const std::string authority = directory + "/ca-cert.pem";
-  const std::string revoked = directory + "/ca-crl.pem";
-  const std::string certificate = directory + "/server-cert.pem";
-  const std::string key = directory + "/server-key.pem";
-  for (const std::string& path : {authority, certificate, key}) {
-    if (auto checked = check_file(path); !checked) return checked;
+Result<TlsKeys::Ptr> TlsKeys::make(const std::string& directory, Clients clients, Files files) {
+  auto gnu = std::make_unique<Gnu>();
+  gnu->clients = clients;
+  gnu->directory = directory;
+  const int code = gnutls_priority_init(&gnu->priorities, kPriorities, nullptr);
+  if (code < 0) return fail_gnu(code, directory, kLayout);
+  if (auto done = gnu->credentials.trust(files.authority, kLayout); !done) {
+    return tl::unexpected(done.error());
   }
-  int code = gnutls_certificate_allocate_credentials(&gnu.credentials);
-  if (code < 0) return fail_gnu(code, directory);
-  code = gnutls_priority_init(&gnu.priorities, kPriorities, nullptr);
-  if (code < 0) return fail_gnu(code, directory);
-  constexpr gnutls_x509_crt_fmt_t kPem = GNUTLS_X509_FMT_PEM;
-  code = gnutls_certificate_set_x509_trust_file(gnu.credentials, authority.c_str(), kPem);
-  if (code == 0) {
-    return fail(std::errc::invalid_argument, quote(authority), "holds no certificate", kLayout);
+  if (files.revoked) {
+    if (auto done = gnu->credentials.revoke(*files.revoked); !done) {
+      return tl::unexpected(done.error());
+    }
   }
-  if (code < 0) return fail_gnu(code, authority);
-  if (access(revoked.c_str(), F_OK) == 0) {
-    code = gnutls_certificate_set_x509_crl_file(gnu.credentials, revoked.c_str(), kPem);
-    if (code < 0) return fail_gnu(code, revoked);
+  if (auto done = gnu->credentials.show(files.certificate, files.key, kLayout); !done) {
+    return tl::unexpected(done.error());
   }
-  code =
-      gnutls_certificate_set_x509_key_file(gnu.credentials, certificate.c_str(), key.c_str(), kPem);
-  if (code < 0) return fail_gnu(code, certificate);
-  return {};
+  gnu->files = std::move(files);
+  return Ptr(new TlsKeys(std::move(gnu)));
+}
+
+Result<TlsKeys::Ptr> TlsKeys::load(const std::string& directory, Clients clients) {
+  auto files = read(directory);
+  if (!files) return tl::unexpected(files.error());
+  return make(directory, clients, *std::move(files));
+}
+
+Result<TlsKeys::Ptr> TlsKeys::load_again(const Ptr& keys) {
+  const Gnu& now = *keys->gnu_;
+  auto files = read(now.directory);
+  if (!files) return tl::unexpected(files.error());
+  if (*files == now.files) return keys;
+  if (files->certificate != now.files.certificate) {
+    if (auto checked = check_current(files->certificate); !checked) {
+      return tl::unexpected(checked.error());
+    }
+  }
+  return make(now.directory, now.clients, *std::move(files));
 }
 
 // ---- one connection ----
@@ -118,15 +233,16 @@ struct TlsSession::Gnu {
   }
 };
 
-TlsSession::TlsSession(const TlsKeys& keys) : gnu_(std::make_unique<Gnu>()) {
+TlsSession::TlsSession(TlsKeys::Ptr keys) : keys_(std::move(keys)), gnu_(std::make_unique<Gnu>()) {
   // With arguments that are right these fail for want of memory only.
   int code = gnutls_init(&gnu_->session, GNUTLS_SERVER | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL);
   WEIR_ASSERT(code == GNUTLS_E_SUCCESS, code);
-  code = gnutls_priority_set(gnu_->session, keys.gnu_->priorities);
+  code = gnutls_priority_set(gnu_->session, keys_->gnu_->priorities);
   WEIR_ASSERT(code == GNUTLS_E_SUCCESS, code);
-  code = gnutls_credentials_set(gnu_->session, GNUTLS_CRD_CERTIFICATE, keys.gnu_->credentials);
+  code =
+      gnutls_credentials_set(gnu_->session, GNUTLS_CRD_CERTIFICATE, keys_->gnu_->credentials.gnu);
   WEIR_ASSERT(code == GNUTLS_E_SUCCESS, code);
-  if (keys.gnu_->clients == TlsKeys::Clients::kCertified) {
+  if (keys_->gnu_->clients == TlsKeys::Clients::kCertified) {
     gnutls_certificate_server_set_request(gnu_->session, GNUTLS_CERT_REQUIRE);
     gnutls_session_set_verify_cert(gnu_->session, nullptr, 0);
   }

@@ -3,8 +3,9 @@
 // TLS for a loop that does its own input and output: bytes in, bytes out, no socket. GnuTLS does
 // the rest.
 //
-//   auto keys = TlsKeys::load(directory, TlsKeys::Clients::kAny);       once, at the start
-//   TlsSession session(**keys);                                         one a connection
+//   auto keys = TlsKeys::load(directory, TlsKeys::Clients::kAny);       at the start
+//   keys = TlsKeys::load_again(*keys);                                  after they were renewed
+//   TlsSession session(*keys);                                          one a connection
 //
 //   session.put(what_came);
 //   switch (session.shake()) kWants: come again with more; kDone; kFailed: send, then close
@@ -13,7 +14,8 @@
 //   while (session.has_output()) ... send output(), then sent(bytes) ...
 //
 // The directory has the files that nbdkit and QEMU use: ca-cert.pem, server-cert.pem and
-// server-key.pem, and ca-crl.pem if certificates were revoked. TLS 1.2 and 1.3 are spoken.
+// server-key.pem, and ca-crl.pem if certificates were revoked. TLS 1.2 and 1.3 are spoken. A
+// session keeps the keys it began with.
 //
 // Memory: what put() was given has to be read before put() is called again, so that of the peer's
 // bytes a session keeps the beginning of one record, 16 KiB. A peer that speaks plain text, sends
@@ -27,11 +29,31 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weir/base/result.h"
 
 namespace weir::host {
+
+// ---- certificates as files, for TLS by other libraries too (weir/cluster/credentials.h) ----
+
+// A file in PEM form as it was when it was read.
+struct PemFile {
+  std::string path;
+  std::string text;
+
+  bool operator==(const PemFile&) const = default;
+};
+
+// Errors of all of these name the file; `hint` says what is wanted. EINVAL: nothing in PEM form.
+Result<PemFile> read_pem(const std::string& path, std::string_view hint);
+// That it holds certificates.
+Result<void> check_authority(const PemFile& authority, std::string_view hint);
+// That the key is the one of the certificate.
+Result<void> check_pair(const PemFile& certificate, const PemFile& key, std::string_view hint);
+// That it has begun to be valid and has not expired.
+Result<void> check_current(const PemFile& certificate);
 
 // What a server shows and whom it believes.
 class TlsKeys {
@@ -41,18 +63,25 @@ class TlsKeys {
     kCertified,  // need a certificate of the authority in ca-cert.pem
   };
 
+  using Ptr = std::shared_ptr<const TlsKeys>;
+
   // The error names the file.
-  static Result<std::unique_ptr<TlsKeys>> load(const std::string& directory, Clients clients);
+  static Result<Ptr> load(const std::string& directory, Clients clients);
+  // The files as they are now; the same keys if nothing has changed in them. A new certificate has
+  // to be valid now, too: nobody renews one to be refused.
+  static Result<Ptr> load_again(const Ptr& keys);
   ~TlsKeys();
   TlsKeys(const TlsKeys&) = delete;
   TlsKeys& operator=(const TlsKeys&) = delete;
 
  private:
   friend class TlsSession;
+  struct Files;
   struct Gnu;
 
   explicit TlsKeys(std::unique_ptr<Gnu> gnu);
-  static Result<void> read(Gnu& gnu, const std::string& directory);
+  static Result<Files> read(const std::string& directory);
+  static Result<Ptr> make(const std::string& directory, Clients clients, Files files);
 
   std::unique_ptr<Gnu> gnu_;
 };
@@ -63,8 +92,7 @@ class TlsSession {
   enum class State : std::uint8_t { kWants, kDone, kFailed };
   static constexpr std::size_t kRecordBytes = 16384;
 
-  // The keys must outlive it.
-  explicit TlsSession(const TlsKeys& keys);
+  explicit TlsSession(TlsKeys::Ptr keys);
   ~TlsSession();
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
@@ -98,6 +126,7 @@ class TlsSession {
 
   void fail_with(int code);
 
+  TlsKeys::Ptr keys_;
   std::unique_ptr<Gnu> gnu_;
   State state_ = State::kWants;
   std::span<const std::byte> input_;

@@ -354,6 +354,7 @@ void LockClient::connected(Instant now) {
   lru_.pause();
   ClientOp hello = op_of(OpKind::kHello);
   hello.client = client_;
+  hello.secret = secret_;
   hello.features = options_.features;
   out_.push_back(std::move(hello));
   for (std::uint32_t index = 0; index < entries_.used(); ++index) {
@@ -407,6 +408,9 @@ ClientMessage LockClient::take(Instant now, std::size_t ops_max) {
   WEIR_ASSERT(is_connected_);
   ClientMessage message;
   message.number = ++number_;
+  message.volume = lru_.oldest_volume(now);
+  message.factor_percent = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(lru_.options().factor_percent, UINT32_MAX));
   if (out_.size() <= ops_max) {
     message.ops = std::exchange(out_, {});
     is_urgent_ = false;
@@ -456,6 +460,7 @@ void LockClient::receive(const ServerMessage& message, Instant now) {
 void LockClient::welcome(const ServerOp& op) {
   is_welcome_ = true;
   client_ = op.client;
+  secret_ = op.secret;
   incarnation_ = op.incarnation;
   lease_ = std::max<Nanoseconds>(op.lease, std::chrono::milliseconds{1});
   if ((op.features & kFeatureVolume) == 0) lru_.fall_back();

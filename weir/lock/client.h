@@ -95,6 +95,11 @@ class LockClient {
   Nanoseconds lease() const { return lease_; }
   // Neither released nor made up.
   bool is_ticket(Ticket ticket) const { return find_ticket(ticket) != kNone; }
+  // Its lock is held, as far as was heard by the last call.
+  bool is_held(Ticket ticket) const {
+    const std::uint32_t slot = find_ticket(ticket);
+    return slot != kNone && tickets_[slot].state == TicketState::kHeld;
+  }
   // Said by the server, to be connected again: the transport closes.
   bool shall_go_away() const { return shall_go_away_; }
   Instant lease_end() const { return lease_end_; }
@@ -194,6 +199,7 @@ class LockClient {
   std::uint64_t confirmed_ = 0;
   std::uint64_t number_ = 0;
   std::uint64_t client_ = 0;
+  SessionSecret secret_{};
   std::uint64_t incarnation_ = 0;
   Nanoseconds lease_{0};
   Instant lease_from_{};

@@ -3,8 +3,9 @@
 // What clients and server of the lock service say to each other: batches of operations both ways on
 // one ordered stream, whatever carries it. The volume rides on every message of the server.
 //
-//   C: number 1    hello(client, features)  replay(...)*  replayed      once, at the start
-//   S: confirms 1  welcome(client, lease, features, incarnation)  { kept(cookie, handle) | lost }*
+//   C: number 1    hello(client, secret, features)  replay(...)*  replayed      once, at the start
+//   S: confirms 1  welcome(client, secret, lease, features, incarnation)
+//                  { kept(cookie, handle) | lost }*
 //   C: number 2    enqueue(cookie, name, mode)
 //   S: confirms 2  granted(cookie, handle, fence) | queued(cookie, handle) | refused(cookie, why)
 //   S:             ask(cookie)                                          somebody waits for it
@@ -17,6 +18,9 @@
 // own. cancel() of a lock that waits withdraws it. `confirms` is the number of the last message of
 // the client that was seen: the lease is counted from when that one was sent.
 //
+// A client comes again with the number and the secret of its welcome (secret.h). Without the right
+// secret it is welcomed as a new client, under another number.
+//
 // Nothing here is checked: LockServer and LockClient take any values and answer, or say that the
 // other side broke the rules.
 #pragma once
@@ -27,6 +31,7 @@
 
 #include "weir/base/time.h"
 #include "weir/lock/lock_table.h"
+#include "weir/lock/secret.h"
 
 namespace weir::lock {
 
@@ -40,6 +45,7 @@ struct ClientOp {
   LockTable::OrWait or_wait = LockTable::OrWait::kWait;
   std::uint32_t features = 0;  // hello
   std::uint64_t client = 0;    // hello: 0 asks for a number
+  SessionSecret secret{};      // hello: as it was welcomed with
   std::uint64_t cookie = 0;
   std::uint64_t handle = 0;
   std::uint64_t fence = 0;        // replay
@@ -49,7 +55,10 @@ struct ClientOp {
 
 struct ClientMessage {
   std::uint64_t number = 0;  // counts up from 1 on each connection
-  std::vector<ClientOp> ops;
+  std::vector<ClientOp> ops = {};
+  // What the client's cache is like, for people: CLV of its oldest lock and F. 0: not known.
+  std::uint64_t volume = 0;
+  std::uint32_t factor_percent = 0;
 };
 
 enum class Refusal : std::uint8_t {
@@ -73,6 +82,7 @@ struct ServerOp {
   Refusal why = Refusal::kWouldWait;
   std::uint32_t features = 0;
   std::uint64_t client = 0;
+  SessionSecret secret{};  // welcome
   std::uint64_t incarnation = 0;
   Nanoseconds lease{0};
   std::uint64_t cookie = 0;

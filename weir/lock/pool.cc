@@ -59,7 +59,9 @@ bool ServerPool::recalc(Instant now, std::int64_t clients) {
   last_length_ = now - counted_from_;
   counted_from_ = now;
   next_recalc_ = now + period_;
+  const std::uint64_t before = state_.volume;
   state_ = next_volume(preset_, state_, last_, limit(), tuning_);
+  if (now < relieved_until_) state_.volume = std::min(state_.volume, before);
   volume_.store(state_.volume, std::memory_order_relaxed);
   return true;
 }
@@ -85,6 +87,17 @@ Result<void> ServerPool::set_period(Nanoseconds period) {
 void ServerPool::shrink(std::uint64_t nr) {
   state_.volume = nr < state_.volume ? state_.volume - nr : 1;
   volume_.store(state_.volume, std::memory_order_relaxed);
+}
+
+void ServerPool::relieve(Instant now, std::int64_t clients) {
+  if (is_recovering_) return;
+  relieved_until_ = now + kReliefTime;
+  const std::int64_t average =
+      std::max<std::int64_t>(granted(), 1) / std::max<std::int64_t>(clients, 1);
+  const std::uint64_t felt =
+      static_cast<std::uint64_t>(std::clamp<std::int64_t>(average, 1, kLimitMax)) * kReliefAge;
+  const std::uint64_t less = state_.volume - state_.volume / 100 * kReliefPercent;
+  shrink(std::max<std::uint64_t>(state_.volume - std::min(less, felt), 1));
 }
 
 void ServerPool::begin_recovery() {
@@ -120,12 +133,13 @@ std::int64_t ServerPool::plan_percent() const {
   return 100;
 }
 
-std::string ServerPool::state_text(std::string_view name) const {
+std::string ServerPool::state_text(std::string_view name, std::uint64_t client_volume,
+                                   std::string_view factor) const {
   return fmt::format(
-      "LDLM pool state ({}):\n  SLV: {}\n  CLV: 0\n  LVF: 1\n  GSP: {}%\n  GP:  {}\n  GR:  {}\n"
+      "LDLM pool state ({}):\n  SLV: {}\n  CLV: {}\n  LVF: {}\n  GSP: {}%\n  GP:  {}\n  GR:  {}\n"
       "  CR:  {}\n  GS:  {}\n  G:   {}\n  L:   {}\n",
-      name, volume(), plan_percent(), plan(), grant_rate(), cancel_rate(), grant_speed(), granted(),
-      limit());
+      name, volume(), client_volume, factor, plan_percent(), plan(), grant_rate(), cancel_rate(),
+      grant_speed(), granted(), limit());
 }
 
 }  // namespace weir::lock

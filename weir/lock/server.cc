@@ -40,9 +40,10 @@ Result<void> check(const ServerOptions& options) {
 }
 
 LockServer::LockServer(const ServerOptions& options, std::uint64_t incarnation, Start start,
-                       Instant now)
+                       Instant now, SecretOf secret_of)
     : options_(options),
       incarnation_(incarnation),
+      secret_of_(std::move(secret_of)),
       table_(incarnation),
       pool_(options.pool, now),
       is_recovering_(start == Start::kRecovering),
@@ -59,9 +60,9 @@ std::size_t LockServer::room() const {
 
 // ---- connections ----
 
-void LockServer::connect(Connection connection, Instant) {
+void LockServer::connect(Connection connection, Instant, std::string_view principal) {
   WEIR_ASSERT(connection != 0);
-  links_.try_emplace(connection);
+  links_.try_emplace(connection).first->second.principal = principal;
 }
 
 void LockServer::disconnect(Connection connection) {
@@ -112,6 +113,8 @@ bool LockServer::receive(Connection connection, const ClientMessage& message, In
     link.is_broken = true;
     link.ops.push_back(about(ServerOp::Kind::kGoAway, 0));
   } else if (is_fine) {
+    link.session->volume = message.volume;
+    link.session->factor_percent = message.factor_percent;
     heard(*link.session, now);
   } else {
     ++counters_.broken_rules;
@@ -186,29 +189,39 @@ bool LockServer::apply(Connection connection, Link& link, const ClientOp& op, In
   return false;
 }
 
+// None: there are too many.
+LockServer::Session* LockServer::open_session(std::uint64_t client, Instant now) {
+  if (sessions_.size() >= options_.sessions_max) {
+    ++counters_.too_many;
+    return nullptr;
+  }
+  auto session = std::make_unique<Session>();
+  session->client = client;
+  session->is_from_before = client >> kClientCountBits < incarnation_;
+  session->locks = table_.open();
+  session->heard_at = now;
+  by_hearing_.push_back(*session);
+  if (by_slot_.size() <= session->locks) by_slot_.resize(session->locks + 1);
+  by_slot_[session->locks] = session.get();
+  return sessions_.emplace(client, std::move(session)).first->second.get();
+}
+
 bool LockServer::hello(Connection connection, Link& link, const ClientOp& op, Instant now) {
   if (link.session != nullptr) return false;
   std::uint64_t client = op.client;
-  auto found = sessions_.find(client);
-  // One that somebody made up, and that would be the next, is passed over.
-  while (client == 0 || (op.client == 0 && sessions_.contains(client))) {
+  // What was never given out is nobody's, with any secret.
+  const bool is_known = client != 0 &&
+                        client <= (incarnation_ << kClientCountBits | clients_ever_) &&
+                        is_same(op.secret, secret_of_(client, link.principal));
+  if (!is_known) {
+    if (client != 0) ++counters_.wrong_secrets;
     client = incarnation_ << kClientCountBits | ++clients_ever_;
   }
-  if (found == sessions_.end()) {
-    if (sessions_.size() >= options_.sessions_max) {
-      ++counters_.too_many;
-      return false;
-    }
-    auto session = std::make_unique<Session>();
-    session->client = client;
-    session->locks = table_.open();
-    session->heard_at = now;
-    by_hearing_.push_back(*session);
-    if (by_slot_.size() <= session->locks) by_slot_.resize(session->locks + 1);
-    by_slot_[session->locks] = session.get();
-    found = sessions_.emplace(client, std::move(session)).first;
-  }
-  Session& session = *found->second;
+  const auto found = sessions_.find(client);
+  Session* const opened =
+      found != sessions_.end() ? found->second.get() : open_session(client, now);
+  if (opened == nullptr) return false;
+  Session& session = *opened;
   // A client that comes again has left its old connection, whatever that one thinks.
   if (const auto old = links_.find(session.connection); old != links_.end()) {
     old->second.session = nullptr;
@@ -223,6 +236,7 @@ bool LockServer::hello(Connection connection, Link& link, const ClientOp& op, In
   ServerOp welcome;
   welcome.kind = ServerOp::Kind::kWelcome;
   welcome.client = client;
+  welcome.secret = secret_of_(client, link.principal);
   welcome.features = session.features;
   welcome.incarnation = incarnation_;
   welcome.lease = options_.lease;
@@ -231,8 +245,8 @@ bool LockServer::hello(Connection connection, Link& link, const ClientOp& op, In
 }
 
 // Of this very server the handle says all; of one before it, the lock is taken over during the
-// grace period. Later, or from a client that was evicted, there is nothing to take over: others may
-// have had the lock since.
+// grace period, if the client is one of that server's and no younger than its lock. Later, or from
+// a client that was evicted, there is nothing to take over: others may have had the lock since.
 void LockServer::replay(Link& link, const ClientOp& op) {
   Session& session = *link.session;
   if (op.incarnation == incarnation_) {
@@ -241,8 +255,9 @@ void LockServer::replay(Link& link, const ClientOp& op) {
       if (table_.is_asked(op.handle)) link.ops.push_back(about(ServerOp::Kind::kAsk, op.cookie));
       return;
     }
-  } else if (is_recovering_ && LockTable::is_name(op.name) &&
-             op.fence >> kFenceCountBits < incarnation_) {
+  } else if (is_recovering_ && session.is_from_before && LockTable::is_name(op.name) &&
+             op.fence >> kFenceCountBits < incarnation_ &&
+             op.fence >> kFenceCountBits >= session.client >> kClientCountBits) {
     const LockTable::Handle handle =
         table_.replay(session.locks, op.cookie, op.name, op.mode, op.fence);
     if (handle != 0) {
@@ -390,7 +405,9 @@ LockServer::Seen LockServer::seen(const Session& session) const {
           .features = session.features,
           .heard_at = session.heard_at,
           .locks = locks - std::min(locks, session.waiting),
-          .waiting = session.waiting};
+          .waiting = session.waiting,
+          .volume = session.volume,
+          .factor_percent = session.factor_percent};
 }
 
 std::uint64_t LockServer::client_of(LockTable::Session session) const {

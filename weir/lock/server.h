@@ -20,6 +20,12 @@
 // than the lease (checked): whoever held a lock has by then replayed it or lost it. With a grace of
 // 0 two clients would hold one exclusive lock; the simulator's checker shows it.
 //
+// Who may ask what. A session belongs to the client that was welcomed with its number and can show
+// its secret (secret.h), on a connection of the same principal; any other client that names the
+// number is welcomed as a new one. Handles work in the session they were given to and in no other.
+// In the grace period locks of an earlier server are taken over from clients of that time alone,
+// which the secret proves.
+//
 // What connections a transport has is its own business: it opens and closes them by number. A peer
 // that breaks the rules (an operation before hello, twice hello, numbers that do not count up) is
 // told to go away and its connection takes nothing more.
@@ -32,6 +38,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
@@ -42,6 +50,7 @@
 #include "weir/lock/lock_table.h"
 #include "weir/lock/message.h"
 #include "weir/lock/pool.h"
+#include "weir/lock/secret.h"
 
 namespace weir::lock {
 
@@ -65,15 +74,18 @@ class LockServer {
   using Connection = std::uint64_t;
 
   // `incarnation` counts starts and is kept across them; the first is 1. A server that has ever
-  // granted a lock before starts with kRecovering. REQUIRES: a sensible pool; the grace is taken as
-  // it is, so that tests can show what a short one does.
-  LockServer(const ServerOptions& options, std::uint64_t incarnation, Start start, Instant now);
+  // granted a lock before starts with kRecovering. `secret_of` is the same function in all
+  // incarnations. REQUIRES: a sensible pool; the grace is taken as it is, so that tests can show
+  // what a short one does.
+  LockServer(const ServerOptions& options, std::uint64_t incarnation, Start start, Instant now,
+             SecretOf secret_of = open_secret);
   ~LockServer();
   LockServer(const LockServer&) = delete;
   LockServer& operator=(const LockServer&) = delete;
 
   // ---- the transport ----
-  void connect(Connection connection, Instant now);
+  // `principal` is whom the transport vouches for; empty: it vouches for nobody.
+  void connect(Connection connection, Instant now, std::string_view principal = {});
   // The session stays, with its locks, until its lease ends.
   void disconnect(Connection connection);
   // False: the peer broke the rules. Send what take() gives, then close.
@@ -107,6 +119,8 @@ class LockServer {
     Instant heard_at;
     std::size_t locks;  // granted
     std::size_t waiting;
+    std::uint64_t volume;          // CLV of its oldest cached lock, as it said last
+    std::uint32_t factor_percent;  // F; 0: it has not said
   };
   // Each session; longest silent first.
   template <class See>
@@ -130,6 +144,7 @@ class LockServer {
     std::uint64_t too_many = 0;
     std::uint64_t broken_rules = 0;
     std::uint64_t lost_replays = 0;
+    std::uint64_t wrong_secrets = 0;  // somebody named a session that is not theirs
   };
   const Counters& counters() const { return counters_; }
 
@@ -141,11 +156,15 @@ class LockServer {
     Connection connection = 0;  // 0: not connected
     Instant heard_at{};
     bool is_replaying = false;
+    bool is_from_before = false;  // welcomed by an earlier incarnation
     std::size_t waiting = 0;
+    std::uint64_t volume = 0;
+    std::uint32_t factor_percent = 0;
     std::uint64_t period = 0;  // in which it was last granted something
   };
   struct Link {
     Session* session = nullptr;  // nullptr before hello
+    std::string principal;
     std::uint64_t number = 0;
     bool is_dirty = false;
     bool is_broken = false;
@@ -154,6 +173,7 @@ class LockServer {
 
   bool apply(Connection connection, Link& link, const ClientOp& op, Instant now);
   bool hello(Connection connection, Link& link, const ClientOp& op, Instant now);
+  Session* open_session(std::uint64_t client, Instant now);
   Link* open_link(Connection connection);
   void replay(Link& link, const ClientOp& op);
   void enqueue(Link& link, const ClientOp& op);
@@ -170,6 +190,7 @@ class LockServer {
 
   ServerOptions options_;
   std::uint64_t incarnation_;
+  SecretOf secret_of_;
   std::uint64_t clients_ever_ = 0;
   std::uint64_t period_ = 1;  // of the pool
   std::int64_t active_ = 0;   // clients that were granted something in it

@@ -25,6 +25,7 @@ ClientOp op(In kind) {
 ClientOp hello(std::uint64_t client = 0, std::uint32_t features = kFeatureVolume) {
   ClientOp made = op(In::kHello);
   made.client = client;
+  made.secret = open_secret(client, "");
   made.features = features;
   return made;
 }
@@ -266,6 +267,88 @@ TEST_F(Server, RefusesAReplayThatWasNeverGranted) {
   EXPECT_EQ(answer.ops[2].kind, Out::kLost);
 }
 
+// ---- who may ask what ----
+
+TEST_F(Server, ASessionIsNotTakenOverByItsNumber) {
+  const std::uint64_t client = join(1).ops[0].client;
+  const ServerOp a = send(1, {enqueue(1, "a")}).ops[0];
+  for (std::size_t bit = 0; bit < 128; ++bit) {
+    ClientOp guess = hello(client);
+    guess.secret[bit / 8] ^= std::byte{1} << bit % 8;
+    const LockServer::Connection thief = 100 + bit;
+    server->connect(thief, now);
+    const ServerMessage answer = send(thief, {guess, replay(9, "a", a, 1), op(In::kReplayed)});
+    ASSERT_EQ(answer.ops.size(), 2U);
+    EXPECT_NE(answer.ops[0].client, client);
+    EXPECT_FALSE(is_same(answer.ops[0].secret, open_secret(client, "")));
+    EXPECT_EQ(answer.ops[1].kind, Out::kLost);
+    send(thief, {cancel(a.handle)});
+    send(thief, {op(In::kGoodbye)});
+  }
+  EXPECT_EQ(server->counters().wrong_secrets, 128U);
+  EXPECT_EQ(server->counters().unknown_cancels, 128U);
+  // The owner was never spoken to, and still has its connection and its lock.
+  EXPECT_TRUE(send(1, {}).ops.empty());
+  EXPECT_TRUE(fine_);
+  EXPECT_EQ(server->table().state(a.handle), LockTable::State::kGranted);
+}
+
+TEST_F(Server, ASessionBelongsToThePrincipalItWasOpenedBy) {
+  server->connect(1, now, "CN=alice");
+  const ServerOp welcome = send(1, {hello(), op(In::kReplayed)}).ops[0];
+  const ServerOp a = send(1, {enqueue(1, "a")}).ops[0];
+  ClientOp again = hello(welcome.client);
+  again.secret = welcome.secret;
+  for (const char* const other : {"CN=mallory", "", "CN=alic"}) {
+    server->connect(2, now, other);
+    numbers[2] = 0;
+    EXPECT_NE(send(2, {again, op(In::kReplayed)}).ops[0].client, welcome.client) << other;
+    server->disconnect(2);
+  }
+  EXPECT_EQ(server->table().state(a.handle), LockTable::State::kGranted);
+  server->connect(3, now, "CN=alice");
+  const ServerMessage back = send(3, {again, replay(1, "a", a, 1), op(In::kReplayed)});
+  EXPECT_EQ(back.ops[0].client, welcome.client);
+  EXPECT_EQ(back.ops[1].kind, Out::kKept);
+  EXPECT_EQ(server->take(1).ops.back().kind, Out::kGoAway);
+}
+
+// The secret is as good with the next server, and so a number alone is not.
+TEST_F(Server, AfterARestartLocksAreTakenOverFromTheirClientsAlone) {
+  const ServerOp welcome = join(1).ops[0];
+  const ServerOp a = send(1, {enqueue(1, "a")}).ops[0];
+  restart(2);
+  const auto claim = [&](LockServer::Connection connection, const ClientOp& as) {
+    server->connect(connection, now);
+    numbers[connection] = 0;
+    return send(connection, {as, replay(9, "a", a, 1), op(In::kReplayed)}).ops[1].kind;
+  };
+  ClientOp thief = hello(welcome.client);
+  thief.secret = {};
+  EXPECT_EQ(claim(2, thief), Out::kLost);
+  EXPECT_EQ(claim(3, hello()), Out::kLost);
+  EXPECT_EQ(server->pool().granted(), 0);
+  EXPECT_EQ(claim(1, hello(welcome.client)), Out::kKept);
+  EXPECT_EQ(server->counters().wrong_secrets, 1U);
+}
+
+TEST_F(Server, AClientDoesNotTakeOverWhatIsOlderThanItself) {
+  join(1);
+  const ServerOp a = send(1, {enqueue(1, "a")}).ops[0];
+  restart(2);
+  const std::uint64_t young = join(2).ops[0].client;
+  restart(3);
+  server->connect(2, now);
+  numbers[2] = 0;
+  EXPECT_EQ(send(2, {hello(young), replay(9, "a", a, 1), op(In::kReplayed)}).ops[1].kind,
+            Out::kLost);
+}
+
+TEST_F(Server, ANumberOfAServerThatIsYetToComeIsNone) {
+  const std::uint64_t future = std::uint64_t{2} << 32 | 1;
+  EXPECT_NE(join(1, future).ops[0].client, future);
+}
+
 TEST_F(Server, EnqueuesBeyondTheWallWait) {
   join(1);
   for (std::uint64_t i = 0; i < 125; ++i) {
@@ -396,6 +479,7 @@ RC_GTEST_PROP(ServerProperty, GarbageHarmsNobodyElse, ()) {
       ClientOp one = op(*rc::gen::element(In::kHello, In::kReplay, In::kReplayed, In::kEnqueue,
                                           In::kEnqueue, In::kCancel, In::kGoodbye));
       one.client = *rc::gen::inRange<std::uint64_t>(0, 3);
+      one.secret = *rc::gen::element(SessionSecret{}, open_secret(one.client, ""));
       one.cookie = *rc::gen::arbitrary<std::uint64_t>();
       one.handle = *rc::gen::element<std::uint64_t>(0, 1, std::uint64_t{1} << 32, UINT64_MAX);
       one.fence = *rc::gen::arbitrary<std::uint64_t>();

@@ -37,7 +37,14 @@ void look_at_clients(const LockServer& server, Instant now, std::size_t clients_
                    .waiting = seen.waiting,
                    .silent = std::max(Nanoseconds{0}, now - seen.heard_at),
                    .is_connected = seen.connection != 0,
-                   .knows_volume = (seen.features & kFeatureVolume) != 0});
+                   .knows_volume = (seen.features & kFeatureVolume) != 0,
+                   .volume = seen.volume,
+                   .factor_percent = seen.factor_percent});
+    view.client_lock_volume = std::max(view.client_lock_volume, seen.volume);
+    if (seen.factor_percent == 0) return;
+    view.factor_max = std::max(view.factor_max, seen.factor_percent);
+    view.factor_min =
+        view.factor_min == 0 ? seen.factor_percent : std::min(view.factor_min, seen.factor_percent);
   });
   const auto shown = static_cast<std::ptrdiff_t>(std::min(clients_max, all.size()));
   std::partial_sort(all.begin(), all.begin() + shown, all.end(), has_more);
@@ -69,7 +76,6 @@ NamespaceView look(const LockServer& server, std::string_view name, Instant now,
   view.grant_plan = pool.plan();
   view.plan_percent = pool.plan_percent();
   view.recalc_period = pool.period();
-  view.state = pool.state_text(name);
   view.lru_size = server.lru_size();
   view.lru_max_age = server.lru_max_age();
   view.resources = table.resources();
@@ -79,6 +85,7 @@ NamespaceView look(const LockServer& server, std::string_view name, Instant now,
   view.cancels = count(pool.cancels());
   view.counters = server.counters();
   look_at_clients(server, now, clients_max, view);
+  view.state = pool.state_text(name, view.client_lock_volume, factor_text(view));
   return view;
 }
 
@@ -122,6 +129,12 @@ Result<void> turn(LockServer& server, Tunable tunable, std::int64_t value) {
       return {};
   }
   return fail(std::errc::invalid_argument, "tunable", "is none");
+}
+
+std::string factor_text(const NamespaceView& view) {
+  return view.factor_min == view.factor_max
+             ? fmt::format("{}", view.factor_min)
+             : fmt::format("{}-{}", view.factor_min, view.factor_max);
 }
 
 std::string_view mode_name(Mode mode) { return mode == Mode::kExclusive ? "exclusive" : "shared"; }

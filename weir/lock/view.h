@@ -39,6 +39,9 @@ struct ClientView {
   Nanoseconds silent{0};      // since it was last heard
   bool is_connected = false;
   bool knows_volume = false;  // the feature was agreed on
+  // As the client said last: CLV of its oldest cached lock, and F. 0: unknown.
+  std::uint64_t volume = 0;
+  std::uint32_t factor_percent = 0;
 };
 
 struct NamespaceView {
@@ -56,6 +59,10 @@ struct NamespaceView {
   std::int64_t grant_plan = 0;
   std::int64_t plan_percent = 0;
   Nanoseconds recalc_period{0};
+  // As the clients said last: the largest CLV, and the range of F. 0: nobody has said.
+  std::uint64_t client_lock_volume = 0;
+  std::uint32_t factor_min = 0;
+  std::uint32_t factor_max = 0;
   std::string state;  // Lustre's parameter of that name, whole
 
   // What the server says of its clients' caches: 0 for nothing.
@@ -133,6 +140,8 @@ class Console {
   virtual Result<void> set(std::string_view name, Tunable tunable, std::int64_t value) = 0;
 };
 
+// "100", or "50-150" where clients differ; "0" where none has said. In percent.
+std::string factor_text(const NamespaceView& view);
 std::string_view mode_name(Mode mode);                // "shared", "exclusive"
 std::string_view state_name(LockTable::State state);  // "granted", "waiting", "parked"
 

@@ -45,11 +45,62 @@ TEST(BufferPool, TheFirstBufferNeedsOnlyRoom) {
   Buffer whole = pool.take(account, 1024 * kKiB);
   EXPECT_TRUE(whole);
   MemoryAccount other;
-  EXPECT_FALSE(pool.take(other, 1));
-  Buffer small = pool.take_small(other);  // whatever the bounds say
+  EXPECT_FALSE(pool.take(other, 64 * kKiB));
+  Buffer small = pool.take(other, BufferPool::kGuaranteed);
   EXPECT_TRUE(small);
+  EXPECT_FALSE(pool.take(other, 1));
   pool.give_back(other, std::move(small));
   pool.give_back(account, std::move(whole));
+}
+
+TEST(BufferPool, SetsAsideThreeQuartersAtMost) {
+  BufferPool pool(Bytes{1024 * kKiB}, Bytes{1024 * kKiB});
+  EXPECT_TRUE(pool.reserve(512 * kKiB));
+  EXPECT_FALSE(pool.reserve(257 * kKiB));
+  EXPECT_TRUE(pool.reserve(256 * kKiB));
+  EXPECT_EQ(pool.used(), 768 * kKiB);
+  MemoryAccount account;
+  Buffer small = pool.take(account, 32 * kKiB);  // of what was set aside
+  EXPECT_EQ(pool.used(), 768 * kKiB);
+  MemoryAccount other;
+  EXPECT_FALSE(pool.take(other, 256 * kKiB));
+  Buffer half = pool.take(other, 128 * kKiB);
+  EXPECT_TRUE(half);
+  EXPECT_EQ(pool.used(), (768 + 96) * kKiB);
+  pool.give_back(account, std::move(small));
+  pool.give_back(other, std::move(half));
+  EXPECT_EQ(pool.used(), 768 * kKiB);
+  pool.unreserve(768 * kKiB);
+}
+
+TEST(BufferPool, ChargesHaveAQuarterAndLeaveAsMuchToOthers) {
+  BufferPool pool(Bytes{1024 * kKiB}, Bytes{1024 * kKiB});
+  std::vector<MemoryAccount> accounts(3);
+  for (MemoryAccount& account : accounts) {
+    while (pool.charge(account, kKiB)) {
+    }
+  }
+  EXPECT_EQ(accounts[0].charged, 128 * kKiB);
+  EXPECT_EQ(accounts[1].charged, 64 * kKiB);
+  EXPECT_EQ(accounts[2].charged, 32 * kKiB);
+  EXPECT_FALSE(pool.has_room(accounts[2], kKiB));
+  EXPECT_EQ(pool.used(), 224 * kKiB);
+  for (MemoryAccount& account : accounts) pool.discharge(account, account.charged);
+  EXPECT_EQ(pool.used(), 0U);
+}
+
+// What is kept for later counts as well.
+TEST(BufferPool, KeptBuffersGiveWay) {
+  BufferPool pool(Bytes{1024 * kKiB}, Bytes{1024 * kKiB});
+  MemoryAccount account;
+  Buffer whole = pool.take(account, 1024 * kKiB);
+  std::byte* const place = whole.data();
+  pool.give_back(account, std::move(whole));
+  whole = pool.take(account, 1024 * kKiB);
+  EXPECT_EQ(whole.data(), place);
+  pool.give_back(account, std::move(whole));
+  Buffer small = pool.take(account, 4 * kKiB);  // for it the large one had to go
+  pool.give_back(account, std::move(small));
 }
 
 // However many connections keep what they were given, one that comes later finds room.

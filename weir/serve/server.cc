@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +17,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
+#include "weir/base/units.h"
 #include "weir/host/clock.h"
 #include "weir/serve/listen.h"
 
@@ -52,20 +54,27 @@ tl::unexpected<Error> stopping() {
 }  // namespace
 
 Server::Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals,
-               host::Fd wake_fd)
+               host::Fd watch_wake_fd, host::Fd wake_fd)
     : options_(std::move(options)),
       plane_(options_, std::move(uring)),
       signals_(std::move(signals)),
+      watch_wake_fd_(std::move(watch_wake_fd)),
       commands_(std::move(wake_fd), kCommandsMax) {
   plane_.now = host::now();
 }
 
 Server::~Server() {
+  watch_.reset();
   close_commands();
+  leave();
+  WEIR_ASSERT(connections_.empty());
+}
+
+void Server::leave() {
   for (const auto& listener : listeners_) {
     if (!listener->path.empty()) unlink(listener->path.c_str());
+    listener->path.clear();
   }
-  WEIR_ASSERT(connections_.empty());
 }
 
 Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
@@ -83,10 +92,13 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
   std::signal(SIGPIPE, SIG_IGN);
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
+  auto watch_wake_fd = host::make_wake_fd();
+  if (!watch_wake_fd) return tl::unexpected(watch_wake_fd.error());
   auto uring = host::Uring::create({});
   if (!uring) return tl::unexpected(uring.error());
-  std::unique_ptr<Server> server(
-      new Server(std::move(options), std::move(*uring), std::move(*signals), std::move(*wake_fd)));
+  std::unique_ptr<Server> server(new Server(std::move(options), std::move(*uring),
+                                            std::move(*signals), std::move(*watch_wake_fd),
+                                            std::move(*wake_fd)));
   if (auto opened = server->open(); !opened) return tl::unexpected(opened.error());
   return server;
 }
@@ -198,6 +210,7 @@ Result<void> Server::set_limits(const ServeLimits& limits) {
   connections_max_ = limits.connections;
   plane_.pool.set_limits(limits.memory, limits.connection_memory);
   plane_.freed = true;  // who waits for memory or room may have it now
+  if (watch_) watch_->set_patience(limits.drain_timeout + kEndPatience);
   return {};
 }
 
@@ -278,6 +291,15 @@ void Server::add_connection(host::Fd socket, bool is_tcp) {
                     plane_.now);
     return;
   }
+  if (!plane_.pool.reserve(Connection::kConnectionReserve)) {
+    ++plane_.counters.refused;
+    plane_.log.note(EventLog::Kind::kRefusal,
+                    fmt::format("refused a connection of {}: {} are open, and the memory limit "
+                                "leaves no room for another; raise it (--memory)",
+                                print_nid(peer->nid), connection_count_),
+                    plane_.now);
+    return;
+  }
   tune(socket.get(), is_tcp);
   ++plane_.counters.accepted;
   ++connection_count_;
@@ -286,22 +308,33 @@ void Server::add_connection(host::Fd socket, bool is_tcp) {
   handshakes_.push_back(*connection);
 }
 
-void Server::signalled(host::Operation& io, const host::Completion& /*completion*/) {
-  Server& self = *static_cast<Waker&>(io).server;
-  while (const auto signal = self.signals_.next()) {
-    if (*signal == SIGHUP) {
-      self.reload_ ? self.reload_(self) : self.read_jobs_again();
-    } else {
-      self.stop();
-    }
-  }
-  self.plane_.uring->poll(self.signals_.fd(), self.signal_waker_);
+// On the thread of the watch. A server that stops already needs no other order.
+void Server::signalled(int signal) {
+  (void)order([signal](const Result<Server*>& server) {
+    if (!server) return;
+    signal == SIGHUP ? (*server)->reload() : (*server)->stop();
+  });
 }
 
-void Server::read_jobs_again() {
+void Server::reload() {
+  if (reload_) return reload_(*this);
+  if (auto read = read_jobs_again(); !read) {
+    EventLog::say(read.error().message() + "; the jobs stay as they were");
+  }
+}
+
+Result<void> Server::read_jobs_again() {
   auto jobs = load_jobs(options_.jobs_file, options_.jobs);
-  if (!jobs) return EventLog::say(jobs.error().message() + "; the jobs stay as they were");
+  if (!jobs) return tl::unexpected(jobs.error());
   set_jobs(std::move(*jobs));
+  return {};
+}
+
+Result<std::function<void()>> Server::read_certificates() {
+  if (plane_.tls_keys == nullptr) return std::function<void()>([] {});
+  auto keys = host::TlsKeys::load_again(plane_.tls_keys);
+  if (!keys) return tl::unexpected(keys.error());
+  return std::function<void()>([this, keys = *std::move(keys)] { plane_.tls_keys = keys; });
 }
 
 void Server::stop() {
@@ -323,13 +356,54 @@ void Server::stop() {
   }
 }
 
+// The time to drain is over.
+void Server::close_all() {
+  stop_at_ = kNever;
+  abandon_at_ = plane_.now + kEndPatience / 2;
+  Connection* next = nullptr;
+  for (Connection* one = connections_.empty() ? nullptr : &connections_.front(); one != nullptr;
+       one = next) {
+    next = connections_.behind(*one);
+    one->close();
+  }
+  bury();
+}
+
+void Server::tell_abandoned() const {
+  std::map<const ServedExport*, std::uint64_t> left;
+  for (const Connection* one = connections_.empty() ? nullptr : &connections_.front();
+       one != nullptr; one = connections_.behind(*one)) {
+    if (one->working() > 0) left[one->served()] += one->working();
+  }
+  for (const auto& [served, count] : left) {
+    EventLog::say(fmt::format(
+        "export {}: {} request{} unfinished in its store at the end of the drain timeout ({}); "
+        "none of them was acknowledged; check the storage, or raise --drain-timeout",
+        quote(served->options.name), count, count == 1 ? " was" : "s were",
+        print_duration(options_.limits.drain_timeout)));
+  }
+}
+
 bool Server::is_done() const {
+  if (!is_stopping_) return false;
+  if (plane_.now >= abandon_at_) return true;
   const auto pending = [](const auto& listener) { return listener->is_pending; };
-  return is_stopping_ && connections_.empty() &&
-         std::none_of(listeners_.begin(), listeners_.end(), pending);
+  if (std::any_of(listeners_.begin(), listeners_.end(), pending)) return false;
+  if (!plane_.statuses.empty()) return false;
+  if (abandon_at_ == kNever) return connections_.empty();
+  for (const Connection* one = connections_.empty() ? nullptr : &connections_.front();
+       one != nullptr; one = connections_.behind(*one)) {
+    if (!one->waits_for_store()) return false;
+  }
+  return true;
 }
 
 // ---- commands of other threads ----
+
+Result<void> Server::order(Command command) {
+  if (!commands_.put_always(std::move(command))) return stopping();
+  return {};
+}
 
 Result<void> Server::post(Command command) {
   switch (commands_.put(std::move(command))) {
@@ -370,10 +444,10 @@ void Server::close_commands() {
 
 // ---- the loop ----
 
-void Server::run(const std::function<void()>& ready) {
-  signal_waker_.server = this;
-  signal_waker_.done = signalled;
-  plane_.uring->poll(signals_.fd(), signal_waker_);
+bool Server::run(const std::function<void()>& ready) {
+  watch_.emplace(
+      std::move(signals_), std::move(watch_wake_fd_), options_.limits.drain_timeout + kEndPatience,
+      [this](int signal) { signalled(signal); }, &Server::end_hung);
   command_waker_.server = this;
   command_waker_.done = woken;
   woken(command_waker_, {});
@@ -382,6 +456,18 @@ void Server::run(const std::function<void()>& ready) {
   host::notify_manager("READY=1");
   while (!is_done()) turn();
   if (trace_ != nullptr) trace_->finish();
+  bury();
+  tell_abandoned();
+  return connections_.empty();
+}
+
+// On the thread of the watch.
+void Server::end_hung() {
+  EventLog::say(
+      "the drain timeout is over and the server hangs, in a system call on a store, most likely: "
+      "ended by force; requests that were not acknowledged are lost; check the storage");
+  host::flush_log();
+  _exit(kHungStatus);
 }
 
 void Server::turn() {
@@ -395,22 +481,14 @@ void Server::turn() {
   }
   expire_handshakes();
   wake_stores();
+  answer_statuses();
   feed_hungry();
   dispatch();
   flush();
   bury();
   if (trace_ != nullptr) trace_->turn(plane_.now);
   if (plane_.now >= accepts_again_ && !is_stopping_) accept_all();
-  if (plane_.now >= stop_at_) {
-    stop_at_ = kNever;
-    Connection* next = nullptr;
-    for (Connection* one = connections_.empty() ? nullptr : &connections_.front(); one != nullptr;
-         one = next) {
-      next = connections_.behind(*one);
-      one->close();
-    }
-    bury();
-  }
+  if (plane_.now >= stop_at_) close_all();
 }
 
 void Server::expire_handshakes() {
@@ -425,6 +503,42 @@ void Server::expire_handshakes() {
 void Server::wake_stores() {
   for (const auto& served : plane_.exports) {
     if (served->store->wakes_at() <= plane_.now) served->store->wake(plane_.now);
+    watch_store(*served);
+  }
+}
+
+void Server::watch_store(ServedExport& served) {
+  const auto exchange_of = [](StoreOperation& operation) -> Exchange& {
+    return *static_cast<Exchange*>(operation.owner);
+  };
+  const auto run = [&](StoreOperation& operation) {
+    Exchange& exchange = exchange_of(operation);
+    exchange.connection->run_kept(exchange);
+  };
+  StoreWatch& watch = served.watch;
+  if (watch.check(plane_.now)) {
+    while (StoreOperation* const one = watch.give_up()) {
+      Exchange& exchange = exchange_of(*one);
+      exchange.connection->leave_slot(exchange);
+    }
+    plane_.log.note(
+        EventLog::Kind::kHung,
+        fmt::format("export {}: its store has not finished any of {} requests for {}; see the "
+                    "device or file server behind it; other exports go on",
+                    quote(served.options.name), watch.given_up(),
+                    print_duration(StoreWatch::kHungAfter)),
+        plane_.now);
+    if (StoreOperation* const one = watch.try_one()) run(*one);
+  }
+  while (StoreOperation* const one = watch.resume()) run(*one);
+}
+
+void Server::answer_statuses() {
+  plane_.status_left = Plane::kStatusExtents;
+  while (!plane_.statuses.empty() && plane_.status_left > 0) {
+    Exchange& exchange = *plane_.statuses.front();
+    plane_.statuses.pop_front();
+    exchange.connection->answer_status(exchange);
   }
 }
 
@@ -468,10 +582,13 @@ void Server::bury() {
 Instant Server::wakes_at() const {
   // What was sent at the end of this turn may have made room for somebody.
   if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
-  Instant at = std::min(accepts_again_, stop_at_);
+  if (!plane_.statuses.empty()) return plane_.now;
+  Instant at = std::min({accepts_again_, stop_at_, abandon_at_});
   if (guest_ != nullptr && !is_stopping_) at = std::min(at, guest_->wakes_at());
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
-  for (const auto& served : plane_.exports) at = std::min(at, served->store->wakes_at());
+  for (const auto& served : plane_.exports) {
+    at = std::min({at, served->store->wakes_at(), served->watch.wakes_at()});
+  }
   if (!handshakes_.empty()) at = std::min(at, handshakes_.front().handshake_ends());
   if (trace_ != nullptr) at = std::min(at, trace_->wakes_at());
   return at;

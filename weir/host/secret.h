@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bits that nobody can guess, and what is derived from them.
+//
+//   auto key = random_key();                         once, kept in a file that only its owner reads
+//   Digest proof = keyed_digest(*key, "client 7");   the same for the same key and text, each time
+//
+// Random bits are the kernel's (getrandom(2)); the digest is HMAC-SHA256 (RFC 2104) of GnuTLS.
+// Whoever has seen any number of digests can neither tell the key nor make another digest. Plain
+// functions, for every thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "weir/base/result.h"
+
+namespace weir::host {
+
+using Key = std::array<std::byte, 32>;
+using Digest = std::array<std::byte, 32>;
+
+// EIO and the like: the kernel gives none.
+Result<Key> random_key();
+
+Digest keyed_digest(const Key& key, std::string_view text);
+
+}  // namespace weir::host
