@@ -217,8 +217,9 @@ Nanoseconds EpochSeat::round_quantile(std::size_t permille) const {
 
 std::size_t EpochSeat::connected(Instant now) const {
   return 1 +
-         static_cast<std::size_t>(std::count_if(names_.begin(), names_.end(), [&](const auto& one) {
-           return one.second != options_.name && leader_.is_in_epochs(one.first, now);
+         static_cast<std::size_t>(std::count_if(known_.begin(), known_.end(), [&](const auto& one) {
+           const auto& [name, known] = one;
+           return name != options_.name && now - known.heard < kSilence;
          }));
 }
 

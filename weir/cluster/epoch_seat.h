@@ -115,7 +115,8 @@ class EpochSeat {
   Result<void> receive(MemberId from, const std::string& course, EpochView bytes, Instant now);
   void ended(MemberId member, Instant now);
   const std::string& name_of(MemberId member) const;
-  // Servers in the current epoch, the leader's own counted in any case.
+  // Servers that said something within kSilence, the leader's own counted in any case. One that is
+  // evicted since it was slow for a moment is not lost by that.
   std::size_t connected(Instant now) const;
 
   void tick(Instant now);

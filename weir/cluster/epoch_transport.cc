@@ -403,7 +403,7 @@ void EpochTransport::Core::open_greetings() {
   Greeting own;
   own.set_name(options_.name);
   own.set_incarnation(options_.incarnation);
-  greeter_.emplace(std::move(own), credentials_, *queue_);
+  greeter_.emplace(std::move(own), *credentials_, *queue_);
 }
 
 void EpochTransport::Core::seek(const std::vector<Peer>& registered) {
@@ -508,7 +508,9 @@ void EpochTransport::Core::open_channel() {
 }
 
 void EpochTransport::Core::renew(const Credentials::Renewed& renewed) {
-  if (credentials_->use(renewed) && stub_ != nullptr && !address_.empty()) open_channel();
+  if (!credentials_->use(renewed)) return;
+  greeter_->renew();
+  if (stub_ != nullptr && !address_.empty()) open_channel();
 }
 
 void EpochTransport::Core::join() {

@@ -44,9 +44,10 @@ const std::array<Part, 12>& parts() {
       {"cluster",
        {"name", "etcd", "listen", "advertise", "prefix", "epoch", "timeout", "lease", "user",
         "password_file", "tls_directory", "etcd_tls_directory", "state", "start_without",
-        "start_rate"}},
+        "start_rate", "insecure"}},
       {"tls", {"mode", "directory", "verify_clients"}},
-      {"lock", {"listen", "state", "limit", "preset", "lease", "grace", "policy", "rules"}},
+      {"lock",
+       {"listen", "state", "limit", "preset", "lease", "grace", "policy", "rules", "insecure"}},
       {"claims", {"local", "allow"}},
       {"jobs", {"file", "job_pattern", "nodes", "slurm", "slurm_every", "squeue", "unknown"}},
       {"nodemap", {"name", "nids"}},
@@ -268,6 +269,7 @@ void read_lock(const TomlTable& table, serve::LockOptions& lock) {
   }
   lock.policy = table.text("policy", lock.policy);
   for (const TomlTable::Item& item : table.texts("rules")) lock.rules.push_back(item.text);
+  lock.insecure = table.flag("insecure", false);
 }
 
 // ---- the tables of which there may be many ----
@@ -540,6 +542,7 @@ void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   }
   cluster.tls_directory = bounded_text(table, "tls_directory", Bounds::kPathMax);
   cluster.etcd_tls_directory = bounded_text(table, "etcd_tls_directory", Bounds::kPathMax);
+  cluster.insecure = table.flag("insecure", false);
   if (!table.has("name") && !table.has("etcd") && !table.has("listen")) return;
   cluster.name = plain_name(table, "");
   read_etcd(table, cluster);

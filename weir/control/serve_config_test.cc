@@ -85,6 +85,7 @@ etcd_tls_directory = "/etc/weir/etcd"
 state = "/var/lib/weir/cluster"
 start_without = "rate"
 start_rate = 500
+insecure = true
 [lock]
 listen = "10.0.0.1:5"
 state = "/s"
@@ -94,6 +95,7 @@ lease = "10s"
 grace = "20s"
 policy = "tbf jobid"
 rules = ["start a jobid={a} rate=5"]
+insecure = true
 [groups]
 length = "20ms"
 quiesce = true
@@ -167,7 +169,9 @@ TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
                                                     .etcd_tls_directory = "/etc/weir/etcd",
                                                     .state_file = "/var/lib/weir/cluster",
                                                     .start_without = StartWithout::kRate,
-                                                    .start_rate = 500}));
+                                                    .start_rate = 500,
+                                                    .insecure = true}));
+  EXPECT_TRUE(options.lock.insecure);
   EXPECT_EQ(options.limits, (serve::ServeLimits{.connections = 10,
                                                 .memory = Bytes{1 << 30},
                                                 .connection_memory = Bytes{128 << 20},

@@ -368,6 +368,27 @@ Result<void> check_service(const ServeOptions& options, const ServiceOptions& on
                       ServeBounds::kClassesMax);
 }
 
+Result<void> check_tls(const TlsOptions& tls) {
+  const bool is_off = tls.mode == TlsOptions::Mode::kOff;
+  if (!is_off && tls.directory.empty()) {
+    return fail(std::errc::invalid_argument, "tls", "has no certificates",
+                "say where they are: --tls-certificates DIRECTORY");
+  }
+  if (is_off && tls.verify_clients) {
+    return fail(std::errc::invalid_argument, "tls",
+                "is off, and clients without a certificate would be served in plain text",
+                "add --tls require (mode in [tls]), or leave out --tls-verify-peer "
+                "(verify_clients)");
+  }
+  if (is_off && !tls.directory.empty()) {
+    return fail(
+        std::errc::invalid_argument, "tls",
+        fmt::format("is off, and the certificates in {} would not be used", quote(tls.directory)),
+        "add --tls require (mode in [tls]), or leave out --tls-certificates (directory)");
+  }
+  return {};
+}
+
 // Rules of the whole cluster are in etcd alone, so that all servers have the same.
 Result<void> check_cluster(const ServeOptions& options) {
   const ClusterOptions& cluster = options.cluster;
@@ -445,10 +466,7 @@ Result<void> check(const ServeOptions& options) {
                 "leave out one of them");
   }
   if (auto checked = check_limits(options.limits); !checked) return checked;
-  if (options.tls.mode != TlsOptions::Mode::kOff && options.tls.directory.empty()) {
-    return fail(std::errc::invalid_argument, "tls", "has no certificates",
-                "say where they are: --tls-certificates DIRECTORY");
-  }
+  if (auto checked = check_tls(options.tls); !checked) return checked;
   if (auto checked = check_cluster(options); !checked) return checked;
   return options.lock.listen ? check_lock(options.lock, options.nodemaps) : Result<void>{};
 }
