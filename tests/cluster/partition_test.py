@@ -12,8 +12,8 @@ import time
 import unittest
 
 from network import Network, is_alive
-from under_load import BURST, LIMIT, UnderLoad
-from world import LEASE, STUCK, World, most, wait_for
+from under_load import LIMIT, UnderLoad
+from world import LEASE, STUCK, World, bound, wait_for
 
 SERVERS, NODES = ("s0", "s1", "s2"), ("n0", "n1", "n2")
 CUT_OFF = LIMIT * 1000 // (10 * len(SERVERS))  # thousandths a second of a server on its own
@@ -137,8 +137,7 @@ class Partition(UnderLoad, unittest.TestCase):
             if one["rule"] == "wide"} == {OTHER})
         begin = time.monotonic()
         time.sleep(1.5)
-        times = self.load.completions(begin, time.monotonic())
-        self.assertLessEqual(most(times, 0.5), 0.5 * OTHER * 1.10 + BURST)
+        self.assertLessEqual(self.load.most(0.5, begin), bound(OTHER, 0.5))
 
     def test_one_packet_of_ten_is_lost(self):
         self.network.lose(10)

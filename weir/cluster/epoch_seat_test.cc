@@ -291,6 +291,29 @@ TEST_F(EpochSeatNames, WhoIsAwayIsReservedItsPartUntilItsNameIsGone) {
   EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit);
 }
 
+TEST_F(EpochSeatNames, AServerThatHasStartedAndNotComeYetIsLeftItsPart) {
+  seat.set_known({"b", "c", "d", "e"}, {"b", "c", "d", "e"});
+  for (int turn = 0; turn < 60; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 4U);
+  EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit - kLimit / 40);
+  EXPECT_GE(slice("b") + slice("c") + slice("d"), (kLimit - kLimit / 40) * 999 / 1000);
+  // Away, and it never was in the epochs: a name alone is no server.
+  seat.set_known({"b", "c", "d", "e"}, {"b", "c", "d"});
+  for (int turn = 0; turn < 10; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 3U);
+  EXPECT_GE(slice("b") + slice("c") + slice("d"), kLimit * 999 / 1000);
+}
+
+TEST_F(EpochSeatNames, OneThatCameBackAsAnotherIsLeftItsPartUntilItSignals) {
+  seat.set_known({"b", "c", "d"}, {"b", "c", "d"});
+  go("d");
+  for (int turn = 0; turn < 60; ++turn) round(seat);
+  ASSERT_TRUE(seat.greet(hello("d", 2), now));  // it says nothing more
+  for (int turn = 0; turn < 60; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 3U);
+  EXPECT_LE(slice("b") + slice("c"), kLimit - kLimit / 30);
+}
+
 TEST_F(EpochSeatNames, WhoIsInTheEpochsIsNotForgotten) {
   seat.set_known({"b"});
   for (int turn = 0; turn < 60; ++turn) round(seat);

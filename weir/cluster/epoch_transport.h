@@ -96,7 +96,7 @@ class EpochTransport {
   void unseat();
   void set_limits(SliceLimits limits);
   // See EpochSeat.
-  void set_known(MemberNames names);
+  void set_known(MemberNames names, MemberNames running);
 
   // ---- a candidate's part ----
 

@@ -43,7 +43,8 @@ const std::array<Part, 12>& parts() {
       {"control", {"tcp", "token", "journal"}},
       {"cluster",
        {"name", "etcd", "listen", "advertise", "prefix", "epoch", "timeout", "lease", "user",
-        "password_file", "tls_directory", "etcd_tls_directory"}},
+        "password_file", "tls_directory", "etcd_tls_directory", "state", "start_without",
+        "start_rate"}},
       {"tls", {"mode", "directory", "verify_clients"}},
       {"lock", {"listen", "state", "limit", "preset", "lease", "grace", "policy", "rules"}},
       {"claims", {"local", "allow"}},
@@ -496,6 +497,28 @@ void read_cluster_addresses(const TomlTable& table, serve::ClusterOptions& clust
   }
 }
 
+void read_cluster_start(const TomlTable& table, serve::ClusterOptions& cluster) {
+  using StartWithout = serve::ClusterOptions::StartWithout;
+  cluster.state_file = bounded_text(table, "state", Bounds::kPathMax);
+  if (cluster.state_file.empty()) {
+    table.miss("state", "a file that the server may write, such as '/var/lib/weir/cluster'");
+  }
+  const std::string without = table.text("start_without", "closed");
+  if (without == "rate") {
+    cluster.start_without = StartWithout::kRate;
+    if (!table.has("start_rate")) {
+      table.miss("start_rate", "operations a second, for start_without = 'rate'");
+    }
+  } else if (without != "closed") {
+    table.refuse("start_without", "is neither 'closed' nor 'rate'");
+  } else if (table.has("start_rate")) {
+    table.refuse("start_rate", "is only for start_without = 'rate'");
+  }
+  if (table.has("start_rate")) {
+    cluster.start_rate = static_cast<std::uint32_t>(table.number("start_rate", 1, 1, UINT32_MAX));
+  }
+}
+
 void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   cluster.prefix = table.text("prefix", cluster.prefix);
   const bool is_prefix = cluster.prefix.size() > 1 && cluster.prefix.size() <= Bounds::kNameMax &&
@@ -521,6 +544,7 @@ void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   cluster.name = plain_name(table, "");
   read_etcd(table, cluster);
   read_cluster_addresses(table, cluster);
+  read_cluster_start(table, cluster);
 }
 
 void read_blocks(const TomlTable& table, nbd::BlockSizes& blocks) {

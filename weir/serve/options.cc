@@ -376,6 +376,14 @@ Result<void> check_cluster(const ServeOptions& options) {
     return fail(std::errc::invalid_argument, "cluster", "needs etcd and listen",
                 "see [cluster] in weir.conf(5)");
   }
+  if (cluster.state_file.empty()) {
+    return fail(std::errc::invalid_argument, "cluster", "has no state file",
+                "its limits hold over restarts only with one: set state in [cluster]");
+  }
+  if ((cluster.start_without == ClusterOptions::StartWithout::kRate) != (cluster.start_rate > 0)) {
+    return fail(std::errc::invalid_argument, "cluster", "needs start_rate for start_without = rate",
+                "set both in [cluster], or neither");
+  }
   if (cluster.timeout <= cluster.epoch) {
     return fail(std::errc::invalid_argument, "cluster", "has a timeout no longer than its epoch",
                 "make it several times as long");

@@ -227,6 +227,14 @@ struct ClusterOptions {
   std::string password_file;
   std::string tls_directory;       // between servers, see weir/cluster/credentials.h; empty: plain
   std::string etcd_tls_directory;  // to etcd
+  std::string state_file;          // what is known of the rules; needed, see cluster_state.h
+  // While no rules are known and etcd cannot be asked for them.
+  enum class StartWithout : std::uint8_t {
+    kClosed,  // nobody is accepted
+    kRate,    // the whole server does `start_rate` operations a second
+  };
+  StartWithout start_without = StartWithout::kClosed;
+  std::uint32_t start_rate = 0;
 
   bool is_on() const { return !name.empty(); }
   bool operator==(const ClusterOptions&) const = default;
