@@ -100,9 +100,9 @@ TEST(Target, OutlivesWeeksWithoutARequestAtTheLargestCapacity) {
   World world(options);
   world.stop_sending();
   for (const int days : {14, 400}) {
-    world.send("a", 40);
-    world.send("b", 400);
-    // Nobody calls between the end of the period they ran in, which gave both a share, and then.
+    world.send("a", 4);
+    world.send("b", 4);
+    // They arrive and end in one period, which gives both a share. Nobody calls between and then.
     world.run_until(world.now() + std::chrono::hours{24 * days});
   }
   world.send("a", 1);
