@@ -152,7 +152,8 @@ function draw() {
   const facts = $('facts');
   facts.replaceChildren();
   fact(facts, 'policy', service.policy);
-  fact(facts, 'capacity', service.capacity === null ? 'unknown' : short(service.capacity) + '/s');
+  fact(facts, 'capacity', service.capacity === null ? 'unknown' : short(service.capacity) +
+      (service.capacity_unit === 'bytes' ? 'B/s' : '/s'));
   fact(facts, 'adaptive', service.adaptive);
   fact(facts, 'queued', short(service.queued));
   fact(facts, 'running', service.running);

@@ -43,6 +43,12 @@ std::string or_unknown(const Json& number) {
   return number.is_null() ? "unknown" : short_number(number.get<double>());
 }
 
+std::string capacity_text(const Json& service) {
+  const std::string number = or_unknown(service["capacity"]);
+  const bool is_bytes = !service["capacity"].is_null() && service["capacity_unit"] == "bytes";
+  return is_bytes ? number + "B/s" : number;
+}
+
 // The turns of its groups of clients, if it has any.
 void show_groups(const Json& service) {
   const Json& all = service["groups"];
@@ -65,12 +71,15 @@ void show_status(const Json& status) {
   fmt::print("weir {}, {} connections, {} requests\n", status["version"].get<std::string>(),
              status["connections"].get<std::uint64_t>(),
              status["counters"]["requests"].get<std::uint64_t>());
+  if (const auto dropped = status["counters"]["log_dropped"].get<std::uint64_t>(); dropped > 0) {
+    fmt::print("log       {} lines could not be written to standard error\n", dropped);
+  }
   fmt::print("{:<12} {:<14} {:>10} {:>8} {:>8} {:>8} {:>8} {:>6}  {}\n", "SERVICE", "POLICY",
              "CAPACITY", "QUEUED", "RUNNING", "CLASSES", "JOBS", "RULES", "ADAPTIVE");
   for (const Json& one : status["services"]) {
     fmt::print("{:<12} {:<14} {:>10} {:>8} {:>8} {:>8} {:>8} {:>6}  {}\n",
                one["service"].get<std::string>(), one["policy"].get<std::string>(),
-               or_unknown(one["capacity"]), one["queued"].get<std::uint64_t>(),
+               capacity_text(one), one["queued"].get<std::uint64_t>(),
                one["running"].get<std::uint64_t>(), one["classes"].get<std::uint64_t>(),
                one["jobs"].get<std::uint64_t>(), one["rules"].get<std::uint64_t>(),
                one["adaptive"].get<std::string>());
@@ -147,13 +156,14 @@ void show_ledger(const Json& accounts) {
 }
 
 void show_rules(const Json& rules) {
-  fmt::print("{:<16} {:<24} {:>7} {:<5} {}\n", "RULE", "LIMITS", "CLASSES", "HEADS", "CONDITIONS");
+  fmt::print("{:<16} {:<24} {:>7} {:<5} {:<9} {}\n", "RULE", "LIMITS", "CLASSES", "HEADS", "STATE",
+             "CONDITIONS");
   for (const Json& one : rules) {
     auto limits = one["limits"].get<std::string>();
     if (limits.empty()) limits = fmt::format("rate={}", one["rate"].get<std::uint64_t>());
-    fmt::print("{:<16} {:<24} {:>7} {:<5} {}\n", one["rule"].get<std::string>(), limits,
+    fmt::print("{:<16} {:<24} {:>7} {:<5} {:<9} {}\n", one["rule"].get<std::string>(), limits,
                one["classes"].get<std::uint64_t>(), one["heads"].get<std::string>(),
-               one["conditions"].get<std::string>());
+               one["state"].get<std::string>(), one["conditions"].get<std::string>());
   }
 }
 

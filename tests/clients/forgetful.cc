@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// forgetful [--ignore-sync] SIZE MOUNTPOINT [FUSE OPTION ...]
+// forgetful [--ignore-sync | --fail-sync=N] SIZE MOUNTPOINT [FUSE OPTION ...]
 //
 // A file system with one file, `disk`, that loses what was not synced when whoever had it open
 // dies: the nearest thing to a power failure that a process can have. Written is what the kernel
@@ -10,7 +10,7 @@
 //   write --> now          fsync: now --> kept          open: kept --> now
 //
 // With --ignore-sync an fsync is answered and forgotten like everything else, as by a device that
-// lies: a test of durability has to fail on it.
+// lies: a test of durability has to fail on it. With --fail-sync=N the Nth fsync fails with EIO.
 #define FUSE_USE_VERSION 31
 #include <algorithm>
 #include <cerrno>
@@ -33,6 +33,8 @@ struct Disk {
   std::vector<char> kept;
   std::set<std::size_t> dirty;  // blocks in which they differ
   bool ignores_sync = false;
+  unsigned long syncs = 0;
+  unsigned long failing_sync = 0;  // 0: none
 };
 Disk disk;  // fuse is told to run one thread
 
@@ -85,6 +87,7 @@ int write_disk(const char* /*path*/, const char* from, std::size_t size, off_t o
 }
 
 int sync_disk(const char* /*path*/, int /*data_only*/, fuse_file_info* /*file*/) {
+  if (++disk.syncs == disk.failing_sync) return -EIO;
   if (!disk.ignores_sync) settle(disk.now, disk.kept);
   return 0;
 }
@@ -93,13 +96,18 @@ int sync_disk(const char* /*path*/, int /*data_only*/, fuse_file_info* /*file*/)
 
 int main(int argc, char** argv) {
   std::vector<char*> arguments(argv, argv + argc);
-  if (arguments.size() > 1 && std::string_view(arguments[1]) == "--ignore-sync") {
-    disk.ignores_sync = true;
-    arguments.erase(arguments.begin() + 1);
+  constexpr std::string_view kFailSync = "--fail-sync=";
+  const std::string_view option = arguments.size() > 1 ? arguments[1] : "";
+  disk.ignores_sync = option == "--ignore-sync";
+  if (option.starts_with(kFailSync)) {
+    disk.failing_sync = std::strtoul(arguments[1] + kFailSync.size(), nullptr, 10);
   }
+  if (disk.ignores_sync || disk.failing_sync != 0) arguments.erase(arguments.begin() + 1);
   const std::size_t size = arguments.size() < 3 ? 0 : std::strtoull(arguments[1], nullptr, 10);
   if (size == 0) {
-    std::fputs("usage: forgetful [--ignore-sync] SIZE MOUNTPOINT [FUSE OPTION ...]\n", stderr);
+    std::fputs(
+        "usage: forgetful [--ignore-sync | --fail-sync=N] SIZE MOUNTPOINT [FUSE OPTION ...]\n",
+        stderr);
     return 64;
   }
   arguments.erase(arguments.begin() + 1);

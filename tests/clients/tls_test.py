@@ -446,5 +446,38 @@ class Hostile(WithCertificates):
                         key.data.sendall(piece)
 
 
+class Hoards(WithCertificates):
+    def test_replies_that_nobody_reads(self):
+        """Encrypted or not yet, they count."""
+        memory = 64 << 20
+        context = ssl.create_default_context(cafile=str(self.server / "ca-cert.pem"))
+        with Server("--export", "a=memory:64MiB", "--tls", "require", "--tls-certificates",
+                    str(self.server), "--memory", str(memory), control=True,
+                    env=s.LEAN) as server:
+            before = server.memory()
+            clients = []
+            for _ in range(100):
+                raw = server.connect()
+                s.greet(raw)
+                raw.sendall(s.option(OPT_STARTTLS))
+                self.assertEqual(s.option_reply(raw), (OPT_STARTTLS, 1, b""))
+                client = context.wrap_socket(raw, server_hostname="localhost")
+                s.enter_after_greeting(client)
+                client.sendall(s.request(s.READ, 1, 0, 16 << 20))
+                self.assertEqual(s.simple_reply(client)[:2], (0, 1))  # its payload is on the way
+                client.sendall(s.request(77, 2) * 1000)
+                clients.append(client)
+            self.assert_alive(server)
+            status = server.status()
+            self.assertLessEqual(status["memory"]["used"], status["memory"]["limit"])
+            self.assertLess(server.memory() - before, memory)
+            # A client that begins to read gets everything.
+            self.assertEqual(s.receive(clients[0], 16 << 20), bytes(16 << 20))
+            for _ in range(1000):
+                self.assertEqual(s.simple_reply(clients[0])[:2], (22, 2))
+            for client in clients:
+                client.close()
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -5,7 +5,8 @@ import sys
 import tempfile
 import unittest
 
-from world import RELEASE, WEIR, Etcd, Member, Remote, World, free_ports, wait_for
+from world import (AT_A_RATE, RELEASE, WEIR, Etcd, Member, Remote, World, free_ports,
+                   wait_for)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
 from certificates import EXPIRED, Authority  # noqa: E402
@@ -94,14 +95,14 @@ class Alone(unittest.TestCase):
     def test_without_etcd_a_server_serves_says_so_once_and_joins_when_it_comes(self):
         etcd = Etcd()
         self.addCleanup(etcd.folder.cleanup)
-        with Member("s0", ["127.0.0.1:1"], binary=RELEASE) as member:
+        with Member("s0", ["127.0.0.1:1"], binary=RELEASE, more=AT_A_RATE) as member:
             wait_for("it says so", lambda: "running alone" in member.log)
             self.assertGreater(member.read("j.1", 10), 0)
             self.assertEqual(member.status()["state"], "alone")
             status, _, error = member.weir("cluster", "rule", "start", "x", "jobid={*}", "rate=5")
             self.assertEqual(status, 75, error)
         ports = free_ports(1)
-        with Member("s0", [f"127.0.0.1:{ports[0]}"], binary=RELEASE) as member:
+        with Member("s0", [f"127.0.0.1:{ports[0]}"], binary=RELEASE, more=AT_A_RATE) as member:
             wait_for("it says so", lambda: "running alone" in member.log)
             etcd.clients, etcd.peers, etcd.processes = ports, free_ports(1), [None]
             etcd.start(0)
@@ -173,7 +174,7 @@ class Secured(unittest.TestCase):
             (self.path / "wrong").write_text("guess\n")
             def more(password):
                 return (f'etcd_tls_directory = "{keys}"\nuser = "weir"\n'
-                        f'password_file = "{self.path / password}"')
+                        f'password_file = "{self.path / password}"\n{AT_A_RATE}')
             with Member("s0", etcd.endpoints(), more=more("right")) as member:
                 wait_for("it has joined", member.is_joined)
                 with Member("s1", etcd.endpoints(), more=more("wrong")) as other:

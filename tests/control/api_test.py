@@ -100,6 +100,22 @@ class Changing(unittest.TestCase):
             self.assertEqual(it.http("DELETE", "/v1/jobs/ior.1")[0], 200)
             self.assertEqual(it.get("/v1/jobs"), [])
 
+    def test_a_capacity_in_another_unit_is_refused(self):
+        for given, other, unit, shown in (("500", "10MB/s", "operations", 500),
+                                          ("20MB/s", "500", "bytes", 20_000_000)):
+            with self.subTest(given), Remote(*EXPORT, "--capacity", given) as it:
+                status, _, answer = it.send("PUT", f"{SERVICE}/capacity", {"capacity": other})
+                self.assertEqual(status, 400, answer)
+                self.assertIn(f"the service counts {unit}", answer["error"])
+                capacity = it.get(f"{SERVICE}/capacity")
+                self.assertEqual((capacity["capacity"], capacity["capacity_unit"]), (shown, unit))
+                for good in ("auto", given):
+                    self.assertEqual(it.send("PUT", f"{SERVICE}/capacity", {"capacity": good})[0],
+                                     200)
+                self.assertEqual(it.send("PUT", f"{SERVICE}/capacity", {"capacity": other})[0], 400)
+                _, out, _ = it.weir("status")
+                self.assertRegex(out, r"\s20.0MB/s\s" if unit == "bytes" else r"\s500\s")
+
     def test_a_rule_acts_within_milliseconds(self):
         with Remote(*TBF, "--rule", "start dd jobid={dd.0} rate=10") as it:
             client = it.client("dd.0")
@@ -248,6 +264,47 @@ class Tcp(unittest.TestCase):
             self.assertEqual(ask({}, "/"), 200, "the page holds no secret")
             self.assertNotIn("s3cret", it.http("GET", "/metrics")[2])
         self.assertNotIn("s3cret", it.log)
+
+    def idle(self, family, address, count=650):
+        connections = []
+        for _ in range(count):
+            one = socket.socket(family)
+            self.addCleanup(one.close)
+            one.settimeout(STUCK)
+            one.connect(address)
+            connections.append(one)
+        return connections
+
+    def test_idle_connections_keep_nobody_out(self):
+        with tempfile.TemporaryDirectory() as folder, self.server(folder) as it:
+            self.idle(socket.AF_INET, ("127.0.0.1", it.control_port))
+            self.assertEqual(it.get("/v1/status")["exports"], ["a"], "the Unix socket")
+            connection = http.client.HTTPConnection("127.0.0.1", it.control_port, timeout=STUCK)
+            connection.request("GET", "/v1/status", headers={"Authorization": "Bearer s3cret"})
+            self.assertEqual(connection.getresponse().status, 200, "TCP: idle ones make room")
+            connection.close()
+
+    def test_idle_connections_of_the_socket_make_room(self):
+        with Remote(*TBF) as it:
+            kept = UnixHttp(it.control)
+            idle = self.idle(socket.AF_UNIX, str(it.control))
+            kept.request("GET", "/v1/status")
+            self.assertEqual(kept.getresponse().status, 200, "it came last")
+            self.assertEqual(idle[0].recv(1), b"", "it had waited longest")
+            kept.close()
+
+    def test_readers_of_events_on_tcp_leave_room_for_the_socket(self):
+        with tempfile.TemporaryDirectory() as folder, self.server(folder) as it:
+            readers = self.idle(socket.AF_INET, ("127.0.0.1", it.control_port), 512)
+            for one in readers:
+                one.sendall(b"GET /v1/events HTTP/1.1\r\nHost: w\r\n"
+                            b"Authorization: Bearer s3cret\r\n\r\n")
+            for one in readers:
+                self.assertIn(b"200 OK", one.recv(64))
+            connection = UnixHttp(it.control)
+            connection.request("GET", "/v1/events")
+            self.assertEqual(connection.getresponse().status, 200)
+            connection.close()
 
     def test_is_refused_without_a_token_and_beyond_loopback(self):
         with Remote(*TBF) as it, tempfile.TemporaryDirectory() as folder:

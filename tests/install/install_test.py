@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library as its users get it: installed, found by CMake and by pkg-config, and used by
 examples/limiter, which is built against the installed prefix and nothing else."""
+import glob
 import os
 import subprocess
 import tempfile
@@ -60,6 +61,17 @@ class InstallTest(unittest.TestCase):
         program = self.folder + "/limiter"
         run("g++", "-std=c++20", os.path.join(EXAMPLE, "limiter.cc"), *flags, "-o", program)
         self.copy_limited(program, 1000, "1GiB/s", "1k")
+
+    def test_pkg_config_names_all_that_every_module_needs(self):
+        environment = {**os.environ, "PKG_CONFIG_PATH": self.prefix + "/lib/pkgconfig"}
+        flags = run("pkg-config", "--cflags", "--libs", "weir", env=environment).split()
+        archives = sorted(glob.glob(self.prefix + "/lib/libweir_*.a"))
+        named = {flag for flag in flags if flag.startswith("-lweir_")}
+        self.assertEqual(named, {f"-l{os.path.basename(one)[3:-2]}" for one in archives})
+        program = self.folder + "/every_module"
+        run("g++", "-std=c++20", os.path.join(os.path.dirname(__file__), "every_module.cc"),
+            "-Wl,--whole-archive", *archives, "-Wl,--no-whole-archive", *flags, "-o", program)
+        self.assertIn("etcd", run(program))
 
     def test_the_binary_and_its_manual_are_there(self):
         self.assertIn("weir ", run(self.prefix + "/bin/weir", "--version"))

@@ -61,6 +61,7 @@ JobStats::Entry* JobStats::place_for_another() {
   gone_.latency_max = std::max(gone_.latency_max, entry->latency_max);
   gone_.last_seen = std::max(gone_.last_seen, entry->last_seen);
   ++forgotten_;
+  if (listener_) listener_(entry->job);
   return entry;
 }
 

@@ -23,6 +23,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
@@ -112,6 +114,9 @@ class JobStats {
   Entry& hold(const JobId& job, Instant now);
   void release(Entry& entry);
 
+  // Told of each job whose entry makes room.
+  void on_forget(std::function<void(const JobId&)> listener) { listener_ = std::move(listener); }
+
   // None if the job is not kept.
   const Entry* find(const JobId& job) const;
   // In the order of ids, without overflow().
@@ -137,6 +142,7 @@ class JobStats {
   absl::flat_hash_map<JobId, Entry*, std::hash<JobId>> index_;
   Entry* oldest_ = nullptr;
   Entry* newest_ = nullptr;
+  std::function<void(const JobId&)> listener_;
   Entry overflow_;
   Entry gone_;
   std::uint64_t overflowed_ = 0;

@@ -101,24 +101,27 @@ void Ledger::settle_loans(std::span<const Loan> loans) {
     lent += loan.lent.count();
     borrowed += loan.borrowed.count();
   }
-  WEIR_ASSERT(lent <= kLoansMax.count() && borrowed <= kLoansMax.count());
-  const Tokens matched{static_cast<std::uint64_t>(std::min(lent, borrowed))};
+  const Tokens matched{
+      static_cast<std::uint64_t>(std::min<Wide>({lent, borrowed, kLoansMax.count()}))};
   if (matched == Tokens{0}) return;
-  settle_side(loans, Side::kLenders, matched);
-  settle_side(loans, Side::kBorrowers, matched);
+  settle_side(loans, Side::kLenders, lent, matched);
+  settle_side(loans, Side::kBorrowers, borrowed, matched);
 }
 
-void Ledger::settle_side(std::span<const Loan> loans, Side side, Tokens total) {
+void Ledger::settle_side(std::span<const Loan> loans, Side side, Wide sum, Tokens total) {
+  // Weights sum to less than 2^64: beyond that all lose the same low bits.
+  int shift = 0;
+  while (sum >> shift > UINT64_MAX) ++shift;
   const bool lenders = side == Side::kLenders;
   const auto remainder = lenders ? &Account::lent_remainder : &Account::borrowed_remainder;
   shares_.clear();
   chosen_.clear();
   std::size_t at = 0;
   for (const Loan& loan : loans) {
-    const Tokens weight = lenders ? loan.lent : loan.borrowed;
-    if (weight == Tokens{0}) continue;
+    const std::uint64_t weight = (lenders ? loan.lent : loan.borrowed).count() >> shift;
+    if (weight == 0) continue;
     while (accounts_[at].job != loan.job) ++at;
-    shares_.push_back({weight.count(), accounts_[at].*remainder, 0});
+    shares_.push_back({weight, accounts_[at].*remainder, 0});
     chosen_.push_back(at);
   }
   settle(shares_, total);

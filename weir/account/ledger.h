@@ -7,7 +7,7 @@
 //
 //   settle_loans   a loan that was made at once, while a slot idled, is written down. lent[x] is
 //                  what fell over the rim of x's share while x had nothing waiting; borrowed[x] is
-//                  what x used beyond its share; M = min(sum(lent), sum(borrowed)).
+//                  what x used beyond its share; M = min(sum(lent), sum(borrowed), kLoansMax).
 //                  record += settle(lent, M) - settle(borrowed, M). What was borrowed beyond M is
 //                  free: nobody owned it.
 //   fade           records halve in a half-life h. With P the sum of the positive ones, in a period
@@ -76,7 +76,7 @@ class Ledger {
 
   static constexpr std::size_t kJobsMaxDefault = 8192;
   static constexpr std::int64_t kRecordSumMax = std::int64_t{1} << 60;
-  static constexpr Tokens kLoansMax{std::uint64_t{1} << 60};        // of all jobs in a period
+  static constexpr Tokens kLoansMax{std::uint64_t{1} << 60};        // settled in a period
   static constexpr Nanoseconds kPeriodMax = std::chrono::hours{1};  // P * period * 2^20 in 128 bits
 
   explicit Ledger(std::size_t jobs_max = kJobsMaxDefault) : jobs_max_(jobs_max) {}
@@ -97,7 +97,8 @@ class Ledger {
   void open(std::span<const Row> rows);
 
   // Once in every period with lending, before the allocation; also when there were no loans.
-  // REQUIRES: as open(); lent and borrowed each at most kLoansMax in sum.
+  // Jobs may report any amount, such as all that an idle device spilled in weeks; at most kLoansMax
+  // tokens of it are settled, in the same proportions. REQUIRES: as open().
   void settle_loans(std::span<const Loan> loans);
 
   // Ends the period: fades records, if they have a half-life, and answers whether any did.
@@ -113,7 +114,8 @@ class Ledger {
 
   void add_accounts(const std::vector<JobId>& missing, const std::vector<std::size_t>& wanted);
   void write_off(std::size_t count, const std::vector<std::size_t>& wanted);
-  void settle_side(std::span<const Loan> loans, Side side, Tokens total);
+  // `sum` is what all of that side reported, `total` what is settled of it.
+  void settle_side(std::span<const Loan> loans, Side side, unsigned __int128 sum, Tokens total);
   // A side's records, to be brought nearer to 0.
   struct Fading {
     std::vector<SettleShare> shares;

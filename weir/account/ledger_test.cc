@@ -50,6 +50,31 @@ TEST(Ledger, WritesDownWhoLentAndWhoBorrowed) {
   EXPECT_EQ(ledger.find(JobId("d")), nullptr);
 }
 
+// 1 TB/s for 13 days is more than 2^60 tokens; 214 days are more than 2^64 - 1 can count.
+TEST(Ledger, SettlesAtMostTheBoundOfLoansThatWeeksOfIdlingMade) {
+  constexpr std::uint64_t kMost = Ledger::kLoansMax.count();
+  constexpr std::uint64_t k13Days = 1'123'200'000'000'000'000 + 30'000'000'000'000'000;
+  static_assert(k13Days > kMost);
+  Ledger small;
+  small.settle_loans(Loans{loan("a", k13Days, 0), loan("b", 0, 500)});
+  EXPECT_EQ(record(small, "a"), 500) << "no more than was borrowed";
+  EXPECT_EQ(record(small, "b"), -500);
+
+  Ledger ledger;
+  ledger.settle_loans(Loans{loan("a", UINT64_MAX, 0), loan("b", UINT64_MAX, 0),
+                            loan("c", 0, UINT64_MAX), loan("d", 0, UINT64_MAX / 3)});
+  EXPECT_EQ(record(ledger, "a"), std::int64_t{kMost / 2});
+  EXPECT_EQ(record(ledger, "b"), std::int64_t{kMost / 2});
+  EXPECT_EQ(record(ledger, "c"), -std::int64_t{kMost / 4 * 3});
+  EXPECT_EQ(record(ledger, "d"), -std::int64_t{kMost / 4});
+  for (int i = 0; i < 100; ++i) {
+    ledger.settle_loans(Loans{loan("a", UINT64_MAX, 0), loan("c", 0, UINT64_MAX)});
+    EXPECT_EQ(sum_of_records(ledger), 0);
+    ledger.close_period(kPeriod, std::nullopt);
+  }
+  EXPECT_LE(record(ledger, "a"), Ledger::kRecordSumMax) << "half fades beyond it";
+}
+
 TEST(Ledger, FractionsOfLoansAreMadeUpForLater) {
   Ledger ledger;
   for (int i = 0; i < 300; ++i) {

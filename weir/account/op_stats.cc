@@ -30,6 +30,8 @@ void OpStats::record(Handle& handle, const JobId& job, Op op, Bytes bytes, Nanos
   }
   Job& at = *handle.job_;
   at.updated = now;
+  by_idle_time_.erase(at);
+  by_idle_time_.push_back(at);
   at.usecs[static_cast<std::size_t>(op)].add(static_cast<std::uint64_t>(latency.count()) / 1000);
   if (op == Op::kRead) at.read_bytes.add(bytes.count());
   if (op == Op::kWrite) at.write_bytes.add(bytes.count());
@@ -38,25 +40,19 @@ void OpStats::record(Handle& handle, const JobId& job, Op op, Bytes bytes, Nanos
 OpStats::Job& OpStats::job_of(const JobId& id, Instant now) {
   if (const auto found = index_.find(id); found != index_.end()) return *found->second;
   drop_idle(now);
-  if (jobs_.size() >= kJobsMax) {
-    const auto oldest =
-        std::min_element(jobs_.begin(), jobs_.end(),
-                         [](const Job& a, const Job& b) { return a.updated < b.updated; });
-    drop(JobId(oldest->id));
-  }
+  if (jobs_.size() >= kJobsMax) drop(JobId(by_idle_time_.front().id));
   Job& made = jobs_.emplace_back();
   made.id = id;
   made.since = made.updated = now;
+  by_idle_time_.push_back(made);
   index_.emplace(id, std::prev(jobs_.end()));
   return made;
 }
 
 void OpStats::drop_idle(Instant now) {
   if (cleanup_ == Nanoseconds{0}) return;
-  for (auto job = jobs_.begin(); job != jobs_.end();) {
-    const auto next = std::next(job);
-    if (now - job->updated > cleanup_) drop(JobId(job->id));
-    job = next;
+  while (!by_idle_time_.empty() && now - by_idle_time_.front().updated > cleanup_) {
+    drop(JobId(by_idle_time_.front().id));
   }
 }
 
@@ -68,6 +64,7 @@ const std::list<OpStats::Job>& OpStats::jobs(Instant now) {
 void OpStats::clear() {
   ++generation_;
   index_.clear();
+  for (Job& job : jobs_) by_idle_time_.erase(job);
   jobs_.clear();
 }
 
@@ -75,6 +72,7 @@ bool OpStats::drop(const JobId& job) {
   const auto found = index_.find(job);
   if (found == index_.end()) return false;
   ++generation_;
+  by_idle_time_.erase(*found->second);
   jobs_.erase(found->second);
   index_.erase(found);
   return true;

@@ -9,7 +9,8 @@
 //
 // Jobs are kept in the order they came. One that was idle for longer than the cleanup interval is
 // dropped when the next new job comes or somebody reads; above jobs_max the one that was idle for
-// longest makes room. Requests without a job are not recorded.
+// longest makes room. A second list has them in the order of their last request, so that a client
+// that invents job ids costs O(1) for each. Requests without a job are not recorded.
 //
 // A handle remembers where its job is, so that recording searches nothing; one that has become
 // stale is found out and searches again. No clock; one owner, no locks.
@@ -25,6 +26,7 @@
 
 #include "weir/base/job_id.h"
 #include "weir/base/quantity.h"
+#include "weir/base/ring.h"
 #include "weir/base/time.h"
 
 namespace weir {
@@ -61,6 +63,7 @@ class OpStats {
     ByteSum read_bytes;
     ByteSum write_bytes;
     std::array<Sum, kOps> usecs{};
+    RingLink<Job> idle_link{};  // the longest idle first
   };
 
   // Where a job was last found.
@@ -70,6 +73,12 @@ class OpStats {
     std::uint64_t generation_ = 0;
   };
 
+  OpStats() = default;
+  ~OpStats() { clear(); }
+  OpStats(const OpStats&) = delete;
+  OpStats& operator=(const OpStats&) = delete;
+
+  // REQUIRES: `now` is not before that of the last call.
   void record(Handle& handle, const JobId& job, Op op, Bytes bytes, Nanoseconds latency,
               Instant now);
 
@@ -88,6 +97,7 @@ class OpStats {
   void drop_idle(Instant now);
 
   std::list<Job> jobs_;
+  Ring<Job, &Job::idle_link> by_idle_time_;
   absl::flat_hash_map<JobId, std::list<Job>::iterator, std::hash<JobId>> index_;
   Nanoseconds cleanup_ = kCleanupDefault;
   std::uint64_t generation_ = 1;  // grows when a job goes

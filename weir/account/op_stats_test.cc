@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/account/op_stats.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
+
+#include "weir/base/rng.h"
 
 namespace weir {
 namespace {
@@ -78,6 +83,45 @@ TEST(OpStats, AboveTheBoundTheLongestIdleMakesRoom) {
   const auto& jobs = stats.jobs(Instant{} + microseconds{OpStats::kJobsMax});
   EXPECT_EQ(jobs.size(), OpStats::kJobsMax);
   EXPECT_EQ(jobs.front().id.text(), "1");
+}
+
+// The same decisions as a walk over all jobs would make.
+TEST(OpStats, DropsInTheOrderOfTheLastRequestWhateverTheOrderOfArrival) {
+  OpStats stats;
+  stats.set_cleanup_interval(seconds{10});
+  std::vector<std::pair<std::string, int>> model;  // in the order of arrival, with the last request
+  Rng rng(7);
+  for (int now = 0; now < 3000; ++now) {
+    const std::string job = std::to_string(rng.below(24));
+    OpStats::Handle handle;
+    stats.record(handle, JobId(job), Op::kSync, Bytes{0}, microseconds{1}, at(seconds{now}));
+    const auto is_job = [&](const auto& one) { return one.first == job; };
+    auto found = std::find_if(model.begin(), model.end(), is_job);
+    if (found == model.end()) {
+      std::erase_if(model, [&](const auto& one) { return now - one.second > 10; });
+      found = model.insert(model.end(), {job, now});
+    }
+    found->second = now;
+    if (rng.below(50) == 0 && stats.drop(JobId(job))) std::erase_if(model, is_job);
+    if (rng.below(20) != 0) continue;
+    std::erase_if(model, [&](const auto& one) { return now - one.second > 10; });
+    std::vector<std::string> expected, kept;
+    for (const auto& one : model) expected.push_back(one.first);
+    for (const OpStats::Job& one : stats.jobs(at(seconds{now}))) kept.emplace_back(one.id.text());
+    ASSERT_EQ(kept, expected) << now;
+  }
+}
+
+// Half a second of work; a walk over 8,192 jobs for each would take minutes.
+TEST(OpStats, AnInventedJobIdCostsTheSameHoweverManyThereAre) {
+  OpStats stats;
+  OpStats::Handle handle;
+  for (std::size_t i = 0; i < 500'000; ++i) {
+    stats.record(handle, JobId(std::to_string(i)), Op::kSync, Bytes{0}, microseconds{1},
+                 Instant{} + microseconds{i});
+  }
+  EXPECT_EQ(stats.jobs(Instant{} + seconds{1}).front().id.text(),
+            std::to_string(500'000 - OpStats::kJobsMax));
 }
 
 }  // namespace

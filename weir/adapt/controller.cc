@@ -51,8 +51,8 @@ void add(JobSample& sum, const JobSample& sample) {
   sum.arrived += sample.arrived;
   sum.served += sample.served;
   sum.waiting += sample.waiting;
-  sum.borrowed += sample.borrowed;
-  sum.lent += sample.lent;
+  sum.borrowed += std::min(sample.borrowed, Tokens{UINT64_MAX} - sum.borrowed);
+  sum.lent += std::min(sample.lent, Tokens{UINT64_MAX} - sum.lent);
   if (sum.limit && sample.limit) sum.limit = *sum.limit + *sample.limit;
   if (!sample.limit) sum.limit.reset();
 }
@@ -74,7 +74,7 @@ void Controller::set_capacity(std::optional<Rate> capacity) {
   if (capacity) allocator_.set_rate(*capacity);
 }
 
-Result<void> Controller::set_nodes(const JobId& job, std::uint64_t nodes) {
+Result<void> Controller::set_nodes(const JobId& job, std::uint64_t nodes, Instant now) {
   if (nodes == 0 || nodes > Allocator::kNodesMax) {
     return fail(std::errc::invalid_argument, "nodes of job " + quote(job.text()),
                 std::to_string(nodes) + " is out of range",
@@ -85,13 +85,25 @@ Result<void> Controller::set_nodes(const JobId& job, std::uint64_t nodes) {
                 std::to_string(kNodesTableMax) + " jobs have their nodes set already",
                 "forget those of jobs that have ended");
   }
-  nodes_[job] = nodes;
+  nodes_[job] = {nodes, now};
   return {};
 }
 
 std::uint64_t Controller::nodes_of(const JobId& job) const {
   const auto found = nodes_.find(job);
-  return found == nodes_.end() ? 1 : found->second;
+  return found == nodes_.end() ? 1 : found->second.count;
+}
+
+std::uint64_t Controller::use_nodes_of(const JobId& job, Instant now) {
+  const auto found = nodes_.find(job);
+  if (found == nodes_.end()) return 1;
+  found->second.used_at = now;
+  return found->second.count;
+}
+
+std::optional<Instant> Controller::nodes_used_at(const JobId& job) const {
+  const auto found = nodes_.find(job);
+  return found == nodes_.end() ? std::nullopt : std::optional(found->second.used_at);
 }
 
 std::optional<Share> Controller::share_of(const JobId& job) const {
@@ -107,7 +119,7 @@ void Controller::observe(const JobSample& sample) {
 
 const PeriodReport& Controller::decide(Instant now) {
   adopt();
-  gather();
+  gather(now);
   report_.at = now;
   report_.budget = Tokens{0};
   report_.jobs.clear();
@@ -144,7 +156,7 @@ void Controller::adopt() {
 }
 
 // One sample a job, in order; from them demands and loans.
-void Controller::gather() {
+void Controller::gather(Instant now) {
   const auto by_job = [](const JobSample& a, const JobSample& b) { return a.job < b.job; };
   if (!std::is_sorted(samples_.begin(), samples_.end(), by_job)) {
     std::stable_sort(samples_.begin(), samples_.end(), by_job);
@@ -166,13 +178,13 @@ void Controller::gather() {
   std::size_t at = 0;
   for (JobSample& sample : samples_) {
     const Tokens demand = demand_of(sample, options_.demand);
-    if (demand > Tokens{0}) demands_.push_back({sample.job, nodes_of(sample.job), demand});
+    if (demand > Tokens{0}) demands_.push_back({sample.job, use_nodes_of(sample.job, now), demand});
     if (!options_.lending) continue;
     while (at < accounts.size() && accounts[at].job < sample.job) ++at;
     const bool allotted =
         at < accounts.size() && accounts[at].job == sample.job && accounts[at].allotted > 0;
     if (!allotted) sample.lent = Tokens{0};
-    if (sample.lent + sample.borrowed > Tokens{0}) {
+    if (sample.lent > Tokens{0} || sample.borrowed > Tokens{0}) {
       loans_.push_back({sample.job, sample.lent, sample.borrowed});
     }
   }
@@ -316,7 +328,7 @@ void Controller::first_request(const JobId& job, Instant now) {
   }
   auto before = found;
   if (found != holders_.end()) erase(before);  // found at the start, or failed: as if new
-  const std::uint64_t nodes = nodes_of(job);
+  const std::uint64_t nodes = use_nodes_of(job, now);
   Share share{.rate = newcomer_rate(nodes), .depth = {}, .nodes = nodes};
   if (share.rate) {
     const Tokens depth = share_depth(tokens_in(*share.rate, options_.period));
@@ -333,20 +345,8 @@ void Controller::suspend(std::string reason, Instant now) {
 
 // ---- restart ----
 
-Controller::State Controller::state() const {
-  return {.allocator = allocator_.state(), .nodes = {nodes_.begin(), nodes_.end()}};
-}
+Controller::State Controller::state() const { return {.allocator = allocator_.state()}; }
 
-Result<void> Controller::restore(const State& state) {
-  for (const auto& [job, nodes] : state.nodes) {
-    if (nodes == 0 || nodes > Allocator::kNodesMax) {
-      return fail(std::errc::invalid_argument, "saved nodes of job " + quote(job.text()),
-                  "out of range", "start without the saved state");
-    }
-  }
-  if (auto restored = allocator_.restore(state.allocator); !restored) return restored;
-  nodes_ = {state.nodes.begin(), state.nodes.end()};
-  return {};
-}
+Result<void> Controller::restore(const State& state) { return allocator_.restore(state.allocator); }
 
 }  // namespace weir

@@ -66,9 +66,10 @@ struct JobSample {
 
 class Controller {
  public:
+  // What only the controller knows. Nodes of jobs are not part of it: whoever set them (the command
+  // line, the journal, Slurm) sets them again at the next start.
   struct State {
     Allocator::State allocator;
-    std::vector<std::pair<JobId, std::uint64_t>> nodes;
   };
   struct Counters {
     std::uint64_t periods = 0;
@@ -87,9 +88,13 @@ class Controller {
   std::optional<Rate> capacity() const { return capacity_; }
 
   // How many nodes a job runs on; 1 for one that was never named. Acts from the next decision on.
-  Result<void> set_nodes(const JobId& job, std::uint64_t nodes);
+  // `now` matters to nodes_used_at() alone.
+  Result<void> set_nodes(const JobId& job, std::uint64_t nodes, Instant now = {});
   void forget_nodes(const JobId& job) { nodes_.erase(job); }
   std::uint64_t nodes_of(const JobId& job) const;
+  // When they were set or the job was last active, so that those of ended jobs can be forgotten;
+  // none: they are not set.
+  std::optional<Instant> nodes_used_at(const JobId& job) const;
 
   void observe(const JobSample& sample);
   // Ends the period. The report is good until the next call.
@@ -111,7 +116,7 @@ class Controller {
   std::optional<Share> share_of(const JobId& job) const;
 
   State state() const;
-  // Before the first decision. On failure nothing has changed.
+  // Before the first decision; nodes that were set stay. On failure nothing has changed.
   Result<void> restore(const State& state);
 
  private:
@@ -123,7 +128,8 @@ class Controller {
   using Holders = absl::btree_map<JobId, Holder>;
 
   void adopt();
-  void gather();
+  void gather(Instant now);
+  std::uint64_t use_nodes_of(const JobId& job, Instant now);
   void allocate();
   void list_active();
   void list_records();
@@ -141,7 +147,11 @@ class Controller {
   Enforcer& enforcer_;
   Allocator allocator_;
   std::optional<Rate> capacity_;
-  absl::btree_map<JobId, std::uint64_t> nodes_;
+  struct Nodes {
+    std::uint64_t count = 0;
+    Instant used_at{};
+  };
+  absl::btree_map<JobId, Nodes> nodes_;
   Holders holders_;
   std::uint64_t nodes_held_ = 0;  // by all holders
   bool adopted_ = false;          // what the enforcer held at the start

@@ -39,12 +39,7 @@ EpochSeat::EpochSeat(const Options& options, const SliceLimits& limits, Instant 
           now),
       leader_({.term = options.term, .combine = add_vectors, .rider = &slices_}) {}
 
-void EpochSeat::hear(const std::string& name, Instant now) {
-  if (name != options_.name) others_heard_ = now;
-}
-
 Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
-  hear(hello.name, now);
   const std::string member = "member " + quote(hello.name);
   if (hello.protocol != kEpochProtocol) {
     return fail(std::errc::protocol_not_supported, member,
@@ -84,6 +79,7 @@ Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
   known.heard = now;
   names_[known.id] = hello.name;
   welcome.id = known.id;
+  if (!is_same) count_absent();
   return welcome;
 }
 
@@ -96,7 +92,6 @@ const std::string& EpochSeat::name_of(MemberId member) const {
 Result<void> EpochSeat::receive(MemberId from, const std::string& course, EpochView bytes,
                                 Instant now) {
   const std::string& name = name_of(from);
-  hear(name, now);
   Known& known = known_.find(name)->second;
   known.heard = now;
   const auto message = decode(bytes);
@@ -158,8 +153,9 @@ void EpochSeat::confirm(Instant until) {
   for (auto& [name, course] : courses_) course.confirm(until);
 }
 
-void EpochSeat::set_known(MemberNames names) {
+void EpochSeat::set_known(MemberNames names, MemberNames running) {
   named_ = std::move(names);
+  running_ = std::move(running);
   std::erase_if(known_, [&](const auto& one) {
     const auto& [name, known] = one;
     if (known.is_joined || named_->contains(name)) return false;
@@ -171,11 +167,15 @@ void EpochSeat::set_known(MemberNames names) {
 
 void EpochSeat::count_absent() {
   if (!named_) return;
-  slices_.set_absent(static_cast<std::uint32_t>(
-      std::count_if(named_->begin(), named_->end(), [&](const std::string& name) {
-        const auto found = known_.find(name);
-        return found == known_.end() || !slices_.knows(found->second.id);
-      })));
+  std::uint32_t absent = 0;
+  std::uint32_t running = 0;
+  for (const std::string& name : *named_) {
+    const auto found = known_.find(name);
+    if (found != known_.end() && slices_.knows(found->second.id)) continue;
+    ++absent;
+    if (running_.contains(name)) ++running;
+  }
+  slices_.set_absent(absent, running);
 }
 
 void EpochSeat::tick(Instant now) {
@@ -215,7 +215,14 @@ Nanoseconds EpochSeat::round_quantile(std::size_t permille) const {
   return *at;
 }
 
-LeaderPart EpochSeat::describe() const {
+std::size_t EpochSeat::connected(Instant now) const {
+  return 1 +
+         static_cast<std::size_t>(std::count_if(names_.begin(), names_.end(), [&](const auto& one) {
+           return one.second != options_.name && leader_.is_in_epochs(one.first, now);
+         }));
+}
+
+LeaderPart EpochSeat::describe(Instant now) const {
   const EpochLeader::Counters& counters = leader_.counters();
   LeaderPart part{.term = options_.term,
                   .epoch = leader_.epoch(),
@@ -238,8 +245,8 @@ LeaderPart EpochSeat::describe() const {
   part.members.reserve(known_.size());
   for (const auto& [name, known] : known_) {
     part.members.push_back({.name = name,
-                            .is_joined = known.is_joined,
-                            .slices = slices_.slices(known.id, kSlicesShown)});
+                            .is_joined = leader_.is_in_epochs(known.id, now),
+                            .slices = slices_.slices(known.id, kSlicesShown, now)});
   }
   return part;
 }

@@ -7,7 +7,7 @@
 //   greet(hello)                  a number for the member, or why it is refused
 //   receive(id, course, bytes)    its messages; what is none evicts it
 //   ended(id)                     its stream has broken
-//   set_known(names)              who belongs to the cluster, whether it is there or away
+//   set_known(names, running)     who belongs to the cluster, whether it is there or away
 //
 // Epochs run in courses, each with a leader's part, numbers and members of its own: that of slices,
 // which has no name, and one for the groups of each service that takes turns (epoch_course.h). They
@@ -50,8 +50,8 @@ using MemberNames = std::set<std::string, std::less<>>;
 struct LeaderPart {
   struct Member {
     std::string name;
-    bool is_joined = false;
-    std::vector<std::pair<std::string, std::int64_t>> slices;
+    bool is_joined = false;                  // takes part in the current epoch
+    std::vector<SliceLeader::InUse> slices;  // as it may use them now
   };
   struct Course {
     std::string name;
@@ -115,8 +115,8 @@ class EpochSeat {
   Result<void> receive(MemberId from, const std::string& course, EpochView bytes, Instant now);
   void ended(MemberId member, Instant now);
   const std::string& name_of(MemberId member) const;
-  // When a server other than the leader's own last said anything, be it that it was refused.
-  Instant others_heard() const { return others_heard_; }
+  // Servers in the current epoch, the leader's own counted in any case.
+  std::size_t connected(Instant now) const;
 
   void tick(Instant now);
   Instant next_wake() const;
@@ -124,22 +124,22 @@ class EpochSeat {
   void confirm(Instant until);
   // The limits have changed.
   void reload() { slices_.reload(); }
-  // All names there are; to be told again and again. Whoever has neither a name nor a stream is
-  // forgotten. Until it is told, nobody is.
-  void set_known(MemberNames names);
+  // All names there are, and those of servers that run; to be told again and again. Whoever has
+  // neither a name nor a stream is forgotten. Until it is told, nobody is. A server that runs and
+  // has not come yet serves its clients at what it may use when cut off.
+  void set_known(MemberNames names, MemberNames running = {});
 
-  LeaderPart describe() const;
+  LeaderPart describe(Instant now) const;
 
  private:
   struct Known {
     MemberId id = 0;
     std::uint64_t incarnation = 0;
-    bool is_joined = false;
+    bool is_joined = false;  // its stream stands
     bool has_signalled = false;
     Instant heard{};
   };
 
-  void hear(const std::string& name, Instant now);
   void receive_of_course(MemberId from, const std::string& course, const EpochMessage& message,
                          Instant now);
   void count_absent();
@@ -147,7 +147,6 @@ class EpochSeat {
 
   Options options_;
   Instant speaks_at_;  // what comes before is not heard
-  Instant others_heard_{};
   const SliceLimits& limits_;
   SliceLeader slices_;
   EpochLeader leader_;                          // of slices
@@ -157,6 +156,7 @@ class EpochSeat {
   std::map<std::string, Known, std::less<>> known_;
   std::map<MemberId, std::string> names_;  // of those that are joined
   std::optional<MemberNames> named_;
+  MemberNames running_;
   MemberId next_id_ = 1;
   std::uint64_t garbage_ = 0;
   std::uint64_t rounds_ = 0;  // of which the times are kept

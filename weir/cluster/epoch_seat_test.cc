@@ -128,33 +128,77 @@ TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
   }
   EXPECT_GT(busy.slices.slice(0, now), 880 * kMilli);
   EXPECT_LE(busy.slices.slice(0, now) + idle.slices.slice(0, now), kLimit);
-  const LeaderPart part = seat.describe();
+  const LeaderPart part = seat.describe(now);
   EXPECT_GE(part.rounds, 5U);
   ASSERT_EQ(part.members.size(), 2U);
   EXPECT_EQ(part.members[0].name, "b");
   EXPECT_TRUE(part.members[0].is_joined);
-  EXPECT_GT(part.members[0].slices.at(0).second, 880 * kMilli);
+  EXPECT_GT(part.members[0].slices.at(0).milli, 880 * kMilli);
 }
 
-TEST_F(EpochSeatTest, KnowsWhenAnotherWasHeard) {
-  const Instant begin = now;
+TEST_F(EpochSeatTest, ConnectedAreThoseInTheEpochs) {
+  EXPECT_EQ(seat.connected(now), 1U) << "itself";
   const MemberId own = seat.greet(hello("a"), now)->id;
+  const MemberId b = seat.greet(hello("b"), now)->id;
+  EXPECT_EQ(seat.connected(now), 1U) << "a stream alone is not enough";
   Peer self(100 * kMilli);
+  Peer peer(100 * kMilli);
   self.call(now);
   say(own, self);
-  EXPECT_EQ(seat.others_heard(), Instant{});  // only itself
+  EXPECT_EQ(seat.connected(now), 1U);
+  peer.call(now);
+  say(b, peer);
+  EXPECT_EQ(seat.connected(now), 2U);
+  seat.ended(b, now);
+  EXPECT_EQ(seat.connected(now), 1U);
+}
+
+TEST_F(EpochSeatTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilThatEnds) {
   const MemberId b = seat.greet(hello("b"), now)->id;
-  EXPECT_EQ(seat.others_heard(), begin);
-  now += milliseconds{5};
+  const MemberId c = seat.greet(hello("c"), now)->id;
+  Peer silent(1000 * kMilli);
+  Peer busy(1000 * kMilli);
+  const auto round = [&](bool both) {
+    if (both && !silent.member.is_calling()) silent.call(now);
+    if (!busy.member.is_calling()) busy.call(now);
+    if (both) say(b, silent);
+    say(c, busy);
+    seat.tick(now);
+    for (const auto& [to, course, message] : seat.take_outgoing()) {
+      if (to == c) busy.member.receive(message, now);
+      if (both && to == b) silent.member.receive(message, now);
+    }
+    now += milliseconds{10};
+  };
+  const auto shown = [&] {
+    std::int64_t sum = 0;
+    const LeaderPart part = seat.describe(now);
+    for (const LeaderPart::Member& one : part.members) {
+      for (const SliceLeader::InUse& slice : one.slices) sum += slice.milli;
+    }
+    EXPECT_LE(sum, kLimit);
+    return part.members.at(0);
+  };
+  for (int i = 0; i < 20; ++i) round(true);
+  EXPECT_TRUE(shown().is_joined);
+  // It says nothing from now on, and its stream stands.
+  for (int i = 0; i < 15; ++i) round(false);
+  EXPECT_FALSE(shown().is_joined);
+  EXPECT_TRUE(shown().slices.at(0).is_leased) << "it may be using its slice still";
+  for (int i = 0; i < 60; ++i) round(false);
+  EXPECT_FALSE(shown().slices.at(0).is_leased);
+  EXPECT_EQ(shown().slices.at(0).milli, cut_off_slice(kLimit, 2));
+}
+
+TEST_F(EpochSeatTest, NobodyIsJoinedWhileTheLeaderIsNotSureOfItself) {
+  const MemberId b = seat.greet(hello("b"), now)->id;
   Peer peer(100 * kMilli);
   peer.call(now);
   say(b, peer);
-  EXPECT_EQ(seat.others_heard(), now);
+  EXPECT_TRUE(seat.describe(now).members.at(0).is_joined);
+  seat.confirm(now + milliseconds{5});
   now += milliseconds{5};
-  EpochSeat::Hello refused = hello("c");
-  refused.protocol = 7;
-  EXPECT_FALSE(seat.greet(refused, now));
-  EXPECT_EQ(seat.others_heard(), now);
+  EXPECT_FALSE(seat.describe(now).members.at(0).is_joined);
 }
 
 TEST_F(EpochSeatTest, GarbageIsToldAndTheOthersGoOn) {
@@ -164,7 +208,7 @@ TEST_F(EpochSeatTest, GarbageIsToldAndTheOthersGoOn) {
   EXPECT_FALSE(seat.receive(b, "", garbage, now));
   EXPECT_FALSE(seat.receive(b, "", encode(Start{.epoch = 1, .data = {}, .grant = {}}), now));
   seat.ended(b, now);
-  EXPECT_EQ(seat.describe().garbage, 2U);
+  EXPECT_EQ(seat.describe(now).garbage, 2U);
   Peer peer(100 * kMilli);
   peer.call(now);
   say(c, peer);
@@ -239,12 +283,35 @@ TEST_F(EpochSeatNames, WhoIsAwayIsReservedItsPartUntilItsNameIsGone) {
   for (int turn = 0; turn < 10; ++turn) round(seat);
   EXPECT_EQ(counted("b"), 2U);
   EXPECT_GE(slice("b") + slice("c"), kLimit * 999 / 1000);
-  ASSERT_EQ(seat.describe().members.size(), 2U);
+  ASSERT_EQ(seat.describe(now).members.size(), 2U);
   // A newcomer like any other, though it is the same server.
   come("d");
   for (int turn = 0; turn < 10; ++turn) round(seat);
   EXPECT_EQ(counted("b"), 3U);
   EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit);
+}
+
+TEST_F(EpochSeatNames, AServerThatHasStartedAndNotComeYetIsLeftItsPart) {
+  seat.set_known({"b", "c", "d", "e"}, {"b", "c", "d", "e"});
+  for (int turn = 0; turn < 60; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 4U);
+  EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit - kLimit / 40);
+  EXPECT_GE(slice("b") + slice("c") + slice("d"), (kLimit - kLimit / 40) * 999 / 1000);
+  // Away, and it never was in the epochs: a name alone is no server.
+  seat.set_known({"b", "c", "d", "e"}, {"b", "c", "d"});
+  for (int turn = 0; turn < 10; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 3U);
+  EXPECT_GE(slice("b") + slice("c") + slice("d"), kLimit * 999 / 1000);
+}
+
+TEST_F(EpochSeatNames, OneThatCameBackAsAnotherIsLeftItsPartUntilItSignals) {
+  seat.set_known({"b", "c", "d"}, {"b", "c", "d"});
+  go("d");
+  for (int turn = 0; turn < 60; ++turn) round(seat);
+  ASSERT_TRUE(seat.greet(hello("d", 2), now));  // it says nothing more
+  for (int turn = 0; turn < 60; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 3U);
+  EXPECT_LE(slice("b") + slice("c"), kLimit - kLimit / 30);
 }
 
 TEST_F(EpochSeatNames, WhoIsInTheEpochsIsNotForgotten) {
@@ -330,7 +397,7 @@ TEST_F(EpochSeatTest, CoursesHaveNumbersAndMembersOfTheirOwn) {
   ASSERT_EQ(out.size(), 1U);
   EXPECT_EQ(out[0].course, "other");
   EXPECT_EQ(std::get<Start>(out[0].message).epoch, epoch_number(3, 1));
-  const LeaderPart part = seat.describe();
+  const LeaderPart part = seat.describe(now);
   ASSERT_EQ(part.courses.size(), 2U);
   EXPECT_EQ(part.courses[0].name, "ost_io");
   EXPECT_EQ(part.courses[0].members, 1U);

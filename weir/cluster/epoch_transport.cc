@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <list>
 #include <map>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "weir/base/quote.h"
 #include "weir/cluster/credentials.h"
 #include "weir/cluster/epoch.grpc.pb.h"
+#include "weir/cluster/epoch_greetings_grpc.h"
 #include "weir/cluster/epoch_streams_grpc.h"
 #include "weir/cluster/peer_words.h"
 #include "weir/host/clock.h"
@@ -77,10 +79,11 @@ DescribeReply reply_of(const LeaderPart& part) {
     DescribeReply::Member& member = *reply.add_members();
     member.set_name(one.name);
     member.set_is_joined(one.is_joined);
-    for (const auto& [of, milli] : one.slices) {
+    for (const SliceLeader::InUse& used : one.slices) {
       DescribeReply::Slice& slice = *member.add_slices();
-      slice.set_of(of);
-      slice.set_milli(milli);
+      slice.set_of(used.of);
+      slice.set_milli(used.milli);
+      slice.set_is_cut_off(!used.is_leased);
     }
   }
   for (const LeaderPart::Course& one : part.courses) {
@@ -109,7 +112,7 @@ LeaderPart part_of(const DescribeReply& reply) {
   for (const DescribeReply::Member& one : reply.members()) {
     LeaderPart::Member member{.name = one.name(), .is_joined = one.is_joined(), .slices = {}};
     for (const DescribeReply::Slice& slice : one.slices()) {
-      member.slices.emplace_back(slice.of(), slice.milli());
+      member.slices.push_back({slice.of(), slice.milli(), !slice.is_cut_off()});
     }
     part.members.push_back(std::move(member));
   }
@@ -126,12 +129,12 @@ LeaderPart part_of(const DescribeReply& reply) {
 class EpochTransport::Core {
  public:
   Core(const Options& options, Listener listener)
-      : options_(options), listener_(std::move(listener)) {}
+      : options_(options), listener_(std::move(listener)), connections_(options.name) {}
 
   Result<void> open();
   void end();
   std::uint16_t port() const { return static_cast<std::uint16_t>(port_); }
-  Instant others_heard() const { return Instant{Nanoseconds{others_heard_}}; }
+  std::size_t connected() const { return connected_; }
 
   // For every thread: runs it there. False: it has stopped, and will not.
   bool put(std::function<void()> letter);
@@ -142,7 +145,8 @@ class EpochTransport::Core {
   void confirm(Instant until);
   void unseat();
   void set_limits(SliceLimits limits);
-  void set_known(const MemberNames& names);
+  void set_known(const MemberNames& names, const MemberNames& running);
+  void seek(const std::vector<Peer>& registered);
   void describe(const std::function<void(Description)>& answer);
   void renew(const Credentials::Renewed& renewed);
   // For every thread.
@@ -162,6 +166,7 @@ class EpochTransport::Core {
   void accept();
   void peer_frame(PeerStream& stream, const Frame& frame);
   void peer_ended(PeerStream& stream);
+  void open_greetings();
   void greet(PeerStream& stream, const Hello& hello);
   void hand_out();
 
@@ -170,6 +175,8 @@ class EpochTransport::Core {
   void link_frame(const Frame& frame);
   void link_ended(LinkStream& link, const grpc::Status& status);
   void say_once(const std::string& line);
+
+  void count_connections(Instant now);
 
   void await_question();
   LinkState link_state() const;
@@ -192,8 +199,13 @@ class EpochTransport::Core {
   std::map<MemberId, PeerStream*> streams_;  // of members, among peers_
   SliceLimits limits_;
   std::optional<MemberNames> names_;
+  MemberNames running_;
   std::optional<EpochSeat> seat_;
-  std::atomic<Instant::rep> others_heard_ = 0;
+
+  Connections connections_;
+  std::optional<GreetingDoor> door_;
+  std::optional<Greeter> greeter_;
+  std::atomic<std::size_t> connected_ = 1;
 
   LinkStream::Events link_events_;
   std::uint32_t term_ = 0;  // of whom we follow
@@ -207,6 +219,7 @@ class EpochTransport::Core {
   Instant unheard_since_ = kNever;  // we have said something that was not answered
   std::string why_ = "no leader is known";
   bool is_refused_ = false;
+  std::string link_leader_;
   std::string said_;
 
   std::list<std::unique_ptr<Question>> questions_;
@@ -246,6 +259,7 @@ Result<void> EpochTransport::Core::open() {
   }
   accept();
   await_question();
+  open_greetings();
   thread_ = std::thread([this] { run(); });
   return {};
 }
@@ -294,6 +308,7 @@ void EpochTransport::Core::run() {
     work();
   }
   unseat();
+  greeter_->close();
   for (const auto& link : links_) link->close();
   server_->Shutdown(std::chrono::system_clock::now());
   // Streams end in several steps, and a queue that has been shut takes no more of them.
@@ -307,8 +322,9 @@ void EpochTransport::Core::work() {
   if (seat_) {
     seat_->tick(now);
     hand_out();
-    others_heard_ = seat_->others_heard().time_since_epoch().count();
   }
+  greeter_->tick(now);
+  count_connections(now);
   if (now - EpochSeat::kSilence >= unheard_since_ && link_ != nullptr) {
     unheard_since_ = kNever;
     link_->close();
@@ -321,6 +337,7 @@ void EpochTransport::Core::work() {
 Instant EpochTransport::Core::wakes_at() const {
   Instant at = join_at_;
   if (unheard_since_ != kNever) at = std::min(at, unheard_since_ + EpochSeat::kSilence);
+  at = std::min(at, greeter_->next_wake());
   return seat_ ? std::min(at, seat_->next_wake()) : at;
 }
 
@@ -346,8 +363,9 @@ void EpochTransport::Core::lead(std::uint32_t term, Before before, Instant until
                                    .is_first = before == Before::kNobody,
                                    .terms = options_.terms},
                 limits_, host::now());
-  if (names_) seat_->set_known(*names_);
+  if (names_) seat_->set_known(*names_, running_);
   seat_->confirm(until);
+  connected_ = 1;  // until they have come
 }
 
 void EpochTransport::Core::confirm(Instant until) {
@@ -369,9 +387,40 @@ void EpochTransport::Core::set_limits(SliceLimits limits) {
   if (seat_) seat_->reload();
 }
 
-void EpochTransport::Core::set_known(const MemberNames& names) {
+void EpochTransport::Core::set_known(const MemberNames& names, const MemberNames& running) {
   names_ = names;
-  if (seat_) seat_->set_known(names);
+  running_ = running;
+  if (seat_) seat_->set_known(names, running);
+}
+
+// ---- a candidate's part ----
+
+void EpochTransport::Core::open_greetings() {
+  door_.emplace(service_, *queue_, [this](const Greeting& greeting) {
+    connections_.greeted(greeting.name(), greeting.incarnation(), host::now());
+  });
+  door_->open();
+  Greeting own;
+  own.set_name(options_.name);
+  own.set_incarnation(options_.incarnation);
+  greeter_.emplace(std::move(own), credentials_, *queue_);
+}
+
+void EpochTransport::Core::seek(const std::vector<Peer>& registered) {
+  if (is_ending_) return;
+  std::vector<Peer> others;
+  std::copy_if(registered.begin(), registered.end(), std::back_inserter(others),
+               [&](const Peer& peer) { return peer.name != options_.name; });
+  connections_.set_peers(others);
+  greeter_->set_peers(others, host::now());
+}
+
+void EpochTransport::Core::count_connections(Instant now) {
+  const std::size_t count = seat_                   ? seat_->connected(now)
+                            : greeter_->has_peers() ? connections_.count(now)
+                                                    : 1;
+  const std::size_t before = connected_.exchange(count);
+  if (!seat_ && count > before) listener_.connected();
 }
 
 void EpochTransport::Core::greet(PeerStream& stream, const Hello& hello) {
@@ -444,6 +493,7 @@ void EpochTransport::Core::follow(std::uint32_t term, const std::string& address
     return;
   }
   why_ = "the leader was not reached yet";
+  listener_.joined(link_state());
   if (address != address_ || stub_ == nullptr) {
     address_ = address;
     open_channel();
@@ -479,6 +529,7 @@ void EpochTransport::Core::link_frame(const Frame& frame) {
   if (!link_->is_joined) {
     if (!frame.has_hello()) return link_->close();
     link_->is_joined = true;
+    link_leader_ = frame.hello().name();
     is_refused_ = false;
     tries_ = 0;
     retry_ = kRetryMin;
@@ -555,7 +606,8 @@ void EpochTransport::Core::await_question() {
     }
     await_question();
     if (seat_) {
-      question.writer.Finish(reply_of(seat_->describe()), grpc::Status::OK, &question.answered);
+      question.writer.Finish(reply_of(seat_->describe(host::now())), grpc::Status::OK,
+                             &question.answered);
     } else {
       question.writer.FinishWithError({grpc::StatusCode::UNAVAILABLE, "this server does not lead"},
                                       &question.answered);
@@ -568,18 +620,20 @@ void EpochTransport::Core::await_question() {
 // All that was begun has ended.
 bool EpochTransport::Core::is_over() const {
   const auto has_ended = [](const auto& one) { return one->is_over(); };
-  return answers_.empty() && std::all_of(peers_.begin(), peers_.end(), has_ended) &&
+  return answers_.empty() && door_->is_over() && greeter_->is_over() &&
+         std::all_of(peers_.begin(), peers_.end(), has_ended) &&
          std::all_of(links_.begin(), links_.end(), has_ended) &&
          std::all_of(questions_.begin(), questions_.end(),
                      [](const auto& one) { return one->is_over; });
 }
 
 EpochTransport::LinkState EpochTransport::Core::link_state() const {
-  return {link_ != nullptr && link_->is_joined, is_refused_, why_};
+  const bool is_joined = link_ != nullptr && link_->is_joined;
+  return {is_joined, is_refused_, why_, is_joined ? link_leader_ : ""};
 }
 
 void EpochTransport::Core::describe(const std::function<void(Description)>& answer) {
-  if (seat_) return answer({link_state(), seat_->describe()});
+  if (seat_) return answer({link_state(), seat_->describe(host::now())});
   if (is_ending_ || term_ == 0) {
     return answer({link_state(), fail(std::errc::host_unreachable, "leader", "none is known")});
   }
@@ -613,7 +667,7 @@ Result<std::unique_ptr<EpochTransport>> EpochTransport::create(const Options& op
 }
 
 std::uint16_t EpochTransport::port() const { return core_->port(); }
-Instant EpochTransport::others_heard() const { return core_->others_heard(); }
+std::size_t EpochTransport::connected() const { return core_->connected(); }
 
 Result<std::function<void()>> EpochTransport::read_certificates() {
   auto renewed = core_->credentials().read_again();
@@ -642,8 +696,13 @@ void EpochTransport::unseat() {
 void EpochTransport::set_limits(SliceLimits limits) {
   core_->put([core = core_.get(), limits = std::move(limits)] { core->set_limits(limits); });
 }
-void EpochTransport::set_known(MemberNames names) {
-  core_->put([core = core_.get(), names = std::move(names)] { core->set_known(names); });
+void EpochTransport::set_known(MemberNames names, MemberNames running) {
+  core_->put([core = core_.get(), names = std::move(names), running = std::move(running)] {
+    core->set_known(names, running);
+  });
+}
+void EpochTransport::seek(std::vector<Peer> registered) {
+  core_->put([core = core_.get(), registered = std::move(registered)] { core->seek(registered); });
 }
 void EpochTransport::describe(const std::function<void(Description)>& answer) {
   if (core_->put([core = core_.get(), answer] { core->describe(answer); })) return;

@@ -9,6 +9,9 @@
 //                 <--received-- link <==========                |
 //   membership    --follow(), lead(), unseat(), confirm(), set_limits(), set_known()--'
 //
+// Who looks for a leader greets all that are registered, and each counts the servers that it is
+// connected with (connections.h).
+//
 // The first frame each way is a hello. A member is refused for the version of its protocol, for a
 // name that another has who is alive, and for a term that is not this leader's; then it asks again.
 // Bytes that are no message, or too many of them, end that one stream and evict that one member.
@@ -22,9 +25,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/cluster/connections.h"
 #include "weir/cluster/epoch_seat.h"
 #include "weir/coordinate/message.h"
 #include "weir/coordinate/slices.h"
@@ -44,11 +49,13 @@ class EpochTransport {
     bool is_joined = false;
     bool is_refused = false;  // by the leader, for what we are
     std::string why;          // it is not joined
+    std::string leader;       // the name it gave, while it is joined
   };
   // Called on the transport's thread.
   struct Listener {
     std::function<void(std::uint32_t term, std::string course, EpochMessage message)> received;
     std::function<void(const LinkState& state)> joined;  // or not, any more
+    std::function<void()> connected;                     // with more servers than before
     std::function<void(std::string_view line)> say;
   };
   struct Description {
@@ -88,10 +95,16 @@ class EpochTransport {
   void confirm(Instant until);
   void unseat();
   void set_limits(SliceLimits limits);
-  // When a server other than this one was last heard of, while it led.
-  Instant others_heard() const;
   // See EpochSeat.
-  void set_known(MemberNames names);
+  void set_known(MemberNames names, MemberNames running);
+
+  // ---- a candidate's part ----
+
+  // The servers that are registered, to be greeted until this is called without any.
+  void seek(std::vector<Peer> registered);
+  // Servers that are connected with this one, itself included: while it leads those in its epochs,
+  // while it seeks those whose greetings arrived. Otherwise 1.
+  std::size_t connected() const;
 
   // Asks the leader, here or elsewhere, at most for a second. The answer comes on its thread;
   // at once with ECANCELED if it has stopped.

@@ -40,6 +40,12 @@ class Node {
                state_ = state;
                changed_.notify_all();
              },
+         .connected =
+             [this] {
+               const std::lock_guard lock(mutex_);
+               connected_calls_ += 1;
+               changed_.notify_all();
+             },
          .say =
              [this](std::string_view line) {
                const std::lock_guard lock(mutex_);
@@ -69,6 +75,7 @@ class Node {
   std::vector<std::string> courses_;
   EpochTransport::LinkState state_;
   std::string said_;
+  int connected_calls_ = 0;
 
  private:
   std::unique_ptr<EpochTransport> transport_;
@@ -197,6 +204,29 @@ TEST_F(EpochTransportTest, WhoDoesNotLeadSendsMembersAway) {
   leader.transport().lead(kTerm + 1, EpochTransport::Before::kSomebody, kNever);
   member.transport().follow(kTerm + 1, leader.address());
   EXPECT_TRUE(member.wait_joined());
+}
+
+TEST(EpochTransport, ServersThatSeekCountThoseThatReachThem) {
+  Node a("a", 1), b("b", 2), c("c", 3);
+  const std::vector<Peer> all = {{"a", 1, a.address()}, {"b", 2, b.address()}, {"c", 3, "[::1]:1"}};
+  const auto count = [](Node& node, std::size_t connected) {
+    return node.wait([&](Node& it) { return it.transport().connected() == connected; });
+  };
+  b.transport().seek(all);
+  a.transport().seek(all);
+  EXPECT_TRUE(count(a, 2));
+  EXPECT_TRUE(count(b, 2));
+  c.transport().seek(all);
+  EXPECT_TRUE(count(a, 3)) << "what matters is who reaches this server";
+  EXPECT_TRUE(count(b, 3));
+  EXPECT_EQ(c.transport().connected(), 1U) << "the others do not reach it";
+  a.transport().seek({});
+  for (int i = 0; i < 2; ++i) {  // when the second is answered what came before the first is done
+    std::promise<void> described;
+    a.transport().describe([&](const EpochTransport::Description&) { described.set_value(); });
+    described.get_future().get();
+  }
+  EXPECT_EQ(a.transport().connected(), 1U) << "it does not seek any more";
 }
 
 TEST(EpochTransport, AnAddressThatIsTakenIsToldAtOnce) {

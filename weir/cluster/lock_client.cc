@@ -60,7 +60,8 @@ class Client::Core {
       : options_(options),
         channel_(std::move(channel)),
         stub_(v1::Locks::NewStub(channel_->open())),
-        client_(options.client) {
+        client_(options.client),
+        pressure_(options.pressure.value_or(host::MemoryPressure::of_this_process())) {
     keeper_ = std::thread([this] { keep(); });
   }
 
@@ -104,6 +105,7 @@ class Client::Core {
   std::condition_variable changed_;      // for the keeper, and who closes
   std::condition_variable told_;         // a listener has returned
   LockClient client_;                    // guarded by mutex_, like all below
+  host::MemoryPressure pressure_;        // the keeper's
   std::vector<Listener*> listeners_;     // by slot of the ticket
   std::vector<LockClient::Event> news_;  // being told
   Ticket telling_ = 0;                   // whose listener is being called
@@ -411,6 +413,7 @@ void Client::Core::keep() {
       lock.lock();
       if (!is_leaving_) open_stream(lock, now);
     }
+    if (pressure_.take()) client_.relieve(now);
     client_.tick(now);
     if (stream_ != nullptr) {
       const Nanoseconds most = client_.is_welcome() ? client_.lease() : kWelcomePatience;

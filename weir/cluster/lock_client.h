@@ -18,6 +18,9 @@
 // user is told so at the moment its lease ends, whether or not anybody can be reached. Certificates
 // that were renewed meanwhile are used by the next connection.
 //
+// When memory is short, which it looks for once a second, it relieves itself of a share of its
+// cache.
+//
 // Thread-safe. A lock that is cached is taken again and let go in about 100 ns. A fork(2)ed child
 // must not use its parent's client.
 #pragma once
@@ -33,6 +36,7 @@
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/host/memory_pressure.h"
 #include "weir/lock/client.h"
 
 namespace weir::lock {
@@ -42,6 +46,8 @@ struct ConnectOptions {
   std::string job;     // whom it works for, where the server lets it say so; may be empty
   ClientOptions client{};
   std::string tls_directory{};  // as credentials.h has it; empty: plain
+  // Where to see that memory is short; none: where it shows for this process.
+  std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
 };
 
 // EINVAL: no address.

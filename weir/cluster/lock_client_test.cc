@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -46,9 +47,11 @@ class Told : public Listener {
   std::vector<LockClient::Event> events_;
 };
 
+// Whether this machine is short of memory does not matter here.
 ConnectOptions to_address(const std::string& server) {
   ConnectOptions to;
   to.server = server;
+  to.pressure = host::MemoryPressure::Sources{};
   return to;
 }
 
@@ -60,6 +63,7 @@ class LockService : public testing::Test {
     std::filesystem::create_directories(folder_);
     options.lock.listen = serve::ListenAddress{serve::ListenAddress::Kind::kUnix, "", 0, path()};
     options.lock.state_file = folder_ + "/state";
+    options.pressure = host::MemoryPressure::Sources{};
   }
   void TearDown() override {
     service.reset();
@@ -79,6 +83,22 @@ class LockService : public testing::Test {
     return std::move(*made);
   }
   std::unique_ptr<Client> connect() { return connect(to_server()); }
+
+  // A file like a cgroup's memory.events.
+  host::MemoryPressure::Sources fake_pressure(int high) const {
+    const std::string events = folder_ + "/memory.events";
+    std::ofstream(events) << "low 0\nhigh " << high << "\nmax 0\noom 0\noom_kill 0\n";
+    return {.trigger = "", .events = events};
+  }
+  // Asks the server until it is so.
+  template <class Condition>
+  bool becomes(Condition condition) {
+    const auto end = std::chrono::steady_clock::now() + kStuck;
+    while (!condition(service->view().at(0))) {
+      if (std::chrono::steady_clock::now() > end) return false;
+    }
+    return true;
+  }
 
   cluster::LockServiceOptions options;
   std::unique_ptr<cluster::LockService> service;
@@ -296,6 +316,35 @@ TEST_F(LockService, ShrinkGivesCachedLocksBack) {
   EXPECT_EQ(client->shrink(0), 6U) << "it counts";
   EXPECT_EQ(client->relieve(), 1U);  // 30 % of 6, rounded down
   EXPECT_EQ(client->status().cached, 5U);
+}
+
+TEST_F(LockService, AClientThatIsShortOfMemoryGivesAShareOfItsCacheBack) {
+  start();
+  ConnectOptions to = to_server();
+  to.pressure = fake_pressure(4);
+  const auto client = connect(to);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(client->take("n" + std::to_string(i), Mode::kExclusive, kStuck));
+  }
+  ASSERT_EQ(client->status().cached, 10U);
+  (void)fake_pressure(5);
+  EXPECT_TRUE(becomes([](const NamespaceView& view) { return view.granted == 7; }));
+  EXPECT_EQ(client->status().cached, 7U);
+  (void)fake_pressure(6);
+  EXPECT_TRUE(becomes([](const NamespaceView& view) { return view.granted == 5; }));
+}
+
+TEST_F(LockService, AServerThatIsShortOfMemoryLowersItsVolume) {
+  options.lock.server.pool.period = std::chrono::seconds{3600};  // nothing else moves it
+  options.pressure = fake_pressure(0);
+  start();
+  const auto client = connect();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(client->take("n" + std::to_string(i), Mode::kExclusive, kStuck));
+  }
+  (void)fake_pressure(1);
+  const std::uint64_t felt = 5 * ServerPool::kReliefAge;  // one client with five locks
+  EXPECT_TRUE(becomes([&](const NamespaceView& view) { return view.server_lock_volume == felt; }));
 }
 
 TEST_F(LockService, AShrinkIsSharedByTheSizesOfTheCaches) {

@@ -2,6 +2,7 @@
 #include "weir/cluster/lock_service.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <future>
 #include <thread>
@@ -182,7 +183,8 @@ class LockService::Owner {
       : options_(options),
         state_(std::move(state)),
         letters_(std::move(wake_fd), kLettersMax),
-        gate_(std::move(gate)) {}
+        gate_(std::move(gate)),
+        pressure_(options.pressure.value_or(host::MemoryPressure::of_this_process())) {}
 
   Letters& letters() { return letters_; }
   void start() {
@@ -230,6 +232,7 @@ class LockService::Owner {
   void flush(Stream& stream);
   void finish(Stream& stream, const grpc::Status& status);
   void flush_dirty();
+  void relieve();
   void leave_in_order();
   absl::flat_hash_map<std::uint64_t, const Stream*> streams_by_client() const;
 
@@ -237,6 +240,7 @@ class LockService::Owner {
   LockStateFile state_;
   Letters letters_;
   std::unique_ptr<LockGate> gate_;
+  host::MemoryPressure pressure_;
   absl::flat_hash_map<Stream*, std::unique_ptr<Stream>> streams_;
   absl::flat_hash_map<LockGate::Connection, Stream*> by_number_;
   LockGate::Connection numbers_ = 0;
@@ -247,16 +251,25 @@ class LockService::Owner {
 };
 
 void LockService::Owner::wait() {
-  pollfd waits{letters_.fd(), POLLIN, 0};
+  const auto pressure = pressure_.waits();
+  std::array<pollfd, 3> waits{pollfd{letters_.fd(), POLLIN, 0}, pressure[0], pressure[1]};
   const Instant until = gate_->next_turn();
   const Nanoseconds left =
       std::clamp(until - host::boot_now(), Nanoseconds{0}, Nanoseconds{std::chrono::seconds{3600}});
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
   const timespec span{seconds.count(), (left - seconds).count()};
-  if (ppoll(&waits, 1, &span, nullptr) == 1) {
+  if (ppoll(waits.data(), waits.size(), &span, nullptr) <= 0) return;
+  if (waits[0].revents != 0) {
     eventfd_t wakes = 0;
     eventfd_read(letters_.fd(), &wakes);
   }
+  // The kernel tells of a trigger once, to whoever polls: it is not asked again.
+  if (pressure_.take(waits[1].revents, waits[2].revents)) relieve();
+}
+
+void LockService::Owner::relieve() {
+  lock::LockServer& server = gate_->server();
+  server.pool().relieve(host::boot_now(), static_cast<std::int64_t>(server.sessions()));
 }
 
 void LockService::Owner::run() {

@@ -23,6 +23,9 @@
 // it outlives the server as sessions do. Names of locks are listed to clients with a certificate
 // and on a Unix socket; figures to all who reach it.
 //
+// Memory. When it is short (weir/host/memory_pressure.h), the volume falls, so that clients give
+// back locks they only keep.
+//
 // Time is boot time, which goes on while the machine sleeps, as leases do. stop() ends all streams;
 // clients keep their locks for their lease and replay them to whoever serves next.
 #pragma once
@@ -30,11 +33,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "weir/base/result.h"
+#include "weir/host/memory_pressure.h"
 #include "weir/lock/view.h"
 #include "weir/serve/options.h"
 
@@ -48,6 +53,8 @@ struct LockServiceOptions {
   serve::ClaimsOptions claims;
   std::vector<serve::NodemapOptions> nodemaps;
   serve::TlsOptions tls;
+  // Where to see that memory is short; none: where it shows for this process.
+  std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
 };
 
 // What `weir lock stats` shows.

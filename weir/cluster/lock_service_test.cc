@@ -108,6 +108,7 @@ class RudePeers : public testing::Test {
     LockServiceOptions options;
     options.lock.listen = serve::ListenAddress{serve::ListenAddress::Kind::kUnix, "", 0, socket};
     options.lock.state_file = state;
+    options.pressure = host::MemoryPressure::Sources{};
     auto made = LockService::create(options);
     EXPECT_TRUE(made) << made.error().message();
     return made ? *std::move(made) : nullptr;

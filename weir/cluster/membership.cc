@@ -7,6 +7,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -14,7 +15,7 @@
 
 #include "weir/base/quote.h"
 #include "weir/cluster/epoch_seat.h"
-#include "weir/cluster/leader_doubt.h"
+#include "weir/cluster/leader_choice.h"
 #include "weir/coordinate/epoch.h"
 #include "weir/host/clock.h"
 
@@ -27,7 +28,9 @@ constexpr Nanoseconds kRetry = milliseconds{300};
 constexpr std::string_view kMembers = "members/";
 constexpr std::string_view kKnown = "known/";
 constexpr std::string_view kLeader = "leader";
+constexpr std::string_view kChallenges = "challenges/";
 constexpr std::string_view kTerm = "term";
+constexpr std::string_view kHistory = "history";
 constexpr std::string_view kRules = "rules/";
 constexpr std::size_t kNamesTold = 20;
 constexpr int kGoodbyes = 3;  // tries, of an etcd that was there
@@ -42,6 +45,22 @@ std::optional<std::uint32_t> read_term(std::string_view text) {
 // "NAME@INCARNATION"
 std::string name_in(std::string_view key) {
   return std::string(key.substr(0, std::min(key.rfind('@'), key.size())));
+}
+
+// 0: it is none.
+std::uint64_t incarnation_in(std::string_view key) {
+  std::uint64_t number = 0;
+  const std::string_view digits = key.substr(std::min(key.rfind('@') + 1, key.size()));
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), number, 16);
+  return error == std::errc{} && end == digits.data() + digits.size() ? number : 0;
+}
+
+// Of the members by name: one that started again may be registered twice for a while.
+std::size_t count_names(const std::vector<MembershipView::Member>& members) {
+  std::set<std::string_view> names;
+  for (const MembershipView::Member& one : members) names.insert(one.name);
+  return names.size();
 }
 
 // As weir.conf(5) has them; others were written by hand.
@@ -79,10 +98,12 @@ class Membership::Core {
         listener_(std::move(listener)),
         etcd_(std::move(etcd)),
         prefix_(options.prefix + "/"),
+        history_(options.history),
         own_(fmt::format("{}@{:016x}", options.name, options.incarnation)) {}
 
   void start();
   void end();
+  void notice();
   using Answer = std::function<void(Result<void>)>;
   void change_rule(const std::string& service, const SharedCommand& command, Answer answer) {
     ask([this, service, command] { return change(service, command); }, std::move(answer));
@@ -103,17 +124,20 @@ class Membership::Core {
   };
 
   void run();
-  void notice();
   std::optional<Asked> wait();
   Result<void> turn();
   Result<void> hold_lease(Instant now);
   Result<void> look();
+  Result<MembershipView> list();
+  Standing standing_in(const MembershipView& view);
+  bool may_campaign(const Standing& standing);
   Result<void> campaign(const MembershipView& view);
-  bool should_yield(const MembershipView& view);
-  Result<void> yield();
+  Result<void> challenge(const MembershipView& view, const Standing& standing);
+  Result<void> yield(const Standing& standing, std::size_t challenger);
   MembershipView read(const std::vector<EtcdClient::Entry>& entries);
   void read_leader(const EtcdClient::Entry& entry, MembershipView& view) const;
   void read_rule(const EtcdClient::Entry& entry, MembershipView& view);
+  void read_challenges(const std::vector<EtcdClient::Entry>& entries, MembershipView& view) const;
   void lose_lease();
   Result<void> leave();
   void note(const Result<void>& turned);
@@ -127,6 +151,7 @@ class Membership::Core {
   Listener listener_;
   std::unique_ptr<EtcdClient> etcd_;
   std::string prefix_;
+  std::uint64_t history_;
   std::string own_;  // NAME@INCARNATION
   std::unique_ptr<EtcdWatch> watch_;
   std::thread thread_;
@@ -145,7 +170,9 @@ class Membership::Core {
   Instant turn_at_{};
   std::uint32_t last_term_ = 0;  // the largest that was heard of
   std::int64_t term_modified_ = 0;
-  LeaderDoubt doubt_;
+  Instant leaderless_since_ = kNever;
+  bool seeks_ = false;
+  std::string challenge_;  // as it stands in etcd; empty: none
   Instant stands_aside_until_{};
   bool was_told_ = false;  // that etcd is away
   bool was_joined_ = false;
@@ -247,6 +274,7 @@ Result<void> Membership::Core::turn() {
   if (auto held = hold_lease(now); !held) return held;
   if (auto looked = look(); !looked) return looked;
   turn_at_ = std::min(kept_at_ + length_ / 3, host::now() + length_ / 3);
+  if (seeks_) turn_at_ = std::min(turn_at_, host::now() + kRetry);
   return {};
 }
 
@@ -276,36 +304,87 @@ Result<void> Membership::Core::hold_lease(Instant now) {
 
 void Membership::Core::lose_lease() {
   lease_ = 0;
+  challenge_.clear();  // it ends with the lease
   listener_.unseated();
+}
+
+// An etcd without a history is a new one, unless this server knows better.
+Result<MembershipView> Membership::Core::list() {
+  auto listing = etcd_->look(prefix_);
+  if (!listing) return tl::unexpected(listing.error());
+  MembershipView view = read(listing->entries);
+  if (view.history == 0 && history_ == 0) {
+    const auto begun =
+        etcd_->commit({EtcdClient::absent(key(kHistory))},
+                      {{key(kHistory), fmt::format("{:016x}", options_.incarnation)}});
+    if (!begun) return tl::unexpected(begun.error());
+    listing = etcd_->look(prefix_);
+    if (!listing) return tl::unexpected(listing.error());
+    view = read(listing->entries);
+  }
+  if (history_ == 0) history_ = view.history;
+  view.generation = listing->revision;
+  return view;
 }
 
 // Everything there is, and what follows of it.
 Result<void> Membership::Core::look() {
-  const auto entries = etcd_->list(prefix_);
-  if (!entries) return tl::unexpected(entries.error());
-  MembershipView view = read(*entries);
+  auto listed = list();
+  if (!listed) return tl::unexpected(listed.error());
+  MembershipView view = std::move(*listed);
   view.until = sure_until();
   listener_.heard(view);
-  if (should_yield(view)) return yield();
-  if (view.leads) listener_.confirmed(view.until);
-  const bool may_lead = lease_ != 0 && host::now() >= stands_aside_until_;
-  if (view.term == 0 && may_lead && listener_.may_lead()) return campaign(view);
-  return {};
+  const Standing standing = standing_in(view);
+  if (view.term != 0) leaderless_since_ = kNever;
+  if (view.leads) {
+    if (should_yield(standing, view.challenger)) return yield(standing, view.challenger);
+    listener_.confirmed(view.until);
+  }
+  if (view.term == 0) return may_campaign(standing) ? campaign(view) : Result<void>{};
+  return challenge(view, standing);
 }
 
-bool Membership::Core::should_yield(const MembershipView& view) {
-  const auto others = std::count_if(view.members.begin(), view.members.end(),
-                                    [&](const auto& one) { return one.name != options_.name; });
-  return doubt_.observe({.leads = view.leads,
-                         .others = static_cast<std::size_t>(others),
-                         .others_heard = listener_.others_heard()},
-                        length_, host::now());
+Standing Membership::Core::standing_in(const MembershipView& view) {
+  const Connected connected = listener_.connected();
+  seeks_ = connected.seeks;
+  return {.registered = count_names(view.members),
+          .connected = connected.now,
+          .was_connected = connected.was_connected};
+}
+
+bool Membership::Core::may_campaign(const Standing& standing) {
+  const Instant now = host::now();
+  leaderless_since_ = std::min(leaderless_since_, now);
+  if (lease_ == 0 || now < stands_aside_until_ || !listener_.may_lead()) return false;
+  const auto wait = wait_to_lead(standing, length_);
+  return wait && now >= leaderless_since_ + *wait;
+}
+
+// Writes or takes back that it would lead better than the one that leads.
+Result<void> Membership::Core::challenge(const MembershipView& view, const Standing& standing) {
+  const bool challenges = seeks_ && !view.leads && lease_ != 0 && should_challenge(standing) &&
+                          host::now() >= stands_aside_until_ && listener_.may_lead();
+  std::string text = challenges ? fmt::format("{} {}", view.term, standing.connected) : "";
+  if (text == challenge_) return {};
+  EtcdClient::Write write{key(kChallenges) + own_, std::nullopt, 0};
+  if (challenges) {
+    write.value = text;
+    write.lease = lease_;
+  }
+  const auto done = etcd_->commit({}, {write});
+  if (!done) return tl::unexpected(done.error());
+  challenge_ = std::move(text);
+  return {};
 }
 
 // Silent first. The lease rather than the key is given back: with the key there could be two seats
 // in one term, if etcd did not answer.
-Result<void> Membership::Core::yield() {
-  listener_.say("cluster: no other server is heard; one of them may lead");
+Result<void> Membership::Core::yield(const Standing& standing, std::size_t challenger) {
+  listener_.say(
+      fmt::format("cluster: {} servers reach each other and not this one, which is connected with "
+                  "{} of {}: one of them may lead; if this repeats, check the certificates and the "
+                  "network of this server",
+                  challenger, standing.connected, standing.registered));
   const std::int64_t lease = lease_;
   lose_lease();
   stands_aside_until_ = host::now() + length_;
@@ -344,11 +423,15 @@ MembershipView Membership::Core::read(const std::vector<EtcdClient::Entry>& entr
     const std::string_view rest = std::string_view(entry.key).substr(prefix_.size());
     if (rest == kLeader) {
       read_leader(entry, view);
+    } else if (rest == kHistory) {
+      (void)std::from_chars(entry.value.data(), entry.value.data() + entry.value.size(),
+                            view.history, 16);
     } else if (rest == kTerm) {
       term_modified_ = entry.modified;
       last_term_ = std::max(last_term_, read_term(entry.value).value_or(0));
     } else if (rest.starts_with(kMembers)) {
-      view.members.push_back({name_in(rest.substr(kMembers.size())), entry.value});
+      const std::string_view who = rest.substr(kMembers.size());
+      view.members.push_back({name_in(who), entry.value, incarnation_in(who)});
     } else if (rest.starts_with(kKnown)) {
       const std::string_view name = rest.substr(kKnown.size());
       if (is_server_name(name)) view.known.push_back({std::string(name), entry.value});
@@ -357,6 +440,7 @@ MembershipView Membership::Core::read(const std::vector<EtcdClient::Entry>& entr
     }
   }
   last_term_ = std::max(last_term_, view.term);
+  read_challenges(entries, view);
   std::sort(view.rules.begin(), view.rules.end(), [](const SharedRule& a, const SharedRule& b) {
     return std::pair(a.created, a.key()) < std::pair(b.created, b.key());
   });
@@ -376,6 +460,22 @@ void Membership::Core::read_leader(const EtcdClient::Entry& entry, MembershipVie
   view.leader_address = std::string(value.substr(second + 1));
   view.leads = who == own_ && entry.lease == lease_ && lease_ != 0;
   view.is_first = *term == 1;
+}
+
+// Those of the term, by others; no server is connected with more than there are.
+void Membership::Core::read_challenges(const std::vector<EtcdClient::Entry>& entries,
+                                       MembershipView& view) const {
+  const std::string begin = key(kChallenges);
+  for (const EtcdClient::Entry& entry : entries) {
+    if (!entry.key.starts_with(begin) || entry.key.ends_with("/" + own_)) continue;
+    const std::string_view value = entry.value;
+    const std::size_t space = std::min(value.find(' '), value.size());
+    if (read_term(value.substr(0, space)) != view.term) continue;
+    std::size_t count = 0;
+    (void)std::from_chars(value.data() + std::min(space + 1, value.size()),
+                          value.data() + value.size(), count);
+    view.challenger = std::max(view.challenger, std::min(count, count_names(view.members)));
+  }
 }
 
 void Membership::Core::read_rule(const EtcdClient::Entry& entry, MembershipView& view) {
@@ -404,6 +504,7 @@ void Membership::Core::note(const Result<void>& turned) {
       listener_.say(fmt::format("cluster: running alone until etcd can be used: {}",
                                 turned.error().message()));
     }
+    listener_.unheard(turned.error());
     return;
   }
   if (std::exchange(was_told_, false) || !was_joined_) {
@@ -499,6 +600,7 @@ Result<std::unique_ptr<Membership>> Membership::create(const Options& options, L
 Result<std::function<void()>> Membership::read_certificates() {
   return core_->etcd().read_certificates();
 }
+void Membership::look_again() { core_->notice(); }
 void Membership::start() { core_->start(); }
 void Membership::stop() { core_->end(); }
 

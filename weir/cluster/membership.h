@@ -6,15 +6,20 @@
 //   PREFIX/members/NAME@INCARNATION   ADDRESS                    ends with the server's lease
 //   PREFIX/known/NAME                 ADDRESS                    ends with a goodbye, or forget()
 //   PREFIX/leader                     TERM NAME@INCARNATION ADDRESS     the same
+//   PREFIX/challenges/NAME@INCARNATION  TERM CONNECTIONS         the same
 //   PREFIX/term                       the last term that was given out
+//   PREFIX/history                    a number that tells this etcd from one that lost its data
 //   PREFIX/rules/SERVICE/NAME         see shared_rule.h
 //
 // When there is no leader every member tries to write the key, in one transaction with a term that
 // is one more than any it has heard of; etcd lets one of them. A leader is sure of itself until 2/3
 // of its lease have passed since it asked for the lease to be kept alive, by its own clock; so it
 // has fallen silent before etcd gives the key to another. Nothing is written while all is well, but
-// leases are kept alive (which etcd does not write down). A leader that hears none of the others
-// (leader_doubt.h) gives its lease back and stands aside for the length of one.
+// leases are kept alive (which etcd does not write down).
+//
+// A server tries to lead only as leader_choice.h says. One that does not reach the leader writes
+// how many servers it is connected with as a challenge; a leader with fewer gives its lease back
+// and stands aside for the length of one.
 //
 // A server that is known and not registered is away: it has crashed or is cut off, and its part of
 // every limit is left free. Both keys are written in one transaction, so that one who forgets a
@@ -42,6 +47,7 @@ struct MembershipView {
   struct Member {
     std::string name;
     std::string address;
+    std::uint64_t incarnation = 0;  // of those that are registered
   };
   std::uint32_t term = 0;  // of the leader; 0: there is none
   std::string leader;
@@ -49,9 +55,12 @@ struct MembershipView {
   bool leads = false;             // this server does
   bool is_first = false;          // and nobody did before
   Instant until{};                // a leader is sure of itself until then
+  std::size_t challenger = 0;     // connections of the best one in this term; 0: there is none
   std::vector<Member> members;    // that are registered
   std::vector<Member> known;      // by name; also those that are away
   std::vector<SharedRule> rules;  // in the order they were started
+  std::uint64_t history = 0;      // of the etcd; 0: it has none, and
+  std::int64_t generation = 0;    // its revision; see cluster_state.h
 };
 
 class Membership {
@@ -63,16 +72,24 @@ class Membership {
     std::string prefix;
     Nanoseconds lease = std::chrono::seconds{5};
     EtcdOptions etcd;
+    std::uint64_t history = 0;  // that this server knows rules of; 0: it knows none
+  };
+  // What this server knows of its connections.
+  struct Connected {
+    std::size_t now = 1;         // servers, itself included
+    bool was_connected = false;  // with another, at any time since it started
+    bool seeks = false;          // it does not reach the leader, or there is none
   };
   struct Listener {
     std::function<void(const MembershipView&)> heard;  // after every listing
     std::function<void(Instant until)> confirmed;      // while it leads
     std::function<void()> unseated;                    // its lease has run out
     std::function<bool()> may_lead;                    // is not refused by who leads
-    std::function<Instant()> others_heard;             // when one of them last was, while it leads
+    std::function<Connected()> connected;              // after heard()
     // The rule commands that this server could carry out, before they are written.
     std::function<Result<void>(const std::string& service, const std::string& command)> check;
     std::function<void(std::string_view line)> say;
+    std::function<void(const Error& why)> unheard;  // etcd could not be asked
   };
 
   // Reads the certificates; etcd need not be there.
@@ -83,6 +100,8 @@ class Membership {
 
   // As EtcdClient has it.
   Result<std::function<void()>> read_certificates();
+  // There may be something to do: for every thread.
+  void look_again();
 
   // Starts its thread. Once.
   void start();

@@ -96,7 +96,7 @@ Json job_json(const JobShot& job) {
 Json rule_json(const RuleShot& rule) {
   return {{"rule", rule.name},   {"conditions", rule.conditions}, {"limits", rule.limits},
           {"heads", rule.heads}, {"layer", rule.layer},           {"rate", rule.rate},
-          {"bps", rule.bps},     {"classes", rule.classes}};
+          {"bps", rule.bps},     {"classes", rule.classes},       {"state", rule.state}};
 }
 
 Json policies_json(const ServiceShot& shot) {
@@ -124,6 +124,7 @@ std::string policy_text(const ServiceShot& shot) {
 
 Json capacity_json(const ServiceShot& shot) {
   return {{"capacity", shot.capacity ? Json(*shot.capacity) : Json(nullptr)},
+          {"capacity_unit", shot.capacity_unit},
           {"adaptive", shot.adaptive}};
 }
 
@@ -261,7 +262,9 @@ Json status_json(const Snapshot& shot, std::string_view version, std::string_vie
             {"requests_refused", counters.requests_refused},
             {"claims_refused", counters.claims_refused},
             {"store_errors", counters.store_errors},
-            {"memory_waits", counters.memory_waits}}},
+            {"memory_waits", counters.memory_waits},
+            {"log_dropped", shot.log_dropped}}},
+          {"memory", {{"used", shot.memory_used}, {"limit", shot.memory_limit}}},
           {"exports", shot.exports},
           {"services", services}};
 }
@@ -416,6 +419,7 @@ std::string params_json(const std::vector<ParamOutcome>& outcomes) {
     Json one{{"path", outcome.path}, {"file", outcome.slashed}};
     if (outcome.error.code == std::errc{}) {
       one["value"] = outcome.value;
+      if (!outcome.note.empty()) one["note"] = outcome.note;
     } else {
       one["errno"] = static_cast<int>(outcome.error.code);
       one["error"] = outcome.error.message();
@@ -423,6 +427,15 @@ std::string params_json(const std::vector<ParamOutcome>& outcomes) {
     all.push_back(std::move(one));
   }
   return text_of(all);
+}
+
+std::string change_json(std::string_view generation, bool is_durable,
+                        const std::vector<ParamOutcome>& outcomes) {
+  Json json{{"generation", generation}, {"durable", is_durable}};
+  for (const ParamOutcome& outcome : outcomes) {
+    if (!outcome.note.empty()) json["notes"].push_back(outcome.note);
+  }
+  return text_of(json);
 }
 
 // ---- the cluster ----

@@ -45,6 +45,9 @@ HttpResponse answer_lock_list(lock::Console& console, const HttpRequest& request
 std::string live_event(const Snapshot& shot, std::string_view generation);
 
 std::string params_json(const std::vector<ParamOutcome>& outcomes);
+// The confirmation of a change.
+std::string change_json(std::string_view generation, bool is_durable,
+                        const std::vector<ParamOutcome>& outcomes);
 
 // ---- the cluster ----
 

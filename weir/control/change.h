@@ -11,6 +11,7 @@
 //
 // effective() is what the records of a journal come to: what was forgotten, rules that were started
 // and stopped again, limits that were changed again and values that were given twice are left out.
+// Policies and values come first, then the rules, which outlive policies (weir/serve/kept_rules.h).
 // Applying it gives the same rules as applying all records.
 #pragma once
 
@@ -45,12 +46,17 @@ std::vector<Change> effective(const std::vector<std::string>& records,
 // should see that first.
 std::vector<std::string> effective_records(const std::vector<std::string>& records);
 
-// REQUIRES: on the loop, or before it runs. ENOENT: no such parameter or service.
-Result<void> apply(serve::Server& server, const Change& change, const Moment& moment);
+// Sizes and capacities: whether apply() would succeed, and doing it. REQUIRES: on the loop, or
+// before it runs. ENOENT: no such service.
+Result<void> check(serve::Server& server, const Change& change);
+Result<void> apply(serve::Server& server, const Change& change);
 
 // Whether it is this server's own to change: EPERM for rules of its cluster, which are the same on
 // all servers. REQUIRES: on the loop.
 Result<void> check_own(const serve::Server& server, const Change& change);
+
+bool is_rule(const Change& change);
+bool is_policy(const Change& change);
 
 // The parameter that takes the rule commands, or policies, of a service.
 std::string rule_path(std::string_view service);

@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "weir/base/rng.h"
+#include "weir/control/job_sizes.h"
 #include "weir/schedule/gate.h"
 #include "weir/schedule/nrs_text.h"
 
@@ -53,6 +55,26 @@ TEST(Change, WhatIsNoneIsNamedAndLeftOut) {
   EXPECT_EQ(mistakes.size(), 4U);
 }
 
+TEST(Change, OfEachJobTheLastSizeIsLeftAndNothingOfOneTakenBack) {
+  const auto size = [](const std::string& job, std::uint64_t nodes) {
+    return Change{.kind = Change::Kind::kJob, .target = job, .nodes = nodes};
+  };
+  EXPECT_EQ(effective_of({size("a", 1), size("b", 2), size("a", 3), size("c", 4), size("c", 0)}),
+            (std::vector{size("b", 2), size("a", 3)}));
+}
+
+TEST(Change, AsManySizesAreLeftAsTheServerKeeps) {
+  std::vector<std::string> records;
+  for (std::size_t i = 0; i < JobSizes::kMax + 5; ++i) {
+    records.push_back(fmt::format(R"({{"job":"j{}","nodes":2}})", i));
+  }
+  std::vector<std::string> mistakes;
+  const auto kept = effective(records, mistakes);
+  ASSERT_EQ(kept.size(), JobSizes::kMax);
+  EXPECT_EQ(kept.front().target, "j5");
+  EXPECT_EQ(kept.back().target, fmt::format("j{}", JobSizes::kMax + 4));
+}
+
 TEST(Change, ForgettingTakesOutOneValueOrAll) {
   const Change a = rule("start a jobid={a} rate=1"), b = rule("start b jobid={b} rate=1");
   Change forget{.kind = Change::Kind::kForget,
@@ -70,14 +92,33 @@ TEST(Change, TheSameIsKeptOnce) {
   EXPECT_EQ(effective_of({policy, start, policy, start}), (std::vector{policy, start}));
 }
 
-std::string listing_after(const std::vector<Change>& changes) {
-  Gate gate({});
-  EXPECT_TRUE(write_nrs_policies(gate, "tbf jobid"));
-  for (const Change& one : changes) {
-    (void)(one.target == rule_path("ost_io") ? write_nrs_tbf_rule(gate, *one.value, Instant{})
-                                             : write_nrs_policies(gate, *one.value));
+using serve::KeptRules;
+
+// A Gate with the rules that changes made of it.
+struct Ruled {
+  Ruled() { EXPECT_TRUE(write_nrs_policies(gate, "tbf jobid")); }
+  bool apply(const Change& change) {
+    if (is_policy(change)) return rules.start_policy(*change.value, Instant{}).has_value();
+    return rules.apply(*change.value, KeptRules::Keeping::kKept, Instant{}).has_value();
   }
-  return read_nrs_tbf_rule(gate).value_or("no tbf");
+  std::string listing() const { return read_nrs_tbf_rule(gate).value_or("no tbf"); }
+
+  Gate gate{Gate::Options{}};
+  KeptRules rules{gate};
+};
+
+std::string listing_after_restart(const std::vector<Change>& changes) {
+  Ruled ruled;
+  std::vector<std::string> commands;
+  for (const Change& one : changes) {
+    if (is_policy(one)) {
+      EXPECT_TRUE(ruled.apply(one));
+    } else {
+      commands.push_back(*one.value);
+    }
+  }
+  ruled.rules.restore(commands, Instant{});
+  return ruled.listing();
 }
 
 // Whatever was done, what is left of it does the same.
@@ -85,8 +126,7 @@ TEST(ChangeProperty, WhatIsLeftMakesTheSameRules) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Rng rng(seed);
     std::vector<Change> done;
-    Gate gate({});
-    ASSERT_TRUE(write_nrs_policies(gate, "tbf jobid"));
+    Ruled ruled;
     for (int i = 0; i < 40; ++i) {
       const std::string name = "r" + std::to_string(rng.below(4));
       const std::string rate = " rate=" + std::to_string(1 + rng.below(1000));
@@ -112,12 +152,10 @@ TEST(ChangeProperty, WhatIsLeftMakesTheSameRules) {
                  .value = rng.below(2) == 0 ? "tbf jobid" : "fifo"};
       }
       // Only what was applied is ever journalled.
-      const auto applied = one.target == rule_path("ost_io")
-                               ? write_nrs_tbf_rule(gate, *one.value, Instant{})
-                               : write_nrs_policies(gate, *one.value);
-      if (applied) done.push_back(one);
+      if (ruled.apply(one)) done.push_back(one);
     }
-    EXPECT_EQ(listing_after(effective_of(done)), listing_after(done)) << "seed " << seed;
+    EXPECT_EQ(listing_after_restart(effective_of(done)), ruled.listing()) << "seed " << seed;
+    EXPECT_EQ(effective_of(effective_of(done)), effective_of(done)) << "seed " << seed;
   }
 }
 

@@ -2,9 +2,10 @@
 #include "weir/control/control.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -17,12 +18,16 @@
 #include "weir/base/quote.h"
 #include "weir/control/api.h"
 #include "weir/control/change.h"
+#include "weir/control/change_queue.h"
+#include "weir/control/change_trial.h"
 #include "weir/control/embedded.h"
+#include "weir/control/job_sizes.h"
 #include "weir/control/lock_params.h"
 #include "weir/control/metrics.h"
 #include "weir/control/params.h"
 #include "weir/control/records.h"
 #include "weir/control/snapshot.h"
+#include "weir/host/clock.h"
 #include "weir/serve/event_log.h"
 
 namespace weir::control {
@@ -30,6 +35,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kStayInterval{5};
+constexpr std::chrono::minutes kJobInterval{1};
+constexpr std::size_t kJobsAtOnce = 256;
 
 // The page's own files, which hold nothing worth a token.
 struct PageFile {
@@ -45,25 +52,12 @@ constexpr PageFile kPage[] = {{"/", "live.html", "text/html; charset=utf-8"},
 
 constexpr std::string_view kClusterMembers = "/v1/cluster/members/";
 
-// Whether it may be for the lock service, which is asked elsewhere and later than the server.
-bool may_be_for_locks(const Change& change) {
-  const std::string first = change.target.substr(0, change.target.find('.'));
-  return change.kind == Change::Kind::kParam && fnmatch(first.c_str(), "ldlm", 0) == 0;
-}
-
 // What there is under a pattern, read or as names alone.
 std::vector<ParamOutcome> look_up(const Params& params, const std::string& pattern, bool lists) {
   if (!lists) return read_params(params, pattern);
   std::vector<ParamOutcome> found;
   for (std::string& path : params.list(pattern)) found.push_back({path, path, {}, {}});
   return found;
-}
-
-std::optional<Error> failure_of(const std::vector<ParamOutcome>& outcomes) {
-  for (const ParamOutcome& outcome : outcomes) {
-    if (outcome.error.code != std::errc{}) return outcome.error;
-  }
-  return std::nullopt;
 }
 
 ParamOutcome not_found(const std::string& pattern, const std::string& value = {}) {
@@ -86,32 +80,20 @@ class Control::Core {
       : server_(server),
         locks_(options.locks),
         version_(options.version),
-        boot_(fmt::format("{:x}", moment_at(server.now()).wall_ns)) {}
+        boot_(fmt::format("{:x}", moment_at(server.now()).wall_ns)),
+        changes_(host(), boot_) {}
 
   Result<void> open(const ControlOptions& options);
   void set_cluster(serve::ClusterPort* cluster) { cluster_ = cluster; }
   void start();
-  void changed_elsewhere() { ++loop_generation_; }
+  void change_elsewhere(const std::function<void()>& change) { changes_.change_elsewhere(change); }
+  void changed() { ++shown_changes_; }
   void end();
   std::uint16_t tcp_port() const { return http_->tcp_port(); }
 
  private:
   using Reply = HttpServer::Reply;
   using WithSnapshot = std::function<void(const Result<const Snapshot*>&)>;
-  // What a set of changes came to.
-  struct Applied {
-    std::vector<std::vector<ParamOutcome>> outcomes;  // of each change
-    std::optional<std::string> stale;  // the generation that was expected is not this
-    std::uint64_t generation = 0;
-  };
-  // Changes on their way, and those of their parameters that the lock service has.
-  struct Changing {
-    ChangeRequest request;
-    std::string expected;  // generation
-    Params locks;
-    std::vector<bool> is_for_locks;  // of each change
-  };
-
   Result<void> replay();
   void answer(const HttpRequest& request, const Reply& reply);
   bool answer_plain(const HttpRequest& request, const Reply& reply);
@@ -119,6 +101,8 @@ class Control::Core {
   void read_params_of(const HttpRequest& request, const Reply& reply);
   void explain(const HttpRequest& request, const Reply& reply);
   void list_jobs(const Reply& reply);
+  void forget_ended_jobs();
+  void forget_job(const std::string& job);
 
   bool answer_of_cluster(const HttpRequest& request, const Reply& reply);
   void change_cluster_rule(const HttpRequest& request, const Reply& reply);
@@ -129,18 +113,16 @@ class Control::Core {
   void replay_locks();
 
   void change(const HttpRequest& request, const Reply& reply);
-  Applied apply_on_loop(serve::Server& server, const Changing& changing);
-  std::vector<ParamOutcome> apply_one(serve::Server& server, const Changing& changing,
-                                      std::size_t at);
-  void confirm(const Changing& changing, Applied& applied, const Reply& reply);
-  void write_records(const std::vector<std::string>& records, const HttpResponse& response,
+  ChangeQueue::Host host();
+  void answer_change(const ChangeRequest& request, const Result<ChangeQueue::Answer>& done,
                      const Reply& reply);
   void note_jobs(const ChangeRequest& request);
 
   void with_snapshot(WithSnapshot then);
   using Taken = std::function<void(Result<Snapshot>)>;
   void take(const std::shared_ptr<SnapshotTaker>& taker, Taken then);
-  void hand_out(const Result<const Snapshot*>& shot);
+  void take_snapshot();
+  void hand_out(const Result<const Snapshot*>& shot, std::uint64_t changes);
   void publish_event();
   void sample_stays();
   void checkpoint();
@@ -156,36 +138,38 @@ class Control::Core {
   lock::Console* locks_;
   std::string version_;
   std::string boot_;
+  ChangeQueue changes_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Journal> journal_;
   std::string records_path_;
   std::string records_text_;  // as last written
   std::thread thread_;
 
-  std::uint64_t loop_generation_ = 1;  // loop
-  std::uint64_t generation_ = 1;       // as last heard
+  std::uint64_t generation_ = 1;  // as last heard
   std::optional<Snapshot> shot_;
   Clock::time_point shot_at_;
   bool is_taking_ = false;
-  std::vector<WithSnapshot> wanting_;
+  std::vector<std::pair<std::uint64_t, WithSnapshot>> wanting_;  // and after how many changes
+  std::atomic<std::uint64_t> shown_changes_ = 0;                 // that readers have to see
+  std::uint64_t shot_changes_ = 0;
   StayHistory history_;
   Metrics metrics_;
-  std::map<std::string, std::uint64_t> jobs_;  // whose nodes were set here
-  std::vector<Change> lock_changes_;           // of the journal
+  JobSizes jobs_;                     // that were set here
+  std::vector<Change> lock_changes_;  // of the journal
 };
 
 template <class Value>
 void Control::Core::ask(std::function<Result<Value>(serve::Server&)> on_loop,
                         std::function<void(Result<Value>)> then) {
   auto shared = std::make_shared<std::function<void(Result<Value>)>>(std::move(then));
-  const auto posted = server_.post(
+  const auto ordered = server_.order(
       [this, on_loop = std::move(on_loop), shared](const Result<serve::Server*>& server) {
         auto value = std::make_shared<Result<Value>>(
             server ? on_loop(**server) : Result<Value>(tl::unexpected(server.error())));
         http_->post([shared, value] { (*shared)(std::move(*value)); });
       });
-  if (!posted) {
-    http_->post([shared, error = posted.error()] { (*shared)(tl::unexpected(error)); });
+  if (!ordered) {
+    http_->post([shared, error = ordered.error()] { (*shared)(tl::unexpected(error)); });
   }
 }
 
@@ -211,17 +195,16 @@ Result<void> Control::Core::open(const ControlOptions& options) {
 // What no longer fits is told and left out: a server that does not start helps nobody.
 Result<void> Control::Core::replay() {
   std::vector<std::string> mistakes;
-  const auto changes = effective(journal_->records(), mistakes);
-  for (const Change& one : changes) {
-    if (may_be_for_locks(one)) {
-      lock_changes_.push_back(one);
-      if (server_params(server_, moment_at(server_.now())).find(one.target).empty()) continue;
-    }
-    if (auto applied = apply(server_, one, moment_at(server_.now())); !applied) {
-      mistakes.push_back(print_change(one) + ": " + applied.error().message());
-    }
-    if (one.kind == Change::Kind::kJob) jobs_[one.target] = one.nodes;
-  }
+  std::vector<Change> changes = effective(journal_->records(), mistakes);
+  const Params params = server_params(server_, moment_at(server_.now()));
+  std::erase_if(changes, [&](const Change& one) {
+    if (one.kind == Change::Kind::kJob) jobs_.set(one.target, one.nodes, server_.now());
+    if (!may_be_for_locks(one)) return false;
+    lock_changes_.push_back(one);
+    return params.find(one.target).empty();
+  });
+  const auto forgotten = control::replay(server_, changes, mistakes);
+  if (!forgotten.empty()) journal_->append(forgotten, [](const Result<void>&) {});
   for (const std::string& mistake : mistakes) serve::EventLog::say("journal: " + mistake);
   // A replay of the trace would begin with nothing owed.
   if (!server_.options().trace_file.empty()) return {};
@@ -246,6 +229,7 @@ void Control::Core::start() {
   if (!lock_changes_.empty()) http_->post([this] { replay_locks(); });
   http_->every(kEventInterval, [this] { publish_event(); });
   http_->every(kStayInterval, [this] { sample_stays(); });
+  http_->every(kJobInterval, [this] { forget_ended_jobs(); });
   if (journal_ != nullptr) http_->every(kCheckpointInterval, [this] { checkpoint(); });
   thread_ = std::thread([this] { http_->run(); });
 }
@@ -392,15 +376,55 @@ void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
 
 void Control::Core::list_jobs(const Reply& reply) {
   std::string body = "[";
-  for (const auto& [job, nodes] : jobs_) {
-    if (nodes == 0) continue;
+  jobs_.each([&](const std::string& job, std::uint64_t nodes) {
     std::string id = printable_id(job);
     for (std::size_t at = 0; (at = id.find('\\', at)) != std::string::npos; at += 2) {
       id.insert(at, 1, '\\');
     }
     body += fmt::format("{}{{\"job\":\"{}\",\"nodes\":{}}}", body.size() > 1 ? "," : "", id, nodes);
-  }
+  });
   reply({.body = body + "]\n", .etag = generation_name()});
+}
+
+// Asks the services first whether a job that seems to have ended has sent anything.
+void Control::Core::forget_ended_jobs() {
+  const auto jobs = jobs_.stale(host::now(), kJobsAtOnce);
+  if (jobs.empty()) return;
+  using Used = std::vector<Instant>;
+  ask<Used>(
+      [jobs](serve::Server& server) -> Result<Used> {
+        Used used;
+        for (const std::string& job : jobs) {
+          Instant last{};
+          for (const auto& service : server.services()) {
+            last = std::max(last, service->target.nodes_used_at(JobId(job)).value_or(Instant{}));
+          }
+          used.push_back(last);
+        }
+        return used;
+      },
+      [this, jobs](const Result<Used>& used) {
+        if (!used) return;
+        const Instant now = host::now();
+        for (std::size_t i = 0; i < jobs.size(); ++i) {
+          if (now - (*used)[i] <= JobSizes::kIdleMax) {
+            jobs_.used(jobs[i], (*used)[i]);
+          } else {
+            forget_job(jobs[i]);
+          }
+        }
+      });
+}
+
+// As an administrator would.
+void Control::Core::forget_job(const std::string& job) {
+  HttpRequest request;
+  request.method = "DELETE";
+  request.path = "/v1/jobs/" + printable_id(job);
+  change(request, [job](const HttpResponse& response) {
+    if (response.status == 200) return;
+    serve::EventLog::say("size of job " + quote(job) + " is not forgotten: " + response.body);
+  });
 }
 
 // ---- the cluster ----
@@ -449,7 +473,7 @@ void Control::Core::forget_member(const HttpRequest& request, const Reply& reply
 serve::ClusterPort::Answer<void> Control::Core::answer_of_change(const Reply& reply) {
   return [this, reply](Result<void> done) {
     http_->post([this, reply, done = std::move(done)] {
-      shot_at_ = {};  // who changes something and then reads sees it
+      changed();
       reply(done ? HttpResponse{.body = "{}\n"} : error_response(done.error()));
     });
   };
@@ -457,155 +481,97 @@ serve::ClusterPort::Answer<void> Control::Core::answer_of_change(const Reply& re
 
 // ---- changing ----
 
+ChangeQueue::Host Control::Core::host() {
+  return {.ask =
+              [this](std::function<void(serve::Server&)> on_loop,
+                     std::function<void(const Result<void>&)> then) {
+                ask<bool>(
+                    [on_loop = std::move(on_loop)](serve::Server& server) -> Result<bool> {
+                      on_loop(server);
+                      return true;
+                    },
+                    [then = std::move(then)](const Result<bool>& done) {
+                      then(done ? Result<void>() : tl::unexpected(done.error()));
+                    });
+              },
+          .write =
+              [this](const std::vector<std::string>& records,
+                     std::function<void(const Result<void>&)> then) {
+                journal_->append(records, [this, then = std::move(then)](const Result<void>& done) {
+                  http_->post([then, done] { then(done); });
+                });
+              },
+          .locks = [this] { return params_of_locks(); }};
+}
+
 void Control::Core::change(const HttpRequest& request, const Reply& reply) {
   auto wanted = read_change(request);
   if (!wanted) return reply(error_response(wanted.error()));
   if (wanted->is_params && wanted->persists && journal_ == nullptr) {
     return reply(error_response(409, "this server has no journal", "start it with --journal FILE"));
   }
-  auto changing = std::make_shared<Changing>();
-  changing->request = std::move(*wanted);
-  changing->expected = request.if_match;
-  const auto& changes = changing->request.changes;
-  changing->is_for_locks.resize(changes.size());
-  if (changing->request.applies && std::any_of(changes.begin(), changes.end(), may_be_for_locks)) {
-    changing->locks = params_of_locks();
-    for (std::size_t i = 0; i < changes.size(); ++i) {
-      changing->is_for_locks[i] =
-          may_be_for_locks(changes[i]) && !changing->locks.find(changes[i].target).empty();
-    }
-  }
-  ask<Applied>(
-      [this, changing](serve::Server& server) -> Result<Applied> {
-        return apply_on_loop(server, *changing);
-      },
-      [this, changing, reply](Result<Applied> applied) {
-        if (!applied) return reply(error_response(applied.error()));
-        confirm(*changing, *applied, reply);
+  changes_.add(
+      *wanted, request.if_match,
+      journal_ == nullptr ? ChangeQueue::Journalling::kNone : ChangeQueue::Journalling::kFirst,
+      [this, request = *wanted, reply](const Result<ChangeQueue::Answer>& done) {
+        answer_change(request, done, reply);
       });
 }
 
-// On the loop.
-std::vector<ParamOutcome> Control::Core::apply_one(serve::Server& server, const Changing& changing,
-                                                   std::size_t at) {
-  const Change& one = changing.request.changes[at];
-  const Moment moment = moment_at(server.now());
-  std::vector<ParamOutcome> outcomes;
-  if (const auto allowed = check_own(server, one); !allowed) {
-    outcomes.push_back({one.target, one.target, one.value.value_or(""), allowed.error()});
-    return outcomes;
-  }
-  if (changing.is_for_locks[at] || (changing.request.is_params && changing.request.applies)) {
-    outcomes = write_params(server_params(server, moment), one.target, *one.value);
-    if (outcomes.empty() && !changing.is_for_locks[at]) {
-      outcomes.push_back(not_found(one.target, *one.value));
-    }
-    return outcomes;
-  }
-  outcomes.push_back({one.target, one.target, one.value.value_or(""), {}});
-  if (const auto done = control::apply(server, one, moment); !done) {
-    outcomes.back().error = done.error();
-  }
-  return outcomes;
-}
-
-// On the loop. What is for the lock service counts as done: it is done next, and a generation too
-// many harms nobody.
-Control::Core::Applied Control::Core::apply_on_loop(serve::Server& server,
-                                                    const Changing& changing) {
-  Applied applied;
-  const std::string current = fmt::format("{}-{}", boot_, loop_generation_);
-  if (!changing.expected.empty() && changing.expected != "*" && changing.expected != current) {
-    applied.stale = current;
-    applied.generation = loop_generation_;
-    return applied;
-  }
-  for (std::size_t i = 0; i < changing.request.changes.size(); ++i) {
-    applied.outcomes.push_back(apply_one(server, changing, i));
-    if (!failure_of(applied.outcomes.back())) ++loop_generation_;
-  }
-  applied.generation = loop_generation_;
-  return applied;
-}
-
-void Control::Core::confirm(const Changing& changing, Applied& applied, const Reply& reply) {
-  const ChangeRequest& request = changing.request;
-  // Who changes something and then reads sees it.
-  if (applied.generation > generation_) shot_at_ = {};
-  generation_ = std::max(generation_, applied.generation);
-  if (applied.stale) {
+void Control::Core::answer_change(const ChangeRequest& request,
+                                  const Result<ChangeQueue::Answer>& done, const Reply& reply) {
+  if (!done) return reply(error_response(done.error()));
+  generation_ = std::max(generation_, done->number);
+  if (done->is_stale) {
     HttpResponse response =
         error_response(412, "somebody else has changed something", "read again, then change");
-    response.etag = *applied.stale;
+    response.etag = done->generation;
     return reply(response);
   }
-  std::vector<ParamOutcome> all;
-  std::vector<std::string> records;
-  std::optional<Error> failed;
-  for (std::size_t i = 0; i < request.changes.size(); ++i) {
-    const Change& one = request.changes[i];
-    auto& outcomes = applied.outcomes[i];
-    if (changing.is_for_locks[i]) {
-      auto there = write_params(changing.locks, one.target, *one.value);
-      std::move(there.begin(), there.end(), std::back_inserter(outcomes));
-    }
-    const auto failure = failure_of(outcomes);
-    if (failure && !failed) failed = failure;
-    if (!failure && request.persists) records.push_back(print_change(one));
-    std::move(outcomes.begin(), outcomes.end(), std::back_inserter(all));
+  changed();
+  for (const ParamOutcome& outcome : done->outcomes) {
+    if (!outcome.note.empty()) serve::EventLog::say(outcome.note);
   }
-  HttpResponse response;
-  response.etag = fmt::format("{}-{}", boot_, applied.generation);
+  HttpResponse response{.etag = done->generation};
   if (request.is_params) {
-    response.body = params_json(all);
-  } else if (failed) {
+    response.body = params_json(done->outcomes);
+  } else if (const auto failed = failure_of(done->outcomes)) {
     return reply(error_response(*failed));
   } else {
     note_jobs(request);
-    response.body = fmt::format("{{\"generation\":\"{}\",\"durable\":{}}}\n", response.etag,
-                                journal_ != nullptr);
+    response.body = change_json(response.etag, journal_ != nullptr, done->outcomes);
   }
-  if (records.empty() || journal_ == nullptr) return reply(response);
-  write_records(records, response, reply);
-}
-
-void Control::Core::write_records(const std::vector<std::string>& records,
-                                  const HttpResponse& response, const Reply& reply) {
-  auto left = std::make_shared<std::size_t>(records.size());
-  auto failed = std::make_shared<std::optional<Error>>();
-  for (const std::string& record : records) {
-    journal_->append(record, [this, left, failed, response, reply](const Result<void>& written) {
-      http_->post([left, failed, response, reply, written] {
-        if (!written) *failed = written.error();
-        if (--*left > 0) return;
-        if (!*failed) return reply(response);
-        Error error = **failed;
-        error.hint = "it is in force, but will be gone after a restart; make room and repeat it";
-        reply(error_response(error));
-      });
-    });
-  }
+  reply(response);
 }
 
 void Control::Core::note_jobs(const ChangeRequest& request) {
   for (const Change& one : request.changes) {
-    if (one.kind == Change::Kind::kJob) jobs_[one.target] = one.nodes;
+    if (one.kind != Change::Kind::kJob) continue;
+    if (const auto gone = jobs_.set(one.target, one.nodes, host::now())) forget_job(*gone);
   }
 }
 
 // ---- snapshots ----
 
+// Who changes something and then reads sees it: a snapshot that was begun before is not for him.
 void Control::Core::with_snapshot(WithSnapshot then) {
-  if (shot_ && Clock::now() - shot_at_ <= kSnapshotAge) return then(&*shot_);
-  wanting_.push_back(std::move(then));
-  if (is_taking_) return;
+  const std::uint64_t changes = shown_changes_;
+  const bool is_new = shot_ && shot_changes_ == changes && Clock::now() - shot_at_ <= kSnapshotAge;
+  if (is_new) return then(&*shot_);
+  wanting_.emplace_back(changes, std::move(then));
+  if (!is_taking_) take_snapshot();
+}
+
+void Control::Core::take_snapshot() {
   is_taking_ = true;
-  take(std::make_shared<SnapshotTaker>(), [this](Result<Snapshot> shot) {
-    if (!shot) return hand_out(tl::unexpected(shot.error()));
+  const std::uint64_t changes = shown_changes_;
+  take(std::make_shared<SnapshotTaker>(), [this, changes](Result<Snapshot> shot) {
+    if (!shot) return hand_out(tl::unexpected(shot.error()), UINT64_MAX);
     shot_ = std::move(*shot);
     if (locks_ != nullptr) shot_->locks = locks_->view();
     shot_at_ = Clock::now();
-    hand_out(&*shot_);
+    shot_changes_ = changes;
+    hand_out(&*shot_, changes);
   });
 }
 
@@ -613,7 +579,7 @@ void Control::Core::with_snapshot(WithSnapshot then) {
 void Control::Core::take(const std::shared_ptr<SnapshotTaker>& taker, Taken then) {
   ask<std::pair<bool, std::uint64_t>>(
       [this, taker](serve::Server& server) -> Result<std::pair<bool, std::uint64_t>> {
-        return std::pair{taker->step(server), loop_generation_};
+        return std::pair{taker->step(server), changes_.generation()};
       },
       [this, taker, then = std::move(then)](const Result<std::pair<bool, std::uint64_t>>& step) {
         if (!step) return then(tl::unexpected(step.error()));
@@ -623,9 +589,17 @@ void Control::Core::take(const std::shared_ptr<SnapshotTaker>& taker, Taken then
       });
 }
 
-void Control::Core::hand_out(const Result<const Snapshot*>& shot) {
+// To those who came before these many changes; the others get the next one.
+void Control::Core::hand_out(const Result<const Snapshot*>& shot, std::uint64_t changes) {
   is_taking_ = false;
-  for (const WithSnapshot& one : std::exchange(wanting_, {})) one(shot);
+  for (auto& [wanted, then] : std::exchange(wanting_, {})) {
+    if (wanted <= changes) {
+      then(shot);
+    } else {
+      wanting_.emplace_back(wanted, std::move(then));
+    }
+  }
+  if (!wanting_.empty() && !is_taking_) take_snapshot();
 }
 
 void Control::Core::publish_event() {
@@ -683,7 +657,10 @@ Result<std::unique_ptr<Control>> Control::create(serve::Server& server,
 
 void Control::set_cluster(serve::ClusterPort* cluster) { core_->set_cluster(cluster); }
 void Control::start() { core_->start(); }
-void Control::changed_elsewhere() { core_->changed_elsewhere(); }
+void Control::changed() { core_->changed(); }
+void Control::change_elsewhere(const std::function<void()>& change) {
+  core_->change_elsewhere(change);
+}
 std::uint16_t Control::tcp_port() const { return core_->tcp_port(); }
 
 }  // namespace weir::control

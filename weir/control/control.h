@@ -10,7 +10,10 @@
 //   control->reset();                                     the last checkpoint; the socket goes
 //
 //   GET     a snapshot that is at most kSnapshotAge old; one at a time is taken, for all who wait
-//   change  applied on the loop, journalled, synced, and only then confirmed
+//   change  tried on the loop, journalled, synced, carried out on the loop, and then confirmed:
+//   what
+//           cannot be journalled never acts. Changes that wait meanwhile are one group, with one
+//           sync
 //
 // Every change that is applied has a number, the generation; a reload of the file counts as one.
 // GET tells it as the ETag, and a change with If-Match is refused with 412 when somebody else has
@@ -21,6 +24,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -65,8 +69,11 @@ class Control {
   // before. REQUIRES: not started yet.
   void set_cluster(serve::ClusterPort* cluster);
   void start();
-  // On the loop: something was changed by other means than this, such as the file.
-  void changed_elsewhere();
+  // On the loop: something is changed by other means than this, such as the file. At once, or as
+  // soon as the changes that are on their way to the journal are carried out.
+  void change_elsewhere(const std::function<void()>& change);
+  // Readers that come from now on see what was changed. From any thread.
+  void changed();
   std::uint16_t tcp_port() const;
 
   class Core;

@@ -8,7 +8,6 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
-#include "weir/schedule/gate.h"
 
 namespace weir::control {
 namespace {
@@ -16,45 +15,24 @@ namespace {
 using serve::Server;
 using serve::Service;
 
-// "[reg|hp] VERB NAME ..."
-struct Words {
-  explicit Words(std::string_view command) {
-    std::string_view word = take(command);
-    if (word == "reg" || word == "hp") word = take(command);
-    verb = word;
-    name = take(command);
-  }
-  static std::string_view take(std::string_view& rest) {
-    const std::string_view word = rest.substr(0, rest.find(' '));
-    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
-    return word;
-  }
-  std::string_view verb;
-  std::string_view name;
-};
-
-const Rule* find_rule(const Service& service, std::string_view name) {
-  for (const Head head : kHeads) {
-    const Tbf* const tbf = service.target.gate().tbf(head);
-    const Rule* const rule = tbf == nullptr ? nullptr : tbf->rules(head).find(name);
-    if (rule != nullptr) return rule;
-  }
-  return nullptr;
+// Its rules in the file, which need not have it.
+const std::vector<std::string>& rules_of(const serve::ServeOptions& options,
+                                         std::string_view service) {
+  static const std::vector<std::string> none;
+  const auto found = std::find_if(options.services.begin(), options.services.end(),
+                                  [&](const auto& one) { return one.name == service; });
+  return found == options.services.end() ? none : found->rules;
 }
 
-void apply_service(const ServiceReload& reload, Service& service, Instant now) {
-  const auto applied = service.target.gate().apply_rules(reload.commands, now);
-  WEIR_ASSERT(applied.has_value());
-  if (!reload.capacity) return;
-  using Source = Target::CapacitySource;
-  const bool estimates = reload.capacity->kind == serve::Capacity::Kind::kAuto;
-  service.target.set_capacity(reload.capacity->rate,
-                              estimates ? Source::kEstimated : Source::kGiven, now);
+void apply_capacity(const ServiceReload& reload, Service& service, Instant now) {
+  // A plan has none in another unit: that takes a restart.
+  const auto set = service.target.set_capacity(*reload.capacity, now);
+  WEIR_ASSERT(set.has_value());
 }
 
 void apply(const ServeReload& plan, serve::JobTable jobs, Server& server) {
   for (const ServiceReload& reload : plan.services) {
-    apply_service(reload, *server.find_service(reload.service), server.now());
+    if (reload.capacity) apply_capacity(reload, *server.find_service(reload.service), server.now());
   }
   for (const ShapeReload& reload : plan.shapes) {
     const auto reshaped = server.reshape(reload.exported, reload.shape);
@@ -74,50 +52,40 @@ void apply(const ServeReload& plan, serve::JobTable jobs, Server& server) {
 
 }  // namespace
 
-FileFollower::FileFollower(Read read, serve::ServeOptions started_with, const Server& server)
-    : read_(std::move(read)), applied_(std::move(started_with)) {
-  for (const serve::ServiceOptions& one : applied_.services) {
-    note_rules(*server.find_service(one.name), one.rules);
-  }
+FileFollower::FileFollower(Read read, serve::ServeOptions started_with)
+    : read_(std::move(read)), applied_(std::move(started_with)) {}
+
+Result<std::vector<std::string>> FileFollower::plan_rules(const serve::KeptRules& rules,
+                                                          const std::vector<std::string>& file) {
+  auto commands = rules.plan_file(file);
+  if (!commands) return tl::unexpected(commands.error());
+  if (*commands) return std::move(**commands);
+  return fail(std::errc::device_or_resource_busy, "rules",
+              "'default' cannot be set back to what it was while the server runs",
+              "restart the server, or give all its keys");
 }
 
-// Who is the file's after these commands were applied.
-void FileFollower::note_rules(const Service& service, const std::vector<std::string>& commands) {
-  for (const std::string& command : commands) {
-    const Words words(command);
-    const std::pair key(service.name, std::string(words.name));
-    if (words.verb == "stop") own_.erase(key);
-    if (words.verb == "start") own_[key] = find_rule(service, words.name)->id();
-  }
-}
-
-Result<void> FileFollower::check_rules(const Service& service,
-                                       const std::vector<std::string>& commands) const {
-  for (const std::string& command : commands) {
-    const Words words(command);
-    if (words.verb == "start") continue;
-    const Rule* const rule = find_rule(service, words.name);
-    const auto own = own_.find({service.name, std::string(words.name)});
-    if (rule == nullptr || rule->is_default()) continue;
-    if (own != own_.end() && own->second == rule->id()) continue;
-    return fail(std::errc::operation_not_permitted, "rule " + quote(words.name),
-                "is not the file's any more: somebody has stopped that and started another",
-                "stop it first, or use another name in the file");
-  }
-  return service.target.gate().check_rules(commands);
-}
-
-Result<void> FileFollower::check(const Server& server, const ServeReload& plan) const {
+Result<FileFollower::RulePlans> FileFollower::check(const Server& server, const ServeReload& plan,
+                                                    const serve::ServeOptions& wanted) {
+  RulePlans plans;
   for (const ServiceReload& reload : plan.services) {
+    if (reload.commands.empty()) continue;
     const Service* const service = server.find_service(reload.service);
     WEIR_ASSERT(service != nullptr);
-    if (auto checked = check_rules(*service, reload.commands); !checked) {
-      Error error = checked.error();
+    auto commands = plan_rules(service->rules, rules_of(wanted, reload.service));
+    if (!commands) {
+      Error error = commands.error();
       error.where = fmt::format("service {}: {}", quote(reload.service), error.where);
       return tl::unexpected(std::move(error));
     }
+    plans.emplace_back(reload.service, std::move(*commands));
   }
-  return plan.limits ? server.check_limits(*plan.limits) : Result<void>{};
+  if (plan.limits) {
+    if (auto checked = server.check_limits(*plan.limits); !checked) {
+      return tl::unexpected(checked.error());
+    }
+  }
+  return plans;
 }
 
 std::vector<std::string> FileFollower::follow(Server& server, const std::function<void()>& more) {
@@ -129,11 +97,13 @@ std::vector<std::string> FileFollower::follow(Server& server, const std::functio
   auto jobs = Server::load_jobs(wanted->jobs_file, wanted->jobs);
   if (!jobs) return refuse(jobs.error());
   const ServeReload plan = plan_reload(applied_, *wanted);
-  if (auto checked = check(server, plan); !checked) return refuse(checked.error());
+  const auto plans = check(server, plan, *wanted);
+  if (!plans) return refuse(plans.error());
   apply(plan, std::move(*jobs), server);
   if (more) more();
-  for (const ServiceReload& reload : plan.services) {
-    note_rules(*server.find_service(reload.service), reload.commands);
+  for (const auto& [service, commands] : *plans) {
+    server.find_service(service)->rules.follow_file(rules_of(*wanted, service), commands,
+                                                    server.now());
   }
   applied_ = reached(std::move(applied_), plan, *wanted);
   std::vector<std::string> lines;

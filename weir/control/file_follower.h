@@ -3,23 +3,22 @@
 // Keeps a running server as its configuration file says: each time it is told to (SIGHUP), the file
 // is read again and what was edited in it is carried out.
 //
-//   FileFollower follower(read, as_read_at_the_start, server);
+//   FileFollower follower(read, as_read_at_the_start);
 //   server.on_reload([&](serve::Server& it) { for (auto& line : follower.follow(it)) say(line); });
 //
 // Wholly or not at all: everything is tried first, on copies where it has to be, and a file with a
 // mistake, a rule that cannot be applied, or a limit that the system has no room for changes
 // nothing. What can change only at the next start is named, and the rest is done.
 //
-// Only what came from the file is touched. A rule that an administrator started is nobody's but
-// his, even if the file had one of the same name that was stopped meanwhile: the follower knows its
-// rules by their ids, and refuses an edit that would reach another's.
+// Only what came from the file is touched. A rule that an administrator started is not the file's,
+// even if the file had one of the same name that was stopped meanwhile: an edit that would reach it
+// is refused. What he changed of the file's rules holds over the edit, as it would after a restart
+// (weir/serve/kept_rules.h).
 //
 // On the server's loop only: the files are read there, once, while clients wait.
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +36,7 @@ class FileFollower {
   using Read = std::function<Result<serve::ServeOptions>()>;
 
   // `started_with` is what the answer was when the server was created, just now.
-  FileFollower(Read read, serve::ServeOptions started_with, const serve::Server& server);
+  FileFollower(Read read, serve::ServeOptions started_with);
 
   // Lines for the operator: what was changed and what waits for the next start, or why nothing was
   // changed. The last one says whether the file is applied now. `more` is done with the changes, or
@@ -45,17 +44,16 @@ class FileFollower {
   std::vector<std::string> follow(serve::Server& server, const std::function<void()>& more = {});
 
  private:
-  // Service and name to the id of the rule that was started for the file.
-  using OwnRules = std::map<std::pair<std::string, std::string>, std::uint64_t>;
+  // What each service whose rules were edited has to be told.
+  using RulePlans = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
-  Result<void> check(const serve::Server& server, const ServeReload& plan) const;
-  Result<void> check_rules(const serve::Service& service,
-                           const std::vector<std::string>& commands) const;
-  void note_rules(const serve::Service& service, const std::vector<std::string>& commands);
+  static Result<std::vector<std::string>> plan_rules(const serve::KeptRules& rules,
+                                                     const std::vector<std::string>& file);
+  static Result<RulePlans> check(const serve::Server& server, const ServeReload& plan,
+                                 const serve::ServeOptions& wanted);
 
   Read read_;
   serve::ServeOptions applied_;
-  OwnRules own_;
 };
 
 }  // namespace weir::control

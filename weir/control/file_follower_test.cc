@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "weir/control/serve_config.h"
-#include "weir/schedule/nrs_text.h"
 
 namespace weir::control {
 namespace {
@@ -33,16 +32,18 @@ class FileFollowerTest : public ::testing::Test {
     auto server = serve::Server::create(*options);
     ASSERT_TRUE(server) << server.error().message();
     server_ = std::move(*server);
-    follower_.emplace([this] { return read(); }, *options, *server_);
+    follower_.emplace([this] { return read(); }, *options);
   }
   Lines edit(const std::string& rules) {
     file_ = rules;
     return follower_->follow(*server_);
   }
   void command(const std::string& text) {
-    ASSERT_TRUE(write_nrs_tbf_rule(gate(), text, server_->now())) << text;
+    ASSERT_TRUE(rules().apply(text, serve::KeptRules::Keeping::kTemporary, server_->now())) << text;
   }
   Gate& gate() { return server_->find_service("ost_io")->target.gate(); }
+  serve::KeptRules& rules() { return server_->find_service("ost_io")->rules; }
+  serve::Server& server() { return *server_; }
   std::string names() {
     std::string text;
     for (const Rule* rule : gate().tbf(Head::kRegular)->rules(Head::kRegular).rules()) {
@@ -93,6 +94,25 @@ TEST_F(FileFollowerTest, TakesNobodyElsesRuleForTheFiles) {
   command("stop a");
   EXPECT_EQ(edit("'start b jobid={b} rate=1'").size(), 2U);
   EXPECT_EQ(names(), "b default ");
+}
+
+TEST_F(FileFollowerTest, ReadsTheFileUnderOtherPoliciesToo) {
+  start("'start a jobid={a} rate=1'");
+  ASSERT_TRUE(rules().start_policy("fifo", server().now()));
+  EXPECT_EQ(edit("'start a jobid={a} rate=2', 'start b jobid={b} rate=1'").back(),
+            "the configuration was read again");
+  ASSERT_TRUE(rules().start_policy("tbf jobid", server().now()));
+  EXPECT_EQ(names(), "b a default ");
+  EXPECT_EQ(edit("'start b jobid={b} rate=1'").back(), "the configuration was read again");
+  EXPECT_EQ(names(), "b default ");
+}
+
+TEST_F(FileFollowerTest, PutsRulesOfTheFileBehindThoseThatAreStartedAfterThem) {
+  start("'start a jobid={a} rate=1'");
+  ASSERT_TRUE(rules().apply("start kept jobid={k} rate=9", serve::KeptRules::Keeping::kKept,
+                            server().now()));
+  edit("'start a jobid={a} rate=1', 'start b jobid={b} rate=1'");
+  EXPECT_EQ(names(), "kept b a default ") << "as after a restart";
 }
 
 TEST_F(FileFollowerTest, LeavesEverythingAsItIsWhenOneThingCannotBeDone) {

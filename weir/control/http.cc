@@ -102,11 +102,23 @@ bool is_same_secret(std::string_view a, std::string_view b) {
 
 class Session;
 
+// A way in: the Unix socket, or TCP.
+struct Door {
+  bool needs_token = false;
+  std::size_t connections = 0;
+  std::size_t streams = 0;
+  std::list<Session*> idle;  // those with no request under way, the longest waiting first
+
+  // Closes the first; false: there is none.
+  bool drop_idle();
+};
+
 struct HttpServer::State {
   Answer answer;
   std::string token;
   std::string path;
-  std::size_t connections = 0;
+  Door local_door;
+  Door tcp_door{.needs_token = true, .connections = 0, .streams = 0, .idle = {}};
   std::list<std::weak_ptr<Session>> streams;
   asio::io_context io{1};
   std::optional<asio::local::stream_protocol::acceptor> local;
@@ -115,7 +127,7 @@ struct HttpServer::State {
 
   void accept_local();
   void accept_tcp();
-  void admit(Socket socket, bool is_tcp);
+  void admit(Socket socket, Door& door);
   void after_a_breath(std::function<void()> function);
   void repeat(asio::steady_timer& timer, std::chrono::milliseconds interval,
               const std::function<void()>& function);
@@ -124,15 +136,20 @@ struct HttpServer::State {
 // One connection. Lives as long as an operation of it is under way or its answer is awaited.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(HttpServer::State& state, Socket socket, bool is_tcp)
-      : state_(state), stream_(std::move(socket)), is_tcp_(is_tcp) {
-    ++state_.connections;
+  Session(HttpServer::State& state, Socket socket, Door& door)
+      : state_(state), stream_(std::move(socket)), door_(door) {
+    ++door_.connections;
   }
-  ~Session() { --state_.connections; }
+  ~Session() {
+    leave_idle();
+    --door_.connections;
+    if (is_stream_) --door_.streams;
+  }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   void read() {
+    enter_idle();
     parser_.emplace();
     parser_->header_limit(HttpServer::kHeadMax);
     parser_->body_limit(HttpServer::kBodyMax);
@@ -163,11 +180,19 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void close() {
+    leave_idle();
     error_code ignored;
     stream_.socket().close(ignored);
   }
 
  private:
+  void enter_idle() {
+    if (!idle_at_) idle_at_ = door_.idle.insert(door_.idle.end(), this);
+  }
+  void leave_idle() {
+    if (idle_at_) door_.idle.erase(*std::exchange(idle_at_, std::nullopt));
+  }
+
   void on_head(error_code error) {
     if (error == http::error::header_limit) return refuse(431, "the head is too large");
     if (error == http::error::end_of_stream || error == beast::error::timeout) return close();
@@ -191,6 +216,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void on_request(error_code error) {
     if (error) return refuse_or_close(error);
+    leave_idle();
     stream_.expires_never();
     const auto& message = parser_->get();
     keep_alive_ = message.keep_alive();
@@ -212,7 +238,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   template <class Message>
   bool is_allowed(const Message& message) const {
-    if (!is_tcp_) return true;
+    if (!door_.needs_token) return true;
     const auto given = message[http::field::authorization];
     std::string_view text(given.data(), given.size());
     if (!beast::iequals({text.data(), std::min(text.size(), kBearer.size())},
@@ -239,7 +265,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void answer(HttpResponse response) {
     if (response.is_stream) {
-      if (state_.streams.size() >= HttpServer::kStreamsMax) {
+      if (door_.streams >= HttpServer::kStreamsMax) {
         return refuse(503, "too many readers of events");
       }
       return begin_stream();
@@ -270,6 +296,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // A peer that still sends would not read the answer if it were cut off: what comes is thrown away
   // until it has noticed, or for a while.
   void end() {
+    enter_idle();
     error_code ignored;
     stream_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
     stream_.expires_after(kLingerTime);
@@ -286,6 +313,8 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void begin_stream() {
+    is_stream_ = true;
+    ++door_.streams;
     state_.streams.push_back(weak_from_this());
     static const auto head = std::make_shared<const std::string>(
         "HTTP/1.1 200 OK\r\nServer: weir\r\nContent-Type: text/event-stream\r\n"
@@ -305,7 +334,9 @@ class Session : public std::enable_shared_from_this<Session> {
 
   HttpServer::State& state_;
   Stream stream_;
-  bool is_tcp_;
+  Door& door_;
+  std::optional<std::list<Session*>::iterator> idle_at_;
+  bool is_stream_ = false;
   bool is_first_ = true;
   bool is_head_ = false;
   bool keep_alive_ = false;
@@ -317,9 +348,16 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<const std::string> waiting_;
 };
 
-void HttpServer::State::admit(Socket socket, bool is_tcp) {
-  if (connections >= kConnectionsMax) return;  // its socket closes with it
-  std::make_shared<Session>(*this, std::move(socket), is_tcp)->read();
+bool Door::drop_idle() {
+  if (idle.empty()) return false;
+  idle.front()->close();
+  return true;
+}
+
+void HttpServer::State::admit(Socket socket, Door& door) {
+  // All are busy: its socket closes with it.
+  if (door.connections >= kConnectionsMax && !door.drop_idle()) return;
+  std::make_shared<Session>(*this, std::move(socket), door)->read();
 }
 
 // Out of descriptors: asking again at once would only burn the processor.
@@ -333,8 +371,11 @@ void HttpServer::State::after_a_breath(std::function<void()> function) {
 void HttpServer::State::accept_local() {
   local->async_accept([this](error_code error, asio::local::stream_protocol::socket socket) {
     if (error == asio::error::operation_aborted) return;
-    if (error) return after_a_breath([this] { accept_local(); });
-    admit(Socket(std::move(socket)), false);
+    if (error) {
+      tcp_door.drop_idle();
+      return after_a_breath([this] { accept_local(); });
+    }
+    admit(Socket(std::move(socket)), local_door);
     accept_local();
   });
 }
@@ -343,7 +384,7 @@ void HttpServer::State::accept_tcp() {
   tcp->async_accept([this](error_code error, asio::ip::tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
     if (error) return after_a_breath([this] { accept_tcp(); });
-    admit(Socket(std::move(socket)), true);
+    admit(Socket(std::move(socket)), tcp_door);
     accept_tcp();
   });
 }

@@ -13,9 +13,14 @@
 // publish() is sent to it as server-sent events. A reader that is too slow for them gets the newest
 // and never more than one behind it.
 //
-// Bounds: kConnectionsMax connections, kStreamsMax of them streams, requests of kHeadMax and
-// kBodyMax bytes that have to come within kRequestTime, idle connections closed after kIdleTime.
-// What is beyond is answered with 431, 413, 408 or 503, or closed, and harms nobody else.
+// Bounds: kConnectionsMax connections on the Unix socket and as many on TCP, kStreamsMax of each
+// streams, requests of kHeadMax and kBodyMax bytes that have to come within kRequestTime, idle
+// connections closed after kIdleTime. What is beyond is answered with 431, 413, 408 or 503, or
+// closed, and harms nobody else.
+//
+// Each way in has bounds of its own, so that TCP never keeps an administrator from the Unix socket.
+// When one is full, the connection on it that has waited longest for a request makes room for the
+// next; when descriptors run out, one of TCP does.
 #pragma once
 
 #include <chrono>
@@ -70,7 +75,7 @@ bool is_same_secret(std::string_view a, std::string_view b);
 
 class HttpServer {
  public:
-  static constexpr std::size_t kConnectionsMax = 640;
+  static constexpr std::size_t kConnectionsMax = 640;  // on each of both ways
   static constexpr std::size_t kStreamsMax = 512;
   static constexpr std::size_t kHeadMax = 8192;
   static constexpr std::size_t kBodyMax = std::size_t{1} << 20;

@@ -159,14 +159,30 @@ std::string print_cleanup_interval(const OpStats& stats) {
   return fmt::format("{}\n", stats.cleanup_interval().count() / kSecond);
 }
 
-Result<void> write_cleanup_interval(OpStats& stats, std::string_view text) {
+namespace {
+
+Result<std::chrono::seconds> read_cleanup_interval(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);
   std::uint32_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) {
     return refuse(text, "no number of seconds", "write seconds; 0 is never");
   }
-  stats.set_cleanup_interval(std::chrono::seconds{value / 2 * 2});
+  return std::chrono::seconds{value / 2 * 2};
+}
+
+}  // namespace
+
+Result<void> check_cleanup_interval(std::string_view text) {
+  const auto interval = read_cleanup_interval(text);
+  if (!interval) return tl::unexpected(interval.error());
+  return {};
+}
+
+Result<void> write_cleanup_interval(OpStats& stats, std::string_view text) {
+  const auto interval = read_cleanup_interval(text);
+  if (!interval) return tl::unexpected(interval.error());
+  stats.set_cleanup_interval(*interval);
   return {};
 }
 

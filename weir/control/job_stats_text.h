@@ -38,6 +38,8 @@ Result<void> write_job_stats(OpStats& stats, std::string_view text);
 // Whole seconds; 0 is never. Half of it is kept, as Lustre does: 5 reads back as 4.
 std::string print_cleanup_interval(const OpStats& stats);
 Result<void> write_cleanup_interval(OpStats& stats, std::string_view text);
+// Whether that would succeed.
+Result<void> check_cleanup_interval(std::string_view text);
 
 std::string printable_id(std::string_view id);
 // EINVAL for a backslash that begins no \xHH, and for nothing at all.

@@ -2,7 +2,6 @@
 #include "weir/control/journal.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -10,37 +9,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <libgen.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "weir/base/crc32c.h"
 #include "weir/base/quote.h"
 #include "weir/control/files.h"
+#include "weir/host/durable.h"
 
 namespace weir::control {
 namespace {
 
 constexpr std::size_t kCrcDigits = 8;
 constexpr mode_t kMode = 0600;
-
-// CRC-32C (Castagnoli), reflected, as iSCSI and ext4 use it.
-constexpr std::array<std::uint32_t, 256> make_table() {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t crc = i;
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? 0x82F63B78U : 0U);
-    table[i] = crc;
-  }
-  return table;
-}
-constexpr std::array<std::uint32_t, 256> kCrcTable = make_table();
-
-std::uint32_t crc32c(std::string_view text) {
-  std::uint32_t crc = ~0U;
-  for (const char c : text)
-    crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<unsigned char>(c)) & 0xFF];
-  return ~crc;
-}
 
 // As journal_line() writes it, to the letter.
 bool is_sound(std::string_view line) {
@@ -59,10 +40,18 @@ Result<void> write_all(int file, std::string_view text, const std::string& path)
   return {};
 }
 
-void sync_folder(const std::string& path) {
-  std::string copy = path;
-  const host::Fd folder(::open(dirname(copy.data()), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() >= 0) fsync(folder.get());
+// What journal_line() could have begun to write there. Lines hold visible text, and bytes beyond
+// ASCII at most.
+bool is_begun_line(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool is_hex = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'f');
+    const bool fits = i < kCrcDigits    ? is_hex
+                      : i == kCrcDigits ? byte == ' '
+                                        : byte >= ' ' && byte != 0x7F;
+    if (!fits) return false;
+  }
+  return true;
 }
 
 std::size_t lines_in(std::string_view text) {
@@ -83,13 +72,16 @@ JournalText read_journal(std::string_view text) {
   while (!text.empty()) {
     ++number;
     const std::size_t end = text.find('\n');
-    if (end == std::string_view::npos) {
+    if (end == std::string_view::npos && is_begun_line(text)) {
       read.torn = text.size();
       return read;
     }
-    if (!is_sound(text.substr(0, end))) {
+    if (end == std::string_view::npos || !is_sound(text.substr(0, end))) {
       read.damaged_at = number;
       read.dropped = lines_in(text);
+      const std::size_t last = text.find_last_not_of('\0');
+      const std::size_t sound = last == std::string_view::npos ? 0 : last + 1;
+      if (text.find('\n', 0) == std::string_view::npos) read.zeroes = text.size() - sound;
       return read;
     }
     read.records.emplace_back(text.substr(kCrcDigits + 1, end - kCrcDigits - 1));
@@ -110,8 +102,7 @@ Result<void> replace_file(const std::string& path, std::string_view text) {
     if (fdatasync(file.get()) != 0) return fail_errno(errno, quote(beside));
   }
   if (std::rename(beside.c_str(), path.c_str()) != 0) return fail_errno(errno, quote(path));
-  sync_folder(path);
-  return {};
+  return host::sync_directory_of(path);
 }
 
 Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage damage,
@@ -124,6 +115,8 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage d
     return fail(std::errc::device_or_resource_busy, quote(path), "another server has this journal",
                 "stop it, or name another with --journal");
   }
+  // It may have been created just now.
+  if (auto synced = host::sync_directory_of(path); !synced) return tl::unexpected(synced.error());
   std::unique_ptr<Journal> journal(new Journal(path, std::move(file), std::move(shorten)));
   if (auto loaded = journal->load(damage); !loaded) return tl::unexpected(loaded.error());
   journal->shorten_if_long();
@@ -136,10 +129,17 @@ Result<void> Journal::load(Damage damage) {
   if (!text) return tl::unexpected(text.error());
   JournalText read = read_journal(*text);
   if (read.damaged_at != 0 && damage == Damage::kRefuse) {
-    return fail(std::errc::illegal_byte_sequence, quote(path_),
-                fmt::format("line {} is damaged: {} records before it are whole, {} lines from it "
-                            "on would be dropped",
-                            read.damaged_at, read.records.size(), read.dropped),
+    const std::string what =
+        read.zeroes == 0
+            ? fmt::format(
+                  "line {} is damaged: {} records before it are whole, {} lines from it on "
+                  "would be dropped",
+                  read.damaged_at, read.records.size(), read.dropped)
+            : fmt::format(
+                  "its last {} bytes are zeroes, where confirmed records may have been: {} "
+                  "records before them are whole",
+                  read.zeroes, read.records.size());
+    return fail(std::errc::illegal_byte_sequence, quote(path_), what,
                 "start with --journal-repair to go on without those");
   }
   if (read.damaged_at != 0) {
@@ -181,9 +181,11 @@ Result<void> Journal::replace(const std::vector<std::string>& records) {
     unlink(beside.c_str());
     return written;
   }
-  sync_folder(path_);
   file_ = std::move(file);
   size_ = text.size();
+  has_more_ = false;
+  // Until that is done a crash could bring the old file back, without what is appended to this one.
+  is_folder_synced_ = host::sync_directory_of(path_).has_value();
   return {};
 }
 
@@ -207,10 +209,12 @@ Journal::~Journal() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Journal::append(std::string_view record, Done done) {
+void Journal::append(const std::vector<std::string>& records, Done done) {
+  std::string lines;
+  for (const std::string& record : records) lines += journal_line(record);
   {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back({journal_line(record), std::move(done)});
+    waiting_.push_back({std::move(lines), std::move(done)});
   }
   wake_.notify_one();
 }
@@ -226,24 +230,40 @@ void Journal::run() {
       if (batch.empty()) return;
     }
     std::string text;
-    for (const Waiting& one : batch) text += one.line;
+    for (const Waiting& one : batch) text += one.lines;
     const Result<void> written = write(text);
     for (const Waiting& one : batch) one.done(written);
     shorten_if_long();
   }
 }
 
-// On failure the file is what it was.
+// On failure the file is what it was, or nothing more is confirmed until it is.
 Result<void> Journal::write(const std::string& text) {
+  if (auto ready = take_back(); !ready) return ready;
+  if (!is_folder_synced_) {
+    if (auto synced = host::sync_directory_of(path_); !synced) return synced;
+    is_folder_synced_ = true;
+  }
+  has_more_ = true;
   Result<void> written = write_all(file_.get(), text, path_);
   if (written && fdatasync(file_.get()) != 0) written = fail_errno(errno, quote(path_));
   ++syncs_;
-  if (written) {
-    size_ += text.size();
-    return {};
+  if (!written) {
+    (void)take_back();
+    return written;
   }
-  if (ftruncate(file_.get(), static_cast<off_t>(size_)) == 0) fdatasync(file_.get());
-  return written;
+  has_more_ = false;
+  size_ += text.size();
+  return {};
+}
+
+Result<void> Journal::take_back() {
+  if (!has_more_) return {};
+  if (ftruncate(file_.get(), static_cast<off_t>(size_)) != 0 || fdatasync(file_.get()) != 0) {
+    return fail_errno(errno, quote(path_));
+  }
+  has_more_ = false;
+  return {};
 }
 
 }  // namespace weir::control

@@ -7,11 +7,12 @@
 // append() hands a record to a thread that writes all it has been given in one go and asks the disk
 // to keep them (fdatasync) before anybody is told: so a thousand changes a second cost a few dozen
 // syncs, and what was confirmed is still there after a crash. A write that fails is taken back, and
-// whoever waited for it is told why.
+// whoever waited for it is told why; as long as it cannot be taken back every other fails too.
 //
-// Reading: a last line without its newline was never confirmed and is dropped. Anything else that
-// is damaged makes open() fail, unless it is told to repair: then the records before the damage are
-// kept, the file as it was is put aside as PATH.damaged, and a report says what was kept and
+// Reading: the beginning of a line at the end of the file was never confirmed and is dropped.
+// Anything else makes open() fail, also bytes at the end that no line begins with, such as zeroes:
+// what was there may have been confirmed. If it is told to repair, the records before the damage
+// are kept, the file as it was is put aside as PATH.damaged, and a report says what was kept and
 // dropped.
 //
 // A file that has grown past kShortenAbove, and to twice what it was when last shortened, is
@@ -42,6 +43,7 @@ struct JournalText {
   std::size_t torn = 0;        // bytes of a last line that was never finished
   std::size_t damaged_at = 0;  // the line, from 1; 0: none
   std::size_t dropped = 0;     // lines from there on
+  std::size_t zeroes = 0;      // bytes at the end, if that is where the damage is
 };
 JournalText read_journal(std::string_view text);
 std::string journal_line(std::string_view record);
@@ -66,14 +68,14 @@ class Journal {
   // What was kept and what was dropped; empty if all was well.
   const std::string& report() const { return report_; }
 
-  // REQUIRES: no newline in it.
-  void append(std::string_view record, Done done);
+  // All of them or none. REQUIRES: no newline in them.
+  void append(const std::vector<std::string>& records, Done done);
   // Syncs so far, for whoever wonders how well they are shared.
   std::uint64_t syncs() const { return syncs_; }
 
  private:
   struct Waiting {
-    std::string line;
+    std::string lines;
     Done done;
   };
 
@@ -82,6 +84,7 @@ class Journal {
   Result<void> load(Damage damage);
   void run();
   Result<void> write(const std::string& text);
+  Result<void> take_back();
   void shorten_if_long();
   Result<void> replace(const std::vector<std::string>& records);
 
@@ -91,7 +94,9 @@ class Journal {
   std::uint64_t shorten_above_ = kShortenAbove;
   std::vector<std::string> records_;
   std::string report_;
-  std::uint64_t size_ = 0;
+  std::uint64_t size_ = 0;  // of what was confirmed
+  bool has_more_ = false;   // the file may be longer than that
+  bool is_folder_synced_ = true;
   std::uint64_t syncs_ = 0;
 
   std::mutex mutex_;

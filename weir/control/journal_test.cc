@@ -2,7 +2,9 @@
 #include "weir/control/journal.h"
 
 #include <filesystem>
+#include <fstream>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +38,23 @@ TEST(Journal, EveryCutLeavesTheRecordsBeforeIt) {
   }
 }
 
+// A crash can leave the beginning of a line that nobody was told of; zeroes are lost records.
+TEST(Journal, BytesAtTheEndThatNoLineBeginsWithAreDamage) {
+  const std::string one = journal_line("one"), two = journal_line("two");
+  for (const std::string& tail :
+       {std::string(1, '\0'), std::string(4096, '\0'), two.substr(0, 5) + std::string(3, '\0'),
+        two.substr(0, 11) + std::string(9, '\0'), std::string("DEADBEEF x"),
+        std::string("0123456x"), std::string("01234567-"), std::string("01234567 a\x01")}) {
+    const JournalText read = read_journal(one + tail);
+    EXPECT_EQ(read.records.size(), 1U);
+    EXPECT_EQ(read.torn, 0U);
+    EXPECT_EQ(read.damaged_at, 2U);
+  }
+  EXPECT_EQ(read_journal(one + std::string(70, '\0')).zeroes, 70U);
+  EXPECT_EQ(read_journal(two.substr(0, 4) + std::string(70, '\0')).zeroes, 70U);
+  EXPECT_EQ(read_journal(one + std::string(70, '\0') + two).zeroes, 0U) << "there is more behind";
+}
+
 TEST(Journal, EveryFlippedBitOfARecordIsFound) {
   const std::string whole = journal_line("start dd jobid={dd.*} rate=100");
   const std::string text = journal_line("before") + whole + journal_line("after");
@@ -58,7 +77,7 @@ std::vector<std::string> last_of(const std::vector<std::string>& records) {
 
 Result<void> append(Journal& journal, const std::string& record) {
   std::promise<Result<void>> done;
-  journal.append(record, [&](Result<void> result) { done.set_value(std::move(result)); });
+  journal.append({record}, [&](Result<void> result) { done.set_value(std::move(result)); });
   return done.get_future().get();
 }
 
@@ -92,6 +111,33 @@ TEST_F(JournalFile, AJournalThatGrowsIsShortenedWhileItRunsAndNothingConfirmedIs
     }
   }
   EXPECT_EQ(open()->records().back(), filler + "159");
+}
+
+TEST_F(JournalFile, ATailOfZeroesIsRefusedAndKeptAsItWasWhenRepaired) {
+  { ASSERT_TRUE(append(*open(), "kept")); }
+  const std::string text = journal_line("kept") + std::string(40, '\0');
+  std::ofstream(path_, std::ios::binary) << text;
+  const auto refused = Journal::open(path_, Journal::Damage::kRefuse, last_of);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, std::errc::illegal_byte_sequence);
+  EXPECT_NE(refused.error().message().find("last 40 bytes are zeroes"), std::string::npos);
+  const auto repaired = Journal::open(path_, Journal::Damage::kRepair, last_of);
+  ASSERT_TRUE(repaired);
+  EXPECT_EQ((*repaired)->records(), std::vector<std::string>{"kept"});
+  std::ifstream file(path_ + ".damaged", std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), text);
+}
+
+TEST_F(JournalFile, AGroupIsOneRecordAfterTheOther) {
+  {
+    const auto journal = open();
+    std::promise<Result<void>> done;
+    journal->append({"a", "b", "c"},
+                    [&](Result<void> result) { done.set_value(std::move(result)); });
+    ASSERT_TRUE(done.get_future().get());
+    EXPECT_EQ(journal->syncs(), 1U);
+  }
+  EXPECT_EQ(open()->records(), (std::vector<std::string>{"a", "b", "c"}));
 }
 
 TEST_F(JournalFile, AShortenedJournalIsStillHeld) {

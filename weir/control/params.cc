@@ -25,15 +25,26 @@ bool is_rule_command(std::string_view text) {
                      [&](std::string_view verb) { return text.starts_with(verb); });
 }
 
-Result<void> write_policies(Gate& gate, std::string_view text) {
-  if (is_rule_command(text)) {
-    return fail(std::errc::no_such_file_or_directory, quote(text), "is a rule, not a policy",
-                "write rules to nrs_tbf_rule");
-  }
-  return write_nrs_policies(gate, text);
+Result<void> check_policies(std::string_view text) {
+  if (!is_rule_command(text)) return {};
+  return fail(std::errc::no_such_file_or_directory, quote(text), "is a rule, not a policy",
+              "write rules to nrs_tbf_rule");
 }
 
-void add_service(Params& params, serve::Server& server, serve::Service& service) {
+Result<void> write_policies(serve::Service& service, std::string_view text, Instant now,
+                            Notes* notes) {
+  if (auto checked = check_policies(text); !checked) return checked;
+  const auto started = service.rules.start_policy(text, now);
+  if (!started) return tl::unexpected(started.error());
+  std::string note = started->message();
+  if (notes != nullptr && !note.empty()) {
+    notes->push_back(fmt::format("service {}: {}", quote(service.name), note));
+  }
+  return {};
+}
+
+void add_service(Params& params, serve::Server& server, serve::Service& service,
+                 serve::KeptRules::Keeping keeping, Notes* notes) {
   Gate& gate = service.target.gate();
   const Instant now = server.now();
   const auto path = [&](const char* leaf) {
@@ -41,11 +52,21 @@ void add_service(Params& params, serve::Server& server, serve::Service& service)
   };
   params.add({path("nrs_policies"),
               [&gate]() -> Result<std::string> { return read_nrs_policies(gate); },
-              [&gate](std::string_view text) { return write_policies(gate, text); }});
+              [&service, now, notes](std::string_view text) {
+                return write_policies(service, text, now, notes);
+              },
+              [](std::string_view text) -> Result<void> {
+                if (auto checked = check_policies(text); !checked) return checked;
+                Gate trial({});
+                return write_nrs_policies(trial, text);
+              }});
   params.add({path("nrs_tbf_rule"), [&gate] { return read_nrs_tbf_rule(gate); },
-              [&gate, now](std::string_view text) { return write_nrs_tbf_rule(gate, text, now); }});
+              [&service, now, keeping](std::string_view text) {
+                return service.rules.apply(text, keeping, now);
+              }});
   params.add({path("nrs_crrn_quantum"), [&gate] { return read_nrs_crrn_quantum(gate); },
-              [&gate](std::string_view text) { return write_nrs_crrn_quantum(gate, text); }});
+              [&gate](std::string_view text) { return write_nrs_crrn_quantum(gate, text); },
+              [&gate](std::string_view text) { return check_nrs_crrn_quantum(gate, text); }});
 }
 
 void add_export(Params& params, serve::ServedExport& served, const Moment& moment) {
@@ -59,7 +80,8 @@ void add_export(Params& params, serve::ServedExport& served, const Moment& momen
               [&stats](std::string_view text) { return write_job_stats(stats, text); }});
   params.add({path("job_cleanup_interval"),
               [&stats]() -> Result<std::string> { return print_cleanup_interval(stats); },
-              [&stats](std::string_view text) { return write_cleanup_interval(stats, text); }});
+              [&stats](std::string_view text) { return write_cleanup_interval(stats, text); },
+              check_cleanup_interval});
 }
 
 // Whether the glob fits the first so many parts; a part may have dots of its own.
@@ -116,11 +138,21 @@ std::vector<std::string> Params::list(std::string_view pattern) const {
   return found;
 }
 
-Params server_params(serve::Server& server, const Moment& moment) {
+Params server_params(serve::Server& server, const Moment& moment, serve::KeptRules::Keeping keeping,
+                     Notes* notes) {
   Params params;
-  for (const auto& service : server.services()) add_service(params, server, *service);
+  for (const auto& service : server.services()) {
+    add_service(params, server, *service, keeping, notes);
+  }
   for (const auto& served : server.exports()) add_export(params, *served, moment);
   return params;
+}
+
+std::optional<Error> failure_of(const std::vector<ParamOutcome>& outcomes) {
+  for (const ParamOutcome& outcome : outcomes) {
+    if (outcome.error.code != std::errc{}) return outcome.error;
+  }
+  return std::nullopt;
 }
 
 std::vector<ParamOutcome> read_params(const Params& params, std::string_view pattern) {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,8 @@ struct Param {
   std::vector<std::string> parts;  // of its path
   std::function<Result<std::string>()> read;
   std::function<Result<void>(std::string_view)> write;
+  // Whether a write would succeed now; none: only writing tells.
+  std::function<Result<void>(std::string_view)> check = nullptr;
 
   std::string path() const;     // joined with dots
   std::string slashed() const;  // joined with slashes
@@ -46,16 +49,25 @@ class Params {
   std::vector<Param> all_;
 };
 
-// The leaves of a server. REQUIRES: on its loop.
-Params server_params(serve::Server& server, const Moment& moment);
+// What a write of nrs_policies did to rules, in words.
+using Notes = std::vector<std::string>;
+
+// The leaves of a server. Rules are written to be kept over policies and restarts, or not; `notes`
+// is told of those that become inactive. REQUIRES: on its loop.
+Params server_params(serve::Server& server, const Moment& moment,
+                     serve::KeptRules::Keeping keeping = serve::KeptRules::Keeping::kTemporary,
+                     Notes* notes = nullptr);
 
 // What became of one leaf.
 struct ParamOutcome {
   std::string path;
   std::string slashed;
-  std::string value;  // read; or as it was written
-  Error error;        // code 0: none
+  std::string value;      // read; or as it was written
+  Error error;            // code 0: none
+  std::string note = {};  // what else became of it
 };
+// The first that failed.
+std::optional<Error> failure_of(const std::vector<ParamOutcome>& outcomes);
 std::vector<ParamOutcome> read_params(const Params& params, std::string_view pattern);
 std::vector<ParamOutcome> write_params(const Params& params, std::string_view pattern,
                                        std::string_view value);

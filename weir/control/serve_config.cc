@@ -11,6 +11,7 @@
 
 #include "weir/adapt/options.h"
 #include "weir/base/job_id.h"
+#include "weir/base/plain_text.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/classify/command.h"
@@ -42,7 +43,8 @@ const std::array<Part, 12>& parts() {
       {"control", {"tcp", "token", "journal"}},
       {"cluster",
        {"name", "etcd", "listen", "advertise", "prefix", "epoch", "timeout", "lease", "user",
-        "password_file", "tls_directory", "etcd_tls_directory"}},
+        "password_file", "tls_directory", "etcd_tls_directory", "state", "start_without",
+        "start_rate"}},
       {"tls", {"mode", "directory", "verify_clients"}},
       {"lock", {"listen", "state", "limit", "preset", "lease", "grace", "policy", "rules"}},
       {"claims", {"local", "allow"}},
@@ -54,8 +56,8 @@ const std::array<Part, 12>& parts() {
        {"name", "policy", "rules", "adaptive", "capacity", "slots", "hp_slots", "period", "cost",
         "classes"}},
       {"export",
-       {"name", "store", "size", "direct", "read_only", "description", "service", "block_min",
-        "block_preferred", "block_max"}},
+       {"name", "store", "size", "direct", "force", "read_only", "description", "service",
+        "block_min", "block_preferred", "block_max"}},
   }};
   return parts;
 }
@@ -86,25 +88,16 @@ std::string bounded_text(const TomlTable& table, std::string_view key, std::size
   return {};
 }
 
-// What the parameter tree and rules can spell.
-bool is_plain_name(std::string_view name) {
-  return !name.empty() && name.size() <= Bounds::kServiceNameMax &&
-         std::all_of(name.begin(), name.end(), [](char letter) {
-           return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
-                  (letter >= '0' && letter <= '9') || letter == '_' || letter == '-';
-         });
-}
-
 // The name of a service or nodemap, or "" after a mistake.
 std::string plain_name(const TomlTable& table, std::string without) {
   std::string name = table.text("name", std::move(without));
-  if (is_plain_name(name)) return name;
+  if (serve::is_plain_name(name)) return name;
   const TomlValue* given = table.get("name");
   if (given == nullptr) {
     table.miss("name");
   } else if (given->as<std::string>() != nullptr) {
     table.refuse("name", "is none",
-                 fmt::format("expected 1 to {} letters, digits, _ and -", Bounds::kServiceNameMax));
+                 fmt::format("expected 1 to {} letters, digits, _ and -", Bounds::kPlainNameMax));
   }
   return {};
 }
@@ -504,6 +497,28 @@ void read_cluster_addresses(const TomlTable& table, serve::ClusterOptions& clust
   }
 }
 
+void read_cluster_start(const TomlTable& table, serve::ClusterOptions& cluster) {
+  using StartWithout = serve::ClusterOptions::StartWithout;
+  cluster.state_file = bounded_text(table, "state", Bounds::kPathMax);
+  if (cluster.state_file.empty()) {
+    table.miss("state", "a file that the server may write, such as '/var/lib/weir/cluster'");
+  }
+  const std::string without = table.text("start_without", "closed");
+  if (without == "rate") {
+    cluster.start_without = StartWithout::kRate;
+    if (!table.has("start_rate")) {
+      table.miss("start_rate", "operations a second, for start_without = 'rate'");
+    }
+  } else if (without != "closed") {
+    table.refuse("start_without", "is neither 'closed' nor 'rate'");
+  } else if (table.has("start_rate")) {
+    table.refuse("start_rate", "is only for start_without = 'rate'");
+  }
+  if (table.has("start_rate")) {
+    cluster.start_rate = static_cast<std::uint32_t>(table.number("start_rate", 1, 1, UINT32_MAX));
+  }
+}
+
 void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   cluster.prefix = table.text("prefix", cluster.prefix);
   const bool is_prefix = cluster.prefix.size() > 1 && cluster.prefix.size() <= Bounds::kNameMax &&
@@ -529,6 +544,7 @@ void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   cluster.name = plain_name(table, "");
   read_etcd(table, cluster);
   read_cluster_addresses(table, cluster);
+  read_cluster_start(table, cluster);
 }
 
 void read_blocks(const TomlTable& table, nbd::BlockSizes& blocks) {
@@ -578,6 +594,10 @@ void read_store(const TomlTable& table, serve::StoreOptions& store) {
     if (store.kind == Kind::kMemory) table.refuse("direct", "has no meaning for memory");
     store.direct = true;
   }
+  if (table.flag("force", false)) {
+    if (store.kind != Kind::kDevice) table.refuse("force", "is for devices", "leave it out");
+    store.force = true;
+  }
 }
 
 void read_export(const TomlTable& table, ServeOptions& options) {
@@ -588,6 +608,8 @@ void read_export(const TomlTable& table, ServeOptions& options) {
   if (exported.name.find_first_of(",/=") != std::string::npos) {
     table.refuse("name", "is none",
                  "claims follow a name behind , or /, and hold a =, so it has none of them");
+  } else if (has_control(exported.name)) {
+    table.refuse("name", "holds control characters", "leave them out");
   }
   if (is_named_before(options.exports, exported.name)) {
     table.refuse("name", "is there twice");
@@ -595,6 +617,9 @@ void read_export(const TomlTable& table, ServeOptions& options) {
   read_store(table, exported.store);
   exported.read_only = table.flag("read_only", false);
   exported.description = bounded_text(table, "description", Bounds::kDescriptionMax);
+  if (has_control(exported.description)) {
+    table.refuse("description", "holds control characters", "leave them out");
+  }
   read_blocks(table, exported.blocks);
   const Bytes payload{exported.blocks.maximum};
   if (payload > options.limits.connection_memory) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "weir/base/assert.h"
+#include "weir/classify/rule_text.h"
 #include "weir/control/serve_config.h"
 #include "weir/control/serve_reload.h"
 
@@ -28,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   WEIR_ASSERT(!is_default ||
               control::plan_reload(*options, serve::ServeOptions{}) == control::ServeReload{});
   for (const serve::ServiceOptions& service : options->services) {
-    const auto started = control::rule_commands({}, service.rules);
+    const auto started = weir::rule_commands({}, service.rules);
     WEIR_ASSERT(started && started->size() == service.rules.size());
   }
   return 0;

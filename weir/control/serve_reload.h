@@ -66,9 +66,4 @@ ServeReload plan_reload(const serve::ServeOptions& before, const serve::ServeOpt
 serve::ServeOptions reached(serve::ServeOptions before, const ServeReload& plan,
                             const serve::ServeOptions& after);
 
-// The commands that turn one list of rules into the other; nothing if that takes a restart, since a
-// change of default was taken back. REQUIRES: both are lists for a policy of that type.
-std::optional<std::vector<std::string>> rule_commands(const std::vector<std::string>& before,
-                                                      const std::vector<std::string>& after);
-
 }  // namespace weir::control

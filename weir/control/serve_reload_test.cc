@@ -9,6 +9,7 @@
 
 #include "weir/base/rng.h"
 #include "weir/classify/rule_list.h"
+#include "weir/classify/rule_text.h"
 #include "weir/control/serve_config.h"
 
 namespace weir::control {

@@ -9,6 +9,7 @@
 
 #include "weir/classify/nid.h"
 #include "weir/classify/opcode.h"
+#include "weir/host/log.h"
 
 namespace weir::control {
 namespace {
@@ -101,29 +102,58 @@ std::string limits_text(const Limits& limits) {
   return text;
 }
 
-void add_rules(ServiceShot& shot, const Gate& gate) {
+std::string_view name_of(Heads heads) {
+  return heads == Heads::kBoth ? "both" : heads == Heads::kRegular ? "reg" : "hp";
+}
+
+// A rule of the cluster is in neither book.
+bool is_temporary(const serve::KeptRules& rules, const std::string& name, Head head) {
+  const RuleBook::Entry* const now = rules.all().find(name, head);
+  const RuleBook::Entry* const kept = rules.kept().find(name, head);
+  if (now == nullptr) return false;
+  return kept == nullptr || kept->conds != now->conds || kept->keys != now->keys;
+}
+
+void add_rule(ServiceShot& shot, RuleShot one) {
+  ++shot.rules_in_all;
+  if (shot.rules.size() < ServiceShot::kRulesMax) shot.rules.push_back(std::move(one));
+}
+
+void add_rules(ServiceShot& shot, const serve::Service& service) {
   for (const Head head : kHeads) {
-    const Tbf* const tbf = gate.tbf(head);
+    const Tbf* const tbf = service.target.gate().tbf(head);
     if (tbf == nullptr) continue;
     for (const Rule* const rule : tbf->rules(head).rules()) {
       // One that was started for both heads is listed once.
       if (rule->heads() == Heads::kBoth && head == Head::kHigh) continue;
-      ++shot.rules_in_all;
-      if (shot.rules.size() >= ServiceShot::kRulesMax) continue;
       RuleShot one{.name = rule->name(),
                    .conditions = rule->conds(),
                    .limits = limits_text(rule->limits()),
-                   .heads = rule->heads() == Heads::kBoth ? "both"
-                            : head == Head::kRegular      ? "reg"
-                                                          : "hp",
+                   .heads = std::string(name_of(rule->heads() == Heads::kBoth ? Heads::kBoth
+                                                : head == Head::kRegular      ? Heads::kRegular
+                                                                              : Heads::kHigh)),
                    .layer = rule->layer(),
                    .rate = rule->limits().rate_in_force(),
                    .classes = rule->refs()};
       if (rule->limits().bps) {
         one.bps = tokens_in(*rule->limits().bps, std::chrono::seconds{1}).count();
       }
-      shot.rules.push_back(std::move(one));
+      if (is_temporary(service.rules, rule->name(), head)) one.state = "temporary";
+      add_rule(shot, std::move(one));
     }
+  }
+  const RuleBook::Entries& kept = service.rules.kept().entries();
+  for (auto entry = kept.rbegin(); entry != kept.rend(); ++entry) {
+    if (entry->is_default() || service.rules.running().find(entry->name) != nullptr) continue;
+    RuleShot one{.name = entry->name,
+                 .conditions = entry->conds,
+                 .limits = {},
+                 .heads = std::string(name_of(entry->heads)),
+                 .state = "inactive"};
+    for (const auto& key : entry->keys) {
+      one.limits += (one.limits.empty() ? "" : " ") + key.second;
+    }
+    add_rule(shot, std::move(one));
   }
 }
 
@@ -168,13 +198,14 @@ void begin_service(const serve::Service& service, ServiceShot& shot, Instant now
   shot.name = service.name;
   shot.queued = gate.queued();
   shot.running = gate.running();
+  shot.capacity_unit = unit_of(target.cost());
   if (const auto capacity = target.capacity()) {
     shot.capacity = tokens_in(*capacity, std::chrono::seconds{1}).count();
   }
   const Controller* const controller = target.controller();
   shot.adaptive = controller == nullptr ? "off" : controller->suspended().value_or("on");
   add_policies(shot, gate);
-  add_rules(shot, gate);
+  add_rules(shot, service);
   if (const Tbf* const tbf = gate.tbf(Head::kRegular)) {
     shot.overflowed = tbf->overflowed();
     shot.classes.reserve(tbf->classes());
@@ -230,6 +261,9 @@ void SnapshotTaker::begin(serve::Server& server) {
   shot_.moment = moment_at(server.now());
   shot_.counters = server.counters();
   shot_.connections = server.connection_count();
+  shot_.memory_used = server.memory_used().count();
+  shot_.memory_limit = server.options().limits.memory.count();
+  shot_.log_dropped = host::log_dropped();
   shot_.services.resize(server.services().size());
   for (const auto& served : server.exports()) shot_.exports.push_back(served->options.name);
   if (const serve::Guest* const guest = server.guest()) {

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weir/base/job_id.h"
@@ -78,6 +79,8 @@ struct RuleShot {
   std::uint64_t rate = 0;
   std::uint64_t bps = 0;
   std::uint64_t classes = 0;
+  // "active"; "temporary": not, or not so, after a restart; "inactive": kept, but not in force now.
+  std::string state = "active";
 };
 
 struct PolicyShot {
@@ -113,7 +116,8 @@ struct ServiceShot {
   std::vector<ClassShot> classes;
   std::vector<JobShot> jobs;
   std::vector<Tbf::StayView> stays;
-  std::optional<std::uint64_t> capacity;  // tokens a second
+  std::optional<std::uint64_t> capacity;  // of the unit, a second
+  std::string_view capacity_unit;         // "operations", "bytes" or "tokens"
   std::string adaptive;                   // "off", "on", or why it is suspended
   std::uint64_t queued = 0;
   std::uint64_t running = 0;
@@ -127,6 +131,9 @@ struct Snapshot {
   Moment moment;
   serve::Counters counters;
   std::uint32_t connections = 0;
+  std::uint64_t memory_used = 0;  // bytes that connections hold
+  std::uint64_t memory_limit = 0;
+  std::uint64_t log_dropped = 0;  // texts that could not be written
   std::vector<ServiceShot> services;
   std::vector<std::string> exports;
   std::vector<lock::NamespaceView> locks;       // of the lock service, if there is one

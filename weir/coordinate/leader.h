@@ -79,6 +79,10 @@ class EpochLeader {
   State state() const { return state_; }
   std::int64_t epoch() const { return epoch_number(options_.term, count_); }
   std::size_t members() const { return members_.size(); }
+  // Whether the member takes part in the current epoch; nobody does while the leader is silent.
+  bool is_in_epochs(MemberId member, Instant now) const {
+    return !is_silent(now) && members_.contains(member);
+  }
   const Counters& counters() const { return counters_; }
   // No number is left in this term: it is silent, and another leader is needed.
   bool is_worn_out() const { return count_ == UINT32_MAX; }

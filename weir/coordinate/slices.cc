@@ -80,8 +80,8 @@ SliceLeader::SliceLeader(const Options& options, LimitOf limit_of, Instant now)
 
 std::uint32_t SliceLeader::members() const {
   const auto known = static_cast<std::uint32_t>(holders_.size());
-  if (!is_quiet_) return known + unknown_;
-  return std::max(known, std::min(reported_, known + absent_.value_or(reported_)));
+  if (!is_quiet_) return known + away();
+  return std::max(known + running_, std::min(reported_, known + absent_.value_or(reported_)));
 }
 
 // Once old leases have run out, who has not come is away and uses what it may when cut off.
@@ -105,8 +105,9 @@ void SliceLeader::drop_forgotten(Instant now) {
   });
 }
 
-void SliceLeader::set_absent(std::uint32_t names) {
+void SliceLeader::set_absent(std::uint32_t names, std::uint32_t running) {
   absent_ = names;
+  running_ = running;
   unknown_ = std::min(unknown_, names);
 }
 
@@ -212,6 +213,14 @@ void SliceLeader::reload() {
   for (Slot& slot : slots_) slot.limit = limit_of_(slot.name).value_or(0);
 }
 
+// What a member uses while it is cut off, at the most: by the last count of members that it took.
+std::int64_t SliceLeader::cut_off_of(const Holder& holder, std::int64_t limit) {
+  const std::uint32_t told = holder.telling == 0 ? holder.told
+                             : holder.told == 0  ? holder.telling
+                                                 : std::min(holder.told, holder.telling);
+  return cut_off_slice(limit, told);
+}
+
 // What may be in the hands of those that signalled: the limit without what is, or may come to be,
 // in the hands of others.
 std::int64_t SliceLeader::usable(std::uint32_t slot, Instant now) const {
@@ -219,10 +228,7 @@ std::int64_t SliceLeader::usable(std::uint32_t slot, Instant now) const {
   std::int64_t usable = limit;
   for (const auto& [id, holder] : holders_) {
     if (holder.is_ready) continue;
-    const std::uint32_t told = holder.telling == 0 ? holder.told
-                               : holder.told == 0  ? holder.telling
-                                                   : std::min(holder.told, holder.telling);
-    std::int64_t kept = cut_off_slice(limit, told);
+    std::int64_t kept = cut_off_of(holder, limit);
     if (now < holder.expires && slot < holder.held.size()) {
       kept = std::max(kept, holder.held[slot].now);
     }
@@ -235,7 +241,9 @@ std::int64_t SliceLeader::usable(std::uint32_t slot, Instant now) const {
     }
     return std::min(usable, held);
   }
+  // Those that were counted before go by that count, others by the one they find in etcd.
   if (unknown_ > 0) usable -= unknown_ * cut_off_slice(limit, std::max(reported_, 1U));
+  if (running_ > unknown_) usable -= (running_ - unknown_) * cut_off_slice(limit, members());
   return std::max<std::int64_t>(usable, 0);
 }
 
@@ -361,15 +369,19 @@ std::int64_t SliceLeader::slice(MemberId member, std::string_view name) const {
   return slot->second < held.size() ? held[slot->second].granted : 0;
 }
 
-std::vector<std::pair<std::string, std::int64_t>> SliceLeader::slices(MemberId member,
-                                                                      std::size_t most) const {
-  std::vector<std::pair<std::string, std::int64_t>> all;
+std::vector<SliceLeader::InUse> SliceLeader::slices(MemberId member, std::size_t most,
+                                                    Instant now) const {
+  std::vector<InUse> all;
   const auto found = holders_.find(member);
   if (found == holders_.end()) return all;
-  const std::vector<Held>& held = found->second.held;
-  for (std::size_t slot = 0; slot < std::min(held.size(), slots_.size()); ++slot) {
+  const Holder& holder = found->second;
+  const bool is_leased = now < holder.expires;
+  for (std::size_t slot = 0; slot < std::min(holder.held.size(), slots_.size()); ++slot) {
     if (all.size() == most) break;
-    if (held[slot].granted > 0) all.emplace_back(slots_[slot].name, held[slot].granted);
+    if (holder.held[slot].granted == 0) continue;
+    const std::int64_t milli =
+        is_leased ? holder.held[slot].granted : cut_off_of(holder, slots_[slot].limit);
+    all.push_back({slots_[slot].name, milli, is_leased});
   }
   return all;
 }
@@ -496,6 +508,7 @@ bool SliceMember::granted(EpochView bytes, Instant /*now*/) {
   }
   table_ = table;
   members_ = members;
+  is_told_ = true;
   lease_end_ = claimed_at_ + terms_.lease;
   for (Class& one : classes_) {
     one.has_slice = one.slot != kNoSlot;

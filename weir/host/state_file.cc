@@ -10,14 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "weir/host/durable.h"
+
 namespace weir::host {
 namespace {
-
-std::string folder_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
 
 bool same_file(int fd, const std::string& path) {
   struct stat opened, named;
@@ -98,8 +94,8 @@ Result<StateFile> StateFile::open(std::string path, Readers readers) {
   if (!S_ISREG(status.st_mode)) {
     return fail(std::errc::invalid_argument, path, "is not a plain file", "name another file");
   }
-  if (access(folder_of(path).c_str(), W_OK) != 0) {
-    return fail_errno(errno, folder_of(path), "the state is replaced in its folder");
+  if (access(directory_of(path).c_str(), W_OK) != 0) {
+    return fail_errno(errno, directory_of(path), "the state is replaced in its folder");
   }
   // What lies beside a file that was never there is left over from a crash.
   auto text = locked->is_new ? Result<std::string>() : read_all(locked->fd.get(), path);
@@ -133,11 +129,10 @@ Result<void> StateFile::replace(std::string_view text) {
     if (has_file_) unlink(name.c_str());
     return fail_errno(error, path_, "the state is as it was before");
   }
-  const Fd folder(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.is_open()) fsync(folder.get());
+  Result<void> synced = sync_directory_of(path_);
   // A lock belongs to the descriptor that took it: of a new file that is the first one.
   if (std::exchange(has_file_, true)) lock_ = std::move(fd);
-  return {};
+  return synced;
 }
 
 }  // namespace weir::host

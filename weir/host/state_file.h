@@ -22,7 +22,7 @@ namespace weir::host {
 
 class StateFile {
  public:
-  static constexpr std::size_t kSizeMax = std::size_t{1} << 17;
+  static constexpr std::size_t kSizeMax = std::size_t{1} << 24;
 
   // Who may read it: as the umask says, or its owner alone, for what is secret.
   enum class Readers : std::uint8_t { kByUmask, kOwner };
@@ -35,6 +35,8 @@ class StateFile {
   const std::string& text() const { return text_; }
   // There was no file when it was opened.
   bool is_new() const { return is_new_; }
+  // On failure the file holds the old text; or, if its directory could not be synced, the new one,
+  // which a power failure may undo.
   Result<void> replace(std::string_view text);
 
  private:

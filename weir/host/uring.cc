@@ -200,19 +200,21 @@ void Uring::send(int socket, const msghdr& message, Operation& operation) {
   io_uring_sqe_set_data(&sqe, &operation);
 }
 
-void Uring::read(int file, std::span<std::byte> buffer, std::uint64_t offset,
-                 Operation& operation) {
+void Uring::read(int file, std::span<std::byte> buffer, std::uint64_t offset, Operation& operation,
+                 Copy copy) {
   io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
   io_uring_prep_read(&sqe, file, buffer.data(), static_cast<unsigned>(buffer.size()), offset);
   io_uring_sqe_set_data(&sqe, &operation);
+  if (copy == Copy::kWorker) sqe.flags |= IOSQE_ASYNC;
 }
 
 void Uring::write(int file, std::span<const std::byte> buffer, std::uint64_t offset, int flags,
-                  Operation& operation) {
+                  Operation& operation, Copy copy) {
   io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
   io_uring_prep_write(&sqe, file, buffer.data(), static_cast<unsigned>(buffer.size()), offset);
   io_uring_sqe_set_data(&sqe, &operation);
   sqe.rw_flags = flags;
+  if (copy == Copy::kWorker) sqe.flags |= IOSQE_ASYNC;
 }
 
 void Uring::sync_data(int file, Operation& operation) {
@@ -231,12 +233,6 @@ void Uring::allocate(int file, int mode, std::uint64_t offset, std::uint64_t len
 void Uring::fetch(int file, std::uint64_t offset, std::uint32_t length, Operation& operation) {
   io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
   io_uring_prep_fadvise(&sqe, file, offset, static_cast<off_t>(length), POSIX_FADV_WILLNEED);
-  io_uring_sqe_set_data(&sqe, &operation);
-}
-
-void Uring::poll(int fd, Operation& operation) {
-  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
-  io_uring_prep_poll_add(&sqe, fd, POLLIN);
   io_uring_sqe_set_data(&sqe, &operation);
 }
 

@@ -47,8 +47,8 @@ class Uring {
  public:
   struct Options {
     std::uint32_t entries = 1024;         // operations handed over at once; more take another call
-    std::uint32_t receive_buffers = 32;   // a power of 2
-    std::uint32_t receive_bytes = 65536;  // of each
+    std::uint32_t receive_buffers = 64;   // a power of 2
+    std::uint32_t receive_bytes = 32768;  // of each
   };
 
   static Result<std::unique_ptr<Uring>> create(const Options& options);
@@ -71,18 +71,21 @@ class Uring {
   // All of it unless the connection breaks.
   void send(int socket, const msghdr& message, Operation& operation);
 
-  void read(int file, std::span<std::byte> buffer, std::uint64_t offset, Operation& operation);
+  // Who copies from or to the page cache: the caller of wait(), if the pages are there, or a thread
+  // of the kernel, which is worth it for much.
+  enum class Copy : std::uint8_t { kHere, kWorker };
+  void read(int file, std::span<std::byte> buffer, std::uint64_t offset, Operation& operation,
+            Copy copy = Copy::kHere);
   // `flags` as in pwritev2(2): RWF_DSYNC.
   void write(int file, std::span<const std::byte> buffer, std::uint64_t offset, int flags,
-             Operation& operation);
+             Operation& operation, Copy copy = Copy::kHere);
   void sync_data(int file, Operation& operation);
   // `mode` as in fallocate(2).
   void allocate(int file, int mode, std::uint64_t offset, std::uint64_t length,
                 Operation& operation);
   // posix_fadvise(2): the pages will be needed.
   void fetch(int file, std::uint64_t offset, std::uint32_t length, Operation& operation);
-  // Once, when the descriptor is readable; when a socket has room to send.
-  void poll(int fd, Operation& operation);
+  // Once, when a socket has room to send.
   void poll_room(int socket, Operation& operation);
   // The operation completes with ECANCELED, unless it was done first.
   void cancel(Operation& operation);

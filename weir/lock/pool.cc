@@ -59,7 +59,9 @@ bool ServerPool::recalc(Instant now, std::int64_t clients) {
   last_length_ = now - counted_from_;
   counted_from_ = now;
   next_recalc_ = now + period_;
+  const std::uint64_t before = state_.volume;
   state_ = next_volume(preset_, state_, last_, limit(), tuning_);
+  if (now < relieved_until_) state_.volume = std::min(state_.volume, before);
   volume_.store(state_.volume, std::memory_order_relaxed);
   return true;
 }
@@ -85,6 +87,17 @@ Result<void> ServerPool::set_period(Nanoseconds period) {
 void ServerPool::shrink(std::uint64_t nr) {
   state_.volume = nr < state_.volume ? state_.volume - nr : 1;
   volume_.store(state_.volume, std::memory_order_relaxed);
+}
+
+void ServerPool::relieve(Instant now, std::int64_t clients) {
+  if (is_recovering_) return;
+  relieved_until_ = now + kReliefTime;
+  const std::int64_t average =
+      std::max<std::int64_t>(granted(), 1) / std::max<std::int64_t>(clients, 1);
+  const std::uint64_t felt =
+      static_cast<std::uint64_t>(std::clamp<std::int64_t>(average, 1, kLimitMax)) * kReliefAge;
+  const std::uint64_t less = state_.volume - state_.volume / 100 * kReliefPercent;
+  shrink(std::max<std::uint64_t>(state_.volume - std::min(less, felt), 1));
 }
 
 void ServerPool::begin_recovery() {

@@ -8,8 +8,8 @@
 //   messages
 //
 // add(), del() and the reading functions may be called by any thread: a count that moves during a
-// recalculation is seen by the next one. recalc(), set_limit(), shrink() and the two ends of
-// recovery belong to one owner.
+// recalculation is seen by the next one. recalc(), set_limit(), shrink(), relieve() and the two
+// ends of recovery belong to one owner.
 //
 // Recovery. A server that restarts is told its locks again by their holders. These count like
 // grants, as they must, but say nothing about appetite: until recovery ends the volume stays at its
@@ -84,8 +84,17 @@ class ServerPool {
   // The server is short of memory: the volume falls by so much, at most to 1. A server has no
   // cache of its own to cut.
   void shrink(std::uint64_t nr);
+  // The same where nobody says how much. The volume falls by kReliefPercent, and one that no client
+  // feels falls to where it is felt: an average client, of so many, keeps an unused lock for
+  // kReliefAge. For kReliefTime the law may lower it further but not raise it. Nothing while
+  // recovering.
+  void relieve(Instant now, std::int64_t clients);
   void begin_recovery();
   void end_recovery(Instant now);
+
+  static constexpr std::uint64_t kReliefPercent = 30;  // as a client drops of its cache
+  static constexpr std::uint64_t kReliefAge = 600;     // seconds
+  static constexpr Nanoseconds kReliefTime = std::chrono::seconds{10};
 
   Preset preset() const { return preset_; }
   Nanoseconds period() const { return period_; }
@@ -123,6 +132,7 @@ class ServerPool {
   Instant counted_from_;
   Instant next_recalc_;
   Nanoseconds last_length_;
+  Instant relieved_until_{};
   bool is_recovering_ = false;
 };
 

@@ -74,6 +74,30 @@ TEST(ServerPool, ShrinkLowersTheVolumeByItsNumber) {
   EXPECT_EQ(pool.volume(), 1U);
 }
 
+TEST(ServerPool, ReliefMakesAVolumeFeltAndTheLawDoesNotUndoItAtOnce) {
+  ServerPool pool({.limit = 1000}, Instant{});
+  add(pool, 500);
+  pool.relieve(Instant{0s}, 10);
+  EXPECT_EQ(pool.volume(), 50U * 600) << "50 locks each, for 600 s";
+  pool.recalc(Instant{1s}, 10);
+  EXPECT_EQ(pool.volume(), 30'000U) << "there is room, and the law would double it";
+  pool.relieve(Instant{2s}, 10);
+  EXPECT_EQ(pool.volume(), 21'000U);
+  pool.recalc(Instant{11s}, 10);
+  EXPECT_EQ(pool.volume(), 21'000U);
+  pool.recalc(Instant{12s}, 10);
+  EXPECT_GT(pool.volume(), 21'000U);
+}
+
+TEST(ServerPool, ReliefEndsAtAVolumeOfOne) {
+  ServerPool pool({.limit = 1000}, Instant{});
+  for (int i = 0; i < 2000; ++i) pool.relieve(Instant{}, 0);
+  EXPECT_EQ(pool.volume(), 1U);
+  pool.begin_recovery();
+  pool.relieve(Instant{}, 5);
+  EXPECT_EQ(pool.volume(), volume_max(1000)) << "holders are still telling what they have";
+}
+
 // The document lets the emergency brake fire in recovery.
 TEST(ServerPool, RecoveryCountsLocksButNotAsAppetite) {
   ServerPool pool({.preset = Preset::kDld, .limit = 1000}, Instant{});

@@ -194,7 +194,7 @@ bool Gate::has_slot(Head head) const {
 
 Pick Gate::pick_from(Head head, Instant now, Urge urge) {
   if (!has_slot(head)) return {};
-  const Pick pick = entrance(head).pick(now, shut_down_ ? Urge::kForce : urge);
+  const Pick pick = entrance(head).pick(now, shut_down_ ? Urge::kFinish : urge);
   if (pick.request == nullptr) return pick;
   high_in_row_ = head == Head::kHigh ? high_in_row_ + 1 : 0;
   ++running_[index_of(head)];
@@ -387,23 +387,42 @@ Result<void> Gate::apply_rules(std::span<const std::string> commands, Instant no
 }
 
 Result<void> Gate::check_rules(std::span<const std::string> commands) const {
-  std::array<std::unique_ptr<RuleList>, 2> lists;
-  for (const Head head : kHeads) {
-    if (const Tbf* const engine = tbf(head)) lists[index_of(head)] = engine->rules(head).copy();
-  }
+  RuleTrial trial(*this);
   for (const std::string& text : commands) {
-    const auto name = [&](Error error) {
+    if (auto applied = trial.apply(text); !applied) {
+      Error error = applied.error();
       error.where = quote(text) + (error.where.empty() ? "" : ", " + error.where);
       return tl::unexpected(std::move(error));
-    };
-    const auto command = read_rule(text);
-    if (!command) return name(command.error());
-    for (const Head head : kHeads) {
-      if (!names(command->heads, head)) continue;
-      if (auto applied = lists[index_of(head)]->apply(*command); !applied) {
-        return name(applied.error());
-      }
     }
+  }
+  return {};
+}
+
+Result<void> Gate::check_rule_text(std::string_view text) const {
+  const auto command = read_rule(text);
+  if (!command) return tl::unexpected(command.error());
+  return {};
+}
+
+Gate::RuleTrial::RuleTrial(const Gate& gate) : gate_(gate) {
+  for (const Head head : kHeads) {
+    if (const Tbf* const engine = gate.tbf(head)) {
+      lists_[index_of(head)] = engine->rules(head).copy();
+    }
+  }
+}
+
+Result<void> Gate::RuleTrial::apply(std::string_view command) {
+  const auto read = gate_.read_rule(command);
+  if (!read) return tl::unexpected(read.error());
+  for (const Head head : kHeads) {
+    if (!names(read->heads, head)) continue;
+    if (auto checked = lists_[index_of(head)]->check(*read); !checked) return checked;
+  }
+  for (const Head head : kHeads) {
+    if (!names(read->heads, head)) continue;
+    const auto applied = lists_[index_of(head)]->apply(*read);
+    WEIR_ASSERT(applied.has_value());
   }
   return {};
 }

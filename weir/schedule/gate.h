@@ -92,6 +92,18 @@ class Gate {
     NodemapLookup nodemaps = default_nodemap_only;  // whose names rules may use
   };
 
+  // The rules as they are now, to try commands on one after the other: each succeeds or fails as
+  // it would after those before it. Rules must not change meanwhile.
+  class RuleTrial {
+   public:
+    explicit RuleTrial(const Gate& gate);
+    Result<void> apply(std::string_view command);
+
+   private:
+    const Gate& gate_;
+    std::array<std::unique_ptr<RuleList>, 2> lists_;
+  };
+
   explicit Gate(const Options& options);
   // REQUIRES: nothing is queued or running.
   ~Gate();
@@ -108,7 +120,8 @@ class Gate {
   // Moves a queued request from the regular to the high head; one that is there or runs stays.
   void promote(Request& request, Instant now);
 
-  // No admit follows; what is queued is handed out without waiting for limits.
+  // No admit follows. What is queued is handed out without waiting for limits, except for those of
+  // the whole cluster, which hold to the end (Tbf::Options::in_cluster).
   void shutdown(Instant now);
   bool is_shut_down() const { return shut_down_; }
 
@@ -141,6 +154,8 @@ class Gate {
   Result<void> apply_rules(std::span<const std::string> commands, Instant now);
   // Whether apply_rules() would succeed.
   Result<void> check_rules(std::span<const std::string> commands) const;
+  // Whether the heads that it names can read it; if it succeeds is another question.
+  Result<void> check_rule_text(std::string_view text) const;
   // How many requests a client may send in a row under crrn; false if a head runs another policy.
   // REQUIRES: quantum > 0.
   bool set_crrn_quantum(Head head, std::uint16_t quantum);

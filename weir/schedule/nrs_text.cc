@@ -7,6 +7,7 @@
 #include <iterator>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -147,7 +148,14 @@ Result<std::string> read_nrs_crrn_quantum(const Gate& gate) {
   return text;
 }
 
-Result<void> write_nrs_crrn_quantum(Gate& gate, std::string_view text) {
+namespace {
+
+struct QuantumCommand {
+  std::vector<Head> heads;  // that it names and that run crrn
+  std::uint16_t quantum = 0;
+};
+
+Result<QuantumCommand> read_quantum_command(const Gate& gate, std::string_view text) {
   if (text.size() > kQuantumTextMax)
     return refuse(text, "too long", "write N alone for both heads");
   std::string_view digits = text;
@@ -161,12 +169,27 @@ Result<void> write_nrs_crrn_quantum(Gate& gate, std::string_view text) {
   }
   const auto quantum = parse_quantum(digits, text);
   if (!quantum) return tl::unexpected(quantum.error());
-  bool applied = false;
-  for (const Head head : {Head::kRegular, Head::kHigh}) {
-    if (!(head == Head::kRegular ? regular : high)) continue;
-    if (gate.set_crrn_quantum(head, *quantum)) applied = true;
+  QuantumCommand command{.heads = {}, .quantum = *quantum};
+  for (const Head head : kHeads) {
+    const bool is_named = head == Head::kRegular ? regular : high;
+    if (is_named && crrn_of(gate, head) != nullptr) command.heads.push_back(head);
   }
-  if (!applied) return crrn_not_running();
+  if (command.heads.empty()) return crrn_not_running();
+  return command;
+}
+
+}  // namespace
+
+Result<void> check_nrs_crrn_quantum(const Gate& gate, std::string_view text) {
+  const auto command = read_quantum_command(gate, text);
+  if (!command) return tl::unexpected(command.error());
+  return {};
+}
+
+Result<void> write_nrs_crrn_quantum(Gate& gate, std::string_view text) {
+  const auto command = read_quantum_command(gate, text);
+  if (!command) return tl::unexpected(command.error());
+  for (const Head head : command->heads) gate.set_crrn_quantum(head, command->quantum);
   return {};
 }
 

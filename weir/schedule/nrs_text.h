@@ -33,5 +33,7 @@ Result<void> write_nrs_tbf_rule(Gate& gate, std::string_view text, Instant now);
 Result<std::string> read_nrs_crrn_quantum(const Gate& gate);
 // EINVAL: no number, or out of range. ERANGE: beyond 64 bits. ENODEV: no head it names runs crrn.
 Result<void> write_nrs_crrn_quantum(Gate& gate, std::string_view text);
+// Whether that would succeed.
+Result<void> check_nrs_crrn_quantum(const Gate& gate, std::string_view text);
 
 }  // namespace weir

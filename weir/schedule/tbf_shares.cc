@@ -76,7 +76,9 @@ void Tbf::settle_spill(Share& share, Instant now) {
   if (!share.paces()) return;
   share.bucket.tokens.trim(*share.shape, now, share.spill);
   const Tokens spilled = share.spill.collect();
-  if (share.busy == 0) share.lent += spilled;
+  if (share.busy != 0) return;
+  // Nothing collects it while the device idles, which may be for months.
+  share.lent += std::min(spilled, Tokens{UINT64_MAX} - share.lent);
 }
 
 bool Tbf::is_share_in_use(const JobId& job, Instant now) const {

@@ -5,9 +5,10 @@
 //
 //   map.mark(offset, length)       written: every chunk touched counts as data
 //   map.clear(offset, length)      zeroed: chunks that lie wholly inside are holes again
-//   map.run(offset)                how far the state at `offset` goes on
+//   map.run(offset, length)        how far the state at `offset` goes on, within the length
 //
-// A hole is certain to be zero; data may be zero too. Pure: bits only.
+// A hole is certain to be zero; data may be zero too. Every call looks at no more than the range it
+// is given, 64 chunks at a time: 4 GiB are 1,024 words. Pure: bits only.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +28,24 @@ class AllocationMap {
   };
 
   explicit AllocationMap(std::uint64_t size)
-      : size_(size), bits_((size + kChunk - 1) / kChunk, false) {}
+      : size_(size), words_((chunks_of(size) + kWordBits - 1) / kWordBits, 0) {}
 
   // REQUIRES of all: within the size.
   void mark(std::uint64_t offset, std::uint64_t length);
   void clear(std::uint64_t offset, std::uint64_t length);
-  // REQUIRES: offset < size. Length > 0, up to the end at most.
-  Run run(std::uint64_t offset) const;
+  // REQUIRES: length > 0. 0 < result.length <= length.
+  Run run(std::uint64_t offset, std::uint64_t length) const;
 
  private:
+  static constexpr std::uint64_t kWordBits = 64;
+  static std::uint64_t chunks_of(std::uint64_t bytes) { return (bytes + kChunk - 1) / kChunk; }
+  // Calls function(word index, mask) for the bits from `first` up to `stop`, word by word, for as
+  // long as it gives true.
+  template <class Function>
+  static void each_word(std::uint64_t first, std::uint64_t stop, Function function);
+
   std::uint64_t size_;
-  std::vector<bool> bits_;
+  std::vector<std::uint64_t> words_;
 };
 
 }  // namespace weir::serve

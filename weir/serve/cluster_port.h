@@ -31,10 +31,10 @@ struct ClusterStatus {
     std::string name;
     std::string address;
     bool is_registered = false;  // in etcd; neither of the two: it is away
-    bool is_joined = false;      // in the epochs
+    bool is_joined = false;      // takes part in the current epoch
     // For how long, if this server saw it before.
     std::optional<Nanoseconds> away;
-    std::vector<Slice> slices;  // as the leader granted them
+    std::vector<Slice> slices;  // that it may use now, as the leader counts
   };
   // Epochs in which groups of clients take turns at a service.
   struct Course {
@@ -46,8 +46,8 @@ struct ClusterStatus {
   };
 
   std::string name;    // of the server that answers
-  std::string state;   // "joined", "joining" or "alone"
-  std::string why;     // it is not joined; empty: it is
+  std::string state;   // "joined": in an epoch; else "joining", or "alone" without etcd
+  std::string why;     // it is not joined, or why etcd cannot be used; empty: all is well
   std::string leader;  // empty: none is known
   std::uint32_t term = 0;
   std::int64_t epoch = 0;     // this server is in; 0: in none

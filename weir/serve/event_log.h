@@ -7,7 +7,8 @@
 //   log.note(EventLog::Kind::kBreak, "10.1.2.3@tcp: a request without its magic number", now);
 //     weir serve: 10.1.2.3@tcp: a request without its magic number (and 41 more like it)
 //
-// Texts of clients must have been quoted. One owner, no locks.
+// Texts of clients must have been quoted. Lines go through host/log.h, so a log that cannot be
+// written holds up nobody. One owner, no locks; say() may be called by any thread.
 #pragma once
 
 #include <array>
@@ -22,8 +23,17 @@ namespace weir::serve {
 
 class EventLog {
  public:
-  enum class Kind : std::uint8_t { kRefusal, kBreak, kClaim, kTimeout, kStore, kAccept, kTls };
-  static constexpr std::size_t kKinds = 7;
+  enum class Kind : std::uint8_t {
+    kRefusal,
+    kBreak,
+    kClaim,
+    kTimeout,
+    kStore,
+    kAccept,
+    kTls,
+    kHung
+  };
+  static constexpr std::size_t kKinds = 8;
 
   // The line to be written now, or empty.
   std::string line(Kind kind, std::string_view text, Instant now);

@@ -11,7 +11,6 @@
 #include <linux/falloc.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -22,11 +21,16 @@
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/host/block_device.h"
+#include "weir/host/durable.h"
+#include "weir/host/file_lock.h"
 
 namespace weir::serve {
 namespace {
 
 constexpr std::uint32_t kZeroesAtOnce = 1U << 20;
+// What is copied from or to the page cache on the loop, at about 5 GB/s; more is left to a thread.
+constexpr std::uint32_t kCopyHereMax = 1U << 18;
 constexpr std::uint32_t kDirectBlock = 4096;  // where the file does not say
 
 // Aligned as O_DIRECT wants memory to be.
@@ -40,33 +44,26 @@ StoreOperation& operation_of(host::Operation& io) {
                                             offsetof(StoreOperation, io));
 }
 
-Result<std::uint64_t> size_of(int file, const StoreOptions& options) {
+constexpr const char* kKindHint = "expected file:PATH of a file, or device:PATH of a block device";
+
+// Makes a file that is new, or empty, as large as the options say, and durable with its name.
+Result<void> give_size(int file, const StoreOptions& options) {
   const std::string where = quote(options.path);
-  struct stat status {};
-  if (fstat(file, &status) != 0) return fail_errno(errno, where);
-  if (S_ISBLK(status.st_mode)) {
-    std::uint64_t size = 0;
-    if (ioctl(file, BLKGETSIZE64, &size) != 0) return fail_errno(errno, where);
-    return size;
+  if (ftruncate(file, static_cast<off_t>(options.size->count())) != 0 || fsync(file) != 0) {
+    return fail_errno(errno, where, "see whether the file system has room for such a file");
   }
-  if (options.kind == StoreOptions::Kind::kDevice || !S_ISREG(status.st_mode)) {
-    return fail(
-        std::errc::invalid_argument, where,
-        options.kind == StoreOptions::Kind::kDevice ? "is no block device" : "is no regular file",
-        "expected file:PATH of a file, or device:PATH of a block device");
-  }
+  return host::sync_directory_of(options.path);
+}
+
+Result<std::uint64_t> size_of(int file, const struct stat& status, const StoreOptions& options) {
+  const std::string where = quote(options.path);
   auto size = static_cast<std::uint64_t>(status.st_size);
   if (size == 0 && options.size) {
+    if (auto given = give_size(file, options); !given) return tl::unexpected(given.error());
     size = options.size->count();
-    if (ftruncate(file, static_cast<off_t>(size)) != 0) return fail_errno(errno, where);
   }
   if (size == 0) {
     return fail(std::errc::invalid_argument, where, "is empty", "give it a size: ,size=4GiB");
-  }
-  if (options.size && options.size->count() != size) {
-    return fail(std::errc::invalid_argument, where,
-                fmt::format("has {}, not the size that was given", print_size(Bytes{size})),
-                "leave size= out, or remove the file");
   }
   return size;
 }
@@ -86,9 +83,30 @@ std::uint32_t direct_block(int file) {
   return kDirectBlock;
 }
 
-bool is_in_memory(int file) {
+// What a file lies on. A device node lies on a file system too, which says nothing about it.
+enum class Ground : std::uint8_t {
+  kDisk,    // "without waiting" is kept: a call that would wait for the disk says so
+  kMemory,  // no call waits
+  kRemote,  // a server or another process answers, or never does; no call can be trusted not to
+            // wait
+};
+
+Ground ground_of(int file, const struct stat& status) {
+  if (S_ISBLK(status.st_mode)) return Ground::kDisk;
   struct statfs system {};
-  return fstatfs(file, &system) == 0 && system.f_type == TMPFS_MAGIC;
+  if (fstatfs(file, &system) != 0) return Ground::kRemote;
+  switch (static_cast<std::uint32_t>(system.f_type)) {
+    case TMPFS_MAGIC:
+      return Ground::kMemory;
+    case EXT4_SUPER_MAGIC:
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:
+      return Ground::kDisk;
+    default:
+      return Ground::kRemote;
+  }
 }
 
 bool can_try(int file) {
@@ -123,38 +141,118 @@ bool is_cached(int file, std::uint64_t offset, std::uint32_t length) {
   return true;
 }
 
+// An open file, and whether it did not exist before.
+struct Opened {
+  host::Fd file;
+  bool is_new = false;
+};
+
+tl::unexpected<Error> cannot_open(int error, const StoreOptions& options, bool is_device) {
+  const std::string where = quote(options.path);
+  if (error == EBUSY && is_device) {
+    struct stat status {};
+    stat(options.path.c_str(), &status);
+    return fail(std::errc::device_or_resource_busy, where, host::use_of(status.st_rdev),
+                "free it first, export it readonly, or add ,force to write to it all the same");
+  }
+  const bool missing = error == ENOENT && !options.size;
+  const bool cannot_write = error == EROFS || error == EACCES;
+  return fail_errno(error, where,
+                    missing          ? "give it a size, and it is created: ,size=4GiB"
+                    : cannot_write   ? "export it readonly, or see who may write to it"
+                    : options.direct ? "see whether it can be opened, and without direct"
+                                     : "");
+}
+
+Result<Opened> open_file(const StoreOptions& options, bool read_only) {
+  struct stat status {};
+  const bool is_device = stat(options.path.c_str(), &status) == 0 && S_ISBLK(status.st_mode);
+  const bool is_alone = is_device && !read_only && !options.force;
+  const int flags = (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | (is_alone ? O_EXCL : 0) |
+                    (options.direct ? O_DIRECT : 0);
+  // Only the owner of a file may leave its time of access alone, which costs each read.
+  const auto open_with = [&](int more) {
+    host::Fd file(::open(options.path.c_str(), flags | more | O_NOATIME, 0600));
+    if (file.is_open() || errno != EPERM) return file;
+    return host::Fd(::open(options.path.c_str(), flags | more, 0600));
+  };
+  if (options.kind == StoreOptions::Kind::kFile && options.size && !read_only && !is_device) {
+    if (host::Fd file = open_with(O_CREAT | O_EXCL); file.is_open()) {
+      return Opened{std::move(file), true};
+    }
+    if (errno != EEXIST) return cannot_open(errno, options, is_device);
+  }
+  host::Fd file = open_with(0);
+  if (!file.is_open()) return cannot_open(errno, options, is_device);
+  return Opened{std::move(file), false};
+}
+
 }  // namespace
+
+Result<FileStore::Facts> FileStore::inspect(int file, const StoreOptions& options, bool read_only) {
+  const std::string where = quote(options.path);
+  struct stat status {};
+  if (fstat(file, &status) != 0) return fail_errno(errno, where);
+  Facts facts;
+  facts.is_direct = options.direct;
+  if (S_ISBLK(status.st_mode)) {
+    const auto device = host::inspect_device(file, where);
+    if (!device) return tl::unexpected(device.error());
+    if (device->is_read_only && !read_only) {
+      return fail(std::errc::read_only_file_system, where, "is a device that cannot be written",
+                  "export it readonly: ,readonly");
+    }
+    facts.size = device->size;
+    facts.granule = device->sector;
+  } else if (options.kind == StoreOptions::Kind::kDevice || !S_ISREG(status.st_mode)) {
+    const bool wants_device = options.kind == StoreOptions::Kind::kDevice;
+    return fail(std::errc::invalid_argument, where,
+                wants_device ? "is not a block device" : "is not a regular file", kKindHint);
+  } else {
+    const auto size = size_of(file, status, options);
+    if (!size) return tl::unexpected(size.error());
+    facts.size = *size;
+  }
+  if (options.size && options.size->count() != facts.size) {
+    return fail(std::errc::invalid_argument, where,
+                fmt::format("has {}, not the size that was given", print_size(Bytes{facts.size})),
+                "leave size= out, or remove the file");
+  }
+  if (options.direct) {
+    facts.block_min = direct_block(file);
+    facts.granule = std::max(facts.granule, facts.block_min);
+  }
+  if (facts.size % facts.block_min != 0) {
+    return fail(std::errc::invalid_argument, where,
+                fmt::format("has {} bytes, which is not a multiple of the {} that direct needs",
+                            facts.size, facts.block_min),
+                fmt::format("leave direct out, or make the file longer: truncate -s %{} PATH",
+                            facts.block_min));
+  }
+  const Ground ground = ground_of(file, status);
+  facts.is_remote = ground == Ground::kRemote;
+  facts.way = options.direct || facts.is_remote ? Way::kRing
+              : ground == Ground::kMemory       ? Way::kMemory
+              : can_try(file)                   ? Way::kCached
+                                                : Way::kRing;
+  return facts;
+}
 
 Result<std::unique_ptr<Store>> FileStore::open(const StoreOptions& options, bool read_only,
                                                host::Uring& uring) {
-  const std::string where = quote(options.path);
-  const bool creates = options.kind == StoreOptions::Kind::kFile && options.size && !read_only;
-  const int flags = (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | (creates ? O_CREAT : 0) |
-                    (options.direct ? O_DIRECT : 0);
-  // When a page was last read is nobody's business here, and keeping it costs each read. Only the
-  // file's owner may do without.
-  host::Fd file(::open(options.path.c_str(), flags | O_NOATIME, 0600));
-  if (!file.is_open() && errno == EPERM) file = host::Fd(::open(options.path.c_str(), flags, 0600));
-  if (!file.is_open()) {
-    const bool missing = errno == ENOENT && !options.size;
-    return fail_errno(errno, where,
-                      missing          ? "give it a size, and it is created: ,size=4GiB"
-                      : options.direct ? "see whether it can be opened, and without direct"
-                                       : "");
+  auto opened = open_file(options, read_only);
+  if (!opened) return tl::unexpected(opened.error());
+  const int file = opened->file.get();
+  auto locked =
+      host::lock_file(file, read_only ? host::LockKind::kShared : host::LockKind::kExclusive,
+                      quote(options.path), "stop that one, or export it readonly in both");
+  if (!locked) return tl::unexpected(locked.error());
+  const auto facts = inspect(file, options, read_only);
+  if (!facts) {
+    if (opened->is_new) unlink(options.path.c_str());
+    return tl::unexpected(facts.error());
   }
-  if (flock(file.get(), (read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
-    return fail(std::errc::device_or_resource_busy, where, "another server has it",
-                "stop that one, or export it readonly in both");
-  }
-  const auto size = size_of(file.get(), options);
-  if (!size) return tl::unexpected(size.error());
-  const std::uint32_t block = options.direct ? direct_block(file.get()) : 1;
-  const Way way = options.direct             ? Way::kRing
-                  : is_in_memory(file.get()) ? Way::kMemory
-                  : can_try(file.get())      ? Way::kCached
-                                             : Way::kRing;
-  return std::unique_ptr<Store>(
-      new FileStore(std::move(file), *size / block * block, way, block, uring));
+  return std::unique_ptr<Store>(new FileStore(std::move(opened->file), *facts, uring));
 }
 
 std::uint16_t FileStore::flags() const {
@@ -164,44 +262,39 @@ std::uint16_t FileStore::flags() const {
 
 // One that was made shorter is left to a read, which says so to the client.
 int FileStore::sendable(std::uint64_t offset, std::uint32_t length) const {
-  if (way_ == Way::kRing) return -1;
+  if (facts_.way == Way::kRing) return -1;
   struct stat status {};
   if (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       static_cast<std::uint64_t>(status.st_size) < offset + length) {
     return -1;
   }
-  if (way_ == Way::kCached && !is_cached(file_.get(), offset, length)) return -1;
+  if (facts_.way == Way::kCached && !is_cached(file_.get(), offset, length)) return -1;
   return file_.get();
 }
 
 bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
   operation.error = 0;
+  operation.sync_failed = false;
   if (operation.file >= 0) return true;
   operation.store = this;
   operation.io.done = completed;
   operation.moved = 0;
+  operation.is_punched = false;
   switch (operation.command) {
     case nbd::Command::kRead:
       operation.data = operation.buffer;
       [[fallthrough]];
     case nbd::Command::kWrite:
       operation.step = kMove;
-      return way_ == Way::kRing ? move(operation) : move_here(operation);
+      return facts_.way == Way::kRing || operation.length > kCopyHereMax ? move(operation)
+                                                                         : move_here(operation);
     case nbd::Command::kTrim:
-    case nbd::Command::kWriteZeroes: {
-      operation.step = kPunch;
-      const bool keeps = (operation.flags & nbd::kNoHole) != 0;
-      uring_.allocate(file_.get(),
-                      (keeps ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE) | FALLOC_FL_KEEP_SIZE,
-                      operation.offset, operation.length, operation.io);
-      return false;
-    }
+    case nbd::Command::kWriteZeroes:
+      return punch(operation);
     case nbd::Command::kFlush:
-      operation.step = kSync;
-      uring_.sync_data(file_.get(), operation.io);
-      return false;
+      return sync(operation);
     case nbd::Command::kCache:
-      operation.step = kSync;
+      operation.step = kFetch;
       uring_.fetch(file_.get(), operation.offset, operation.length, operation.io);
       return false;
     default:
@@ -214,13 +307,20 @@ bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
 bool FileStore::move(StoreOperation& operation) {
   const std::span<std::byte> rest = operation.buffer.subspan(operation.moved);
   const std::uint64_t offset = operation.offset + operation.moved;
+  const host::Uring::Copy copy = copier(rest.size());
   if (operation.command == nbd::Command::kRead) {
-    uring_.read(file_.get(), rest, offset, operation.io);
+    uring_.read(file_.get(), rest, offset, operation.io, copy);
   } else {
-    uring_.write(file_.get(), rest, offset, (operation.flags & nbd::kFua) != 0 ? RWF_DSYNC : 0,
-                 operation.io);
+    const bool is_durable = (operation.flags & nbd::kFua) != 0;
+    if (is_durable) syncs_.begin(operation);
+    uring_.write(file_.get(), rest, offset, is_durable ? RWF_DSYNC : 0, operation.io, copy);
   }
   return false;
+}
+
+host::Uring::Copy FileStore::copier(std::size_t bytes) const {
+  const bool is_short = facts_.is_direct || bytes <= kCopyHereMax;
+  return is_short && !facts_.is_remote ? host::Uring::Copy::kHere : host::Uring::Copy::kWorker;
 }
 
 // As much as can be had without waiting; the ring does the rest.
@@ -228,12 +328,12 @@ bool FileStore::move_here(StoreOperation& operation) {
   const std::span<std::byte> whole = operation.buffer;
   const auto offset = static_cast<off_t>(operation.offset);
   ssize_t moved = 0;
-  if (operation.command == nbd::Command::kRead && way_ == Way::kCached) {
+  if (operation.command == nbd::Command::kRead && facts_.way == Way::kCached) {
     const iovec one{whole.data(), whole.size()};
     moved = preadv2(file_.get(), &one, 1, offset, RWF_NOWAIT);
   } else if (operation.command == nbd::Command::kRead) {
     moved = pread(file_.get(), whole.data(), whole.size(), offset);
-  } else if (way_ == Way::kMemory) {
+  } else if (facts_.way == Way::kMemory) {
     moved = pwrite(file_.get(), whole.data(), whole.size(), offset);
     if (moved < 0 && errno != EAGAIN) return finish(operation, errno);
   }
@@ -244,7 +344,18 @@ bool FileStore::move_here(StoreOperation& operation) {
 void FileStore::completed(host::Operation& io, const host::Completion& completion) {
   StoreOperation& operation = operation_of(io);
   auto& store = *static_cast<FileStore*>(operation.store);
-  if (store.advance(operation, completion.result)) operation.finished(operation);
+  const bool syncs =
+      operation.step == kSync || (operation.step == kMove && (operation.flags & nbd::kFua) != 0);
+  if (syncs) store.syncs_.end(operation);
+  if (store.advance(operation, completion.result)) {
+    operation.sync_failed = syncs && operation.error != 0;
+    // Direct I/O has its errors itself: the kernel keeps none for whoever syncs next.
+    const bool waits =
+        syncs && operation.error == 0 && !store.facts_.is_direct && store.syncs_.holds(operation);
+    if (!waits) operation.finished(operation);
+  }
+  if (!syncs) return;
+  while (StoreOperation* const held = store.syncs_.release()) held->finished(*held);
 }
 
 bool FileStore::advance(StoreOperation& operation, int result) {
@@ -257,34 +368,72 @@ bool FileStore::advance(StoreOperation& operation, int result) {
       operation.moved += static_cast<std::uint32_t>(result);
       return operation.moved == operation.length ? finish(operation, 0) : move(operation);
     case kPunch:
-      if (result == -EOPNOTSUPP && operation.command == nbd::Command::kTrim) break;  // advice only
-      if (result == -EOPNOTSUPP && (operation.flags & nbd::kFastZero) == 0) {
-        operation.step = kZeroes;
-        return write_zeroes(operation);
+      if (again) return punch(operation);
+      if (result == 0) {
+        operation.is_punched = true;
+      } else if (result != -EOPNOTSUPP ||
+                 (operation.command != nbd::Command::kTrim &&  // which is advice only
+                  (operation.flags & nbd::kFastZero) != 0)) {
+        return finish(operation, -result);
       }
-      if (again) return start(operation, {});
-      if (result < 0) return finish(operation, -result);
-      break;
+      return operation.command == nbd::Command::kTrim ? settle(operation) : write_zeroes(operation);
     case kZeroes:
       if (again) return write_zeroes(operation);
       if (result <= 0) return finish(operation, result < 0 ? -result : EIO);
       operation.moved += static_cast<std::uint32_t>(result);
-      if (operation.moved < operation.length) return write_zeroes(operation);
-      break;
+      return write_zeroes(operation);
+    case kSync:
+      if (again) return sync(operation);
+      [[fallthrough]];
     default:
       if (again) return start(operation, {});
       return finish(operation, result < 0 ? -result : 0);
   }
-  if ((operation.flags & nbd::kFua) == 0) return finish(operation, 0);
-  operation.step = kSync;
-  uring_.sync_data(file_.get(), operation.io);
+}
+
+FileStore::Range FileStore::inner(const StoreOperation& operation) const {
+  const std::uint64_t granule = facts_.granule;
+  const std::uint64_t from = (operation.offset + granule - 1) / granule * granule;
+  const std::uint64_t to = (operation.offset + operation.length) / granule * granule;
+  return from < to ? Range{from, to} : Range{};
+}
+
+bool FileStore::punch(StoreOperation& operation) {
+  const Range range = inner(operation);
+  if (range.from == range.to) {
+    return operation.command == nbd::Command::kTrim ? settle(operation) : write_zeroes(operation);
+  }
+  operation.step = kPunch;
+  const bool keeps = (operation.flags & nbd::kNoHole) != 0;
+  uring_.allocate(file_.get(),
+                  (keeps ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE) | FALLOC_FL_KEEP_SIZE,
+                  range.from, range.to - range.from, operation.io);
   return false;
 }
 
+// All of it, or the edges of what is punched.
 bool FileStore::write_zeroes(StoreOperation& operation) {
-  const std::uint32_t left = operation.length - operation.moved;
-  uring_.write(file_.get(), zeroes(std::min(left, kZeroesAtOnce)),
-               operation.offset + operation.moved, 0, operation.io);
+  operation.step = kZeroes;
+  const std::uint64_t end = operation.offset + operation.length;
+  const Range punched = operation.is_punched ? inner(operation) : Range{end, end};
+  std::uint64_t at = operation.offset + operation.moved;
+  if (at == punched.from) at = punched.to;
+  operation.moved = static_cast<std::uint32_t>(at - operation.offset);
+  if (at == end) return settle(operation);
+  const std::uint64_t left = (at < punched.from ? punched.from : end) - at;
+  const std::span<const std::byte> piece = zeroes(std::min<std::uint64_t>(left, kZeroesAtOnce));
+  uring_.write(file_.get(), piece, at, 0, operation.io, copier(piece.size()));
+  return false;
+}
+
+bool FileStore::settle(StoreOperation& operation) {
+  return (operation.flags & nbd::kFua) != 0 ? sync(operation) : finish(operation, 0);
+}
+
+bool FileStore::sync(StoreOperation& operation) {
+  operation.step = kSync;
+  syncs_.begin(operation);
+  uring_.sync_data(file_.get(), operation.io);
   return false;
 }
 
@@ -293,15 +442,22 @@ bool FileStore::finish(StoreOperation& operation, int error) {
   return true;
 }
 
-// What is missing of a file that was made shorter is no hole: whoever asks for it is to be told.
-void FileStore::extents(std::uint64_t offset, const ExtentVisitor& visit) const {
+// What is missing of a file that was made shorter is not a hole: a client that asks for it is told.
+void FileStore::extents(std::uint64_t offset, std::uint64_t length,
+                        const ExtentVisitor& visit) const {
+  if (facts_.is_remote) {
+    visit(length, 0);
+    return;
+  }
   struct stat status {};
+  const std::uint64_t asked_end = offset + length;
   const bool is_shorter = fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode) &&
-                          static_cast<std::uint64_t>(status.st_size) < size_;
-  const std::uint64_t there = is_shorter ? static_cast<std::uint64_t>(status.st_size) : size_;
-  while (offset < size_) {
+                          static_cast<std::uint64_t>(status.st_size) < asked_end;
+  const std::uint64_t there = is_shorter ? static_cast<std::uint64_t>(status.st_size) : asked_end;
+  const std::uint64_t block = facts_.block_min;
+  while (offset < asked_end) {
     if (offset >= there) {
-      visit(size_ - offset, 0);
+      visit(asked_end - offset, 0);
       return;
     }
     const auto from = static_cast<off_t>(offset);
@@ -311,14 +467,16 @@ void FileStore::extents(std::uint64_t offset, const ExtentVisitor& visit) const 
     std::uint32_t state = 0;
     if (data > from || error == ENXIO) {  // ENXIO: no data from here to the end
       state = nbd::kStateHole | nbd::kStateZero;
-      if (data > from) end = static_cast<std::uint64_t>(data) / block_min_ * block_min_;
+      if (data > from) end = static_cast<std::uint64_t>(data) / block * block;
     } else if (error == 0) {
       const off_t hole = lseek(file_.get(), from, SEEK_HOLE);
-      if (hole > from) {
-        end = (static_cast<std::uint64_t>(hole) + block_min_ - 1) / block_min_ * block_min_;
-      }
+      if (hole > from) end = (static_cast<std::uint64_t>(hole) + block - 1) / block * block;
     }
-    end = std::clamp(end, offset + block_min_, size_);
+    if (end <= offset) {  // data somewhere in this block
+      end = offset + block;
+      state = 0;
+    }
+    end = std::min(end, asked_end);
     if (!visit(end - offset, state)) return;
     offset = end;
   }

@@ -5,12 +5,26 @@
 //
 //   large cached read  sent from the page cache (sendfile(2)): the bytes are copied by nobody here
 //   cached read        preadv2(RWF_NOWAIT), at once: no second turn of the loop for a hot page
+//   above 256 KiB      copied by a thread of the kernel, so that a copy stops nobody
 //   anything else      through the Uring, so a slow disk stops nobody
 //   file in memory     tmpfs has no "without waiting" and nothing to wait for: plain calls
+//   network, FUSE      whatever is asked for may wait for ever: always a thread of the kernel, and
+//                      block status says data, since to ask for more would wait
 //
 // With direct, reads and writes go past the page cache and have to be aligned; the smallest block
 // is what the file asks for. FLUSH is fdatasync(2), FUA is RWF_DSYNC: what was answered is durable.
-// One server at a time: the file is locked (flock(2)) for as long as the store lives.
+//
+// A block device discards and zeroes whole sectors. A trim is rounded inwards to them; zeroes are
+// written at the edges:
+//
+//   asked      ....[zzz|zzzzzzzzzz|zz]....     | sectors
+//   trim            ...|discarded |..          what is not discarded stays as it is
+//   zeroes         [www|discarded |ww]
+//
+// One server at a time: the file is locked (flock(2)) for as long as the store lives. A device is
+// opened with O_EXCL unless it is read only or the options say force, so one that is mounted is
+// refused and one that is served cannot be mounted. A file that is created here is there wholly or
+// not at all: with its size, durable, or removed again.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +33,25 @@
 
 #include "weir/host/fd.h"
 #include "weir/serve/store.h"
+#include "weir/serve/sync_queue.h"
 
 namespace weir::serve {
 
 class FileStore : public Store {
  public:
-  // EBUSY when another server has it; ENOENT when it is missing and no size is given.
+  // EBUSY when another server or the system has it; ENOENT when it is missing and no size is given;
+  // EROFS for a device that cannot be written.
   static Result<std::unique_ptr<Store>> open(const StoreOptions& options, bool read_only,
                                              host::Uring& uring);
 
-  std::uint64_t size() const override { return size_; }
+  std::uint64_t size() const override { return facts_.size; }
   std::uint16_t flags() const override;
-  std::uint32_t block_min() const override { return block_min_; }
+  std::uint32_t block_min() const override { return facts_.block_min; }
   bool copies_reads() const override { return true; }
   int sendable(std::uint64_t offset, std::uint32_t length) const override;
   bool start(StoreOperation& operation, Instant now) override;
-  void extents(std::uint64_t offset, const ExtentVisitor& visit) const override;
+  void extents(std::uint64_t offset, std::uint64_t length,
+               const ExtentVisitor& visit) const override;
 
  private:
   // How a file takes reads and writes.
@@ -44,24 +61,43 @@ class FileStore : public Store {
     kMemory,  // no call waits
   };
   // Where an operation stands when its call to the kernel completes.
-  enum Step : std::uint8_t { kMove, kPunch, kZeroes, kSync };
+  enum Step : std::uint8_t { kMove, kPunch, kZeroes, kSync, kFetch };
+  struct Range {
+    std::uint64_t from = 0;
+    std::uint64_t to = 0;  // from == to: empty
+  };
 
-  FileStore(host::Fd file, std::uint64_t size, Way way, std::uint32_t block_min, host::Uring& uring)
-      : file_(std::move(file)), size_(size), way_(way), block_min_(block_min), uring_(uring) {}
+  struct Facts {
+    std::uint64_t size = 0;
+    Way way = Way::kRing;
+    bool is_direct = false;
+    bool is_remote = false;
+    std::uint32_t block_min = 1;
+    std::uint32_t granule = 1;  // what holes are punched in units of
+  };
+  FileStore(host::Fd file, const Facts& facts, host::Uring& uring)
+      : file_(std::move(file)), facts_(facts), uring_(uring) {}
+  static Result<Facts> inspect(int file, const StoreOptions& options, bool read_only);
 
   static void completed(host::Operation& io, const host::Completion& completion);
   // What follows a call that gave `result`; true when nothing does.
   bool advance(StoreOperation& operation, int result);
   bool move(StoreOperation& operation);
   bool move_here(StoreOperation& operation);
+  host::Uring::Copy copier(std::size_t bytes) const;
+  bool punch(StoreOperation& operation);
+  // The whole granules of a trim or zeroes.
+  Range inner(const StoreOperation& operation) const;
   bool write_zeroes(StoreOperation& operation);
+  bool sync(StoreOperation& operation);
+  // Of trims and zeroes: what is left to do when the bytes are.
+  bool settle(StoreOperation& operation);
   bool finish(StoreOperation& operation, int error);
 
   host::Fd file_;
-  std::uint64_t size_;
-  Way way_;
-  std::uint32_t block_min_;
+  Facts facts_;
   host::Uring& uring_;
+  SyncQueue syncs_;
 };
 
 }  // namespace weir::serve

@@ -36,6 +36,7 @@ std::uint16_t MemoryStore::flags() const {
          nbd::kSendFastZero | nbd::kSendCache | nbd::kCanMultiConn;
 }
 
+// REQUIRES: within one piece.
 void MemoryStore::zero(std::uint64_t offset, std::uint64_t length) {
   std::byte* const from = memory_.data() + offset;
   const std::uint64_t first = (offset + kPage - 1) / kPage * kPage;
@@ -51,32 +52,83 @@ void MemoryStore::zero(std::uint64_t offset, std::uint64_t length) {
   written_.clear(offset, length);
 }
 
-bool MemoryStore::start(StoreOperation& operation, Instant /*now*/) {
+std::uint64_t MemoryStore::zero_piece(const StoreOperation& operation, std::uint64_t offset,
+                                      std::uint64_t length) {
+  AllocationMap::Run run = written_.run(offset, length);
+  if (run.is_data) {
+    run.length = std::min(run.length, kPiece - offset % kPiece);
+    zero(offset, run.length);
+    charge(run.length);
+  } else {
+    charge(kPage);  // of time, to look at the map
+  }
+  if ((operation.flags & nbd::kNoHole) != 0) written_.mark(offset, run.length);
+  return run.length;
+}
+
+bool MemoryStore::advance(StoreOperation& operation) {
+  const std::uint64_t at = operation.offset + operation.moved;
+  std::uint64_t length = operation.length - operation.moved;
+  if (operation.command == nbd::Command::kWrite) {
+    length = std::min(length, kPiece);
+    written_.mark(at, length);
+    std::memcpy(memory_.data() + at, operation.buffer.data() + operation.moved, length);
+    charge(length);
+  } else {
+    length = zero_piece(operation, at, length);
+  }
+  operation.moved += static_cast<std::uint32_t>(length);
+  return operation.moved == operation.length;
+}
+
+void MemoryStore::begin_turn(Instant now) {
+  if (now == turn_) return;
+  turn_ = now;
+  left_ = kTurnBytes;
+}
+
+bool MemoryStore::start(StoreOperation& operation, Instant now) {
   operation.error = 0;
   switch (operation.command) {
     case nbd::Command::kRead:
       operation.data = memory_.subspan(operation.offset, operation.length);
-      break;
+      return true;
     case nbd::Command::kWrite:
-      written_.mark(operation.offset, operation.length);
-      std::memcpy(memory_.data() + operation.offset, operation.buffer.data(), operation.length);
-      break;
     case nbd::Command::kTrim:
     case nbd::Command::kWriteZeroes:
-      zero(operation.offset, operation.length);
-      if ((operation.flags & nbd::kNoHole) != 0) written_.mark(operation.offset, operation.length);
       break;
     default:  // flush and cache: there is nothing behind memory
-      break;
+      return true;
   }
-  return true;
+  begin_turn(now);
+  operation.moved = 0;
+  while (waiting_.empty() && left_ > 0) {
+    if (advance(operation)) return true;
+  }
+  waiting_.push_back(operation);
+  return false;
 }
 
-void MemoryStore::extents(std::uint64_t offset, const ExtentVisitor& visit) const {
-  while (offset < memory_.size()) {
-    const AllocationMap::Run run = written_.run(offset);
+void MemoryStore::wake(Instant now) {
+  begin_turn(now);
+  while (!waiting_.empty() && left_ > 0) {
+    StoreOperation& operation = waiting_.front();
+    waiting_.erase(operation);
+    if (advance(operation)) {
+      operation.finished(operation);
+    } else {
+      waiting_.push_back(operation);
+    }
+  }
+}
+
+void MemoryStore::extents(std::uint64_t offset, std::uint64_t length,
+                          const ExtentVisitor& visit) const {
+  while (length > 0) {
+    const AllocationMap::Run run = written_.run(offset, length);
     if (!visit(run.length, run.is_data ? 0 : nbd::kStateHole | nbd::kStateZero)) return;
     offset += run.length;
+    length -= run.length;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <sys/un.h>
 
+#include "weir/base/plain_text.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/host/machine.h"
@@ -20,7 +21,7 @@ namespace {
 constexpr const char* kListenHint =
     "expected ADDRESS:PORT such as 127.0.0.1:10809, [::1]:10809 or :10809, or unix:PATH";
 constexpr const char* kStoreHint =
-    "expected file:PATH[,size=SIZE][,direct], device:PATH[,direct], memory:SIZE or "
+    "expected file:PATH[,size=SIZE][,direct], device:PATH[,direct][,force], memory:SIZE or "
     "shaped:KEY=VALUE,...:STORE";
 constexpr const char* kExportHint =
     "expected NAME=STORE[,readonly][,service=NAME][,description=TEXT]";
@@ -89,6 +90,8 @@ Result<StoreOptions> parse_keys(std::string_view text, StoreOptions store, Expor
       store.size = *size;
     } else if (pair == "direct" && store.kind != StoreOptions::Kind::kMemory) {
       store.direct = true;
+    } else if (pair == "force" && store.kind == StoreOptions::Kind::kDevice) {
+      store.force = true;
     } else if (of != nullptr && pair == "readonly") {
       of->read_only = true;
     } else if (of != nullptr && key == "service" && !value.empty()) {
@@ -141,10 +144,27 @@ lock::ServerOptions LockOptions::server_defaults() {
   return server;
 }
 
+Bytes ServeLimits::memory_for(Bytes machine) {
+  if (machine.count() == 0) return kMemoryMost;
+  const Bytes share{machine.count() / 4 >> 20 << 20};  // whole MiB
+  return std::clamp(share, kMemoryLeast, kMemoryMost);
+}
+
+Bytes ServeLimits::memory_default() { return memory_for(host::machine_memory()); }
+
 Nanoseconds GroupsOptions::longest() const {
   Nanoseconds most = length;
   for (const ClientGroup& group : groups) most = std::max(most, group.length.value_or(length));
   return quiesce ? most + quiet_max : most;
+}
+
+bool is_plain_name(std::string_view name) {
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  };
+  return !name.empty() && name.size() <= ServeBounds::kPlainNameMax &&
+         std::all_of(name.begin(), name.end(), is_plain);
 }
 
 Result<ListenAddress> parse_listen(std::string_view text, std::uint16_t without) {
@@ -228,9 +248,18 @@ namespace {
 
 Result<void> check_export(const ServeOptions& options, const ExportOptions& one) {
   const std::string where = "export " + quote(one.name);
-  if (one.name.size() > kExportNameMax || one.name.find_first_of(",/=") != std::string::npos) {
-    return fail(std::errc::invalid_argument, where, "is no name of an export",
-                "a name has at most 255 bytes and no ',', '/' or '='");
+  if (one.name.size() > kExportNameMax || one.name.find_first_of(",/=") != std::string::npos ||
+      has_control(one.name)) {
+    return fail(std::errc::invalid_argument, where, "is not a name of an export",
+                "a name has at most 255 bytes and no ',', '/', '=' or control characters");
+  }
+  if (has_control(one.description)) {
+    return fail(std::errc::invalid_argument, where, "has control characters in its description",
+                "leave them out");
+  }
+  if (one.store.size && one.store.size->count() == 0) {
+    return fail(std::errc::invalid_argument, where, "has a store of no bytes",
+                "give it a size, such as 4GiB");
   }
   const auto same = [&](const ExportOptions& other) { return other.name == one.name; };
   if (std::count_if(options.exports.begin(), options.exports.end(), same) != 1) {
@@ -293,9 +322,16 @@ Result<void> check_limits(const ServeLimits& limits) {
   return check_time("drain", limits.drain_timeout, Nanoseconds{0}, Bounds::kDrainTimeoutMax);
 }
 
+Result<void> check_name(std::string_view kind, const std::string& name) {
+  if (is_plain_name(name)) return {};
+  return fail(std::errc::invalid_argument, fmt::format("{} {}", kind, quote(name)), "is not a name",
+              fmt::format("expected 1 to {} letters, digits, _ and -", ServeBounds::kPlainNameMax));
+}
+
 Result<void> check_nodemaps(const std::vector<NodemapOptions>& nodemaps) {
   for (const NodemapOptions& one : nodemaps) {
     const std::string where = "nodemap " + quote(one.name);
+    if (auto checked = check_name("nodemap", one.name); !checked) return checked;
     if (one.name == "default") {
       return fail(std::errc::invalid_argument, where, "is that of all others", "use another name");
     }
@@ -309,6 +345,7 @@ Result<void> check_nodemaps(const std::vector<NodemapOptions>& nodemaps) {
 
 Result<void> check_service(const ServeOptions& options, const ServiceOptions& one) {
   const std::string where = "service " + quote(one.name);
+  if (auto checked = check_name("service", one.name); !checked) return checked;
   const auto same = [&](const ServiceOptions& other) { return other.name == one.name; };
   if (std::count_if(options.services.begin(), options.services.end(), same) != 1) {
     return fail(std::errc::invalid_argument, where, "is given twice", "name each service once");
@@ -320,6 +357,12 @@ Result<void> check_service(const ServeOptions& options, const ServiceOptions& on
     return fail(std::errc::invalid_argument, where,
                 fmt::format("keeps {} of {} slots for high priority", one.hp_slots, one.slots),
                 "leave one for others");
+  }
+  if (one.cost) {
+    if (auto fits = one.capacity.check_unit(*one.cost); !fits) {
+      fits.error().where = where + ": capacity";
+      return fits;
+    }
   }
   return check_number(where, "classes", one.classes, ServeBounds::kClassesMin,
                       ServeBounds::kClassesMax);
@@ -333,15 +376,25 @@ Result<void> check_cluster(const ServeOptions& options) {
     return fail(std::errc::invalid_argument, "cluster", "needs etcd and listen",
                 "see [cluster] in weir.conf(5)");
   }
+  if (cluster.state_file.empty()) {
+    return fail(std::errc::invalid_argument, "cluster", "has no state file",
+                "its limits hold over restarts only with one: set state in [cluster]");
+  }
+  if ((cluster.start_without == ClusterOptions::StartWithout::kRate) != (cluster.start_rate > 0)) {
+    return fail(std::errc::invalid_argument, "cluster", "needs start_rate for start_without = rate",
+                "set both in [cluster], or neither");
+  }
   if (cluster.timeout <= cluster.epoch) {
     return fail(std::errc::invalid_argument, "cluster", "has a timeout no longer than its epoch",
                 "make it several times as long");
   }
   for (const ServiceOptions& service : options.services) {
-    for (const std::string& rule : service.rules) {
-      if (rule.find("scope=cluster") == std::string::npos) continue;
-      return fail(std::errc::invalid_argument, "rule " + quote(rule), "is the whole cluster's",
-                  "start it with: weir cluster rule start");
+    for (const auto* const rules : {&service.rules, &service.more_rules}) {
+      for (const std::string& rule : *rules) {
+        if (rule.find("scope=cluster") == std::string::npos) continue;
+        return fail(std::errc::invalid_argument, "rule " + quote(rule), "is the whole cluster's",
+                    "start it with: weir cluster rule start");
+      }
     }
   }
   return {};
@@ -382,6 +435,9 @@ Result<void> check(const ServeOptions& options) {
   if (auto checked = check_nodemaps(options.nodemaps); !checked) return checked;
   for (const ServiceOptions& one : options.services) {
     if (auto checked = check_service(options, one); !checked) return checked;
+  }
+  for (const ClientGroup& one : options.groups.groups) {
+    if (auto checked = check_name("group", one.name); !checked) return checked;
   }
   if (!options.groups.groups.empty() && !options.trace_file.empty()) {
     return fail(std::errc::invalid_argument, "trace",

@@ -29,6 +29,7 @@
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
 #include "weir/lock/server.h"
+#include "weir/target/device_capacity.h"
 #include "weir/wire/nbd.h"
 #include "weir/wire/nbd_handshake.h"
 
@@ -41,6 +42,7 @@ inline constexpr std::uint16_t kDefaultPort = 10809;
 // What numbers may be, wherever they are written.
 struct ServeBounds {
   static constexpr std::size_t kDescriptionMax = 255;  // bytes
+  static constexpr std::size_t kPlainNameMax = 31;     // of a service, a nodemap or a group
   static constexpr std::uint32_t kSlotsMax = 4096;
   static constexpr std::uint32_t kClassesMin = 16;
   static constexpr std::uint32_t kClassesMax = 1'000'000;
@@ -50,6 +52,9 @@ struct ServeBounds {
   static constexpr Nanoseconds kHandshakeTimeoutMax = std::chrono::hours{1};
   static constexpr Nanoseconds kDrainTimeoutMax = std::chrono::hours{24};
 };
+
+// A name that rules and the parameter tree can spell: 1 to kPlainNameMax letters, digits, _ and -.
+bool is_plain_name(std::string_view name);
 
 // 127.0.0.1:10809, [::1]:10809, :10809 (every address), unix:PATH
 struct ListenAddress {
@@ -74,7 +79,7 @@ struct Shape {
 };
 
 //   file:PATH[,size=SIZE][,direct]   created (sparse) when missing; then size= is needed
-//   device:PATH[,direct]
+//   device:PATH[,direct][,force]     force: although the system uses it
 //   memory:SIZE
 //   shaped:KEY=VALUE[,...]:STORE     iops=2000, bps=100MB, latency=1ms
 struct StoreOptions {
@@ -83,6 +88,7 @@ struct StoreOptions {
   std::string path;           // of kFile and kDevice
   std::optional<Bytes> size;  // of kMemory; of kFile: to create it, or what it has to have
   bool direct = false;        // O_DIRECT: past the page cache
+  bool force = false;         // a device is written to although it is mounted or in use otherwise
   std::optional<Shape> shape;
 
   bool operator==(const StoreOptions&) const = default;
@@ -110,19 +116,14 @@ enum class Adaptive : std::uint8_t {
 Result<Adaptive> parse_adaptive(std::string_view text);
 
 // auto | N (operations a second) | SIZE/s (then a request costs its bytes)
-struct Capacity {
-  enum class Kind : std::uint8_t { kAuto, kOps, kBytes };
-  Kind kind = Kind::kAuto;
-  std::optional<Rate> rate;  // of kOps and kBytes
-
-  bool operator==(const Capacity&) const = default;
-};
+using weir::Capacity;
 Result<Capacity> parse_capacity(std::string_view text);
 
 struct ServiceOptions {
   std::string name{kDefaultService};
-  std::string policy = "tbf jobid";  // as written to nrs_policies
-  std::vector<std::string> rules;    // as written to nrs_tbf_rule, in this order
+  std::string policy = "tbf jobid";          // as written to nrs_policies
+  std::vector<std::string> rules;            // as written to nrs_tbf_rule, in this order
+  std::vector<std::string> more_rules = {};  // of the command line, after those of the file
   Adaptive adaptive = Adaptive::kOn;
   Capacity capacity;
   std::uint32_t slots = 16;           // requests that the stores work on at a time
@@ -226,6 +227,14 @@ struct ClusterOptions {
   std::string password_file;
   std::string tls_directory;       // between servers, see weir/cluster/credentials.h; empty: plain
   std::string etcd_tls_directory;  // to etcd
+  std::string state_file;          // what is known of the rules; needed, see cluster_state.h
+  // While no rules are known and etcd cannot be asked for them.
+  enum class StartWithout : std::uint8_t {
+    kClosed,  // nobody is accepted
+    kRate,    // the whole server does `start_rate` operations a second
+  };
+  StartWithout start_without = StartWithout::kClosed;
+  std::uint32_t start_rate = 0;
 
   bool is_on() const { return !name.empty(); }
   bool operator==(const ClusterOptions&) const = default;
@@ -249,10 +258,17 @@ struct LockOptions {
 };
 
 struct ServeLimits {
+  // A quarter of the machine's memory, so that a small one has room for everything else, but not
+  // less than two of the largest payloads and not more than the loop needs.
+  static constexpr Bytes kMemoryLeast{std::uint64_t{1} << 26};
+  static constexpr Bytes kMemoryMost{std::uint64_t{1} << 29};
+  static Bytes memory_for(Bytes machine);  // 0: unknown
+  static Bytes memory_default();           // of this machine
+
   std::uint32_t connections = 4096;  // more are refused, counted and logged
   // Of payload in the whole server, and in one connection; whoever is at it is not read from.
   // Neither may be less than the largest payload of an export.
-  Bytes memory{std::uint64_t{1} << 29};
+  Bytes memory = memory_default();
   Bytes connection_memory{std::uint64_t{1} << 25};
   std::uint32_t connection_requests = 1024;  // of one connection that are not answered
   Nanoseconds handshake_timeout = std::chrono::seconds{10};

@@ -141,6 +141,19 @@ TEST_F(CheckedOptions, NumbersAreBoundedWhereverTheyAreWritten) {
       [](auto& it) { it.exports[0].description.assign(Bounds::kDescriptionMax + 1, 'x'); }));
 }
 
+TEST_F(CheckedOptions, ACapacityIsInTheUnitOfTheCost) {
+  ServiceOptions& service = options.services.emplace_back();
+  for (const char* capacity : {"auto", "4000", "10MB/s"}) {
+    service.capacity = *parse_capacity(capacity);
+    service.cost.reset();
+    EXPECT_TRUE(check(options)) << capacity << ": the cost follows";
+    service.cost = Cost::bytes();
+    EXPECT_EQ(check(options).has_value(), service.capacity.kind != Capacity::Kind::kOps);
+    service.cost = Cost::op();
+    EXPECT_EQ(check(options).has_value(), service.capacity.kind != Capacity::Kind::kBytes);
+  }
+}
+
 TEST_F(CheckedOptions, NodemapsAreNamedOnce) {
   const NodemapOptions site{"site", *NidList::parse("10.*.*.*@tcp")};
   options.nodemaps = {site};
@@ -158,6 +171,47 @@ TEST_F(CheckedOptions, LimitsLeaveRoomForTheLargestPayload) {
   EXPECT_TRUE(check(options));
   options.limits.connections = 0;
   EXPECT_FALSE(check(options));
+}
+
+TEST(ServeLimits, TheDefaultOfMemoryFitsEveryMachine) {
+  using Limits = ServeLimits;
+  constexpr std::uint64_t kMib = std::uint64_t{1} << 20;
+  EXPECT_EQ(Limits::memory_for(Bytes{980 * kMib}), Bytes{245 * kMib})
+      << "1 GiB, as the kernel says";
+  EXPECT_EQ(Limits::memory_for(Bytes{2048 * kMib}), Bytes{512 * kMib});
+  EXPECT_EQ(Limits::memory_for(Bytes{1024 * 1024 * kMib}), Bytes{512 * kMib});
+  EXPECT_EQ(Limits::memory_for(Bytes{0}), Bytes{512 * kMib}) << "unknown";
+  for (std::uint64_t mib = 128; mib < 5000; ++mib) {
+    const Bytes memory = Limits::memory_for(Bytes{mib * kMib});
+    EXPECT_LE(memory.count(), mib * kMib / 2);
+    EXPECT_GE(memory, Limits{}.connection_memory);
+  }
+}
+
+TEST(CheckedOptions, NamesHaveNoControlCharacters) {
+  ServeOptions options;
+  options.listen.push_back(*parse_listen("127.0.0.1:0"));
+  options.exports.push_back(*parse_export("a=memory:1MiB"));
+  ASSERT_TRUE(check(options));
+  const auto refuses = [&](auto change) {
+    ServeOptions changed = options;
+    change(changed);
+    return !check(changed).has_value();
+  };
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.exports[0].name = "a\nb"; }));
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.exports[0].name = std::string("a\0b", 3); }));
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.exports[0].description = "a\x1b[2J"; }));
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.nodemaps.push_back({"x\ny", {}}); }));
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.services.emplace_back().name = "x\ny"; }));
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.groups.groups.emplace_back().name = "x\ny"; }));
+  EXPECT_TRUE(refuses([](ServeOptions& it) { it.exports[0].store.size = Bytes{0}; }));
+  EXPECT_FALSE(refuses([](ServeOptions& it) { it.exports[0].name = "gr\xc3\xbc\xc3\x9f"; }));
+}
+
+TEST(ServeOptions, ADeviceMayBeForced) {
+  EXPECT_TRUE(parse_store("device:/dev/sdb,force")->force);
+  EXPECT_FALSE(parse_store("device:/dev/sdb")->force);
+  EXPECT_FALSE(parse_store("file:/srv/a,force"));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -58,16 +59,16 @@ struct Exchange : Request {
 };
 using ExchangeList = Ring<Exchange, &Exchange::link>;
 
-// Exchanges that are used again and again.
+// Exchanges that are used again and again. A flood of them does not stay for ever: up to kKept are
+// kept.
 class ExchangeSlab {
  public:
   Exchange& take();
-  void give_back(Exchange& exchange) { free_.push_back(&exchange); }
+  void give_back(Exchange& exchange);
 
  private:
-  static constexpr std::size_t kChunk = 64;
-  std::vector<std::unique_ptr<std::array<Exchange, kChunk>>> chunks_;
-  std::vector<Exchange*> free_;
+  static constexpr std::size_t kKept = 4096;
+  std::vector<std::unique_ptr<Exchange>> free_;
 };
 
 // A message and its parts, for the kernel to read when a turn ends.
@@ -108,8 +109,13 @@ struct Plane {
   Counters counters;
   EventLog log;
 
-  Instant now;                      // of this turn
-  bool freed = false;               // memory or room for requests, in this turn
+  Instant now;         // of this turn
+  bool freed = false;  // memory or room for requests, in this turn
+  // Block status is found out on the loop, and by system calls of a file: about 1 us an extent, 512
+  // at most in an answer. So a turn begins no further answer after as many.
+  static constexpr std::uint32_t kStatusExtents = 512;
+  std::uint32_t status_left = 0;    // of them, in this turn
+  std::deque<Exchange*> statuses;   // wait for a later turn
   std::vector<Connection*> dirty;   // have replies to send
   std::vector<Connection*> hungry;  // wait for memory or for room
   std::vector<Connection*> over;    // are done with

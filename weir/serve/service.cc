@@ -119,8 +119,9 @@ Decision Service::next(Instant now) {
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
                                               UnknownJobs unknown_jobs, const GroupsOptions& groups,
-                                              Instant now, TraceFile* trace) {
+                                              Instant now, TraceFile* trace, Standing standing) {
   TraceTarget described = describe(options, nodemaps, unknown_jobs, now);
+  described.options.gate.tbf.in_cluster = standing == Standing::kInCluster;
   described.options.gate.tbf.groups.reserve(groups.groups.size());
   for (const ClientGroup& group : groups.groups) {
     described.options.gate.tbf.groups.push_back(group.nids);
@@ -134,14 +135,8 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
     error.where = "policy " + quote(options.policy);
     return tl::unexpected(error);
   }
-  for (const std::string& rule : options.rules) {
-    if (auto applied = write_nrs_tbf_rule(gate, rule, now); !applied) {
-      Error error = applied.error();
-      error.code = std::errc::invalid_argument;
-      error.where =
-          fmt::format("rule {}{}{}", quote(rule), error.where.empty() ? "" : ", ", error.where);
-      return tl::unexpected(error);
-    }
+  if (auto begun = service->rules.begin(options.rules, options.more_rules, now); !begun) {
+    return tl::unexpected(begun.error());
   }
   if (!groups.groups.empty()) {
     service->groups = std::make_unique<ServiceGroups>(gate, groups, now);
@@ -166,6 +161,7 @@ Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, 
   auto store = open_store(options.store, options.read_only, uring);
   if (!store) return tl::unexpected(store.error());
   served->store = std::move(*store);
+  served->watch = StoreWatch(service.slots);
 
   nbd::Export& offer = served->offer;
   offer.size = served->store->size();
@@ -197,10 +193,21 @@ std::uint32_t opcode_of(nbd::Command command) {
 }
 
 Bytes bytes_of(const nbd::Request& request) {
-  const bool moves = request.command == nbd::Command::kRead ||
-                     request.command == nbd::Command::kWrite ||
-                     request.command == nbd::Command::kCache;
-  return Bytes{moves ? request.length : 0U};
+  switch (request.command) {
+    case nbd::Command::kRead:
+    case nbd::Command::kWrite:
+    case nbd::Command::kCache:
+      return Bytes{request.length};
+    case nbd::Command::kWriteZeroes: {
+      // A store first tries to punch a hole or to have the file system mark the range, and writes
+      // zeroes if that fails: which it will be is not known before. Only with FAST_ZERO and without
+      // NO_HOLE it punches or refuses.
+      const bool only_punches = request.has(nbd::kFastZero) && !request.has(nbd::kNoHole);
+      return only_punches ? kOperationBytes : Bytes{request.length};
+    }
+    default:
+      return kOperationBytes;
+  }
 }
 
 Result<JobTable> parse_jobs(std::string_view text) {
@@ -255,7 +262,7 @@ Result<void> set_nodes(Target& target, const JobTable& before, const JobTable& j
     if (!done && first) first = done;
   };
   for (const auto& [job, nodes] : before) {
-    if (!jobs.contains(job)) set(job, 1);
+    if (!jobs.contains(job)) set(job, 0);
   }
   for (const auto& [job, nodes] : jobs) set(job, nodes);
   return first;

@@ -2,7 +2,8 @@
 //
 // What the options become when they are opened: a Service is one Target with its policy and rules,
 // a ServedExport is a name over a store, whose requests pass a service. Several exports may share a
-// service; then its limits, shares and capacity hold for all of them together.
+// service; then its limits, shares and capacity hold for all of them together. A store that hangs
+// does not keep the slots of the others (store_watch.h).
 //
 // The opcodes a request is classified by are those of the Lustre RPC that comes nearest:
 //
@@ -25,8 +26,11 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/host/uring.h"
+#include "weir/serve/kept_rules.h"
 #include "weir/serve/options.h"
 #include "weir/serve/store.h"
+#include "weir/serve/store_errors.h"
+#include "weir/serve/store_watch.h"
 #include "weir/serve/trace_file.h"
 #include "weir/target/gate_epochs.h"
 #include "weir/target/group_epochs.h"
@@ -64,12 +68,17 @@ class ServiceGroups {
 
 struct Service {
   std::string name;
+  std::uint32_t slots;
   Target target;
+  KeptRules rules;
   std::unique_ptr<ServiceGroups> groups;  // none: nobody is preferred
   Instant wakes_at = kNever;
 
   Service(std::string_view service_name, const Target::Options& options, Instant now)
-      : name(service_name), target(options, now) {}
+      : name(service_name),
+        slots(options.gate.slots),
+        target(options, now),
+        rules(target.gate()) {}
 
   // What runs next. Turns of groups begin and end inside of it.
   Decision next(Instant now);
@@ -81,14 +90,20 @@ struct ServedExport {
   Service* service = nullptr;
   nbd::Export offer;  // its texts are those of `options`
   OpStats stats;      // what jobs did here
+  SyncErrors sync_errors;
+  StoreWatch watch;
 };
+
+// Whose limits with scope=cluster are: see Tbf::Options::in_cluster.
+enum class Standing : std::uint8_t { kAlone, kInCluster };
 
 // With its policy started and its rules applied; from its first call on in the trace, if there is
 // one. The error names the rule.
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
                                               UnknownJobs unknown_jobs, const GroupsOptions& groups,
-                                              Instant now, TraceFile* trace = nullptr);
+                                              Instant now, TraceFile* trace = nullptr,
+                                              Standing standing = Standing::kAlone);
 // The error of the first service that could not be opened; nothing is left of any.
 Result<void> try_services(const ServeOptions& options);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
@@ -96,7 +111,12 @@ Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, 
 
 // Of the RPC that stands for a command. REQUIRES: not kDisc.
 std::uint32_t opcode_of(nbd::Command command);
-// What counts against limits and capacities of bytes.
+// What an operation without data costs where bytes are counted: a flush, a trim, a block status,
+// and zeroes that are had by punching a hole or not at all. The device writes a block of metadata
+// for most of them, and nothing is free.
+inline constexpr Bytes kOperationBytes{4096};
+// What counts against limits and capacities of bytes: the length of what may make the device read
+// or write it, kOperationBytes of others.
 Bytes bytes_of(const nbd::Request& request);
 
 // How many nodes each job runs on: a line "JOB NODES" each, '#' begins a comment. The error names
@@ -104,7 +124,7 @@ Bytes bytes_of(const nbd::Request& request);
 using JobTable = std::map<std::string, std::uint64_t>;
 Result<JobTable> parse_jobs(std::string_view text);
 Result<JobTable> read_jobs(const std::string& path);
-// Jobs of `before` that are gone are back to one node. The error is that of the first job whose
+// Nodes of jobs of `before` that are gone are forgotten. The error is that of the first job whose
 // number was refused; the others are set all the same.
 Result<void> set_nodes(Target& target, const JobTable& before, const JobTable& jobs, Instant now);
 

@@ -40,12 +40,25 @@ TEST(Service, OpcodesAreThoseOfTheNearestRpc) {
   EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kBlockStatus)), "ost_seek");
 }
 
-TEST(Service, WhatMovesNoDataCountsNoBytes) {
-  nbd::Request request;
-  request.length = 4096;
-  EXPECT_EQ(bytes_of(request), Bytes{4096});
-  request.command = nbd::Command::kTrim;
-  EXPECT_EQ(bytes_of(request), Bytes{0});
+TEST(Service, WhatMayMakeTheDeviceWriteCountsItsBytesAndNothingIsFree) {
+  const auto bytes = [](nbd::Command command, unsigned flags = 0) {
+    nbd::Request request;
+    request.length = 1U << 30;
+    request.command = command;
+    request.flags = static_cast<std::uint16_t>(flags);
+    return bytes_of(request);
+  };
+  constexpr Bytes kLength{1U << 30};
+  EXPECT_EQ(bytes(nbd::Command::kRead), kLength);
+  EXPECT_EQ(bytes(nbd::Command::kWrite), kLength);
+  EXPECT_EQ(bytes(nbd::Command::kCache), kLength);
+  EXPECT_EQ(bytes(nbd::Command::kWriteZeroes), kLength) << "written where no hole can be punched";
+  EXPECT_EQ(bytes(nbd::Command::kWriteZeroes, nbd::kNoHole), kLength);
+  EXPECT_EQ(bytes(nbd::Command::kWriteZeroes, nbd::kNoHole | nbd::kFastZero), kLength);
+  EXPECT_EQ(bytes(nbd::Command::kWriteZeroes, nbd::kFastZero), kOperationBytes);
+  EXPECT_EQ(bytes(nbd::Command::kTrim), kOperationBytes);
+  EXPECT_EQ(bytes(nbd::Command::kFlush), kOperationBytes);
+  EXPECT_EQ(bytes(nbd::Command::kBlockStatus), kOperationBytes);
 }
 
 TEST(Service, RulesMayNameNodemaps) {

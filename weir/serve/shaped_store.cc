@@ -13,6 +13,7 @@ bool ShapedStore::start(StoreOperation& operation, Instant now) {
 }
 
 void ShapedStore::wake(Instant now) {
+  if (behind_->wakes_at() <= now) behind_->wake(now);
   while (!waiting_.empty() && waiting_.top_key() <= now) {
     StoreOperation& operation = waiting_.pop();
     if (behind_->start(operation, now)) operation.finished(operation);

@@ -4,9 +4,10 @@
 // disks do a hundred thousand. An operation waits until the device that is played would be done
 // with it (shaper.h), then the store behind does it. The pace may change while operations wait.
 //
-// Waits for time only: the owner calls wake() at wakes_at().
+// The owner calls wake() at wakes_at(), for this store and for the one behind.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -25,14 +26,19 @@ class ShapedStore : public Store {
   std::uint16_t flags() const override { return behind_->flags(); }
   std::uint32_t block_min() const override { return behind_->block_min(); }
   bool copies_reads() const override { return behind_->copies_reads(); }
+  // It is slow on purpose: that it finishes nothing for a while says nothing.
+  bool can_hang() const override { return false; }
   int sendable(std::uint64_t offset, std::uint32_t length) const override {
     return behind_->sendable(offset, length);
   }
   bool start(StoreOperation& operation, Instant now) override;
-  void extents(std::uint64_t offset, const ExtentVisitor& visit) const override {
-    behind_->extents(offset, visit);
+  void extents(std::uint64_t offset, std::uint64_t length,
+               const ExtentVisitor& visit) const override {
+    behind_->extents(offset, length, visit);
   }
-  Instant wakes_at() const override { return waiting_.empty() ? kNever : waiting_.top_key(); }
+  Instant wakes_at() const override {
+    return std::min(waiting_.empty() ? kNever : waiting_.top_key(), behind_->wakes_at());
+  }
   void wake(Instant now) override;
   Result<void> reshape(const Shape& shape, Instant now) override;
 

@@ -9,6 +9,7 @@
 // A store that has its bytes in memory gives a read without copying it: `data` then points into
 // the store, and stays valid as long as the store does. Others read into the caller's buffer, or
 // name a file that the caller sends a large read from, without a copy.
+// A turn of the loop is not held up: what takes processor time is done in pieces, turn by turn.
 // Several operations may overlap in time and in their bytes; as the protocol allows, nothing is
 // promised about the order of those. What was written and finished is what a later read sees, and
 // what a finished kFlush, or a write with FUA, has made durable.
@@ -24,6 +25,7 @@
 
 #include "weir/base/heap.h"
 #include "weir/base/result.h"
+#include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/host/uring.h"
 #include "weir/serve/options.h"
@@ -42,6 +44,7 @@ struct StoreOperation {
   std::span<const std::byte> data;  // of a finished read: where it is
   int file = -1;                    // of a read that is sent from there, as sendable() said
   int error = 0;                    // of a finished one: an errno value
+  bool sync_failed = false;         // of one with an error: what was written before may be lost
   Finished finished = nullptr;
   void* owner = nullptr;  // of whoever set `finished`
 
@@ -50,7 +53,14 @@ struct StoreOperation {
   void* store = nullptr;
   std::uint32_t moved = 0;  // bytes read or written so far
   std::uint8_t step = 0;
+  bool is_punched = false;   // of zeroes: all but the edges are done
+  std::uint64_t ticket = 0;  // see sync_queue.h
+  RingLink<StoreOperation> queue;
   HeapHook due;
+
+  // Of the export's StoreWatch.
+  RingLink<StoreOperation> watch;
+  bool is_given_up = false;
 };
 
 class Store {
@@ -74,12 +84,16 @@ class Store {
   // An operation that names it needs no buffer, and is finished when the file may be sent.
   virtual int sendable(std::uint64_t /*offset*/, std::uint32_t /*length*/) const { return -1; }
 
+  // Whether something behind it may never answer: a disk, a file server.
+  virtual bool can_hang() const { return true; }
   // True: it is finished, and the callback will not be called.
   virtual bool start(StoreOperation& operation, Instant now) = 0;
-  // From `offset` on, until the visitor has enough or the store ends. Lengths above zero.
-  virtual void extents(std::uint64_t offset, const ExtentVisitor& visit) const = 0;
+  // Those of a range, until the visitor has enough or the range ends. Lengths above zero, in sum
+  // the range's; what lies beyond it is not looked at.
+  virtual void extents(std::uint64_t offset, std::uint64_t length,
+                       const ExtentVisitor& visit) const = 0;
 
-  // When wake() is to be called, for a store that waits for nothing but time.
+  // When wake() is to be called, for a store that waits for time or for its next turn.
   virtual Instant wakes_at() const { return kNever; }
   virtual void wake(Instant /*now*/) {}
   // Changes how slow a shaped store is; ENOTSUP for others.

@@ -246,10 +246,8 @@ bool Replay::command(const TraceRecord& record, Stand& stand) {
     is_done = stand.target.set_nodes(JobId(record.text), record.number, now_).has_value();
   } else if (record.kind == TraceKind::kClients) {
     stand.target.set_nodes_by_clients(record.flag);
-  } else if (record.source) {
-    stand.target.set_capacity(record.rate, *record.source, now_);
   } else {
-    stand.target.set_capacity(record.rate, now_);
+    stand.target.replay_capacity(record.rate, record.source, now_);
   }
   if (is_done == record.flag) return true;
   const auto word = [](bool done) { return done ? "was carried out" : "was refused"; };

@@ -133,13 +133,13 @@ class Server {
         (void)write_nrs_tbf_rule(gate, "start " + job, now_);  // refused
         break;
       case 4:
-        (void)side.target->set_nodes(JobId(job), draw(5), now_);  // 0 is refused
+        (void)side.target->set_nodes(JobId(job), draw(5), now_);  // 0 forgets
         break;
       case 5:
-        side.target->set_capacity(Rate::per_second(1000 + draw(4000)), now_);
+        side.target->replay_capacity(Rate::per_second(1000 + draw(4000)), std::nullopt, now_);
         break;
       case 7:
-        side.target->set_capacity(
+        side.target->replay_capacity(
             Rate::per_second(1000 + draw(4000)),
             draw(2) == 0 ? CapacitySource::kGiven : CapacitySource::kEstimated, now_);
         side.target->set_nodes_by_clients(draw(2) == 0);

@@ -16,12 +16,26 @@ constexpr Nanoseconds kRootDepthTime = std::chrono::milliseconds{100};
 constexpr Nanoseconds kRootBusyTime = std::chrono::seconds{1};
 // Periods that passed while nobody asked are made up for, but not more than these.
 constexpr Nanoseconds kMadeUpMax = std::chrono::minutes{1};
+// Lustre's numbers of operations that move data; weir/classify/opcode.h has all.
+constexpr std::uint32_t kOstRead = 3;
 constexpr std::uint32_t kOstWrite = 4;
+constexpr std::uint32_t kOstLadvise = 21;
+constexpr std::uint32_t kOstFallocate = 22;
 // Clients of one job that are told apart, where they stand for its nodes.
 constexpr std::size_t kClientsMax = 65'536;
 
 JobStats::Entry& entry_of(const Request& request) {
   return *static_cast<JobStats::Entry*>(request.account);
+}
+
+// What is charged and moves no data, such as a flush, is neither read nor written.
+bool reads(const Request& request) {
+  const std::uint32_t opcode = request.attributes.opcode;
+  return opcode == kOstRead || opcode == kOstLadvise || opcode == kUnknownId;
+}
+bool writes(const Request& request) {
+  const std::uint32_t opcode = request.attributes.opcode;
+  return opcode == kOstWrite || opcode == kOstFallocate;
 }
 
 Gate::Options gate_options(const Target::Options& options) {
@@ -69,6 +83,7 @@ class Target::GateShares final : public Enforcer {
 Target::Target(const Options& options, Instant now)
     : options_(options), gate_(gate_options(options)), stats_(options.jobs_max), watched_to_(now) {
   if (!options_.controller) return;
+  stats_.on_forget([this](const JobId& job) { forget_clients(job); });
   shares_ = std::make_unique<GateShares>(gate_, options_.controller->lending);
   controller_ = std::make_unique<Controller>(*options_.controller, *shares_);
   period_end_ = now + options_.controller->period;
@@ -85,7 +100,7 @@ void Target::admit(Request& request, Head head, Instant now) {
   advance(now);
   JobStats::Entry& entry = stats_.hold(request.attributes.job, now);
   request.account = &entry;
-  if (options_.nodes_by_clients && controller_ != nullptr) count_client(request);
+  if (options_.nodes_by_clients && controller_ != nullptr) count_client(request, now);
   if (controller_ != nullptr && entry.mark != period_) note_active(entry, now);
   entry.arrive(cost_of(request), now);
   gate_.admit(request, head, now);
@@ -113,11 +128,10 @@ Decision Target::decide(Instant now) {
 
 void Target::complete(Request& request, Instant now) {
   advance(now);
-  const bool writes = request.attributes.opcode == kOstWrite;
   JobStats::Entry& entry = entry_of(request);
   entry.finish({.cost = cost_of(request),
-                .read = writes ? Bytes{0} : request.bytes,
-                .written = writes ? request.bytes : Bytes{0},
+                .read = reads(request) ? request.bytes : Bytes{0},
+                .written = writes(request) ? request.bytes : Bytes{0},
                 .latency = now - request.admitted_at()},
                now);
   request.account = nullptr;
@@ -169,8 +183,10 @@ void Target::watch_slots(Instant now) {
 Result<void> Target::set_nodes(const JobId& job, std::uint64_t nodes, Instant now) {
   advance(now);
   Result<void> set;
-  if (controller_ != nullptr) {
-    set = controller_->set_nodes(job, nodes);
+  if (controller_ != nullptr && nodes == 0) {
+    if (named_.erase(job) > 0) controller_->forget_nodes(job);
+  } else if (controller_ != nullptr) {
+    set = controller_->set_nodes(job, nodes, now);
     if (set) {
       named_.insert(job);
       clients_.erase(job);
@@ -184,34 +200,48 @@ Result<void> Target::restore(const Controller::State& state) {
   return controller_ == nullptr ? Result<void>() : controller_->restore(state);
 }
 
-// Jobs beyond the bound, and clients of a job beyond it, count no further.
-void Target::count_client(const Request& request) {
+std::optional<Instant> Target::nodes_used_at(const JobId& job) const {
+  return controller_ == nullptr ? std::nullopt : controller_->nodes_used_at(job);
+}
+
+// Jobs that stats_ has no room for, and clients of a job beyond the bound, count no further.
+void Target::count_client(const Request& request, Instant now) {
   const JobId& job = request.attributes.job;
-  if (named_.contains(job)) return;
-  if (clients_.size() >= options_.jobs_max && !clients_.contains(job)) return;
+  if (named_.contains(job) || request.account == &stats_.overflow()) return;
   Clients& clients = clients_[job];
   if (clients.size() >= kClientsMax || !clients.insert(request.attributes.nid).second) return;
-  const auto set = controller_->set_nodes(job, clients.size());
-  WEIR_ASSERT(set.has_value());
+  // Refused only if an administrator has named as many jobs as there is room for.
+  (void)controller_->set_nodes(job, clients.size(), now);
+}
+
+void Target::forget_clients(const JobId& job) {
+  if (clients_.erase(job) > 0) controller_->forget_nodes(job);
 }
 
 std::optional<Rate> Target::capacity() const {
   return controller_ == nullptr ? options_.capacity : controller_->capacity();
 }
 
-void Target::set_capacity(std::optional<Rate> capacity, Instant now) {
-  take_capacity(capacity, now);
-  if (recorder_ != nullptr) recorder_->capacity_set(capacity, std::nullopt, now);
+Result<void> Target::set_capacity(const Capacity& capacity, Instant now) {
+  if (auto fits = capacity.check_unit(options_.cost); !fits) return fits;
+  replay_capacity(
+      capacity.rate,
+      capacity.kind == Capacity::Kind::kAuto ? CapacitySource::kEstimated : CapacitySource::kGiven,
+      now);
+  return {};
 }
 
-void Target::set_capacity(std::optional<Rate> capacity, CapacitySource source, Instant now) {
-  advance(now);
-  const bool estimates = source == CapacitySource::kEstimated && controller_ != nullptr;
-  if (estimates && !options_.estimate_capacity) {
-    estimate_ = CapacityEstimate();
-    watched_to_ = now;
+void Target::replay_capacity(std::optional<Rate> capacity, std::optional<CapacitySource> source,
+                             Instant now) {
+  if (source) {
+    advance(now);
+    const bool estimates = *source == CapacitySource::kEstimated && controller_ != nullptr;
+    if (estimates && !options_.estimate_capacity) {
+      estimate_ = CapacityEstimate();
+      watched_to_ = now;
+    }
+    options_.estimate_capacity = estimates;
   }
-  options_.estimate_capacity = estimates;
   take_capacity(capacity, now);
   if (recorder_ != nullptr) recorder_->capacity_set(capacity, source, now);
 }

@@ -44,6 +44,7 @@
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
 #include "weir/schedule/gate.h"
+#include "weir/target/device_capacity.h"
 #include "weir/target/recorder.h"
 
 namespace weir {
@@ -86,17 +87,24 @@ class Target {
   void promote(Request& request, Instant now);
   void shutdown(Instant now);
 
-  // How many nodes a job runs on. EINVAL for 0 and absurd numbers.
+  // How many nodes a job runs on; 0: forget it, the job counts as one whose nodes nobody named.
+  // EINVAL for absurd numbers.
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes, Instant now);
-  // As Options::capacity, from now on.
-  void set_capacity(std::optional<Rate> capacity, Instant now);
-  // And as Options::estimate_capacity: an estimate that begins knows nothing yet. Without a
-  // controller there is nothing to estimate for.
-  void set_capacity(std::optional<Rate> capacity, CapacitySource source, Instant now);
+  // When a request of the job last made use of its nodes, or they were set; none: they are not set.
+  std::optional<Instant> nodes_used_at(const JobId& job) const;
+  // As Options::capacity and estimate_capacity, from now on: an estimate that begins knows nothing
+  // yet. Without a controller there is nothing to estimate for. EINVAL: in another unit than
+  // Options::cost; then nothing has changed.
+  Result<void> set_capacity(const Capacity& capacity, Instant now);
+  // The same as a trace holds it: in tokens of this target's own unit. No source: as before.
+  void replay_capacity(std::optional<Rate> capacity, std::optional<CapacitySource> source,
+                       Instant now);
   // As Options::nodes_by_clients: what was counted so far is forgotten.
   void set_nodes_by_clients(bool counts);
   // What the device is taken to do; none while unknown.
   std::optional<Rate> capacity() const;
+  // What a request takes of it.
+  const Cost& cost() const { return options_.cost; }
 
   // Told at the end of every period.
   void on_period(PeriodListener listener) { listener_ = std::move(listener); }
@@ -131,7 +139,8 @@ class Target {
   void end_period(Instant now);
   void observe(Instant now);
   void begin_period();
-  void count_client(const Request& request);
+  void count_client(const Request& request, Instant now);
+  void forget_clients(const JobId& job);
   void take_capacity(std::optional<Rate> capacity, Instant now);
   void set_root(Instant now);
   void watch_slots(Instant now);
@@ -152,7 +161,8 @@ class Target {
     std::size_t operator()(const Nid& nid) const { return nid.hash(); }
   };
   using Clients = absl::flat_hash_set<Nid, NidHash>;
-  absl::flat_hash_map<JobId, Clients, std::hash<JobId>> clients_;  // of jobs that nobody named
+  // Of jobs that nobody named and that stats_ keeps: with a job its clients are forgotten.
+  absl::flat_hash_map<JobId, Clients, std::hash<JobId>> clients_;
   // Entries of active_ are marked with it, or with one less until a request of theirs comes.
   std::uint64_t period_ = 2;
   Instant period_end_ = kNever;

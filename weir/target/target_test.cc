@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -90,6 +91,27 @@ Target::Options shared_out(std::uint64_t rate) {
 
 double share_of(const World& world, const std::string& job, std::uint64_t all) {
   return static_cast<double>(world.served(job)) / static_cast<double>(all);
+}
+
+// What an idle job spills in that time is more than a ledger settles in a period.
+TEST(Target, OutlivesWeeksWithoutARequestAtTheLargestCapacity) {
+  Target::Options options = shared_out(1'000'000'000'000);
+  options.cost = Cost::bytes();
+  World world(options);
+  world.stop_sending();
+  for (const int days : {14, 400}) {
+    world.send("a", 40);
+    world.send("b", 400);
+    // Nobody calls between the end of the period they ran in, which gave both a share, and then.
+    world.run_until(world.now() + std::chrono::hours{24 * days});
+  }
+  world.send("a", 1);
+  EXPECT_GE(world.target.controller()->ledger().find(JobId("a"))->last_active, 1U);
+  std::int64_t sum = 0;
+  for (const Ledger::Account& account : world.target.controller()->ledger().accounts()) {
+    sum += account.record;
+  }
+  EXPECT_EQ(sum, 0);
 }
 
 TEST(Target, SharesTheDeviceOutByNodes) {
@@ -272,7 +294,7 @@ TEST(Target, ACapacityMayBeGivenOrEstimatedWhileItRuns) {
   world.send("b", 40);
   world.run_until(instant_at(0) + seconds{2});
   EXPECT_LE(world.served("a") + world.served("b"), 1'060U);
-  world.target.set_capacity(std::nullopt, Target::CapacitySource::kEstimated, world.now());
+  ASSERT_TRUE(world.target.set_capacity(Capacity{}, world.now()));
   EXPECT_EQ(world.target.capacity(), std::nullopt);  // it knows nothing yet
   world.forget_served();
   world.run_until(instant_at(0) + seconds{4});
@@ -280,10 +302,79 @@ TEST(Target, ACapacityMayBeGivenOrEstimatedWhileItRuns) {
   EXPECT_NEAR(static_cast<double>(tokens_in(*world.target.capacity(), seconds{1}).count()), 2000,
               100);
   EXPECT_GE(world.served("a") + world.served("b"), 3'900U);
-  world.target.set_capacity(Rate::per_second(500), Target::CapacitySource::kGiven, world.now());
+  ASSERT_TRUE(world.target.set_capacity(Capacity::ops(Rate::per_second(500)), world.now()));
   world.forget_served();
   world.run_until(instant_at(0) + seconds{6});
   EXPECT_LE(world.served("a") + world.served("b"), 1'070U);
+}
+
+TEST(Target, RefusesACapacityInAnotherUnitThanItsRequestsAreCountedIn) {
+  const Capacity ops = Capacity::ops(Rate::per_second(700));
+  const Capacity bytes = Capacity::bytes(Rate::per_second(10'000'000));
+  for (const auto& [cost, good, bad, unit] : {std::tuple{Cost::op(), ops, bytes, "operations"},
+                                              {Cost::bytes(), bytes, ops, "bytes"},
+                                              {Cost::affine(1, 2), ops, bytes, "tokens"}}) {
+    Target::Options options = shared_out(500);
+    options.cost = cost;
+    World world(options);
+    const auto refused = world.target.set_capacity(bad, world.now());
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().what.find("counts " + std::string(unit)), std::string::npos);
+    EXPECT_EQ(world.target.capacity(), Rate::per_second(500)) << "nothing has changed";
+    ASSERT_TRUE(world.target.set_capacity(good, world.now()));
+    EXPECT_EQ(world.target.capacity(), good.rate);
+    ASSERT_TRUE(world.target.set_capacity(Capacity{}, world.now()));
+    EXPECT_FALSE(world.target.set_capacity(bad, world.now())) << "auto does not change the unit";
+  }
+}
+
+TEST(Target, CountsAsReadAndWrittenOnlyWhatMovesData) {
+  World world({});
+  const auto run = [&](std::uint32_t opcode) {
+    Request request;
+    request.attributes.job = JobId("a");
+    request.attributes.opcode = opcode;
+    request.bytes = Bytes{4096};
+    world.target.admit(request, Head::kRegular, world.now());
+    ASSERT_EQ(world.target.next(world.now()).kind(), Decision::Kind::kRun);
+    world.target.complete(request, world.now());
+  };
+  for (const std::uint32_t opcode : {3U, 21U, 4U, 22U, 22U, 10U, 16U, 23U}) run(opcode);
+  const JobStats::Entry& job = *world.target.stats().find(JobId("a"));
+  EXPECT_EQ(job.read, Bytes{2 * 4096}) << "read and ladvise";
+  EXPECT_EQ(job.written, Bytes{3 * 4096}) << "write and two times zeroes";
+}
+
+TEST(Target, ForgetsNodesThatAreTakenBackAndTellsWhenTheyWereUsed) {
+  World world(shared_out(1000));
+  ASSERT_TRUE(world.target.set_nodes(JobId("a"), 5, world.now()));
+  EXPECT_EQ(world.target.nodes_used_at(JobId("a")), instant_at(0));
+  EXPECT_EQ(world.target.nodes_used_at(JobId("b")), std::nullopt);
+  world.run_until(instant_at(0) + seconds{9});
+  world.send("a", 1);
+  EXPECT_EQ(world.target.nodes_used_at(JobId("a")), world.now());
+  ASSERT_TRUE(world.target.set_nodes(JobId("a"), 0, world.now()));
+  EXPECT_EQ(world.target.controller()->nodes_of(JobId("a")), 1U);
+  EXPECT_EQ(world.target.nodes_used_at(JobId("a")), std::nullopt);
+  world.target.set_nodes_by_clients(true);
+  world.send("a", 4, 4);
+  EXPECT_EQ(world.target.controller()->nodes_of(JobId("a")), 4U) << "its clients count again";
+  ASSERT_TRUE(world.target.set_nodes(JobId("a"), 0, world.now()));
+  EXPECT_EQ(world.target.controller()->nodes_of(JobId("a")), 4U) << "nobody has named it since";
+}
+
+TEST(Target, ClientsOfTheNewestJobsCountHoweverManyHaveEnded) {
+  Target::Options options = shared_out(1'000'000);
+  options.jobs_max = 16;
+  options.nodes_by_clients = true;
+  World world(options, milliseconds{1});
+  world.stop_sending();
+  for (int i = 0; i < 100; ++i) {
+    world.send(std::to_string(i), 6, 3);
+    EXPECT_EQ(world.target.controller()->nodes_of(JobId(std::to_string(i))), 3U) << i;
+    world.run_until(world.now() + seconds{1});
+  }
+  EXPECT_EQ(world.target.controller()->nodes_of(JobId("7")), 1U) << "it has ended long ago";
 }
 
 TEST(Target, WhetherClientsStandForNodesMayChange) {

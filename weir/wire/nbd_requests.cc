@@ -115,7 +115,9 @@ tl::expected<Request, Refusal> check(const RawRequest& raw, const Session& sessi
   if (raw.length == 0) [[unlikely]] {
     return refuse(kInval, "a range of no bytes");
   }
-  if (((raw.offset | raw.length) & (session.blocks.minimum - 1)) != 0) [[unlikely]] {
+  // A trim is advice: the store rounds it inwards, as QEMU expects of its edges.
+  if (((raw.offset | raw.length) & (session.blocks.minimum - 1)) != 0 && command != Command::kTrim)
+      [[unlikely]] {
     return refuse(kInval, "not aligned to the minimum block size");
   }
   if (raw.offset > session.size || raw.length > session.size - raw.offset) [[unlikely]] {
@@ -262,17 +264,15 @@ Encoded read_reply(ReplyHead to, const Session& session, const Request& request)
   return data_chunk(to, request.cookie, request.offset, request.length, Chunk::kLast);
 }
 
-Encoded error_reply(ErrorReply to, const Session& session, std::uint64_t cookie, ErrorCode error,
-                    std::string_view text) {
+ErrorReply error_reply(ReplyHead to, const Session& session, std::uint64_t cookie, ErrorCode error,
+                       std::string_view text) {
   WEIR_ASSERT(error != ErrorCode::kNone);
-  if (!session.structured) return up_to(to, store_simple(to.data(), error, cookie));
+  if (!session.structured) return {up_to(to, store_simple(to.data(), error, cookie)), {}};
   const std::string_view fitting = cut_text(text);
   std::byte* end = store_chunk(to.data(), Chunk::kLast, ReplyType::kError, cookie,
                                static_cast<std::uint32_t>(4 + 2 + fitting.size()));
   end = store_be(end, static_cast<std::uint32_t>(error));
-  end = store_be(end, static_cast<std::uint16_t>(fitting.size()));
-  if (!fitting.empty()) std::memcpy(end, fitting.data(), fitting.size());
-  return up_to(to, end + fitting.size());
+  return {up_to(to, store_be(end, static_cast<std::uint16_t>(fitting.size()))), fitting};
 }
 
 Encoded data_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std::uint32_t length,

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/classify/rule_log.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "weir/classify/rule_text.h"
+
+namespace weir {
+namespace {
+
+std::string without_blanks(std::string_view text) {
+  std::string kept;
+  std::copy_if(text.begin(), text.end(), std::back_inserter(kept), [](char c) { return c != ' '; });
+  return kept;
+}
+
+}  // namespace
+
+RuleLog::RuleLog(const RuleLog& other)
+    : logged_(other.logged_), ranked_(other.ranked_), next_number_(other.next_number_) {
+  for (auto it = logged_.begin(); it != logged_.end(); ++it) by_name_[it->name].push_back(it);
+}
+
+RuleLog& RuleLog::operator=(const RuleLog& other) { return *this = RuleLog(other); }
+
+std::vector<RuleLog::Place> RuleLog::mergeable(const Logged& next) const {
+  const auto found = by_name_.find(next.name);
+  if (found == by_name_.end()) return {};
+  std::uint64_t barrier = ranked_.empty() ? 0 : *ranked_.rbegin();
+  for (const Place place : found->second) {
+    const bool is_other = place->record.target != next.record.target || place->head != next.head;
+    if (is_other) barrier = std::max(barrier, place->number);
+  }
+  std::vector<Place> places;
+  std::copy_if(found->second.begin(), found->second.end(), std::back_inserter(places),
+               [&](Place place) { return place->number > barrier; });
+  return places;
+}
+
+RuleLog::Place RuleLog::erase(Place place) {
+  std::erase(by_name_[place->name], place);
+  if (by_name_[place->name].empty()) by_name_.erase(place->name);
+  ranked_.erase(place->number);
+  return logged_.erase(place);
+}
+
+// Makes room for a later command among the earlier ones; false if the later one is not needed.
+bool RuleLog::supersede(const Logged& next) {
+  const std::vector<Place> places = mergeable(next);
+  if (next.verb == "stop") {
+    const auto started = std::find_if(places.begin(), places.end(),
+                                      [](Place place) { return place->verb == "start"; });
+    for (auto it = started; it != places.end(); ++it) {
+      if ((*it)->verb != "stop") erase(*it);
+    }
+    return started == places.end() && (places.empty() || places.back()->verb != "stop");
+  }
+  if (next.verb == "change") {
+    if (next.keys.contains("rank")) return true;
+    for (const Place place : places) {
+      const bool is_moot =
+          place->verb == "change" &&
+          std::includes(next.keys.begin(), next.keys.end(), place->keys.begin(), place->keys.end());
+      if (is_moot) erase(place);
+    }
+    return true;
+  }
+  const auto last = std::find_if(places.rbegin(), places.rend(),
+                                 [](Place place) { return place->verb != "change"; });
+  return last == places.rend() ||
+         without_blanks((*last)->record.text) != without_blanks(next.record.text);
+}
+
+void RuleLog::add(std::string_view target, std::string_view text) {
+  const RuleText rule(text);
+  Logged next{.record = {std::string(target), std::string(text)},
+              .number = next_number_++,
+              .head = std::string(rule.head),
+              .verb = std::string(rule.verb),
+              .name = std::string(rule.name),
+              .keys = {}};
+  for (const auto& [key, value] : rule.pairs) {
+    // Tokens and bytes are two bursts.
+    const bool is_bytes = value.find_first_not_of("0123456789") != std::string_view::npos;
+    next.keys.emplace(key == "burst" && is_bytes ? "burst_bytes" : key);
+  }
+  if (!supersede(next)) return;
+  const bool is_ranked = next.keys.contains("rank");
+  const Place place = logged_.insert(logged_.end(), std::move(next));
+  by_name_[place->name].push_back(place);
+  if (is_ranked) ranked_.insert(place->number);
+}
+
+bool RuleLog::is_it(const Logged& one, std::string_view target,
+                    std::optional<std::string_view> text) {
+  return one.record.target == target &&
+         (!text || without_blanks(one.record.text) == without_blanks(*text));
+}
+
+std::vector<std::string> RuleLog::forget(std::string_view target,
+                                         std::optional<std::string_view> text) {
+  std::vector<std::string> taken;
+  for (auto it = logged_.begin(); it != logged_.end();) {
+    const bool goes = is_it(*it, target, text);
+    if (goes) taken.push_back(it->record.text);
+    it = goes ? erase(it) : std::next(it);
+  }
+  return taken;
+}
+
+void RuleLog::move(std::string_view target, std::optional<std::string_view> text,
+                   std::string_view to) {
+  for (Logged& one : logged_) {
+    if (is_it(one, target, text)) one.record.target = to;
+  }
+}
+
+std::vector<RuleLog::Record> RuleLog::records() const {
+  std::vector<Record> all;
+  all.reserve(logged_.size());
+  for (const Logged& one : logged_) all.push_back(one.record);
+  return all;
+}
+
+}  // namespace weir

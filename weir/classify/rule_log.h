@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rule commands that are to be applied again, in their order, without those that later ones made
+// pointless: rules that were started and stopped again, limits that were changed again. What is
+// left makes the same rules, whatever rules it is applied to, as long as no rule it starts is among
+// them.
+//
+// Each command has a target, for logs that hold commands of several lists.
+//
+// Pure. A command costs time in proportion to those of the same rule.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace weir {
+
+class RuleLog {
+ public:
+  struct Record {
+    std::string target;
+    std::string text;
+  };
+
+  RuleLog() = default;
+  RuleLog(const RuleLog& other);
+  RuleLog(RuleLog&&) = default;
+  RuleLog& operator=(const RuleLog& other);
+  RuleLog& operator=(RuleLog&&) = default;
+  ~RuleLog() = default;
+
+  void add(std::string_view target, std::string_view text);
+  // Takes out the commands with this text, blanks aside, or all of the target; they are returned.
+  std::vector<std::string> forget(std::string_view target, std::optional<std::string_view> text);
+
+  // Gives those commands another target instead.
+  void move(std::string_view target, std::optional<std::string_view> text, std::string_view to);
+
+  std::vector<Record> records() const;
+  std::size_t size() const { return logged_.size(); }
+
+ private:
+  struct Logged {
+    Record record;
+    std::uint64_t number;
+    std::string head;
+    std::string verb;
+    std::string name;
+    std::set<std::string> keys;
+  };
+  using Place = std::list<Logged>::iterator;
+
+  // The places of the same rule behind the last command that could have ended the rule, or put it
+  // elsewhere, in another way. Where that is hard to tell everything is kept.
+  std::vector<Place> mergeable(const Logged& next) const;
+  bool supersede(const Logged& next);
+  static bool is_it(const Logged& one, std::string_view target,
+                    std::optional<std::string_view> text);
+  Place erase(Place place);
+
+  std::list<Logged> logged_;
+  std::unordered_map<std::string, std::vector<Place>> by_name_;
+  std::set<std::uint64_t> ranked_;  // numbers of commands that put a rule elsewhere
+  std::uint64_t next_number_ = 1;
+};
+
+}  // namespace weir

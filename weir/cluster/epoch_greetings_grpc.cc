@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/cluster/epoch_greetings_grpc.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "weir/cluster/credentials.h"
+
+namespace weir::cluster {
+namespace {
+
+constexpr auto kTimeout = std::chrono::seconds{1};
+
+}  // namespace
+
+// ---- greetings that arrive ----
+
+struct GreetingDoor::Call {
+  grpc::ServerContext context;
+  Greeting greeting;
+  grpc::ServerAsyncResponseWriter<Greeted> writer{&context};
+  Tag came;
+  Tag answered;
+};
+
+GreetingDoor::GreetingDoor(Epochs::AsyncService& service, grpc::ServerCompletionQueue& queue,
+                           Arrived arrived)
+    : service_(service), queue_(queue), arrived_(std::move(arrived)) {}
+GreetingDoor::~GreetingDoor() = default;
+
+void GreetingDoor::open() {
+  Call& call = *waiting_.emplace_back(std::make_unique<Call>());
+  const auto end = [this, &call] {
+    waiting_.remove_if([&](const auto& one) { return one.get() == &call; });
+  };
+  call.answered.done = [end](bool) { end(); };
+  call.came.done = [this, end, &call](bool is_ok) {
+    if (!is_ok) return end();  // the server ends
+    open();
+    arrived_(call.greeting);
+    call.writer.Finish({}, grpc::Status::OK, &call.answered);
+  };
+  service_.RequestGreet(&call.context, &call.greeting, &call.writer, &queue_, &queue_, &call.came);
+}
+
+// ---- greetings that are sent ----
+
+struct Greeter::Call {
+  grpc::ClientContext context;
+  Greeted reply;
+  grpc::Status status;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<Greeted>> reader;
+  Tag ended;
+};
+
+Greeter::Greeter(Greeting own, std::shared_ptr<grpc::ChannelCredentials> credentials,
+                 grpc::CompletionQueue& queue)
+    : own_(std::move(own)), credentials_(std::move(credentials)), queue_(queue) {}
+Greeter::~Greeter() = default;
+
+void Greeter::set_peers(const std::vector<Peer>& peers, Instant now) {
+  std::vector<std::shared_ptr<Target>> targets;
+  targets.reserve(peers.size());
+  for (const Peer& peer : peers) {
+    const auto found = std::find_if(targets_.begin(), targets_.end(),
+                                    [&](const auto& one) { return one->peer == peer; });
+    if (found != targets_.end()) {
+      targets.push_back(*found);
+      continue;
+    }
+    const auto& target = targets.emplace_back(std::make_shared<Target>());
+    target->peer = peer;
+    target->stub = Epochs::NewStub(
+        grpc::CreateCustomChannel(peer.address, credentials_, peer_channel_arguments()));
+    greet_at_ = now;
+  }
+  targets_ = std::move(targets);
+}
+
+void Greeter::tick(Instant now) {
+  if (now < next_wake()) return;
+  greet_at_ = now + kEvery;
+  for (const auto& target : targets_) {
+    if (!target->is_calling) greet(target);
+  }
+}
+
+void Greeter::greet(const std::shared_ptr<Target>& target) {
+  target->is_calling = true;
+  Call& call = *calls_.emplace_back(std::make_unique<Call>());
+  call.context.set_deadline(std::chrono::system_clock::now() + kTimeout);
+  call.ended.done = [this, &call, target](bool) {
+    target->is_calling = false;
+    calls_.remove_if([&](const auto& one) { return one.get() == &call; });
+  };
+  call.reader = target->stub->PrepareAsyncGreet(&call.context, own_, &queue_);
+  call.reader->StartCall();
+  call.reader->Finish(&call.reply, &call.status, &call.ended);
+}
+
+void Greeter::close() {
+  targets_.clear();
+  for (const auto& call : calls_) call->context.TryCancel();
+}
+
+}  // namespace weir::cluster

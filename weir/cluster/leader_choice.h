@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which server of a cluster should lead. etcd lets one server at a time write the key of the
+// leader, so two leaders are impossible; but etcd does not know whether the others can reach that
+// server. A server with a wrong certificate, or behind a cut network, is registered like any other,
+// and as a leader it would leave all others cut off.
+//
+// Two servers are connected when a call of the one has reached the other: with TLS both have
+// checked the certificate of the other then. A server counts its connections before it leads (it
+// counts itself, too):
+//
+//   it is alone in etcd                                leads at once
+//   connected with more than half of the registered    leads at once
+//   fewer, but it is or was connected with another     waits for the better connected first
+//   never connected with anybody                       does not lead
+//
+// A leader stays while no server would do better. Servers that do not reach the leader count their
+// connections with each other and challenge it: a leader that has fewer connections than a
+// challenger yields. Ties leave the leader where it is, so two halves, or two servers that do not
+// reach each other, keep the one they have.
+//
+// Pure functions. Time is given.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "weir/base/time.h"
+
+namespace weir::cluster {
+
+struct Standing {
+  std::size_t registered = 1;  // servers in etcd, this one included
+  std::size_t connected = 1;   // with this one, itself included
+  bool was_connected = false;  // with another server, at any time since it started
+};
+
+// The time that a server leaves to better ones, from when it learns that nobody leads.
+// Registrations of servers that have died end meanwhile. None: it does not lead.
+inline std::optional<Nanoseconds> wait_to_lead(const Standing& standing, Nanoseconds lease) {
+  const auto [registered, connected, was_connected] = standing;
+  if (registered <= 1 || 2 * connected > registered) return Nanoseconds{0};
+  if (connected < 2 && !was_connected) return std::nullopt;
+  return lease * static_cast<Nanoseconds::rep>(registered - connected) /
+         static_cast<Nanoseconds::rep>(registered);
+}
+
+// How long a server tries to join a leader before it looks for a better one.
+inline Nanoseconds patience(Nanoseconds lease) { return lease / 2; }
+
+// Whether a server that does not reach the leader challenges it.
+inline bool should_challenge(const Standing& standing) { return standing.connected >= 2; }
+
+// Whether a leader makes way for a challenger with so many connections.
+inline bool should_yield(const Standing& standing, std::size_t challenger) {
+  return challenger > standing.connected;
+}
+
+}  // namespace weir::cluster

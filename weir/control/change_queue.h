@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Changes on their way into a server: nothing acts before it is durable, and nothing is confirmed
+// before it acts.
+//
+//   wait ---> try on the loop ---> write and sync ---> carry out on the loop ---> confirm
+//                  |                    |
+//                  refused              refused: nothing was changed
+//
+// One group of changes is on its way at a time, so what was tried can be carried out, and what
+// readers see is what a restart would show. All that wait meanwhile are the next group and share
+// its sync, up to a change of policy, which is a group of its own.
+//
+// Each change that is carried out has a number, the generation; so has a reload of the file. A
+// request may expect one, and is refused if it is not that any more.
+//
+// What is marked "loop" is for the server's loop, everything else for the thread that owns it; Host
+// carries calls from one to the other. With a Host that does so at once there are no threads.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/control/api.h"
+#include "weir/control/change_trial.h"
+#include "weir/control/params.h"
+#include "weir/serve/server.h"
+
+namespace weir::control {
+
+// Whether it may be for the lock service, which is asked elsewhere and later than the server.
+bool may_be_for_locks(const Change& change);
+
+class ChangeQueue {
+ public:
+  static constexpr std::size_t kWaitingMax = 10'000;  // requests
+  static constexpr std::size_t kGroupMax = 1024;      // changes with one sync
+
+  enum class Journalling : std::uint8_t { kNone, kFirst };
+
+  struct Host {
+    // Runs one there and the other here, which is told if that could not be.
+    std::function<void(std::function<void(serve::Server&)> on_loop,
+                       std::function<void(const Result<void>&)> then)>
+        ask;
+    // Makes all records durable or none.
+    std::function<void(const std::vector<std::string>& records,
+                       std::function<void(const Result<void>&)> then)>
+        write;
+    std::function<Params()> locks;
+  };
+
+  struct Answer {
+    bool is_stale = false;  // nothing was done: the generation is not the expected one
+    std::vector<ParamOutcome> outcomes = {};
+    std::uint64_t number = 0;
+    std::string generation = {};  // its name
+  };
+  using Done = std::function<void(const Result<Answer>&)>;
+
+  // Generations are called BOOT-NUMBER.
+  ChangeQueue(Host host, std::string boot) : host_(std::move(host)), boot_(std::move(boot)) {}
+
+  // `done` is called exactly once. EAGAIN: too many wait.
+  void add(ChangeRequest request, std::string expected, Journalling journalling, const Done& done);
+
+  // Loop: something is changed by other means. At once, or after the group that is on its way.
+  void change_elsewhere(const std::function<void()>& change);
+  // Loop.
+  std::uint64_t generation() const { return generation_; }
+  std::string name_of(std::uint64_t generation) const;
+
+ private:
+  // A request; its changes may be in several groups.
+  struct Waiting {
+    ChangeRequest request;
+    std::string expected;
+    Journalling journalling = Journalling::kNone;
+    Done done;
+    Params locks = {};
+    std::vector<bool> is_for_locks = {};  // of each change
+    std::size_t next = 0;                 // change
+    Answer answer = {};
+  };
+  struct Item {
+    std::shared_ptr<Waiting> of;
+    ChangeItem item;
+    bool is_first = false;  // of its request
+    Tried tried = {};
+    bool is_refused = false;
+
+    bool is_off() const { return is_refused || of->answer.is_stale; }
+  };
+  struct Group {
+    std::vector<Item> items;
+    std::vector<ParamOutcome> locks_before = {};  // what parameters of locks were
+    std::uint64_t generation = 0;
+  };
+  using GroupPtr = std::shared_ptr<Group>;
+
+  void start_next();
+  GroupPtr take_group() const;
+  void try_group(serve::Server& server, Group& group);  // loop
+  void set_locks(Group& group) const;
+  void write_group(const GroupPtr& group);
+  void refuse_unwritten(Group& group, const Error& error) const;
+  void carry_out_group(const GroupPtr& group);
+  void finish_group(Group& group);
+  void give_up(const Error& error);
+
+  Host host_;
+  std::string boot_;
+  std::deque<std::shared_ptr<Waiting>> waiting_;  // the first ones are in the group
+  bool is_busy_ = false;
+
+  std::uint64_t generation_ = 1;                     // loop
+  bool is_unsettled_ = false;                        // loop: tried, and not carried out yet
+  std::vector<std::function<void()>> when_settled_;  // loop
+};
+
+}  // namespace weir::control

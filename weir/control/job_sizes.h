@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How many nodes jobs have that were named through the API, and which of them are forgotten. Jobs
+// end without saying so, and their sizes must not fill the table and the journal for ever:
+//
+//   - a size goes when its job has had no request for kIdleMax, counted from when it was set or the
+//     server started, whichever is later. So one may be set days before its job begins;
+//   - beyond kMax the one set or used longest ago makes room.
+//
+// Sizes of --jobs and of Slurm are not here: who names them takes them back.
+//
+//   if (auto gone = sizes.set(job, nodes, now)) forget(*gone);
+//   for (job : sizes.stale(now, 100))  sizes.used(job, at) or forget(job)
+//
+// stale() tells what seems so here; whoever counts the jobs' requests is asked before one is
+// forgotten. O(log n) each; no clock; one owner, no locks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weir/base/time.h"
+
+namespace weir::control {
+
+class JobSizes {
+ public:
+  static constexpr std::size_t kMax = 65'536;
+  static constexpr Nanoseconds kIdleMax = std::chrono::hours{24 * 7};
+
+  explicit JobSizes(std::size_t most = kMax) : most_(most) {}
+
+  // 0 nodes: it is forgotten. The job that had to make room, if one had to; it is gone from here.
+  std::optional<std::string> set(const std::string& job, std::uint64_t nodes, Instant now);
+  // A request of the job was seen then. Nothing if the job is not here.
+  void used(const std::string& job, Instant at);
+  // Up to `count` of those that, as far as is known, have had no request for longer than kIdleMax.
+  std::vector<std::string> stale(Instant now, std::size_t count) const;
+
+  std::size_t size() const { return sizes_.size(); }
+  // In the order of ids: visit(job, nodes).
+  template <class Visitor>
+  void each(const Visitor& visit) const {
+    for (const auto& [job, one] : sizes_) visit(job, one.nodes);
+  }
+
+ private:
+  using Order = std::list<std::string>;
+  struct Size {
+    std::uint64_t nodes = 0;
+    Instant used_at{};
+    Order::iterator at{};
+  };
+
+  std::size_t most_;
+  std::map<std::string, Size> sizes_;
+  Order by_use_;  // the one set or used longest ago first
+};
+
+}  // namespace weir::control

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a block device is, and what uses it on this machine:
+//
+//   inspect_device(fd)    its size, the unit that discards and direct I/O are counted in, whether
+//   it
+//                         can be written
+//   use_of(device)        "it is mounted at '/data'", "it is swap space", "it is part of dm-0"
+//
+// A device that is opened with O_EXCL is refused (EBUSY) while a file system, swap or another
+// device has it, and cannot be mounted as long as it is open: that is how mkfs(8) protects itself
+// too.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <sys/types.h>
+
+#include "weir/base/result.h"
+
+namespace weir::host {
+
+struct BlockDevice {
+  std::uint64_t size = 0;
+  std::uint32_t sector = 512;  // logical: 512 or 4096
+  bool is_read_only = false;
+};
+
+Result<BlockDevice> inspect_device(int file, const std::string& where);
+
+// Of the device or of its partitions. "it is in use" if nothing more can be told.
+std::string use_of(dev_t device);
+
+}  // namespace weir::host

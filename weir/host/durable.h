@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A file that is new, or has a new name, outlasts a power failure only if its directory was synced
+// too: fsync(2) of the file says nothing about its name. Everything that Weir creates to keep
+// (stores, journals, records, state files) calls this after it was created or renamed.
+//
+//   rename(beside, path);
+//   return sync_directory_of(path);
+#pragma once
+
+#include <string>
+
+#include "weir/base/result.h"
+
+namespace weir::host {
+
+// The directory that `path` lies in: "." for a plain name.
+std::string directory_of(const std::string& path);
+
+// Makes the name of a file durable. The error names the directory. File systems that cannot sync
+// directories (EINVAL) are left alone: there is nothing to be done about them.
+Result<void> sync_directory_of(const std::string& path);
+
+}  // namespace weir::host

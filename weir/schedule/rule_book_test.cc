@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/schedule/rule_book.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "weir/base/rng.h"
+#include "weir/schedule/gate.h"
+#include "weir/schedule/nrs_text.h"
+
+namespace weir {
+namespace {
+
+using Texts = std::vector<std::string>;
+constexpr RuleBook::Origin kAny = RuleBook::Origin::kKept;
+
+RuleBook book_of(const Texts& commands) {
+  RuleBook book;
+  for (const std::string& command : commands) EXPECT_TRUE(book.apply(command, kAny)) << command;
+  return book;
+}
+
+TEST(RuleBook, HasWhatCommandsComeTo) {
+  EXPECT_EQ(book_of({"start a jobid={x} rate=5 burst=2", "start b nid={0@lo} bps=1MB",
+                     "change a burst=4MiB rate=6 bps=1MB", "reg start c uid={1}", "stop b",
+                     "change default rate=9"})
+                .commands(),
+            (Texts{"change default rate=9", "start a jobid={x} bps=1MB burst=2 burst=4MiB rate=6",
+                   "reg start c uid={1}"}));
+}
+
+TEST(RuleBook, PutsRulesWhereTheirRankSays) {
+  EXPECT_EQ(book_of({"start a jobid={a}", "start b jobid={b}", "start c jobid={c} rank=a",
+                     "change b rank=a"})
+                .commands(),
+            (Texts{"start a jobid={a}", "start b jobid={b}", "start c jobid={c}"}))
+      << "the oldest first";
+  EXPECT_EQ(book_of({"start a jobid={a}", "change default rank=a"}).commands(),
+            (Texts{"start a jobid={a}", "change default rank=a"}));
+}
+
+TEST(RuleBook, RefusesWhatAListRefuses) {
+  RuleBook book = book_of({"start a jobid={a}"});
+  const auto code = [&](const char* command) { return book.check(command).error().code; };
+  EXPECT_EQ(code("start a jobid={b}"), std::errc::file_exists);
+  EXPECT_EQ(code("change b rate=1"), std::errc::no_such_file_or_directory);
+  EXPECT_EQ(code("start b jobid={b} rank=c"), std::errc::no_such_file_or_directory);
+  EXPECT_EQ(code("stop default"), std::errc::operation_not_permitted);
+  EXPECT_TRUE(book.apply("start b jobid={b} rank=c", kAny, RuleBook::Ranks::kAsFarAsTheyGo));
+  EXPECT_EQ(book.commands().back(), "start b jobid={b}");
+}
+
+TEST(RuleBook, HasPartsForHeads) {
+  const RuleBook book = book_of({"start a jobid={a}", "hp start h jobid={h}"});
+  const Head regular = Head::kRegular;
+  EXPECT_EQ(book.part({&regular, 1}, RuleBook::Sharing::kApart).commands(),
+            Texts{"reg start a jobid={a}"});
+  EXPECT_EQ(book.part(kHeads, RuleBook::Sharing::kApart).commands(),
+            (Texts{"reg start a jobid={a}", "hp start a jobid={a}", "hp start h jobid={h}"}));
+  EXPECT_EQ(book.part({}, RuleBook::Sharing::kApart).commands(), Texts{});
+}
+
+TEST(RuleBook, ChangesWhatOnlyHasOtherLimits) {
+  const RuleBook now = book_of({"start a jobid={a} rate=1", "start b jobid={b} rate=1"});
+  EXPECT_EQ(
+      commands_between(now, book_of({"start a jobid={a} rate=2", "start b jobid={b} rate=1"})),
+      (Texts{"change a rate=2"}));
+  EXPECT_EQ(commands_between(now, book_of({"start a jobid={a} rate=1", "start n jobid={n}",
+                                           "start b jobid={b} rate=1"})),
+            (Texts{"start n jobid={n} rank=a"}));
+  EXPECT_FALSE(commands_between(book_of({"change default rate=1"}), RuleBook()));
+}
+
+std::string random_command(Rng& rng) {
+  const std::string head = rng.below(6) == 0 ? (rng.below(2) == 0 ? "reg " : "hp ") : "";
+  const std::string name = "r" + std::to_string(rng.below(5));
+  const std::string other = rng.below(5) == 0 ? "default" : "r" + std::to_string(rng.below(5));
+  const std::string rank = rng.below(4) == 0 ? " rank=" + other : "";
+  const std::string rate = " rate=" + std::to_string(1 + rng.below(9));
+  switch (rng.below(4)) {
+    case 0:
+    case 1:
+      return head + "start " + name + " jobid={" + name + "}" + rate +
+             (rng.below(3) == 0 ? " realtime=1" : "") + rank;
+    case 2:
+      return head + "change " + (rng.below(6) == 0 ? "default" : name) + rate +
+             (rng.below(3) == 0 ? " burst=1" + std::to_string(rng.below(9)) : "") + rank;
+    default:
+      return head + "stop " + name;
+  }
+}
+
+std::string listing_of(Gate& gate) { return *read_nrs_tbf_rule(gate); }
+
+std::string listing_after(const Texts& commands) {
+  Gate gate({});
+  EXPECT_TRUE(write_nrs_policies(gate, "tbf jobid"));
+  for (const std::string& command : commands) {
+    EXPECT_TRUE(gate.apply_rule(command, Instant{})) << command;
+  }
+  return listing_of(gate);
+}
+
+// A book takes what a Gate takes and refuses what it refuses, makes the same list of its commands,
+// and finds the way from any list to any other.
+TEST(RuleBookProperty, AgreesWithAGate) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Rng rng(seed);
+    Gate gate({});
+    ASSERT_TRUE(write_nrs_policies(gate, "tbf jobid"));
+    RuleBook book, before;
+    for (int i = 0; i < 40; ++i) {
+      const std::string command = random_command(rng);
+      const auto applied = gate.apply_rule(command, Instant{});
+      ASSERT_EQ(book.apply(command, kAny).has_value(), applied.has_value())
+          << "seed " << seed << ": " << command;
+      if (i % 10 == 0) before = book;
+    }
+    ASSERT_EQ(listing_after(book.commands()), listing_of(gate)) << "seed " << seed;
+    const auto way = commands_between(before, book);
+    if (!way) continue;  // default was changed on one head, then on both
+    Texts all = before.commands();
+    all.insert(all.end(), way->begin(), way->end());
+    ASSERT_EQ(listing_after(all), listing_of(gate)) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace weir

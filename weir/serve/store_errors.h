@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Errors of a store, for its clients and for the log.
+//
+// A sync that fails (FLUSH, or FUA) means that data which was written before may be lost, whoever
+// wrote it; the kernel reports it once for the open file that all sessions of an export share. So
+// it is kept until every session has been told: the next FLUSH or FUA of each session fails once,
+// as fsync(2) does for each open file. A session that begins later starts without it, unless nobody
+// has been told yet.
+//
+//   SyncErrors errors;  auto mark = errors.begin();     a session
+//   errors.failed(EIO);                                 the sync of another session
+//   errors.tell(mark) == EIO;  errors.tell(mark) == 0;  its next two syncs
+//
+// Pure. One owner.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "weir/wire/nbd_requests.h"
+
+namespace weir::serve {
+
+class SyncErrors {
+ public:
+  using Mark = std::uint64_t;  // the last failure that a session was told
+
+  Mark begin() const { return told_; }
+  // REQUIRES: an errno value above 0.
+  void failed(int error);
+  // The error that a session has not been told yet, which counts as told; 0: there is none.
+  int tell(Mark& mark);
+  // Failures so far.
+  std::uint64_t count() const { return failures_; }
+
+ private:
+  std::uint64_t failures_ = 0;
+  Mark told_ = 0;  // to anybody
+  int error_ = 0;  // of the last failure
+};
+
+// Whether its success means that data is durable.
+bool makes_durable(const nbd::Request& request);
+
+// "export 'a': write of 4096 bytes at offset 8192: Input/output error (EIO)"
+std::string describe_store_error(std::string_view export_name, const nbd::Request& request,
+                                 int error);
+
+}  // namespace weir::serve

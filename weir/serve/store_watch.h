@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether a store still works. A disk or a file server that hangs never finishes what it was given,
+// and requests that wait for it would hold the slots of their service for ever, so that exports on
+// other stores would stop too. A store that works on something and has finished nothing for
+// kHungAfter is taken to hang:
+//
+//   - what it works on gives its slots back to the service, so other exports go on;
+//   - further requests to it are kept here, in their order, and hold no slot;
+//   - each kHungAfter one of them is tried, since only a part of the store may hang.
+//
+// The first operation that it finishes ends this: what was kept goes to the store, at most `slots`
+// at a time besides what it did not finish, while new requests hold slots as ever. Pure: time is
+// given. One owner.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "weir/base/ring.h"
+#include "weir/base/time.h"
+#include "weir/serve/store.h"
+
+namespace weir::serve {
+
+class StoreWatch {
+ public:
+  static constexpr Nanoseconds kHungAfter = std::chrono::seconds{1};
+
+  explicit StoreWatch(std::uint32_t slots = 1) : slots_(slots) {}
+
+  // The store works on it, and has finished it.
+  void started(StoreOperation& operation, Instant now);
+  void finished(StoreOperation& operation, Instant now);
+
+  // When to call check(); kNever while the store has nothing to do.
+  Instant wakes_at() const;
+  // Whether the store has finished nothing for another kHungAfter. If so, give_up() gives what it
+  // works on, one after the other, and try_one() the one to be tried; nullptr: there is none.
+  bool check(Instant now);
+  StoreOperation* give_up();
+  StoreOperation* try_one();
+
+  bool is_hung() const { return is_hung_; }
+  // What it was given and has not finished since it hangs, and what is kept.
+  std::uint32_t given_up() const { return given_up_; }
+  std::uint32_t kept() const { return kept_count_; }
+
+  void keep(StoreOperation& operation);
+  // One that is kept and not wanted any longer.
+  void drop(StoreOperation& operation);
+  // One that was kept and may go to the store now; nullptr: there is none.
+  StoreOperation* resume();
+
+ private:
+  using List = Ring<StoreOperation, &StoreOperation::watch>;
+  StoreOperation* take();
+
+  std::uint32_t slots_;
+  bool is_hung_ = false;
+  Instant quiet_since_;  // the store began to work, or finished something
+  List working_;         // the store works on these
+  List given_up_list_;   // and on these, which hold no slot
+  List kept_;            // in their order
+  std::uint32_t working_count_ = 0;
+  std::uint32_t given_up_ = 0;
+  std::uint32_t kept_count_ = 0;
+};
+
+}  // namespace weir::serve
