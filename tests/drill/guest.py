@@ -65,6 +65,19 @@ def need(program, package):
     return found
 
 
+def kernel_package():
+    """The name of the newest cloud kernel's package, which the other one depends on. Where the lists
+    of packages are not there, root fetches them."""
+    for command in (), ("apt-get", "update"):
+        if command and os.geteuid() == 0:
+            run(*command, timeout=300)
+        shown = subprocess.run(["apt-cache", "show", "linux-image-cloud-amd64"],
+                               capture_output=True, text=True, check=False).stdout
+        if depends := re.search(r"^Depends: (linux-image-\S+)", shown, re.MULTILINE):
+            return depends[1]
+    raise CannotRun("no package linux-image-cloud-amd64; as root run: apt-get update")
+
+
 def unpack_kernel():
     """The folder with boot/vmlinuz-* and lib/modules/*."""
     folder = CACHE / "kernel"
@@ -72,12 +85,9 @@ def unpack_kernel():
         return folder
     need("apt-get", "apt")
     CACHE.mkdir(parents=True, exist_ok=True)
-    depends = re.search(r"^Depends: (linux-image-\S+)",
-                        run("apt-cache", "show", "linux-image-cloud-amd64"), re.MULTILINE)
-    if not depends:
-        raise CannotRun("no package linux-image-cloud-amd64; as root run: apt-get update")
-    run("apt-get", "download", depends[1], cwd=CACHE, timeout=300)
-    package = next(CACHE.glob(f"{depends[1]}_*.deb"))
+    name = kernel_package()
+    run("apt-get", "download", name, cwd=CACHE, timeout=300)
+    package = next(CACHE.glob(f"{name}_*.deb"))
     unpacked = CACHE / "kernel.new"
     shutil.rmtree(unpacked, ignore_errors=True)
     run("dpkg-deb", "-x", package, unpacked)
