@@ -342,19 +342,20 @@ Result<std::function<void()>> read_certificates(const CertificateUsers& users) {
   });
 }
 
-// SIGHUP: everything that is read again, wholly or not at all.
-void reload(const CertificateUsers& users, std::optional<control::FileFollower>& follower) {
+// SIGHUP: everything that is read again, wholly or not at all. What there is to say of it.
+std::vector<std::string> reload(const CertificateUsers& users,
+                                std::optional<control::FileFollower>& follower) {
   const auto renew = read_certificates(users);
   if (!renew) {
-    return say_all({renew.error().message(), follower ? "nothing of the configuration was changed"
-                                                      : "the certificates stay as they were"});
+    return {renew.error().message(), follower ? "nothing of the configuration was changed"
+                                              : "the certificates stay as they were"};
   }
-  if (follower) return say_all(follower->follow(*users.server, *renew));
+  if (follower) return follower->follow(*users.server, *renew);
   if (auto read = users.server->read_jobs_again(); !read) {
-    return say_all({read.error().message() + "; the jobs stay as they were"});
+    return {read.error().message() + "; the jobs stay as they were"};
   }
   (*renew)();
-  serve::EventLog::say("the jobs and the certificates were read again");
+  return {"the jobs and the certificates were read again"};
 }
 
 // As far as can be told without serving anything.
@@ -377,8 +378,12 @@ bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& f
   const auto locks = open_locks(server.options());
   const auto control = open_control(arguments, server, locks.get());
   server.on_reload([&](serve::Server& it) {
-    const auto follow = [&] { reload({&it, cluster.get(), locks.get()}, follower); };
-    follower && control != nullptr ? control->change_elsewhere(follow) : follow();
+    const auto follow = [&] {
+      const auto lines = reload({&it, cluster.get(), locks.get()}, follower);
+      if (control != nullptr) control->changed();
+      say_all(lines);
+    };
+    control == nullptr ? follow() : control->change_elsewhere(follow);
   });
   if (control != nullptr) {
     control->set_cluster(cluster.get());

@@ -218,8 +218,8 @@ struct Pair {
     for (One& one : servers) one.participant.start(at(0));
     exchange(0);
   }
-  std::optional<std::int64_t> limit_of(std::string_view name) const {
-    const std::string_view limit = limit_name(name);
+  std::optional<std::int64_t> limit_of(std::string_view slice) const {
+    const std::string_view limit = limit_name(slice);
     const std::size_t slash = limit.find('/');
     const RuleList& rules = servers[0].gate.tbf(Head::kRegular)->rules(Head::kRegular);
     const Rule* const rule = rules.find(limit.substr(0, slash));
@@ -231,7 +231,7 @@ struct Pair {
   std::deque<Request> requests;
   std::array<One, 2> servers;
   SliceLeader slice_leader{
-      {.is_first = true}, [this](std::string_view name) { return limit_of(name); }, at(0)};
+      {.is_first = true}, [this](std::string_view slice) { return limit_of(slice); }, at(0)};
   EpochLeader leader{{.term = 1, .combine = add_vectors, .rider = &slice_leader}};
 };
 
