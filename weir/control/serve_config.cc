@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "weir/adapt/options.h"
+#include "weir/base/control_characters.h"
 #include "weir/base/job_id.h"
-#include "weir/base/plain_text.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/classify/command.h"

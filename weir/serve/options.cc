@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <sys/un.h>
 
-#include "weir/base/plain_text.h"
+#include "weir/base/control_characters.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/host/machine.h"
