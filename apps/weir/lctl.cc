@@ -148,7 +148,7 @@ int set_one(const Remote& remote, const Words& words, const std::string& pattern
         fmt::print("{}={}\n", one["path"].get<std::string>(), value);
       }
       if (one.contains("note")) {
-        fmt::print(stderr, "note: {}\n", one["note"].get<std::string>());
+        print_error("note: {}\n", one["note"].get<std::string>());
       }
       continue;
     }
