@@ -34,7 +34,10 @@ using Kind = lock::LockClient::Event::Kind;
 constexpr int kNotFound = 127;  // as shells have it
 constexpr int kCannotRun = 126;
 constexpr int kSignalled = 128;
-constexpr Nanoseconds kTryPatience = 10s;  // for a server that does not answer
+// Of a try: for a server that does not answer, and for one that cannot be reached, which may be
+// starting again.
+constexpr Nanoseconds kTryPatience = 10s;
+constexpr Nanoseconds kReachPatience = 2s;
 constexpr Nanoseconds kComplainAfter = 2s;
 constexpr Nanoseconds kLookAgain = 20ms;
 // From when a process that was stopped goes on until the client has looked at its lease.
@@ -159,7 +162,9 @@ std::optional<int> Runner::acquire() {
                      fmt::format("{} refuses this client: {}; see --claims of weir-serve(1)",
                                  run_.connect.server, status.trouble));
     }
-    if (now >= until) {
+    const bool is_away =
+        run_.only_try && !run_.timeout && !status.trouble.empty() && now >= begin + kReachPatience;
+    if (now >= until || is_away) {
       if (status.is_connected) return give_up(run_.conflict_status, "");
       return give_up(static_cast<int>(Exit::kUnavailable),
                      trouble() + "; is weir serve --lock there?");

@@ -27,6 +27,7 @@
 #include "weir/host/log.h"
 #include "weir/serve/event_log.h"
 #include "weir/serve/options.h"
+#include "weir/serve/plain_text.h"
 #include "weir/serve/server.h"
 #include "weir/serve/service.h"
 
@@ -88,6 +89,7 @@ struct ServeArguments {
   std::string lock_preset;
   std::string lock_lease;
   std::string lock_grace;
+  bool lock_insecure = false;
 };
 
 serve::ClaimsOptions read_claims(const std::string& text) {
@@ -146,7 +148,10 @@ void add_limits(const ServeArguments& arguments, serve::ServeLimits& limits) {
 
 void add_tls(const ServeArguments& arguments, serve::TlsOptions& tls) {
   if (!arguments.tls.empty()) {
-    tls.mode = value_or_fail(serve::parse_tls(arguments.tls), Exit::kUsage, "--tls");
+    const auto mode = value_or_fail(serve::parse_tls(arguments.tls), Exit::kUsage, "--tls");
+    // Said here it turns off all that the file says of TLS.
+    if (mode == serve::TlsOptions::Mode::kOff) tls = {};
+    tls.mode = mode;
   }
   if (!arguments.tls_certificates.empty()) tls.directory = arguments.tls_certificates;
   if (arguments.tls_verify_peer) tls.verify_clients = true;
@@ -189,6 +194,7 @@ void add_lock_options(const ServeArguments& arguments, serve::LockOptions& lock)
   // Said alone, a lease brings a grace that goes with it.
   if (!arguments.lock_lease.empty()) lock.server.grace = lock.server.lease + lock.server.lease / 2;
   read_time(arguments.lock_grace, lock.server.grace, "--lock-grace");
+  if (arguments.lock_insecure) lock.insecure = true;
 }
 
 // What the command line says, on top of the file. Its rules are apart: they are started once and
@@ -416,10 +422,12 @@ int run_server(const ServeArguments& arguments) {
   default_service(options).more_rules = arguments.rules;
   if (arguments.check_config) {
     check_all(arguments, options);
+    say_all(serve::plain_text_warnings(options));
     return static_cast<int>(Exit::kOk);
   }
   auto server = serve::Server::create(std::move(options));
   if (!server) throw Failure{status_of(server.error()), server.error().message()};
+  say_all(serve::plain_text_warnings((*server)->options()));
   if (run_until_end(arguments, *from_file, **server)) return static_cast<int>(Exit::kOk);
   // Its stores still use its memory.
   (*server)->leave();
@@ -529,6 +537,8 @@ void add_lock_options(CLI::App& command, ServeArguments& arguments) {
       .add_option("--lock-grace", arguments.lock_grace,
                   "From a restart to the first grant (default 1.5 leases)")
       ->type_name("TIME");
+  command.add_flag("--lock-insecure", arguments.lock_insecure,
+                   "Do not warn when locks are served to other machines without TLS");
 }
 
 }  // namespace

@@ -197,14 +197,15 @@ class Signals(unittest.TestCase):
 
     def test_a_file_system_that_hangs_holds_up_the_end_for_a_bounded_time(self):
         for hang in (s.request(s.WRITE, 2, 0, 4096, flags=s.FUA, payload=bytes(4096)),
-                     s.request(s.BLOCK_STATUS, 2, 0, 1 << 20)):
+                     s.request(s.READ, 2, 8 << 20, 4096),
+                     s.request(s.WRITE, 2, 0, 4096, payload=bytes(4096)) + s.request(s.FLUSH, 3)):
             with self.subTest(hang[:8]), Forgetful() as fuse:
                 # The kernel learns that this one need not be told when a file is closed: else it
                 # would keep the process until it was.
                 fuse.disk.open("rb").close()
                 with Server("--export", f"a=file:{fuse.disk}", "--drain-timeout", "1s") as server:
                     client = server.connect()
-                    s.enter_structured(client)
+                    s.enter(client)
                     client.sendall(s.request(s.FLUSH, 1))
                     s.receive(client, 16)
                     fuse.process.send_signal(signal.SIGSTOP)
@@ -216,6 +217,18 @@ class Signals(unittest.TestCase):
                         fuse.process.send_signal(signal.SIGCONT)
                     client.close()
                 self.assertRegex(server.log, "unfinished in its store|the server hangs")
+
+    def test_a_loop_that_hangs_holds_up_the_end_for_a_bounded_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            jobs = pathlib.Path(folder) / "jobs"
+            jobs.write_text("ior.n1 4\n")
+            with Server("--export", "a=memory:1MiB", "--jobs", str(jobs),
+                        "--drain-timeout", "1s") as server:
+                jobs.unlink()
+                os.mkfifo(jobs)  # nobody will ever write to it
+                server.process.send_signal(signal.SIGHUP)
+                self.assertLess(self.drains(server), 15)
+            self.assertIn("the drain timeout is over and the server hangs", server.log)
 
     def test_jobs_are_read_again(self):
         with tempfile.TemporaryDirectory() as folder:

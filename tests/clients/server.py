@@ -42,9 +42,18 @@ class Server:
         self.env = env
         self.stderr = stderr  # another one: it is not read, and `log` stays empty
         self.log = ""
+        self.process = None
         self.expected = 0  # how it is to end
 
     def __enter__(self):
+        self.launch()
+        self.await_ready()
+        return self
+
+    def launch(self):
+        """Starts it, and does not wait until clients can come."""
+        self._close_pipes()
+        self.expected = 0
         self.process = subprocess.Popen(
             [*self.prefix, self.binary, "serve", "--listen", f"unix:{self.socket}",
              "--listen", "127.0.0.1:0", *self.arguments],
@@ -52,37 +61,44 @@ class Server:
             env={**os.environ, **(self.env or {})})
         self.reader = threading.Thread(target=self._read_log)
         self.reader.start()
+
+    def await_ready(self):
         ready = self.process.stdout.readline().split()
         if not ready or ready[0] != "ready":
             self.process.kill()
-            self.process.wait(STUCK)
-            self._close()
+            self._end_process()
+            self.folder.cleanup()
             raise AssertionError(f"not ready: {self.log}")
         self.port = int(ready[2].rpartition(":")[2])
         if ready[-1].startswith("control:"):
             self.control_port = int(ready[-1].rpartition(":")[2])
-        return self
 
     def _read_log(self):
         for line in self.process.stderr or ():
             self.log += line
 
-    def _close(self):
-        self.reader.join()
-        self.process.stdout.close()
-        if self.process.stderr:
-            self.process.stderr.close()
-        self.folder.cleanup()
-
-    def __exit__(self, kind, *_):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+    def _end_process(self):
+        """Its status, once it has ended."""
         try:
             status = self.process.wait(STUCK)
         except subprocess.TimeoutExpired:
             self.process.kill()
             status = "stuck"
-        self._close()
+        self.reader.join()
+        self._close_pipes()
+        return status
+
+    def _close_pipes(self):
+        if self.process is not None:
+            self.process.stdout.close()
+            if self.process.stderr:
+                self.process.stderr.close()
+
+    def __exit__(self, kind, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        status = self._end_process()
+        self.folder.cleanup()
         is_dirty = "Sanitizer" in self.log or "runtime error" in self.log
         if kind is None and (status != self.expected or is_dirty):
             raise AssertionError(f"the server ended with {status}: {self.log}")
@@ -92,6 +108,13 @@ class Server:
         self.expected = -signal.SIGKILL
         self.process.kill()
         self.process.wait(STUCK)
+        self.reader.join()
+
+    def end(self, number=signal.SIGTERM):
+        """With the signal; its folder stays, so that it can be launched again."""
+        self.process.send_signal(number)
+        status = self._end_process()
+        assert status == (0 if number == signal.SIGTERM else -number), (status, self.log)
 
     def uri(self, name, tcp=False):
         if tcp:

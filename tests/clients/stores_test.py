@@ -116,7 +116,7 @@ class Created(StoreTest):
         with Server("--export", f"a=file:{folder}/store,size=1MiB",
                     "--journal", str(folder / "journal"), "--lock", "127.0.0.1:0",
                     "--lock-state", str(folder / "locks"), control=True,
-                    prefix=("strace", "-f", "-y", "-e", "trace=openat,fsync,rename", "-o",
+                    prefix=("strace", "-D", "-f", "-y", "-e", "trace=openat,fsync,rename", "-o",
                             str(trace)), env={"ASAN_OPTIONS": "detect_leaks=0"}):
             at_start = trace.read_text(encoding="utf-8", errors="replace")
         created, synced = self.synced_folders(at_start, folder)

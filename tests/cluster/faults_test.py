@@ -25,16 +25,11 @@ class Faults(UnderLoad, MeasuredTest):
         cls.world = cls.enterClassContext(World(servers=3, etcd_nodes=3))
         cls.world.rule(f"start wide jobid={{*}} rate={LIMIT} by=rule")
 
-    def restart(self, name):
-        """As another process of the same name."""
-        self.world.members.pop(name).__exit__(None, None, None)
-        self.world.start(name)
-
     def test_a_member_is_killed(self):
         name = self.others[0]
         self.world.members[name].kill()
         self.epochs_go_on(self.leader, self.others[1])
-        self.restart(name)
+        self.world.start_again(name)
         self.world.wait_joined()
         self.holds()
 
@@ -58,7 +53,7 @@ class Faults(UnderLoad, MeasuredTest):
                  in others)
         self.epochs_go_on(*others)
         end = time.monotonic()
-        self.restart(leader)
+        self.world.start_again(leader)
         self.world.wait_joined()
         gaps = [longest_gap([at for at in list(self.load.clients[name].completions)
                              if begin < at < end], begin, end) for name in others]
@@ -141,7 +136,7 @@ class Faults(UnderLoad, MeasuredTest):
 
     def test_all_are_restarted_one_after_the_other(self):
         for name in list(self.world.members):
-            self.restart(name)
+            self.world.restart(name)
             self.world.wait_joined()
         self.holds()
 

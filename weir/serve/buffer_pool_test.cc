@@ -2,9 +2,13 @@
 #include "weir/serve/buffer_pool.h"
 
 #include <cstdint>
+#include <deque>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "weir/base/rng.h"
 
 namespace weir::serve {
 namespace {
@@ -30,11 +34,11 @@ TEST(BufferPool, GivesAlignedPowersOfTwo) {
 }
 
 TEST(BufferPool, AConnectionIsBoundedByItsOwnLimit) {
-  BufferPool pool(Bytes{1024 * kKiB}, Bytes{16 * kKiB});
+  BufferPool pool(Bytes{1024 * kKiB}, Bytes{64 * kKiB});
   MemoryAccount account;
   std::vector<Buffer> held;
   while (Buffer buffer = pool.take(account, 4 * kKiB)) held.push_back(std::move(buffer));
-  EXPECT_EQ(account.held, 16 * kKiB);
+  EXPECT_EQ(account.held, 64 * kKiB);
   EXPECT_EQ(pool.refused(), 1U);
   for (Buffer& buffer : held) pool.give_back(account, std::move(buffer));
 }
@@ -118,6 +122,50 @@ TEST(BufferPool, HoardersNeverTakeEverything) {
   pool.give_back(late, std::move(buffer));
   for (std::size_t i = 0; i < hoarders.size(); ++i) {
     for (Buffer& one : held[i]) pool.give_back(hoarders[i], std::move(one));
+  }
+}
+
+// ---- connections that take all they can get and never give it back ----
+
+// One connection and all it holds.
+struct Hoarder {
+  MemoryAccount account;
+  std::vector<Buffer> held;
+};
+
+// Takes buffers of random sizes, large ones first, until it gets none any more.
+void hoard(BufferPool& pool, Hoarder& hoarder, Rng& rng) {
+  for (unsigned power = BufferPool::kPowerMax; power >= BufferPool::kPowerMin; --power) {
+    if (rng.chance(1, 4)) continue;
+    while (Buffer buffer = pool.take(hoarder.account, std::size_t{1} << power)) {
+      hoarder.held.push_back(std::move(buffer));
+      if (rng.chance(1, 3)) break;
+    }
+  }
+}
+
+TEST(BufferPoolProperty, AConnectionThatHoldsNothingFindsRoomForASmallRequest) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Rng rng(seed);
+    const Bytes limit{static_cast<std::uint64_t>(rng.between(1, 512)) << 20};
+    BufferPool pool(limit, limit);
+    std::deque<Hoarder> hoarders;
+    for (int number = 0; number < 100; ++number) {
+      Hoarder& hoarder = hoarders.emplace_back();
+      Buffer first = pool.take(hoarder.account, BufferPool::kGuaranteed);
+      EXPECT_TRUE(first) << "seed " << seed << ", behind " << number << " hoarders";
+      if (!first) break;
+      // Some keep it, so that their later ones are further buffers.
+      if (rng.chance(1, 2)) {
+        hoarder.held.push_back(std::move(first));
+      } else {
+        pool.give_back(hoarder.account, std::move(first));
+      }
+      hoard(pool, hoarder, rng);
+    }
+    for (Hoarder& hoarder : hoarders) {
+      for (Buffer& buffer : hoarder.held) pool.give_back(hoarder.account, std::move(buffer));
+    }
   }
 }
 

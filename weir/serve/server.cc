@@ -29,6 +29,7 @@ using std::chrono::milliseconds;
 // Descriptors that are no connection: standard streams, the ring, signals, and some to spare.
 constexpr std::uint32_t kOwnFiles = 16;
 constexpr Nanoseconds kAcceptPause = milliseconds{100};  // when there are no descriptors left
+constexpr Nanoseconds kPaceDepth = milliseconds{10};     // of a pace of the whole server
 constexpr int kSendBuffer = 1 << 20;                     // a batch of replies in one go
 
 void set_option(int socket, int level, int name, int value) {
@@ -138,7 +139,8 @@ Result<void> Server::open_services() {
   }
   for (const ServiceOptions& one : options_.services) {
     auto service = open_service(one, options_.nodemaps, options_.unknown_jobs, options_.groups,
-                                plane_.now, trace_.get());
+                                plane_.now, trace_.get(),
+                                options_.cluster.is_on() ? Standing::kInCluster : Standing::kAlone);
     if (!service) return tl::unexpected(service.error());
     plane_.services.push_back(std::move(*service));
   }
@@ -246,7 +248,23 @@ void Server::apply_jobs() {
   jobs_ = std::move(jobs);
 }
 
+void Server::set_pace(std::optional<std::uint32_t> per_second) {
+  pace_shape_.reset();
+  if (!per_second) return;
+  const Rate rate = Rate::per_second(*per_second);
+  pace_shape_.emplace(rate, std::max(Tokens{1}, tokens_in(rate, kPaceDepth)));
+  pace_ = TokenBucket::empty(plane_.now);
+}
+
 // ---- coming and going ----
+
+void Server::open_entrance() {
+  const auto ready = std::exchange(ready_, nullptr);
+  if (ready == nullptr || is_stopping_) return;
+  accept_all();
+  ready();
+  host::notify_manager("READY=1");
+}
 
 void Server::accept_all() {
   accepts_again_ = kNever;
@@ -451,9 +469,8 @@ bool Server::run(const std::function<void()>& ready) {
   command_waker_.server = this;
   command_waker_.done = woken;
   woken(command_waker_, {});
-  accept_all();
-  ready();
-  host::notify_manager("READY=1");
+  ready_ = ready;
+  if (!is_held_) open_entrance();
   while (!is_done()) turn();
   if (trace_ != nullptr) trace_->finish();
   bury();
@@ -476,9 +493,7 @@ void Server::turn() {
   plane_.now = host::now();
   plane_.uring->reap();
   run_commands();
-  if (guest_ != nullptr && !is_stopping_ && guest_->wakes_at() <= plane_.now) {
-    guest_->wake(plane_.now);
-  }
+  if (guest_ != nullptr && guest_->wakes_at() <= plane_.now) guest_->wake(plane_.now);
   expire_handshakes();
   wake_stores();
   answer_statuses();
@@ -550,16 +565,27 @@ void Server::feed_hungry() {
 }
 
 void Server::dispatch() {
-  for (const auto& service : plane_.services) {
-    for (;;) {
-      const Decision decision = service->next(plane_.now);
-      if (decision.kind() != Decision::Kind::kRun) {
-        service->wakes_at = decision.until();
-        break;
-      }
-      auto& exchange = static_cast<Exchange&>(decision.request());
-      exchange.connection->run(exchange);
+  const std::size_t count = plane_.services.size();
+  // Each service is first in turn, so that a pace is not all one's.
+  if (pace_shape_) first_served_ = (first_served_ + 1) % count;
+  for (std::size_t i = 0; i < count; ++i) dispatch(*plane_.services[(first_served_ + i) % count]);
+}
+
+void Server::dispatch(Service& service) {
+  for (;;) {
+    if (pace_shape_ && !pace_.can_take(Tokens{1}, *pace_shape_, plane_.now)) {
+      const bool is_idle = service.target.gate().queued() == 0;
+      service.wakes_at = is_idle ? kNever : pace_.ready_at(Tokens{1}, *pace_shape_);
+      return;
     }
+    const Decision decision = service.next(plane_.now);
+    if (decision.kind() != Decision::Kind::kRun) {
+      service.wakes_at = decision.until();
+      return;
+    }
+    if (pace_shape_) pace_.take(Tokens{1}, *pace_shape_, plane_.now);
+    auto& exchange = static_cast<Exchange&>(decision.request());
+    exchange.connection->run(exchange);
   }
 }
 
@@ -584,7 +610,7 @@ Instant Server::wakes_at() const {
   if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
   if (!plane_.statuses.empty()) return plane_.now;
   Instant at = std::min({accepts_again_, stop_at_, abandon_at_});
-  if (guest_ != nullptr && !is_stopping_) at = std::min(at, guest_->wakes_at());
+  if (guest_ != nullptr) at = std::min(at, guest_->wakes_at());
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
   for (const auto& served : plane_.exports) {
     at = std::min({at, served->store->wakes_at(), served->watch.wakes_at()});

@@ -12,13 +12,12 @@
 //
 // All services share the loop; nothing in it needs a lock. It runs until SIGTERM or SIGINT: then no
 // connection is accepted, nothing more is read, everything that was accepted is answered (what
-// waits for tokens no longer waits), and run() returns, at the latest after the drain timeout: then
-// the connections are closed, and requests that a store still works on are abandoned. Signals come
-// on a thread of their own (signal_watch.h): when kEndPatience after the drain timeout the server
-// is still there, because the loop or something else hangs in a system call, the process ends.
-// SIGHUP reads the file of jobs again, or calls who has asked for it. Created and run by one
-// thread; only order(), ask() and post() may be called by
-// others.
+// waits for tokens no longer waits, except for those of a whole cluster), and run() returns, at the
+// latest after the drain timeout: then the connections are closed, and requests that a store still
+// works on are abandoned. Signals come on a thread of their own (signal_watch.h): when kEndPatience
+// after the drain timeout the server is still there, because the loop or something else hangs in a
+// system call, the process ends. SIGHUP reads the file of jobs again, or calls who has asked for it.
+// Created and run by one thread; only order(), ask() and post() may be called by others.
 #pragma once
 
 #include <functional>
@@ -40,6 +39,7 @@
 #include "weir/host/log.h"
 #include "weir/host/mailbox.h"
 #include "weir/host/signals.h"
+#include "weir/pace/token_bucket.h"
 #include "weir/serve/command.h"
 #include "weir/serve/connection.h"
 #include "weir/serve/guest.h"
@@ -78,6 +78,9 @@ class Server {
   // One at most, which outlives run(). REQUIRES: it does not run yet.
   void set_guest(Guest* guest) { guest_ = guest; }
   const Guest* guest() const { return guest_; }
+
+  // Accepts nobody until open_entrance(). REQUIRES: it does not run yet.
+  void hold_entrance() { is_held_ = true; }
 
   // `ready` is called when clients can come. False: some requests were abandoned, because their
   // store had not finished them by the drain timeout. The kernel may still use their memory then:
@@ -126,6 +129,11 @@ class Server {
   void set_jobs(JobTable jobs);
   // The same of jobs that something else tells of, such as Slurm: set_jobs() wins.
   void set_told_jobs(JobTable jobs);
+  // Clients may come from now on. Nothing happens if they may already.
+  void open_entrance();
+  // So many operations a second of the whole server, whatever rules say; none: as many as they let
+  // through.
+  void set_pace(std::optional<std::uint32_t> per_second);
   // As SIGTERM does.
   void stop();
 
@@ -170,6 +178,7 @@ class Server {
   void answer_statuses();
   void feed_hungry();
   void dispatch();
+  void dispatch(Service& service);
   void flush();
   void bury();
   Instant wakes_at() const;
@@ -186,6 +195,11 @@ class Server {
   std::vector<ListenAddress> listening_;
   std::function<void(Server&)> reload_;
   Guest* guest_ = nullptr;
+  std::function<void()> ready_;  // to be called when the entrance is opened
+  bool is_held_ = false;         // the entrance
+  std::optional<BucketShape> pace_shape_;
+  TokenBucket pace_ = TokenBucket::empty(Instant{});
+  std::size_t first_served_ = 0;  // service, while there is a pace
   JobTable named_jobs_;
   JobTable told_jobs_;
   JobTable jobs_;  // of both, as they are set
