@@ -364,7 +364,7 @@ int alloc(const AllocArguments& arguments) {
     if (is_blank(line)) continue;
     const auto demands = read_period(line);
     if (!demands) {
-      fmt::print(stderr, "weir alloc: line {}: {}\n", number, demands.error().what);
+      print_error("weir alloc: line {}: {}\n", number, demands.error().what);
       status = Exit::kDataErr;
       continue;
     }

@@ -11,10 +11,13 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "weir/base/result.h"
+#include "weir/host/log.h"
 
 namespace weir::app {
 
@@ -30,6 +33,12 @@ enum class Exit : int {
   kTempFail = 75,
   kConfig = 78,
 };
+
+// Whole lines for standard error. Text that cannot be written is lost; the command goes on.
+template <class... Arguments>
+void print_error(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  host::log_text(fmt::format(format, std::forward<Arguments>(arguments)...));
+}
 
 // Ends the subcommand: its message goes to stderr behind the program's name.
 struct Failure {

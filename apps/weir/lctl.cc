@@ -90,9 +90,9 @@ int get_params(const Remote& remote, const Words& words) {
       if (const int error = errno_of(one); error != 0) {
         const auto file = one["file"].get<std::string>();
         const bool is_missing = error == ENOENT && file == pattern;
-        fmt::print(stderr, "error: {}'{}': {}\n",
-                   is_missing ? "get_param: param_path " : "read_param: ", slashed(file),
-                   std::strerror(error));
+        print_error("error: {}'{}': {}\n",
+                    is_missing ? "get_param: param_path " : "read_param: ", slashed(file),
+                    std::strerror(error));
         if (status == 0) status = error;
         continue;
       }
@@ -120,8 +120,8 @@ int list_params(const Remote& remote, const Words& words) {
     const Json outcomes = remote.get("/v1/params?list=1&pattern=" + control::url_text(pattern));
     for (const Json& one : outcomes) {
       if (const int error = errno_of(one); error != 0) {
-        fmt::print(stderr, "error: list_param: param_path '{}': {}\n", slashed(pattern),
-                   std::strerror(error));
+        print_error("error: list_param: param_path '{}': {}\n", slashed(pattern),
+                    std::strerror(error));
         status = error;
       } else {
         fmt::print("{}\n", one["path"].get<std::string>());
@@ -148,17 +148,16 @@ int set_one(const Remote& remote, const Words& words, const std::string& pattern
         fmt::print("{}={}\n", one["path"].get<std::string>(), value);
       }
       if (one.contains("note")) {
-        fmt::print(stderr, "note: {}\n", one["note"].get<std::string>());
+        print_error("note: {}\n", one["note"].get<std::string>());
       }
       continue;
     }
     const auto what = one["error"].get<std::string>();
     const std::string file = slashed(one["file"].get<std::string>());
     if (error == EACCES) {
-      fmt::print(stderr, "error: set_param: opening '{}': {}\n", file, std::strerror(error));
+      print_error("error: set_param: opening '{}': {}\n", file, std::strerror(error));
     } else {
-      fmt::print(stderr, "error: set_param: setting {}={}: {}\n", file, value,
-                 std::strerror(error));
+      print_error("error: set_param: setting {}={}: {}\n", file, value, std::strerror(error));
     }
     if (what.find("nrs_tbf_rule") != std::string::npos && pattern.ends_with("nrs_policies")) {
       hint = "hint: rules are written to nrs_tbf_rule";
@@ -166,9 +165,9 @@ int set_one(const Remote& remote, const Words& words, const std::string& pattern
     if (status == 0) status = error;
   }
   if (status != 0) {
-    fmt::print(stderr, "error: set_param: setting '{}'='{}': {}\n", slashed(pattern), value,
-               std::strerror(status));
-    if (!hint.empty()) fmt::print(stderr, "{}\n", hint);
+    print_error("error: set_param: setting '{}'='{}': {}\n", slashed(pattern), value,
+                std::strerror(status));
+    if (!hint.empty()) print_error("{}\n", hint);
   }
   return status;
 }
@@ -178,7 +177,7 @@ int set_params(const Remote& remote, const Words& words) {
   for (const std::string& name : words.names) {
     const std::size_t equals = name.find('=');
     if (equals == std::string::npos && !words.deletes) {
-      fmt::print(stderr, "error: set_param: no value for '{}': write PARAM=VALUE\n", name);
+      print_error("error: set_param: no value for '{}': write PARAM=VALUE\n", name);
       status = EINVAL;
       continue;
     }

@@ -310,7 +310,7 @@ int limit(const LimitArguments& arguments) {
   host::CopyTotals totals;
   const auto copied = host::paced_copy(input.fd, STDOUT_FILENO, limiter, options, totals);
   progress.erase();
-  if (!arguments.quiet) fmt::print(stderr, "weir limit: {}\n", totals_text(totals));
+  if (!arguments.quiet) print_error("weir limit: {}\n", totals_text(totals));
   if (state_file) {
     check(state_file->replace(state_text(limiter.save())), Exit::kIoErr, "--state");
   }

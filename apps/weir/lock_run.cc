@@ -34,7 +34,10 @@ using Kind = lock::LockClient::Event::Kind;
 constexpr int kNotFound = 127;  // as shells have it
 constexpr int kCannotRun = 126;
 constexpr int kSignalled = 128;
-constexpr Nanoseconds kTryPatience = 10s;  // for a server that does not answer
+// Of a try: for a server that does not answer, and for one that cannot be reached, which may be
+// starting again.
+constexpr Nanoseconds kTryPatience = 10s;
+constexpr Nanoseconds kReachPatience = 2s;
 constexpr Nanoseconds kComplainAfter = 2s;
 constexpr Nanoseconds kLookAgain = 20ms;
 // From when a process that was stopped goes on until the client has looked at its lease.
@@ -111,7 +114,7 @@ bool Runner::wait(Instant until) {
 
 std::optional<int> Runner::give_up(int status, const std::string& why) {
   client_->release(ticket_);
-  if (!why.empty()) fmt::print(stderr, "weir lock: {}\n", why);
+  if (!why.empty()) print_error("weir lock: {}\n", why);
   return status;
 }
 
@@ -123,7 +126,7 @@ std::string Runner::trouble() const {
 void Runner::complain() {
   if (has_complained_ || client_->status().is_connected) return;
   has_complained_ = true;
-  fmt::print(stderr, "weir lock: {}; trying again\n", trouble());
+  print_error("weir lock: {}; trying again\n", trouble());
 }
 
 // Until the lock is held: then nothing. Else the exit status.
@@ -159,7 +162,9 @@ std::optional<int> Runner::acquire() {
                      fmt::format("{} refuses this client: {}; see --claims of weir-serve(1)",
                                  run_.connect.server, status.trouble));
     }
-    if (now >= until) {
+    const bool is_away =
+        run_.only_try && !run_.timeout && !status.trouble.empty() && now >= begin + kReachPatience;
+    if (now >= until || is_away) {
       if (status.is_connected) return give_up(run_.conflict_status, "");
       return give_up(static_cast<int>(Exit::kUnavailable),
                      trouble() + "; is weir serve --lock there?");
@@ -173,9 +178,6 @@ std::optional<int> Runner::acquire() {
 
 // ---- the command ----
 
-// For the child of a process with threads, which may call little.
-void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.size()); }
-
 // In the child. Its guard may have died before the kernel was told of their bond. `complaint` names
 // the command.
 [[noreturn]] void become_command(char* const* words, char* const* environment, pid_t guard,
@@ -188,9 +190,10 @@ void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.
   sigprocmask(SIG_SETMASK, &none, nullptr);
   execvpe(words[0], words, environment);
   const int error = errno;
-  say(complaint);
-  say(strerrordesc_np(error));
-  say("\n");
+  for (const std::string_view part :
+       {complaint, std::string_view(strerrordesc_np(error)), std::string_view("\n")}) {
+    (void)host::write_stderr(part);
+  }
   _exit(error == ENOENT ? kNotFound : kCannotRun);
 }
 
@@ -264,9 +267,9 @@ int Runner::supervise() {
       kill_at = host::now() + run_.kill_after;
       const std::string resource = quote(run_.resource);
       const std::string command = quote(run_.command[0]);
-      fmt::print(stderr, "weir lock: {}\n",
-                 has_ended ? fmt::format("{} was lost before {} ended", resource, command)
-                           : fmt::format("{} is lost; ending {}", resource, command));
+      print_error("weir lock: {}\n",
+                  has_ended ? fmt::format("{} was lost before {} ended", resource, command)
+                            : fmt::format("{} is lost; ending {}", resource, command));
       end_command(SIGTERM);
     }
     if (has_ended) {
@@ -300,6 +303,10 @@ int Runner::run() {
 
 }  // namespace
 
-int run_locked(const LockRun& run) { return Runner(run).run(); }
+// A log that nobody reads must not keep it from ending a command whose lock is lost.
+int run_locked(const LockRun& run) {
+  const host::LogWriter log;
+  return Runner(run).run();
+}
 
 }  // namespace weir::app

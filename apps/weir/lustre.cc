@@ -227,6 +227,7 @@ host::StateFile open_map(const std::string& path) {
 
 // Of the guard, in its own process.
 void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason) {
+  const host::LogWriter log;
   std::optional<host::StateFile> lock;
   if (reason == lustre::Guard::Reason::kGone) {
     auto file = host::StateFile::open(arguments.map);
@@ -244,9 +245,9 @@ void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason
       {}, tree, *names, [](std::string_view) { return Result<void>{}; },
       [](std::string_view, std::string_view) {});
   const auto removed = driver.remove_all();
-  fmt::print(stderr, "weir lustre: guard: the driver {}; its rules {}\n",
-             reason == lustre::Guard::Reason::kGone ? "is gone" : "hangs",
-             removed ? "are removed" : "cannot be removed: " + removed.error().message());
+  print_error("weir lustre: guard: the driver {}; its rules {}\n",
+              reason == lustre::Guard::Reason::kGone ? "is gone" : "hangs",
+              removed ? "are removed" : "cannot be removed: " + removed.error().message());
 }
 
 class LustreRun {
@@ -265,6 +266,7 @@ class LustreRun {
           Exit::kIoErr, ""));
       map_.emplace(open_map(arguments_.map));
     }
+    const host::LogWriter log;  // its thread must not be there when the guard is forked
     names_.emplace(read_names(arguments_, map_ ? map_->text() : std::string()));
     if (!prepare_policy()) return 0;
     make_driver();
@@ -275,8 +277,8 @@ class LustreRun {
     }
     host::notify_manager("READY=1");
     in_files_before_ = tree_.in_files();
-    fmt::print(stderr, "weir lustre: driving ost_io every {}{}\n", print_duration(period_),
-               arguments_.dry_run ? ", writing nothing" : "");
+    print_error("weir lustre: driving ost_io every {}{}\n", print_duration(period_),
+                arguments_.dry_run ? ", writing nothing" : "");
     loop(signals, timer);
     return finish();
   }
@@ -312,12 +314,12 @@ class LustreRun {
       for (const char* const command : {"fifo", "tbf jobid"}) {
         fmt::print("{:<60} # nrs_policies: {}\n", command, type.error().what);
       }
-      fmt::print(stderr, "weir lustre: without tbf there are no rules to tell of\n");
+      print_error("weir lustre: without tbf there are no rules to tell of\n");
       return false;
     }
     if (!type && arguments_.set_policy) {
       const auto wait = [] { return poll(nullptr, 0, 50) == 0; };
-      fmt::print(stderr, "weir lustre: starting 'tbf jobid' on ost_io\n");
+      print_error("weir lustre: starting 'tbf jobid' on ost_io\n");
       const auto set = lustre::set_policy(tree_, +wait);
       if (!set) give_up(set.error());
     } else if (!type) {
@@ -405,10 +407,10 @@ class LustreRun {
     if (sizes.shared == shared_ && sizes.unknown == unknown_) return;
     shared_ = sizes.shared;
     unknown_ = sizes.unknown;
-    fmt::print(stderr,
-               "weir lustre: of {} job ids {} are of hosts that several jobs share and {} of none "
-               "that Slurm knows; each counts one node\n",
-               seen.size(), shared_, unknown_);
+    print_error(
+        "weir lustre: of {} job ids {} are of hosts that several jobs share and {} of none "
+        "that Slurm knows; each counts one node\n",
+        seen.size(), shared_, unknown_);
   }
 
   void size_new_jobs() {
@@ -421,7 +423,7 @@ class LustreRun {
     const auto done = driver_->round(began);
     in_rounds_ += host::now() - began;
     if (done) {
-      if (!told_.empty()) fmt::print(stderr, "weir lustre: going on\n");
+      if (!told_.empty()) print_error("weir lustre: going on\n");
       told_.clear();
       size_new_jobs();
     } else {
@@ -461,7 +463,7 @@ class LustreRun {
   void tell(const std::string& message) {
     if (message == told_) return;
     told_ = message;
-    fmt::print(stderr, "weir lustre: {}; trying again\n", message);
+    print_error("weir lustre: {}; trying again\n", message);
   }
 
   int finish() {
@@ -474,11 +476,11 @@ class LustreRun {
     }
     const auto rounds = static_cast<std::int64_t>(std::max<std::uint64_t>(counters.rounds, 1));
     const auto us = [&](Nanoseconds time) { return time.count() / rounds / 1000; };
-    fmt::print(stderr,
-               "weir lustre: {} rounds, {} writes, {} failed, {} repairs, {} processes of lctl; "
-               "{} us a round and {} us in files\n",
-               counters.rounds, counters.writes, counters.failed_writes, counters.repairs,
-               tree_.lctl_started(), us(in_rounds_ - in_files), us(in_files));
+    print_error(
+        "weir lustre: {} rounds, {} writes, {} failed, {} repairs, {} processes of lctl; "
+        "{} us a round and {} us in files\n",
+        counters.rounds, counters.writes, counters.failed_writes, counters.repairs,
+        tree_.lctl_started(), us(in_rounds_ - in_files), us(in_files));
     return 0;
   }
 

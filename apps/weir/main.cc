@@ -58,7 +58,7 @@ void reserve_standard_streams(int /*argc*/, char** /*argv*/, char** /*environmen
 int report_misuse(const CLI::App& weir, const CLI::ParseError& error) {
   std::string name = weir.get_name();
   for (const CLI::App* sub : weir.get_subcommands()) name += " " + sub->get_name();
-  fmt::print(stderr, "{}: {}; try '{} --help'\n", name, visible(error.what()), name);
+  print_error("{}: {}; try '{} --help'\n", name, visible(error.what()), name);
   return static_cast<int>(Exit::kUsage);
 }
 
@@ -72,7 +72,7 @@ int run_as_lctl(int argc, char** argv) {
   try {
     return run_lctl(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const Failure& failure) {
-    fmt::print(stderr, "lctl: {}\n", visible(failure.message));
+    print_error("lctl: {}\n", visible(failure.message));
     return static_cast<int>(failure.status);
   }
 }
@@ -98,7 +98,7 @@ int run(int argc, char** argv) {
   add_lctl(weir, status);
   const auto named = [&](const CLI::App* sub) { return sub->check_name(argv[1]); };
   if (argc > 1 && argv[1][0] != '-' && weir.get_subcommands(named).empty()) {
-    fmt::print(stderr, "weir: unknown subcommand {}; try 'weir --help'\n", quote(argv[1]));
+    print_error("weir: unknown subcommand {}; try 'weir --help'\n", quote(argv[1]));
     return static_cast<int>(Exit::kUsage);
   }
   try {
@@ -109,8 +109,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return report_misuse(weir, error);
   } catch (const Failure& failure) {
-    fmt::print(stderr, "weir {}: {}\n", weir.get_subcommands().front()->get_name(),
-               visible(failure.message));
+    print_error("weir {}: {}\n", weir.get_subcommands().front()->get_name(),
+                visible(failure.message));
     return static_cast<int>(failure.status);
   }
   return status;
@@ -123,9 +123,7 @@ int main(int argc, char** argv) {
   try {
     return weir::app::run(argc, argv);
   } catch (const std::exception& error) {  // out of memory, or our own mistake
-    std::fputs("weir: ", stderr);
-    std::fputs(error.what(), stderr);
-    std::fputs("\n", stderr);
+    weir::app::print_error("weir: {}\n", error.what());
     return static_cast<int>(weir::app::Exit::kSoftware);
   }
 }

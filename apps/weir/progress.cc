@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "weir/base/units.h"
+#include "weir/host/log.h"
 
 namespace weir::app {
 namespace {
@@ -70,15 +71,13 @@ std::string Progress::line(Bytes done, std::optional<Bytes> total, Nanoseconds e
 
 void Progress::draw(Bytes done, Nanoseconds elapsed) {
   if (!shown_) return;
-  fmt::print(stderr, "\r\x1b[K{}", line(done, total_, elapsed));
-  std::fflush(stderr);
+  (void)host::write_stderr(fmt::format("\r\x1b[K{}", line(done, total_, elapsed)));
   drawn_ = true;
 }
 
 void Progress::erase() {
   if (!drawn_) return;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  (void)host::write_stderr("\r\x1b[K");
   drawn_ = false;
 }
 

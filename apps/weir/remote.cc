@@ -71,6 +71,9 @@ void show_status(const Json& status) {
   fmt::print("weir {}, {} connections, {} requests\n", status["version"].get<std::string>(),
              status["connections"].get<std::uint64_t>(),
              status["counters"]["requests"].get<std::uint64_t>());
+  if (const auto dropped = status["counters"]["log_dropped"].get<std::uint64_t>(); dropped > 0) {
+    fmt::print("log       {} lines could not be written to standard error\n", dropped);
+  }
   fmt::print("{:<12} {:<14} {:>10} {:>8} {:>8} {:>8} {:>8} {:>6}  {}\n", "SERVICE", "POLICY",
              "CAPACITY", "QUEUED", "RUNNING", "CLASSES", "JOBS", "RULES", "ADAPTIVE");
   for (const Json& one : status["services"]) {

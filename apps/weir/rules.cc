@@ -128,7 +128,7 @@ class Rules {
     ++number_;
     if (const auto done = obey(line); !done) {
       status_ = static_cast<int>(done.error().code);
-      fmt::print(stderr, "line {}: {}: {}\n", number_, errno_name(status_), done.error().message());
+      print_error("line {}: {}: {}\n", number_, errno_name(status_), done.error().message());
       if (isatty(STDERR_FILENO) != 0) show_place(line, column_of(done.error()));
     }
   }
@@ -155,7 +155,7 @@ class Rules {
     const std::size_t begin = *column > kBefore ? *column - kBefore : 0;
     std::string shown(line.substr(begin, kShown));
     for (char& c : shown) c = c >= ' ' && c <= '~' ? c : '?';
-    fmt::print(stderr, "  {}\n  {:>{}}\n", shown, '^', *column - begin);
+    print_error("  {}\n  {:>{}}\n", shown, '^', *column - begin);
   }
 
   static std::string_view first_word(std::string_view line) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include "apps/weir/command.h"
 #include "apps/weir/slurm_feed.h"
@@ -23,8 +24,10 @@
 #include "weir/control/files.h"
 #include "weir/control/serve_config.h"
 #include "weir/control/slurm.h"
+#include "weir/host/log.h"
 #include "weir/serve/event_log.h"
 #include "weir/serve/options.h"
+#include "weir/serve/plain_text.h"
 #include "weir/serve/server.h"
 #include "weir/serve/service.h"
 
@@ -86,6 +89,7 @@ struct ServeArguments {
   std::string lock_preset;
   std::string lock_lease;
   std::string lock_grace;
+  bool lock_insecure = false;
 };
 
 serve::ClaimsOptions read_claims(const std::string& text) {
@@ -144,7 +148,10 @@ void add_limits(const ServeArguments& arguments, serve::ServeLimits& limits) {
 
 void add_tls(const ServeArguments& arguments, serve::TlsOptions& tls) {
   if (!arguments.tls.empty()) {
-    tls.mode = value_or_fail(serve::parse_tls(arguments.tls), Exit::kUsage, "--tls");
+    const auto mode = value_or_fail(serve::parse_tls(arguments.tls), Exit::kUsage, "--tls");
+    // Said here it turns off all that the file says of TLS.
+    if (mode == serve::TlsOptions::Mode::kOff) tls = {};
+    tls.mode = mode;
   }
   if (!arguments.tls_certificates.empty()) tls.directory = arguments.tls_certificates;
   if (arguments.tls_verify_peer) tls.verify_clients = true;
@@ -187,6 +194,7 @@ void add_lock_options(const ServeArguments& arguments, serve::LockOptions& lock)
   // Said alone, a lease brings a grace that goes with it.
   if (!arguments.lock_lease.empty()) lock.server.grace = lock.server.lease + lock.server.lease / 2;
   read_time(arguments.lock_grace, lock.server.grace, "--lock-grace");
+  if (arguments.lock_insecure) lock.insecure = true;
 }
 
 // What the command line says, on top of the file. Its rules are apart: they are started once and
@@ -340,19 +348,20 @@ Result<std::function<void()>> read_certificates(const CertificateUsers& users) {
   });
 }
 
-// SIGHUP: everything that is read again, wholly or not at all.
-void reload(const CertificateUsers& users, std::optional<control::FileFollower>& follower) {
+// SIGHUP: everything that is read again, wholly or not at all. What there is to say of it.
+std::vector<std::string> reload(const CertificateUsers& users,
+                                std::optional<control::FileFollower>& follower) {
   const auto renew = read_certificates(users);
   if (!renew) {
-    return say_all({renew.error().message(), follower ? "nothing of the configuration was changed"
-                                                      : "the certificates stay as they were"});
+    return {renew.error().message(), follower ? "nothing of the configuration was changed"
+                                              : "the certificates stay as they were"};
   }
-  if (follower) return say_all(follower->follow(*users.server, *renew));
+  if (follower) return follower->follow(*users.server, *renew);
   if (auto read = users.server->read_jobs_again(); !read) {
-    return say_all({read.error().message() + "; the jobs stay as they were"});
+    return {read.error().message() + "; the jobs stay as they were"};
   }
   (*renew)();
-  serve::EventLog::say("the jobs and the certificates were read again");
+  return {"the jobs and the certificates were read again"};
 }
 
 // As far as can be told without serving anything.
@@ -364,27 +373,23 @@ void check_all(const ServeArguments& arguments, const serve::ServeOptions& optio
   if (!jobs) throw Failure{status_of(jobs.error()), jobs.error().message()};
 }
 
-int run_server(const ServeArguments& arguments) {
-  const auto from_file = read_options(arguments);
-  if (!from_file) throw Failure{Exit::kConfig, from_file.error().message()};
-  serve::ServeOptions options = *from_file;
-  default_service(options).more_rules = arguments.rules;
-  if (arguments.check_config) {
-    check_all(arguments, options);
-    return static_cast<int>(Exit::kOk);
-  }
-  auto server = serve::Server::create(std::move(options));
-  if (!server) throw Failure{status_of(server.error()), server.error().message()};
+// Whether it has drained.
+bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& from_file,
+                   serve::Server& server) {
   std::optional<control::FileFollower> follower;
   if (!arguments.config.empty()) {
-    follower.emplace([&] { return read_again(arguments); }, *from_file);
+    follower.emplace([&] { return read_again(arguments); }, from_file);
   }
-  const auto cluster = open_cluster(**server);
-  const auto locks = open_locks((*server)->options());
-  const auto control = open_control(arguments, **server, locks.get());
-  (*server)->on_reload([&](serve::Server& it) {
-    const auto follow = [&] { reload({&it, cluster.get(), locks.get()}, follower); };
-    follower && control != nullptr ? control->change_elsewhere(follow) : follow();
+  const auto cluster = open_cluster(server);
+  const auto locks = open_locks(server.options());
+  const auto control = open_control(arguments, server, locks.get());
+  server.on_reload([&](serve::Server& it) {
+    const auto follow = [&] {
+      const auto lines = reload({&it, cluster.get(), locks.get()}, follower);
+      if (control != nullptr) control->changed();
+      say_all(lines);
+    };
+    control == nullptr ? follow() : control->change_elsewhere(follow);
   });
   if (control != nullptr) {
     control->set_cluster(cluster.get());
@@ -392,10 +397,10 @@ int run_server(const ServeArguments& arguments) {
   }
   if (cluster != nullptr) cluster->start();
   std::optional<SlurmFeed> slurm;
-  if ((*server)->options().slurm.is_on) slurm.emplace((*server)->options().slurm, **server);
-  (*server)->run([&] {
+  if (server.options().slurm.is_on) slurm.emplace(server.options().slurm, server);
+  const bool drained = server.run([&] {
     std::string line = "ready";
-    for (const serve::ListenAddress& address : (*server)->listening()) {
+    for (const serve::ListenAddress& address : server.listening()) {
       line += " " + serve::print_listen(address);
     }
     if (locks != nullptr) line += " lock:" + serve::print_listen(locks->listening());
@@ -403,11 +408,32 @@ int run_server(const ServeArguments& arguments) {
       line += fmt::format(" control:{}", control->tcp_port());
     }
     if (cluster != nullptr) line += fmt::format(" cluster:{}", cluster->port());
-    fmt::print("{}\n", line);
+    std::puts(line.c_str());  // whether it is heard or not
     std::fflush(stdout);
   });
   if (cluster != nullptr) cluster->stop();  // before the control that asks it ends
-  return static_cast<int>(Exit::kOk);
+  return drained;
+}
+
+int run_server(const ServeArguments& arguments) {
+  const auto from_file = read_options(arguments);
+  if (!from_file) throw Failure{Exit::kConfig, from_file.error().message()};
+  serve::ServeOptions options = *from_file;
+  default_service(options).more_rules = arguments.rules;
+  if (arguments.check_config) {
+    check_all(arguments, options);
+    say_all(serve::plain_text_warnings(options));
+    return static_cast<int>(Exit::kOk);
+  }
+  auto server = serve::Server::create(std::move(options));
+  if (!server) throw Failure{status_of(server.error()), server.error().message()};
+  say_all(serve::plain_text_warnings((*server)->options()));
+  if (run_until_end(arguments, *from_file, **server)) return static_cast<int>(Exit::kOk);
+  // Its stores still use its memory.
+  (*server)->leave();
+  std::fflush(stdout);
+  host::flush_log();
+  _exit(static_cast<int>(Exit::kIoErr));
 }
 
 void add_limit_options(CLI::App& command, ServeArguments& arguments) {
@@ -417,8 +443,8 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
       ->type_name("N");
   command
       .add_option("--memory", arguments.memory,
-                  "Payload in the whole server at a time (default: a quarter of the machine's "
-                  "memory, 64MiB to 512MiB)")
+                  "Memory that all connections together may hold (default: a quarter of the "
+                  "machine's memory, 64MiB to 512MiB)")
       ->type_name("SIZE");
   command
       .add_option("--handshake-timeout", arguments.handshake_timeout,
@@ -426,7 +452,7 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
       ->type_name("TIME");
   command
       .add_option("--drain-timeout", arguments.drain_timeout,
-                  "From SIGTERM to the end at the latest (default 30s)")
+                  "Maximum drain time after SIGTERM (default 30s)")
       ->type_name("TIME");
   command
       .add_option("--user", arguments.user, "Become this user when everything is opened; for root")
@@ -511,6 +537,8 @@ void add_lock_options(CLI::App& command, ServeArguments& arguments) {
       .add_option("--lock-grace", arguments.lock_grace,
                   "From a restart to the first grant (default 1.5 leases)")
       ->type_name("TIME");
+  command.add_flag("--lock-insecure", arguments.lock_insecure,
+                   "Do not warn when locks are served to other machines without TLS");
 }
 
 }  // namespace

@@ -255,12 +255,12 @@ class Bar {
              static_cast<std::uint64_t>(scenario.length->count());
     }
     const std::uint64_t reached_units = done_ * kUnits + std::min(part, kUnits);
-    fmt::print(stderr, "\r\x1b[K{}", Progress::bar(reached_units, runs_ * kUnits));
-    std::fflush(stderr);
+    (void)host::write_stderr(
+        fmt::format("\r\x1b[K{}", Progress::bar(reached_units, runs_ * kUnits)));
     drawn_ = true;
   }
   void erase() {
-    if (drawn_) fmt::print(stderr, "\r\x1b[K");
+    if (drawn_) (void)host::write_stderr("\r\x1b[K");
     drawn_ = false;
   }
 
@@ -303,7 +303,7 @@ std::uint64_t tell_findings(const std::vector<sim::Outcome>& outcomes) {
   for (const sim::Outcome& outcome : outcomes) {
     all += outcome.findings;
     for (const std::string& finding : outcome.first_findings) {
-      fmt::print(stderr, "weir sim: {}: {}\n", heading(outcome), finding);
+      print_error("weir sim: {}: {}\n", heading(outcome), finding);
     }
   }
   return all;

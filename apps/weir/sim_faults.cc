@@ -28,7 +28,7 @@ int simulate_faults(const FaultSimArguments& arguments) {
     if (result.findings == 0) continue;
     ++bad_seeds;
     for (const std::string& finding : result.first_findings) {
-      fmt::print(stderr, "weir sim: seed {}: {}\n", seed, finding);
+      print_error("weir sim: seed {}: {}\n", seed, finding);
     }
   }
   if (!arguments.quiet) {

@@ -72,7 +72,7 @@ int simulate_locks(const control::ScenarioText& found, const LockSimArguments& a
   for (const sim::LockOutcome& outcome : study.outcomes) {
     findings += outcome.findings;
     for (const std::string& finding : outcome.first_findings) {
-      fmt::print(stderr, "weir sim: {}: {}\n", outcome.contender.name(), finding);
+      print_error("weir sim: {}: {}\n", outcome.contender.name(), finding);
     }
   }
   if (findings == 0) return 0;

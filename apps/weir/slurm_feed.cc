@@ -48,12 +48,11 @@ void SlurmFeed::take(std::string_view text) {
   for (control::JobNodes& job : jobs->sizes(pattern_, {}).jobs) {
     table[std::move(job.job)] = job.nodes;
   }
-  // A server that is busy or ends is asked again, or not.
-  const auto posted =
-      server_.post([table = std::move(table)](const Result<serve::Server*>& server) {
+  const auto ordered =
+      server_.order([table = std::move(table)](const Result<serve::Server*>& server) {
         if (server) (*server)->set_told_jobs(table);
       });
-  if (!posted) tell(posted.error().message());
+  if (!ordered) tell(ordered.error().message());
 }
 
 void SlurmFeed::tell(const std::string& trouble) {

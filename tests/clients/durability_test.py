@@ -7,11 +7,9 @@ blocks, and one more fio that is in the way. After each kill everything that was
 back, by the clients themselves and by fio --verify_only. On a store that answers a sync and forgets
 the data all the same, the same check must find the loss.
 """
-import os
 import pathlib
 import random
 import subprocess
-import tempfile
 import threading
 import time
 import unittest
@@ -19,46 +17,15 @@ import unittest
 import nbd
 
 import server as s
+from forgetful import Forgetful
 from server import STUCK, Server
 
 BINARY = s.RELEASE if pathlib.Path(s.RELEASE).exists() else s.WEIR
-BUILD = pathlib.Path(os.environ.get("WEIR_BUILD_DIR", s.ROOT / "build/dev"))
 KILLS = 50
 BLOCK = 4096
 MIB = 1 << 20
-SIZE = 16 * MIB
 FIO = 4 * MIB, 2 * MIB       # where fio writes what it will verify
 NOISE = 8 * MIB, 8 * MIB     # where another one only writes
-
-
-class Forgetful:
-    """The file system, mounted."""
-
-    def __init__(self, *options):
-        self.options = options
-
-    def __enter__(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.process = subprocess.Popen(
-            [BUILD / "tests/forgetful", *self.options, str(SIZE), self.folder.name, "-f", "-s"],
-            stderr=subprocess.PIPE, text=True)
-        self.disk = pathlib.Path(self.folder.name) / "disk"
-        deadline = time.monotonic() + STUCK
-        while not self.disk.exists():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"not mounted: {self.process.communicate()[1]}")
-            time.sleep(0.01)
-        return self
-
-    def __exit__(self, *_):
-        subprocess.run(["fusermount3", "-u", self.folder.name], check=False)
-        try:
-            self.process.wait(STUCK)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stderr.close()
-        self.folder.cleanup()
 
 
 class Writer(threading.Thread):

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that measure, on a machine that has other things to do.
 
-A figure may be missed because the server is wrong, or because somebody else had the processor.
-Which of them it was can be known: the kernel counts what neighbours took (steal) and how long all
-processes ran, and the clients and the server say how long they did. So a measurement that meets its
-figure counts, and one that misses it counts only if the machine was quiet meanwhile; else it is
-repeated.
+A figure may be missed because the server is wrong, or because another process had the processor.
+The kernel counts what other machines took (steal) and how long all processes ran, and the clients
+and the server count their own time; the rest is what others took. A miss on a quiet machine fails
+at once. After a miss on a busy machine the measurement is repeated once, and the reason is printed;
+if the machine was busy again the test is skipped, which ./dev test counts and shows.
 """
+import contextlib
 import json
 import os
-import resource
+import pathlib
 import subprocess
+import sys
 import unittest
 
 from server import STUCK
 
-MISSES = 3            # on a quiet machine: then the server is wrong
-ATTEMPTS = 6          # in all
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from run import note  # noqa: E402
+
 QUIET_PERCENT = 8     # of a processor that others may take
 
 
@@ -30,10 +33,20 @@ def busy_seconds():
 
 
 def own_seconds():
-    """Of this process and of all children it has waited for."""
-    return sum(usage.ru_utime + usage.ru_stime
-               for usage in (resource.getrusage(resource.RUSAGE_SELF),
-                             resource.getrusage(resource.RUSAGE_CHILDREN)))
+    """Of this process and of all it has started: those that run, and those that were waited for."""
+    ticks, children = {}, {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            pid = int(path.parent.name)
+            ticks[pid] = sum(int(field) for field in fields[11:15])
+            children.setdefault(int(fields[1]), []).append(pid)
+    total, left = 0, [os.getpid()]
+    while left:
+        pid = left.pop()
+        total += ticks.get(pid, 0)
+        left += children.get(pid, [])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 class Machine:
@@ -55,19 +68,27 @@ class Machine:
 
 
 class MeasuredTest(unittest.TestCase):
+    machine = Machine  # another one, where these lines themselves are tested
+
+    @classmethod
+    def setUpClass(cls):
+        # Before what else the machine does, where that is allowed; also for all that is started.
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, -10)
+
     def measure(self, attempt):
         """What attempt() returns is to be empty: what was wrong."""
-        misses, seen = 0, []
-        for _ in range(ATTEMPTS):
-            with Machine() as machine:
+        for tries in 1, 2:
+            with self.machine() as machine:
                 wrong = attempt()
             if not wrong:
                 return
-            seen.append(f"{wrong} while others took {machine.taken:.0f} % of a processor")
-            misses += machine.is_quiet()
-            if misses == MISSES:
-                self.fail("; ".join(seen))
-        self.skipTest(f"the machine was never quiet: {'; '.join(seen)}")
+            reason = f"{wrong} while others took {machine.taken:.0f} % of a processor"
+            if machine.is_quiet():
+                self.fail(reason)
+            if tries == 1:
+                note("repeated", self, reason)
+        self.skipTest(f"the machine was busy twice: {reason}")
 
 
 def fio(jobs, seconds, *common):

@@ -5,12 +5,17 @@ import pathlib
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
 import server as s
+from forgetful import Forgetful
 from server import STUCK, WEIR, Server
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "control"))
+from remote import Remote, wait_for  # noqa: E402
 
 
 def serve(*arguments):
@@ -122,38 +127,115 @@ class Usage(unittest.TestCase):
 
 class Signals(unittest.TestCase):
     def test_everything_accepted_is_answered_before_the_end(self):
-        with Server("--export", "a=memory:1MiB", "--adaptive", "off",
-                    "--rule", "start slow jobid={slow} rate=5") as server:
+        # 100 requests at one a second: within the drain timeout only 30 could be answered in time.
+        with Server("--export", "a=memory:1MiB", "--adaptive", "off", "--drain-timeout", "30s",
+                    "--rule", "start slow jobid={slow} rate=1") as server:
             client = server.connect()
             s.enter(client, b"a,job=slow")
             client.sendall(b"".join(s.request(s.READ, i, 0, 512) for i in range(100)))
+            # All came in one piece, so with the first reply the others were admitted too.
             self.assertEqual(s.simple_reply(client, 512), (0, 0, bytes(512)))
-            # The first reply came in the same turn as the others were admitted, or later ones show
-            # it: 100 requests at 5 a second would take 20 s.
             started = time.monotonic()
             server.process.send_signal(signal.SIGTERM)
             for i in range(1, 100):
                 self.assertEqual(s.simple_reply(client, 512), (0, i, bytes(512)))
             self.assertTrue(s.is_closed(client))
             self.assertEqual(server.process.wait(STUCK), 0)
+            # At once, and not when the timeout ends the wait.
             self.assertLess(time.monotonic() - started, 10)
             client.close()
 
     def test_a_client_that_reads_nothing_holds_up_the_end_for_a_bounded_time(self):
-        with Server("--export", "a=memory:64MiB", "--drain-timeout", "500ms") as server:
+        with Server("--export", "a=memory:64MiB", "--drain-timeout", "1s") as server:
             client = server.connect()
             s.enter(client)
             client.sendall(b"".join(s.request(s.READ, i, 0, 16 << 20) for i in range(4)))
             s.receive(client, 16)
+            started = time.monotonic()
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(STUCK), 0)
+            took = time.monotonic() - started
             client.close()
+        # It waits for the client, and for no longer than it was told. Giving 64 MiB of the store
+        # back takes its time under the address sanitizer.
+        self.assertGreaterEqual(took, 0.9)
+        self.assertLess(took, 5)
+
+    def drains(self, server):
+        """After SIGTERM it ends in time, and says why it ends as it does."""
+        server.expected = 74
+        started = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(STUCK), 74)
+        return time.monotonic() - started
+
+    def test_a_store_that_does_not_finish_holds_up_the_end_for_a_bounded_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "f"
+            with Server("--export", f"a=shaped:iops=20:file:{path},size=4MiB", "--adaptive", "off",
+                        "--drain-timeout", "1s", "--slots", "500") as server:
+                client = server.connect()
+                s.enter(client)
+                client.sendall(b"".join(s.request(s.WRITE, i, i * 4096, 4096, flags=s.FUA,
+                                                  payload=bytes([i % 255 + 1]) * 4096)
+                                        for i in range(500)))
+                acknowledged = [s.simple_reply(client)]
+                took = self.drains(server)
+                try:
+                    while True:
+                        acknowledged.append(s.simple_reply(client))
+                except ConnectionError:
+                    pass
+                client.close()
+            self.assertLess(took, 15)  # 500 requests at 20 a second would take 25
+            self.assertLess(len(acknowledged), 500)
+            self.assertRegex(server.log, r"export 'a': \d+ requests were unfinished in its store")
+            data = path.read_bytes()
+            for error, i, _ in acknowledged:
+                self.assertEqual(error, 0)
+                self.assertEqual(data[i * 4096:(i + 1) * 4096], bytes([i % 255 + 1]) * 4096)
+
+    def test_a_file_system_that_hangs_holds_up_the_end_for_a_bounded_time(self):
+        for hang in (s.request(s.WRITE, 2, 0, 4096, flags=s.FUA, payload=bytes(4096)),
+                     s.request(s.READ, 2, 8 << 20, 4096),
+                     s.request(s.WRITE, 2, 0, 4096, payload=bytes(4096)) + s.request(s.FLUSH, 3)):
+            with self.subTest(hang[:8]), Forgetful() as fuse:
+                # The kernel learns that this one need not be told when a file is closed: else it
+                # would keep the process until it was.
+                fuse.disk.open("rb").close()
+                with Server("--export", f"a=file:{fuse.disk}", "--drain-timeout", "1s") as server:
+                    client = server.connect()
+                    s.enter(client)
+                    client.sendall(s.request(s.FLUSH, 1))
+                    s.receive(client, 16)
+                    fuse.process.send_signal(signal.SIGSTOP)
+                    try:
+                        client.sendall(hang)
+                        time.sleep(0.5)  # it has reached the store, or not yet: both must end
+                        self.assertLess(self.drains(server), 15)
+                    finally:
+                        fuse.process.send_signal(signal.SIGCONT)
+                    client.close()
+                self.assertRegex(server.log, "unfinished in its store|the server hangs")
+
+    def test_a_loop_that_hangs_holds_up_the_end_for_a_bounded_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            jobs = pathlib.Path(folder) / "jobs"
+            jobs.write_text("ior.n1 4\n")
+            with Server("--export", "a=memory:1MiB", "--jobs", str(jobs),
+                        "--drain-timeout", "1s") as server:
+                jobs.unlink()
+                os.mkfifo(jobs)  # nobody will ever write to it
+                server.process.send_signal(signal.SIGHUP)
+                self.assertLess(self.drains(server), 15)
+            self.assertIn("the drain timeout is over and the server hangs", server.log)
 
     def test_jobs_are_read_again(self):
         with tempfile.TemporaryDirectory() as folder:
             jobs = pathlib.Path(folder) / "jobs"
             jobs.write_text("# nodes\nior.n1 4\n")
-            with Server("--export", "a=memory:1MiB", "--jobs", str(jobs)) as server:
+            with Remote("--export", "a=memory:1MiB", "--jobs", str(jobs)) as server:
+                self.assertEqual(self.nodes(server, "ior.n1"), 4)
                 jobs.write_text("ior.n1 four\n")
                 server.process.send_signal(signal.SIGHUP)
                 end = time.monotonic() + STUCK
@@ -161,8 +243,18 @@ class Signals(unittest.TestCase):
                     self.assertLess(time.monotonic(), end)
                     time.sleep(0.01)
                 self.assertIn("line 1", server.log)
+                self.assertEqual(self.nodes(server, "ior.n1"), 4)
                 jobs.write_text("ior.n1 8\n")
                 server.process.send_signal(signal.SIGHUP)
+                while self.nodes(server, "ior.n1") != 8:
+                    self.assertLess(time.monotonic(), end)
+                    time.sleep(0.01)
+
+    def nodes(self, server, job):
+        """With which it counts once it has a request."""
+        server.read(job, 1)
+        return wait_for("it is listed", lambda: {
+            one["job"]: one["nodes"] for one in server.get("/v1/services/ost_io/jobs")}.get(job))
 
     def test_the_service_manager_hears_of_it(self):
         with tempfile.TemporaryDirectory() as folder:

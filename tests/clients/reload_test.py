@@ -156,6 +156,14 @@ class WhollyOrNotAtAll(Edited):
             # Now the rule is there, and not a second time.
             self.assertIn("start a jobid={a}", self.hup(server, "was read again"))
 
+    def test_certificates_that_would_not_be_used_change_nothing(self):
+        with self.serve() as server:
+            for more in "verify_clients = true", 'directory = "/etc/weir/pki"':
+                self.write(connections=50, more=f"[tls]\n{more}\n")
+                said = self.hup(server, "nothing of the configuration was changed")
+                self.assertIn("--tls require", said)
+                self.assertNotIn("connections", said)
+
     def test_one_change_that_cannot_be_made_keeps_all_from_being_made(self):
         with self.serve("--rule", "start mine jobid={m} rate=7") as server:
             self.write(connections=50, rules='"start mine jobid={x} rate=1"')

@@ -7,6 +7,8 @@
 It listens on a Unix socket and on a free port of 127.0.0.1. Leaving the block stops it with SIGTERM
 and fails if it does not end with status 0, or if a sanitizer had something to say.
 """
+import http.client
+import json
 import os
 import pathlib
 import signal
@@ -23,8 +25,13 @@ RELEASE = os.environ.get("WEIR_RELEASE_BIN", ROOT / "build/release/apps/weir/wei
 STUCK = 60  # seconds until something that should have happened counts as stuck
 
 
+# For tests that look at memory: a sanitizer keeps little of what was freed.
+LEAN = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4"}
+
+
 class Server:
-    def __init__(self, *arguments, binary=None, env=None, control=False, prefix=()):
+    def __init__(self, *arguments, binary=None, env=None, control=False, prefix=(),
+                 stderr=subprocess.PIPE):
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name)
         self.socket = self.path / "s"
@@ -33,46 +40,64 @@ class Server:
         self.binary = binary or WEIR
         self.prefix = prefix  # a command that runs it
         self.env = env
+        self.stderr = stderr  # another one: it is not read, and `log` stays empty
         self.log = ""
+        self.process = None
         self.expected = 0  # how it is to end
 
     def __enter__(self):
+        self.launch()
+        self.await_ready()
+        return self
+
+    def launch(self):
+        """Starts it, and does not wait until clients can come."""
+        self._close_pipes()
+        self.expected = 0
         self.process = subprocess.Popen(
             [*self.prefix, self.binary, "serve", "--listen", f"unix:{self.socket}",
              "--listen", "127.0.0.1:0", *self.arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, stderr=self.stderr, text=True,
             env={**os.environ, **(self.env or {})})
         self.reader = threading.Thread(target=self._read_log)
         self.reader.start()
+
+    def await_ready(self):
         ready = self.process.stdout.readline().split()
         if not ready or ready[0] != "ready":
             self.process.kill()
-            self.process.wait(STUCK)
-            self.reader.join()
-            self.process.stdout.close()
-            self.process.stderr.close()
+            self._end_process()
             self.folder.cleanup()
             raise AssertionError(f"not ready: {self.log}")
         self.port = int(ready[2].rpartition(":")[2])
         if ready[-1].startswith("control:"):
             self.control_port = int(ready[-1].rpartition(":")[2])
-        return self
 
     def _read_log(self):
-        for line in self.process.stderr:
+        for line in self.process.stderr or ():
             self.log += line
 
-    def __exit__(self, kind, *_):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+    def _end_process(self):
+        """Its status, once it has ended."""
         try:
             status = self.process.wait(STUCK)
         except subprocess.TimeoutExpired:
             self.process.kill()
             status = "stuck"
         self.reader.join()
-        self.process.stdout.close()
-        self.process.stderr.close()
+        self._close_pipes()
+        return status
+
+    def _close_pipes(self):
+        if self.process is not None:
+            self.process.stdout.close()
+            if self.process.stderr:
+                self.process.stderr.close()
+
+    def __exit__(self, kind, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        status = self._end_process()
         self.folder.cleanup()
         is_dirty = "Sanitizer" in self.log or "runtime error" in self.log
         if kind is None and (status != self.expected or is_dirty):
@@ -83,6 +108,13 @@ class Server:
         self.expected = -signal.SIGKILL
         self.process.kill()
         self.process.wait(STUCK)
+        self.reader.join()
+
+    def end(self, number=signal.SIGTERM):
+        """With the signal; its folder stays, so that it can be launched again."""
+        self.process.send_signal(number)
+        status = self._end_process()
+        assert status == (0 if number == signal.SIGTERM else -number), (status, self.log)
 
     def uri(self, name, tcp=False):
         if tcp:
@@ -96,6 +128,18 @@ class Server:
         client.connect(str(self.socket))
         return client
 
+    def fetch(self, path):
+        """The answer of the control socket."""
+        connection = http.client.HTTPConnection("weir", timeout=STUCK)
+        with socket.socket(socket.AF_UNIX) as connection.sock:
+            connection.sock.settimeout(STUCK)
+            connection.sock.connect(str(self.control))
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+
+    def status(self):
+        return json.loads(self.fetch("/v1/status"))
+
     def memory(self):
         """Bytes of memory the server has in use."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
@@ -106,7 +150,9 @@ class Server:
 # ---- a client that can be wrong in every way ----
 
 OPT_EXPORT_NAME, OPT_ABORT, OPT_LIST, OPT_GO = 1, 2, 3, 7
-READ, WRITE, DISC, FLUSH = 0, 1, 2, 3
+OPT_STRUCTURED_REPLY, OPT_SET_META_CONTEXT = 8, 10
+READ, WRITE, DISC, FLUSH, BLOCK_STATUS = 0, 1, 2, 3, 7
+FUA = 1
 
 
 def receive(client, count):
@@ -153,6 +199,18 @@ def enter_after_greeting(client, name=b"a"):
         if kind == 1:
             return
         assert kind == 3, (hex(kind), body)
+
+
+def enter_structured(client, name=b"a"):
+    """The same with structured replies and block status."""
+    greet(client)
+    query = b"base:allocation"
+    client.sendall(option(OPT_STRUCTURED_REPLY) +
+                   option(OPT_SET_META_CONTEXT, struct.pack(">I", len(name)) + name +
+                          struct.pack(">II", 1, len(query)) + query))
+    kinds = [option_reply(client)[1] for _ in range(3)]
+    assert kinds == [1, 4, 1], kinds
+    enter_after_greeting(client, name)
 
 
 def request(command, cookie=0, offset=0, length=0, flags=0, payload=b""):

@@ -216,6 +216,72 @@ class Modes(WithCertificates):
             self.assertEqual((done.returncode, done.stderr.count("\n")), (status, 1), done.stderr)
 
 
+class PlainText(WithCertificates):
+    """What is meant to be encrypted and would not be."""
+
+    def check(self, *arguments, file=""):
+        config = self.path / "plain.conf"
+        config.write_text('[[export]]\nname = "a"\nstore = "memory:1MiB"\n' + file)
+        return run(s.WEIR, "serve", "--check-config", "--config", config, *arguments)
+
+    def test_certificates_without_tls_are_refused_with_the_cure(self):
+        certificates = ("--tls-certificates", str(self.server))
+        directory = f'[tls]\ndirectory = "{self.server}"\n'
+        for arguments, file in ((certificates, ""), (("--tls-verify-peer",), ""),
+                                ((*certificates, "--tls-verify-peer"), ""),
+                                ((*certificates, "--tls", "off"), ""), ((), directory),
+                                ((), directory + 'mode = "off"\n'),
+                                ((), "[tls]\nverify_clients = true\n"),
+                                (("--tls-verify-peer",), directory)):
+            with self.subTest(arguments=arguments, file=file):
+                done = self.check(*arguments, file=file)
+                self.assertEqual(done.returncode, 64, done.stderr)
+                self.assertIn("--tls require", done.stderr)
+        done = run(s.WEIR, "serve", "--listen", "127.0.0.1:0", "--export", "a=memory:1MiB",
+                   *certificates)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (64, 1), done.stderr)
+
+    def test_the_command_line_may_turn_tls_of_the_file_on_and_off(self):
+        for arguments, file in (
+                (("--tls", "require"), f'[tls]\ndirectory = "{self.server}"\n'),
+                (("--tls", "off"), f'[tls]\nmode = "require"\ndirectory = "{self.server}"\n'
+                                   "verify_clients = true\n")):
+            done = self.check(*arguments, file=file)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), file)
+
+    def test_locks_and_clusters_for_other_machines_are_warned_of(self):
+        state = f'state = "{self.path}/locks"\n'
+        far = '[lock]\nlisten = "0.0.0.0:0"\n' + state
+        near = '[lock]\nlisten = "127.0.0.1:0"\n' + state
+        cluster = ('[cluster]\nname = "a"\nlisten = "10.0.0.1:7420"\n'
+                   'etcd = ["127.0.0.1:2379", "etcd.example:2379"]\n')
+        tls = ("--tls", "require", "--tls-certificates", str(self.server))
+        for arguments, file, places in (
+                ((), far, ["lock: 0.0.0.0:0"]), ((), near, []), (tls, far, []),
+                ((), far + "insecure = true\n", []), (("--lock-insecure",), far, []),
+                (("--lock", "[::]:0"), near, ["lock: [::]:0"]),
+                ((), cluster, ["cluster: 10.0.0.1:7420", "etcd at etcd.example:2379"]),
+                (tls, cluster, ["cluster: 10.0.0.1:7420", "etcd at etcd.example:2379"]),
+                ((), cluster + f'tls_directory = "{self.server}"\n', ["etcd.example:2379"]),
+                ((), cluster + "insecure = true\n", [])):
+            with self.subTest(arguments=arguments, file=file):
+                done = self.check(*arguments, file=file)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                lines = done.stderr.splitlines()
+                self.assertEqual(len(lines), len(places), lines)
+                for line, place in zip(lines, places):
+                    self.assertIn("warning: ", line)
+                    self.assertIn(place, line)
+                    self.assertIn("insecure = true", line)
+
+    def test_the_warning_is_given_at_the_start(self):
+        locks = ("--lock", "0.0.0.0:0", "--lock-state", str(self.path / "state"))
+        with Server("--export", "a=memory:1MiB", *locks) as server:
+            self.assertEqual(server.log.count("warning: lock: 0.0.0.0:0"), 1, server.log)
+        with Server("--export", "a=memory:1MiB", *locks, "--lock-insecure") as server:
+            self.assertNotIn("warning", server.log)
+
+
 class Trust(WithCertificates):
     def test_clients_of_another_authority_refuse_the_server(self):
         with self.serve() as server:
@@ -444,6 +510,39 @@ class Hostile(WithCertificates):
                         if not piece:
                             return
                         key.data.sendall(piece)
+
+
+class Hoards(WithCertificates):
+    def test_replies_that_nobody_reads(self):
+        """Encrypted or not yet, they count."""
+        memory = 64 << 20
+        context = ssl.create_default_context(cafile=str(self.server / "ca-cert.pem"))
+        with Server("--export", "a=memory:64MiB", "--tls", "require", "--tls-certificates",
+                    str(self.server), "--memory", str(memory), control=True,
+                    env=s.LEAN) as server:
+            before = server.memory()
+            clients = []
+            for _ in range(100):
+                raw = server.connect()
+                s.greet(raw)
+                raw.sendall(s.option(OPT_STARTTLS))
+                self.assertEqual(s.option_reply(raw), (OPT_STARTTLS, 1, b""))
+                client = context.wrap_socket(raw, server_hostname="localhost")
+                s.enter_after_greeting(client)
+                client.sendall(s.request(s.READ, 1, 0, 16 << 20))
+                self.assertEqual(s.simple_reply(client)[:2], (0, 1))  # its payload is on the way
+                client.sendall(s.request(77, 2) * 1000)
+                clients.append(client)
+            self.assert_alive(server)
+            status = server.status()
+            self.assertLessEqual(status["memory"]["used"], status["memory"]["limit"])
+            self.assertLess(server.memory() - before, memory)
+            # A client that begins to read gets everything.
+            self.assertEqual(s.receive(clients[0], 16 << 20), bytes(16 << 20))
+            for _ in range(1000):
+                self.assertEqual(s.simple_reply(clients[0])[:2], (22, 2))
+            for client in clients:
+                client.close()
 
 
 if __name__ == "__main__":

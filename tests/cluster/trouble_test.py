@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistakes of administrators and peers: told in clear words, and harmless to the others."""
 import pathlib
-import shutil
-import signal
 import sys
 import tempfile
 import unittest
 
-from world import RELEASE, WEIR, Etcd, Member, Remote, World, free_ports, wait_for
+from world import (AT_A_RATE, RELEASE, WEIR, Etcd, Member, Remote, World, free_ports,
+                   wait_for)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
 from certificates import EXPIRED, Authority  # noqa: E402
@@ -96,14 +95,14 @@ class Alone(unittest.TestCase):
     def test_without_etcd_a_server_serves_says_so_once_and_joins_when_it_comes(self):
         etcd = Etcd()
         self.addCleanup(etcd.folder.cleanup)
-        with Member("s0", ["127.0.0.1:1"], binary=RELEASE) as member:
+        with Member("s0", ["127.0.0.1:1"], binary=RELEASE, more=AT_A_RATE) as member:
             wait_for("it says so", lambda: "running alone" in member.log)
             self.assertGreater(member.read("j.1", 10), 0)
             self.assertEqual(member.status()["state"], "alone")
             status, _, error = member.weir("cluster", "rule", "start", "x", "jobid={*}", "rate=5")
             self.assertEqual(status, 75, error)
         ports = free_ports(1)
-        with Member("s0", [f"127.0.0.1:{ports[0]}"], binary=RELEASE) as member:
+        with Member("s0", [f"127.0.0.1:{ports[0]}"], binary=RELEASE, more=AT_A_RATE) as member:
             wait_for("it says so", lambda: "running alone" in member.log)
             etcd.clients, etcd.peers, etcd.processes = ports, free_ports(1), [None]
             etcd.start(0)
@@ -154,61 +153,6 @@ class Secured(unittest.TestCase):
                     self.assertEqual(other.status()["state"], "joining")
             self.assertTrue(first.is_joined() and second.is_joined())
 
-    def test_renewed_certificates_are_used_after_sighup(self):
-        old, new = Authority(self.path / "old"), Authority(self.path / "new")
-
-        def renew(member, folder):
-            for file in self.whole(new).glob("*.pem"):
-                shutil.copy(file, folder / file.name)
-            member.process.send_signal(signal.SIGHUP)
-            wait_for("it is read", lambda: "the configuration was read again" in member.log)
-
-        with Etcd() as etcd:
-            def member(name, folder):
-                return self.enterContext(Member(name, etcd.endpoints(),
-                                                more=f'tls_directory = "{folder}"'))
-            folders = [self.whole(old), self.whole(old)]
-            first = member("s0", folders[0])
-            wait_for("the first leads", first.is_joined)
-            second = member("s1", folders[1])
-            wait_for("the second has joined", second.is_joined)
-            renew(first, folders[0])
-            third = member("s2", self.whole(new))
-            wait_for("one of the new authority has joined", third.is_joined)
-            self.assertTrue(second.is_joined(), "what stands goes on")
-            renew(second, folders[1])
-            # Whoever leads next, the other one comes anew, with its new certificate.
-            first.process.terminate()
-            wait_for("they have met again", lambda: sorted(
-                one["name"] for one in second.status()["members"] if one["state"] == "joined"
-            ) == ["s1", "s2"])
-
-    def test_a_renewed_etcd_is_met_after_sighup(self):
-        old, new = Authority(self.path / "old"), Authority(self.path / "new")
-        used = self.path / "used"
-        used.mkdir()
-        keys = self.path / "keys"
-        keys.mkdir()
-
-        def put(folder):
-            for file in folder.glob("*.pem"):
-                shutil.copy(file, keys / file.name)
-            shutil.copy(folder / "ca-cert.pem", used / "ca-cert.pem")
-
-        put(old.server())
-        with Etcd(arguments=["--cert-file", str(keys / "server-cert.pem"),
-                             "--key-file", str(keys / "server-key.pem")],
-                  cacert=keys / "ca-cert.pem") as etcd:
-            with Member("s0", etcd.endpoints(), more=f'etcd_tls_directory = "{used}"') as member:
-                wait_for("it has joined", member.is_joined)
-                etcd.kill(0)
-                put(new.server())
-                etcd.start(0)
-                wait_for("etcd is back", etcd.is_up)
-                wait_for("it is not believed", lambda: member.status()["state"] == "alone")
-                member.process.send_signal(signal.SIGHUP)
-                wait_for("it has joined again", member.is_joined)
-
     def test_certificates_that_are_missing_are_named(self):
         with self.assertRaisesRegex(AssertionError, "ca-cert.pem"):
             with Member("s0", ["127.0.0.1:1"], more=f'tls_directory = "{self.path}"'):
@@ -230,7 +174,7 @@ class Secured(unittest.TestCase):
             (self.path / "wrong").write_text("guess\n")
             def more(password):
                 return (f'etcd_tls_directory = "{keys}"\nuser = "weir"\n'
-                        f'password_file = "{self.path / password}"')
+                        f'password_file = "{self.path / password}"\n{AT_A_RATE}')
             with Member("s0", etcd.endpoints(), more=more("right")) as member:
                 wait_for("it has joined", member.is_joined)
                 with Member("s1", etcd.endpoints(), more=more("wrong")) as other:

@@ -17,13 +17,13 @@ import unittest
 from world import STUCK, WEIR, Etcd, Member, wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
+from measured import MeasuredTest  # noqa: E402
 from server import READ, enter, request  # noqa: E402
 
 GROUPS = {"a": "127.0.1.1", "b": "127.0.2.1"}
 TURN = 0.3  # seconds
 WINDOW = 64  # reads that a client has waiting, of which a server does 200 a second
 REPLY = 16 + 512
-TRIES = 4
 TURNS = """
 [groups]
 length = "{turn}ms"
@@ -108,7 +108,7 @@ def served(clients, begin, end, width=0.1):
             for piece in tallies.values()]
 
 
-class Turns(unittest.TestCase):
+class Turns(MeasuredTest):
     def cluster(self, *configurations, **options):
         etcd = self.enterContext(Etcd())
         members = [self.enterContext(TurnsMember(f"s{i}", etcd, more, **options))
@@ -136,17 +136,15 @@ class Turns(unittest.TestCase):
             wait_for(f"{member.name} is in step", member.is_in_step)
         with busy(members) as clients:
             self.agree(members)
-            shares = []
-            for _ in range(TRIES):  # a machine that stands still spoils a try
+            def attempt():
                 begin = time.monotonic()
                 time.sleep(10 * TURN)
                 pieces = [piece for piece in served(clients, begin, time.monotonic())
                           if len(piece) == len(members)]
                 same = sum(len(set(piece.values())) == 1 for piece in pieces)
-                shares.append(same / max(len(pieces), 1))
-                if shares[-1] >= 0.8:
-                    break
-            self.assertGreaterEqual(max(shares), 0.8, "of pieces; by chance it would be a quarter")
+                share = same / max(len(pieces), 1)
+                return None if share >= 0.8 else f"the same in {share:.2f} of {len(pieces)} pieces"
+            self.measure(attempt)  # by chance it would be a quarter
         course = members[0].status()["at_leader"]["courses"]
         self.assertEqual([(one["service"], one["members"]) for one in course], [("ost_io", 3)])
         _, shown, _ = members[1].weir("cluster", "status")

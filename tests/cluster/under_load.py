@@ -6,10 +6,9 @@ one cluster, `world`, with a rule of the rate LIMIT, and each of its tests leave
 """
 import time
 
-from world import Load, burst, most, wait_for
+from world import Load, bound, wait_for
 
 LIMIT = 1500
-BURST = burst(LIMIT)
 
 
 class UnderLoad:
@@ -25,10 +24,9 @@ class UnderLoad:
 
     def holds(self, limit=LIMIT):
         """The limit, in every window since the load began or this was asked for another."""
-        times = self.load.completions(self.begin, time.monotonic())
-        self.assertGreater(len(times), limit / 10)
-        self.assertLessEqual(most(times, 5), 5 * limit * 1.02 + BURST)
-        self.assertLessEqual(most(times, 0.5), 0.5 * limit * 1.10 + BURST)
+        self.assertGreater(len(self.load.completions(self.begin, time.monotonic())), limit / 10)
+        for width in 5, 0.5:
+            self.assertLessEqual(self.load.most(width, self.begin), bound(limit, width), width)
 
     def epochs_go_on(self, *names):
         """Of these servers, from now on."""

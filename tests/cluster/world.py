@@ -9,9 +9,12 @@
 
 Everything that was started is ended when the block is left, whatever happens in it.
 """
+import bisect
 import contextlib
 import os
 import pathlib
+import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,12 +26,14 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "control"))
 from remote import READ, RELEASE, STUCK, WEIR, Remote, enter, request, wait_for  # noqa: E402
 
-__all__ = ["LEASE", "RELEASE", "STUCK", "WEIR", "Etcd", "Load", "Member", "Remote", "World",
-           "burst", "free_ports", "longest_gap", "most", "take_precedence", "wait_for"]
+__all__ = ["AT_A_RATE", "LEASE", "RELEASE", "STUCK", "WEIR", "Etcd", "Load", "Member", "Remote",
+           "World", "bound", "free_ports", "longest_gap", "most", "take_precedence", "wait_for"]
 
 LEASE = 2  # seconds; the shortest there is
 REPLY = 16 + 512
-WINDOW = 32  # reads that a hot client has waiting; one that does not run counts as many late
+# How a server starts that knows no rules and cannot ask for them; else it accepts nobody.
+AT_A_RATE = 'start_without = "rate"\nstart_rate = 1000'
+WINDOW = 32  # reads that a hot client has waiting
 # What a configuration of a server in a cluster looks like.
 CONFIG = """
 [[export]]
@@ -41,6 +46,7 @@ name = "{name}"
 etcd = {etcd}
 listen = "{listen}"
 lease = "{lease}s"
+state = "{state}"
 {more}
 """
 
@@ -122,6 +128,10 @@ class Etcd:
         self.processes[node].kill()
         self.processes[node].wait(STUCK)
 
+    def forget(self, node):
+        """All it has ever known; it does not run."""
+        shutil.rmtree(f"{self.folder.name}/n{node}")
+
     def end(self):
         for one in self.processes:
             if one.poll() is None:
@@ -143,7 +153,8 @@ class Member(Remote):
         self.name = name
         self.config = self.path / "weir.conf"
         self.config.write_text(CONFIG.format(name=name, etcd=str(list(endpoints)).replace("'", '"'),
-                                             listen=listen, lease=lease, more=more))
+                                             listen=listen, lease=lease, more=more,
+                                             state=self.path / "state"))
         self.arguments += ["--config", self.config]
 
     def status(self):
@@ -202,6 +213,16 @@ class World:
         self.members[name] = member
         return member
 
+    def restart(self, name, number=signal.SIGTERM):
+        """Ends it with the signal, and starts it again with its state and at its address."""
+        self.members[name].end(number)
+        self.start_again(name)
+
+    def start_again(self, name):
+        """One that has ended or was killed."""
+        self.members[name].launch()
+        self.members[name].await_ready()
+
     def end(self, name):
         self.members.pop(name).__exit__(None, None, None)
 
@@ -246,13 +267,16 @@ class World:
 
 
 class Client(threading.Thread):
-    """Keeps some reads of one job waiting at a server, and notes when each was answered."""
+    """Keeps some reads of one job waiting at a server, and notes when each was answered: after it
+    last took all there was, and before it had this one. So a client that does not run in time does
+    not make a server seem too fast. It comes again as soon as it can when the server is gone."""
 
     def __init__(self, member, window):
         super().__init__(daemon=True)
         self.socket = member.socket
         self.window = window  # may be changed at any time; 0: nothing more is asked
-        self.completions = []
+        self.completions = []  # when each was answered, at the latest
+        self.earliest = []  # and at the earliest
         self.is_ending = False
         self.lost = 0  # connections
 
@@ -262,7 +286,7 @@ class Client(threading.Thread):
                 self.drive()
             except OSError:
                 self.lost += 1
-                time.sleep(0.05)
+                time.sleep(0.005)
 
     def drive(self):
         client = socket.socket(socket.AF_UNIX)
@@ -272,6 +296,7 @@ class Client(threading.Thread):
             enter(client, b"a/job=j.1")
             asked = request(READ, 0, 0, 512)
             waiting, kept = 0, 0
+            looked = time.monotonic()  # all that had come by then was taken
             while not self.is_ending:
                 more = max(self.window - waiting, 0)
                 if more:
@@ -280,10 +305,14 @@ class Client(threading.Thread):
                 if not waiting:
                     time.sleep(0.002)
                     continue
+                if not select.select([client], [], [], STUCK)[0]:
+                    self.fail()
+                before = time.monotonic()
                 kept += len(client.recv(1 << 16) or self.fail())
                 done, kept = divmod(kept, REPLY)
-                now = time.monotonic()
-                self.completions += [now] * done
+                self.earliest += [looked] * done
+                self.completions += [time.monotonic()] * done
+                looked = before
                 waiting -= done
 
     @staticmethod
@@ -327,6 +356,22 @@ class Load:
             time.sleep(max(min(every, end - time.monotonic()), 0))
             turn += 1
 
+    def most(self, width, begin=0.0, end=float("inf")):
+        """The most that were answered, for certain, in any window of so many seconds."""
+        times = []
+        for client in self.clients.values():
+            count = len(client.completions)
+            earliest = client.earliest[:count]
+            latest = client.completions[:count]
+            inside = slice(bisect.bisect_left(earliest, begin), bisect.bisect_right(latest, end))
+            times.append((earliest[inside], latest[inside]))
+        best = 0
+        for start in sorted({at for earliest, _ in times for at in earliest}):
+            best = max(best, sum(
+                max(bisect.bisect_right(latest, start + width)
+                    - bisect.bisect_left(earliest, start), 0) for earliest, latest in times))
+        return best
+
     def completions(self, begin, end):
         return sorted(at for client in self.clients.values() for at in list(client.completions)
                       if begin <= at < end)
@@ -339,10 +384,10 @@ def take_precedence():
         os.nice(-10)
 
 
-def burst(limit, servers=3):
-    """What a window may hold above its part of the limit: buckets that were full, on each server 3
-    operations or 10 ms of its slice, and what clients count late."""
-    return servers * (3 + limit / 100 + WINDOW)
+def bound(limit, width, servers=3):
+    """What may be answered in a window of so many seconds: 2 % more than the limit over 5 s and
+    10 % over 0.5 s, the burst, which is 10 ms of the limit, and one token of each server."""
+    return limit * width * {5: 1.02, 0.5: 1.10}[width] + limit / 100 + servers
 
 
 def most(times, width):

@@ -114,7 +114,7 @@ class Changing(unittest.TestCase):
                                      200)
                 self.assertEqual(it.send("PUT", f"{SERVICE}/capacity", {"capacity": other})[0], 400)
                 _, out, _ = it.weir("status")
-                self.assertRegex(out, r"\s20MB/s\s" if unit == "bytes" else r"\s500\s")
+                self.assertRegex(out, r"\s20.0MB/s\s" if unit == "bytes" else r"\s500\s")
 
     def test_a_rule_acts_within_milliseconds(self):
         with Remote(*TBF, "--rule", "start dd jobid={dd.0} rate=10") as it:

@@ -4,6 +4,7 @@
 checker: no two of them ever held one lock. With a server that knows no grace period it finds two.
 """
 import os
+import pathlib
 import signal
 import subprocess
 import unittest
@@ -134,8 +135,12 @@ class Holders(unittest.TestCase):
             wait_for("the second waits", lambda: server.count("waiting") == 1)
             first.process.send_signal(signal.SIGSTOP)
             self.assertEqual(second.wait(), 0)
+            guard = first.process.pid
+            children = pathlib.Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
             first.let_go()  # of its own accord, with status 0
-            wait_for("the command has ended", first.has_ended)
+            wait_for("the command has ended", lambda: all(
+                pathlib.Path(f"/proc/{one}/stat").read_text().rpartition(") ")[2][0] == "Z"
+                for one in children))
             first.process.send_signal(signal.SIGCONT)
             self.assertEqual(first.wait(), 75)
             self.assertIn("was lost before", server.logged())

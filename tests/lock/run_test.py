@@ -272,6 +272,7 @@ class Refusals(unittest.TestCase):
         env = {"WEIR_LOCK_SERVER": address}
         for options in (["--timeout", "1s"], ["--try"], ["--timeout", "0s"],
                         ["--try", "--timeout", "1s"]):
+            # 10 s at most, and what a slow machine takes.
             done = self.weir("lock", "run", *options, "x", "--", "true", **env)
             self.assertEqual(done.returncode, 69, (options, done.stderr))
             self.assertIn("does not answer", done.stderr)

@@ -33,7 +33,7 @@ class Running {
       auto server = Server::create(std::move(options));
       ASSERT_TRUE(server) << server.error().message();
       loop_ = std::this_thread::get_id();
-      (*server)->run([&] { ready_.set_value(server->get()); });
+      EXPECT_TRUE((*server)->run([&] { ready_.set_value(server->get()); }));
       over_.get_future().wait();  // others may still hold on to it
     });
     server_ = ready_.get_future().get();
@@ -120,6 +120,26 @@ TEST(ServerCommandsStress, EachCommandIsCalledOnceWheneverTheServerEnds) {
   EXPECT_EQ(accepted, ran + refused);
   EXPECT_GT(ran, 0);
   EXPECT_EQ(elsewhere, 0);
+}
+
+TEST(ServerCommandsStress, AnOrderIsTakenHoweverManyMessagesWait) {
+  Running running;
+  Server& server = running.server();
+  std::promise<void> held, go;
+  ASSERT_TRUE(server.post([&](const Result<Server*>&) {
+    held.set_value();
+    go.get_future().wait();  // the loop hangs meanwhile
+  }));
+  held.get_future().wait();
+  const auto nothing = [](const Result<Server*>&) {};
+  for (std::size_t i = 0; i < kCommandsMax; ++i) ASSERT_TRUE(server.post(nothing));
+  const auto refused = server.post(nothing);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, std::errc::resource_unavailable_try_again);
+  std::promise<bool> ran;
+  EXPECT_TRUE(server.order([&](const Result<Server*>& it) { ran.set_value(it.has_value()); }));
+  go.set_value();
+  EXPECT_TRUE(ran.get_future().get());
 }
 
 TEST(ServerCommandsStress, AfterTheEndIsAskedForCommandsAreToldSo) {

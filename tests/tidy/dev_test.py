@@ -16,8 +16,8 @@ import unittest
 
 from tree import ROOT
 
-COMMANDS = ("setup", "build", "run", "demo", "test", "check", "fmt", "fuzz", "bench", "weir",
-            "help")
+COMMANDS = ("setup", "build", "run", "demo", "test", "check", "fmt", "fuzz", "drill", "bench",
+            "weir", "help")
 
 PROGRAM = r"""
 #include <cstdio>
@@ -41,9 +41,34 @@ add_custom_target(product DEPENDS weir)
 add_test(NAME good COMMAND true)
 add_test(NAME bad COMMAND sh -c "echo the reason; exit 1")
 add_test(NAME lost COMMAND /nonexistent)
-add_test(NAME left COMMAND sh -c "exit 77")
-set_tests_properties(left PROPERTIES SKIP_RETURN_CODE 77)
+add_test(NAME left COMMAND echo SKIPPED)
+set_tests_properties(left PROPERTIES SKIP_REGULAR_EXPRESSION SKIPPED)
+add_test(NAME some COMMAND python3 ${CMAKE_SOURCE_DIR}/run.py ${CMAKE_SOURCE_DIR}/parts.py Some)
+add_test(NAME none COMMAND python3 ${CMAKE_SOURCE_DIR}/run.py ${CMAKE_SOURCE_DIR}/parts.py None_)
+add_test(NAME worse COMMAND python3 ${CMAKE_SOURCE_DIR}/run.py ${CMAKE_SOURCE_DIR}/parts.py Worse)
+set_tests_properties(some none worse PROPERTIES SKIP_RETURN_CODE 77)
 set_tests_properties(good PROPERTIES LABELS unit)
+"""
+PARTS = """
+import unittest
+class Some(unittest.TestCase):
+    def test_good(self):
+        pass
+    def test_left(self):
+        self.skipTest("no such device")
+@unittest.skip("no such machine")
+class None_(unittest.TestCase):
+    def test_a(self):
+        pass
+    def test_b(self):
+        pass
+class Worse(unittest.TestCase):
+    def test_left(self):
+        self.skipTest("no such user")
+    def test_bad(self):
+        self.fail()
+if __name__ == "__main__":
+    unittest.main()
 """
 PRESETS = """{ "version": 6, "configurePresets": [
   { "name": "dev", "generator": "Ninja", "binaryDir": "${sourceDir}/build/${presetName}" },
@@ -78,7 +103,7 @@ class Usage(unittest.TestCase):
     def test_wrong_usage(self):
         for arguments in ((), ("nonsense",), ("build", "nonsense"), ("build", "dev", "more"),
                           ("fuzz", "nonsense"), ("fuzz", "canary", "soon"), ("bench", "nonsense"),
-                          ("check", "nonsense")):
+                          ("check", "nonsense"), ("drill", "nonsense")):
             with self.subTest(arguments):
                 done = run(ROOT / "dev", *arguments)
                 self.assertEqual((done.returncode, done.stdout), (64, ""))
@@ -89,6 +114,13 @@ class Usage(unittest.TestCase):
                       run(ROOT / "dev", "build", "nonsense").stderr)
         self.assertIn("no fuzzer 'nonsense'; there are: canary ",
                       run(ROOT / "dev", "fuzz", "nonsense").stderr)
+        self.assertIn("no drill 'nonsense'; there are: hostile kill memory network power",
+                      run(ROOT / "dev", "drill", "nonsense").stderr)
+
+    def test_drills_are_listed(self):
+        done = run(ROOT / "dev", "drill")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.split(), ["hostile", "kill", "memory", "network", "power"])
 
 
 class Scratch(unittest.TestCase):
@@ -101,8 +133,9 @@ class Scratch(unittest.TestCase):
         cls.source = cls.root / "apps/weir/weir.cc"
         write(cls.root, {
             "CMakeLists.txt": PROJECT, "CMakePresets.json": PRESETS, "apps/weir/weir.cc": PROGRAM,
-            "apps/weir/CMakeLists.txt": "add_executable(weir weir.cc)\n"})
+            "apps/weir/CMakeLists.txt": "add_executable(weir weir.cc)\n", "parts.py": PARTS})
         shutil.copy(ROOT / "dev", cls.root)
+        shutil.copy(ROOT / "tests/run.py", cls.root)
 
     def dev(self, *arguments, **how):
         return run(self.root / "dev", *arguments, **how)
@@ -161,28 +194,33 @@ class Scratch(unittest.TestCase):
     def test_tests_are_counted(self):
         done = self.dev("test")
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 2 failed, 1 skipped")
+        self.assertEqual(done.stdout.splitlines()[-1], "2 passed, 3 failed, 5 skipped")
         self.assertIn("the reason", done.stdout)
+        for line in ("Some.test_left: no such device", "None_.test_a: no such machine",
+                     "None_.test_b: no such machine", "Worse.test_left: no such user"):
+            self.assertIn(f"dev: skipped parts.py: {line}\n", done.stderr)
         self.assertIn("fix the tests named above", done.stderr)
 
     def test_tests_by_label(self):
         done = self.dev("test", "unit")
         self.assertEqual(done.returncode, 0)
-        self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 0 failed")
+        self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 0 failed, 0 skipped")
 
     def test_no_test_is_a_failure(self):
         done = self.dev("test", "nonsense")
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(done.stdout.splitlines()[-1], "0 passed, 0 failed")
+        self.assertEqual(done.stdout.splitlines()[-1], "0 passed, 0 failed, 0 skipped")
         self.assertIn("these labels are there: unit", done.stderr)
 
     def test_a_failed_check_does_not_stop_the_others(self):
         done = self.dev("check")
         self.assertEqual(done.returncode, 1)
-        found = re.fullmatch(r"(\d+) passed, (\d+) failed", done.stdout.splitlines()[-1])
+        found = re.fullmatch(r"(\d+) passed, (\d+) failed, 0 skipped", done.stdout.splitlines()[-1])
         self.assertTrue(found, done.stdout)
         steps = re.findall(r"(?m)^dev: check (\S+) \.\.\. (failed after )?\d+\.\d s$", done.stderr)
-        self.assertEqual([name for name, _ in steps][-1], "canary")
+        self.assertEqual([name for name, _ in steps][-6:],
+                         ["canary", "drill:kill", "drill:power", "drill:memory", "drill:hostile",
+                          "drill:network"])
         self.assertEqual(sum(bool(failed) for _, failed in steps), int(found[2]))
         self.assertEqual(len(steps), int(found[1]) + int(found[2]))
 
@@ -199,13 +237,14 @@ class Program(unittest.TestCase):
 
     def test_run_starts_the_server_and_tells_how_to_connect(self):
         run(ROOT / "dev", "weir", "--version")  # brings it up to date
-        with subprocess.Popen([ROOT / "dev", "run"], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True) as child:
+        # On a loopback of its own: the port may be taken on this machine.
+        script = 'ip link set lo up && exec "$0" run'
+        with subprocess.Popen(["unshare", "--map-root-user", "--net", "sh", "-c", script,
+                               ROOT / "dev"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as child:
             ready = child.stdout.readline()
             child.send_signal(signal.SIGTERM)
             _, said = child.communicate(timeout=60)
-            if "another server" in said:
-                self.skipTest("somebody runs it already")
             self.assertEqual((ready, child.returncode), ("ready 127.0.0.1:10809\n", 0))
         for client in ("nbdinfo nbd://", "qemu-io ", "fio --name"):
             self.assertIn(client, said)
@@ -295,22 +334,26 @@ class Ci(unittest.TestCase):
             return done.returncode, done.stdout.splitlines()[-1]
 
     def test_sum(self):
-        good, more = "echo x; echo 3 passed, 0 failed", "echo 4 passed, 0 failed"
-        self.assertEqual(self.run_ci(good, more), (0, "7 passed, 0 failed"))
-        self.assertEqual(self.run_ci("echo 3 passed, 2 failed; exit 1", more),
-                         (1, "7 passed, 2 failed"))
-        self.assertEqual(self.run_ci(good + ", 2 skipped", "echo 1 passed, 1 failed; exit 1"),
-                         (1, "4 passed, 1 failed, 2 skipped"))
+        good = "echo x; echo 3 passed, 0 failed, 0 skipped"
+        more = "echo 4 passed, 0 failed, 1 skipped"
+        self.assertEqual(self.run_ci(good, more), (0, "7 passed, 0 failed, 1 skipped"))
+        self.assertEqual(self.run_ci("echo 3 passed, 2 failed, 0 skipped; exit 1", more),
+                         (1, "7 passed, 2 failed, 1 skipped"))
+        self.assertEqual(self.run_ci("echo 3 passed, 0 failed, 2 skipped", more),
+                         (0, "7 passed, 0 failed, 3 skipped"))
 
     def test_a_part_that_does_not_count_has_failed(self):
-        self.assertEqual(self.run_ci("exit 1", "echo 4 passed, 0 failed"),
-                         (1, "4 passed, 1 failed"))
-        self.assertEqual(self.run_ci("echo 2 passed, 0 failed; exit 1", "exit 0"),
-                         (1, "2 passed, 2 failed"))
+        self.assertEqual(self.run_ci("exit 1", "echo 4 passed, 0 failed, 0 skipped"),
+                         (1, "4 passed, 1 failed, 0 skipped"))
+        self.assertEqual(self.run_ci("echo 2 passed, 0 failed",
+                                     "echo 4 passed, 0 failed, 0 skipped"),
+                         (1, "4 passed, 1 failed, 0 skipped"))
+        self.assertEqual(self.run_ci("echo 2 passed, 0 failed, 0 skipped; exit 1", "exit 0"),
+                         (1, "2 passed, 2 failed, 0 skipped"))
 
     def test_nothing_ran(self):
-        self.assertEqual(self.run_ci("echo 0 passed, 0 failed", "echo 0 passed, 0 failed"),
-                         (1, "0 passed, 0 failed"))
+        nothing = "echo 0 passed, 0 failed, 0 skipped"
+        self.assertEqual(self.run_ci(nothing, nothing), (1, "0 passed, 0 failed, 0 skipped"))
 
 
 if __name__ == "__main__":

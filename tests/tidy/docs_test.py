@@ -11,6 +11,7 @@ In the last cell stands `pending`, or one or more of these, each in backticks:
     `stress.Suite.Name`          the same in tests/stress/*.cc
     `tests/path.py:Class.method` a Python test
     `./dev bench NAME`           the benchmark bench/NAME
+    `./dev drill NAME`           the drill tests/drill/NAME_drill.py, of which CI runs a minute
 """
 import ast
 import os
@@ -48,6 +49,8 @@ def enforces(root, reference, unit_tests):
         return python_test_exists(root, *found.groups())
     if found := re.fullmatch(r"\./dev bench ([\w-]+)", reference):
         return os.access(root / "bench" / found[1], os.X_OK)
+    if found := re.fullmatch(r"\./dev drill ([\w-]+)", reference):
+        return (root / f"tests/drill/{found[1]}_drill.py").is_file()
     return reference in unit_tests
 
 
@@ -182,6 +185,7 @@ class Bites(unittest.TestCase):
         self.write("tests/stress/bucket_stress.cc", "TEST(BucketStress, Holds) {}\n")
         self.write("tests/cli/limit_test.py", "class Limit:\n  def test_pace(self): pass\n")
         self.write("bench/pace", "")
+        self.write("tests/drill/kill_drill.py", "")
         (self.root / "bench/pace").chmod(0o755)
         self.write("docs/promises.md", """
             | P1 | fills | `pace.Bucket.Fills`, `pace.BucketProperty.Adds` |
@@ -189,6 +193,7 @@ class Bites(unittest.TestCase):
             | P3 | holds | `stress.BucketStress.Holds` |
             | P4 | fast | `./dev bench pace` |
             | P5 | later | pending |
+            | P6 | survives | `./dev drill kill` |
             """.replace("            ", ""))
         self.finds(promises)
         self.write("docs/promises.md", """
@@ -199,9 +204,11 @@ class Bites(unittest.TestCase):
             | P4 | no bench | `./dev bench nothing` |
             | P5 | no word | soon |
             | P6 | no cell |
+            | P7 | no drill | `./dev drill nothing` |
             """.replace("            ", ""))
         self.finds(promises, "P1 names pace.Bucket.Old", "P1 after P1", "P2 names", "P3 names",
-                   "P4 names ./dev bench nothing", "P5 names neither", "not of the form")
+                   "P4 names ./dev bench nothing", "P5 names neither", "not of the form",
+                   "P7 names ./dev drill nothing")
 
     def test_links(self):
         self.write("docs/a.md", "# One thing: `x`\n"

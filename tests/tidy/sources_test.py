@@ -169,6 +169,19 @@ def long_functions(tree):
                 head += char
 
 
+def ways_to_stderr(tree):
+    """Standard error is written by host/log.h alone, which neither throws nor waits nor ends the
+    process. A failed assertion, which does end it, and questions about the descriptor are free."""
+    names = (r"\b(stderr|(std::)?(cerr|clog)|perror|v?syslog|v?warnx?|v?errx?|psignal|spdlog)\b|"
+             r"\b(p?writev?|send|dup[23]?|v?dprintf|fdopen)\s*\(\s*(2|STDERR_FILENO)\b")
+    doors = {"weir/host/log.cc", "weir/base/assert.cc"}
+    for file in tree.cxx():
+        if file.parts[0] not in ("weir", "apps") or str(file) in doors:
+            continue
+        if not re.search(r"_(test|bench|fuzz)\.cc$", file.name):
+            yield from matches(names, file, tree.code(file))
+
+
 def declared_modules(tree):
     for module in tree.modules():
         file = module / "CMakeLists.txt"
@@ -239,6 +252,9 @@ class Rules(unittest.TestCase):
     def test_functions_are_short(self):
         self.keeps(long_functions)
 
+    def test_one_way_leads_to_standard_error(self):
+        self.keeps(ways_to_stderr)
+
     def test_every_folder_is_a_declared_module(self):
         self.keeps(declared_modules)
 
@@ -279,6 +295,14 @@ class Bites(unittest.TestCase):
 
     def test_pragma_once(self):
         self.finds(pragma_once, {"a.h": "// #pragma once\n", "b.h": "//\n#pragma once\n"}, "a.h:1")
+
+    def test_ways_to_stderr(self):
+        bad = 'fmt::print(stderr, "x");\nstd::cerr << 1;\nwrite(STDERR_FILENO, "x", 1);\n'
+        fine = '// stderr\nconst char* a = "stderr";\nisatty(STDERR_FILENO);\nwrite_stderr("x");\n'
+        self.finds(ways_to_stderr,
+                   {"weir/serve/a.cc": bad, "apps/weir/b.cc": fine, "weir/host/log.cc": bad,
+                    "weir/serve/a_test.cc": bad, "tests/x.cc": bad},
+                   "weir/serve/a.cc:1", "weir/serve/a.cc:2", "weir/serve/a.cc:3")
 
     def test_columns(self):
         self.finds(columns, {"a.cc": "x" * 100 + "\n" + "x" * 101 + "\n"}, "a.cc:2: 101 columns")

@@ -18,6 +18,13 @@ std::string without_blanks(std::string_view text) {
 
 }  // namespace
 
+RuleLog::RuleLog(const RuleLog& other)
+    : logged_(other.logged_), ranked_(other.ranked_), next_number_(other.next_number_) {
+  for (auto it = logged_.begin(); it != logged_.end(); ++it) by_name_[it->name].push_back(it);
+}
+
+RuleLog& RuleLog::operator=(const RuleLog& other) { return *this = RuleLog(other); }
+
 std::vector<RuleLog::Place> RuleLog::mergeable(const Logged& next) const {
   const auto found = by_name_.find(next.name);
   if (found == by_name_.end()) return {};

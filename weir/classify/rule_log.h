@@ -28,6 +28,13 @@ class RuleLog {
     std::string text;
   };
 
+  RuleLog() = default;
+  RuleLog(const RuleLog& other);
+  RuleLog(RuleLog&&) = default;
+  RuleLog& operator=(const RuleLog& other);
+  RuleLog& operator=(RuleLog&&) = default;
+  ~RuleLog() = default;
+
   void add(std::string_view target, std::string_view text);
   // Takes out the commands with this text, blanks aside, or all of the target; they are returned.
   std::vector<std::string> forget(std::string_view target, std::optional<std::string_view> text);

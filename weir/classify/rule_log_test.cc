@@ -49,6 +49,17 @@ TEST(RuleLog, ForgetsWhateverTheBlanks) {
   EXPECT_EQ(log.forget("t", std::nullopt).size(), 1U);
 }
 
+TEST(RuleLog, ACopyGoesOnAlone) {
+  RuleLog log, copy;
+  log.add("t", "start a jobid={a}");
+  copy = log;
+  log.add("t", "stop a");
+  EXPECT_EQ(log.size(), 0U);
+  EXPECT_EQ(copy.size(), 1U);
+  copy.add("t", "stop a");
+  EXPECT_EQ(copy.size(), 0U);
+}
+
 TEST(RuleText, WritesOldFormsInFull) {
   const FieldSet uid = *FieldSet::parse_type("uid");
   EXPECT_EQ(in_full("start a {500 501} 10", uid), "start a uid={500 501} rate=10");

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,6 +16,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
+#include "weir/cluster/cluster_state.h"
 #include "weir/cluster/epoch_part.h"
 #include "weir/cluster/epoch_transport.h"
 #include "weir/cluster/leader_choice.h"
@@ -60,6 +62,14 @@ std::string bound(const std::string& listen) {
   return listen.starts_with(':') ? "[::]" + listen : listen;
 }
 
+// Servers that etcd knows, this one included whether it is registered yet or not.
+MemberNames names_in(const MembershipView& view, const std::string& own) {
+  MemberNames names = {own};
+  for (const MembershipView::Member& one : view.known) names.insert(one.name);
+  for (const MembershipView::Member& one : view.members) names.insert(one.name);
+  return names;
+}
+
 // "127.0.0.1:0" with the port the kernel chose.
 std::string with_port(const std::string& address, std::uint16_t port) {
   return fmt::format("{}:{}", address.substr(0, address.rfind(':')), port);
@@ -73,7 +83,7 @@ class Cluster::Core {
       : server_(server), options_(options) {}
 
   Result<void> open();
-  void start() { membership_->start(); }
+  void start();
   void stop();
   std::uint16_t port() const { return transport_->port(); }
   Result<std::function<void()>> read_certificates();
@@ -86,7 +96,10 @@ class Cluster::Core {
  private:
   Result<void> open_transport(std::uint64_t incarnation);
   Result<void> open_membership(std::uint64_t incarnation);
-  void heard(const MembershipView& view);
+  void heard(const MembershipView& said);
+  void unheard(const Error& why);
+  void keep(MembershipView& view);
+  void note_errors(std::vector<std::string> errors);
   void follow(const MembershipView& view);
   void seek(const MembershipView& view);
   void note_link(const EpochTransport::LinkState& state);
@@ -121,12 +134,18 @@ class Cluster::Core {
   std::uint32_t followed_ = 0;
   std::uint32_t seated_ = 0;  // the term; 0: it does not lead
   std::vector<std::string> said_errors_;
+  std::optional<ClusterStateFile> state_;  // before start() of who opens it
+  std::string state_error_;                // why it could not be written
+  bool has_asked_ = false;                 // etcd for rules, once at least
+  std::uint32_t members_told_ = 0;         // by a leader
 
   mutable std::mutex mutex_;  // of what is told
   bool is_stopped_ = false;
   MembershipView view_;
   std::map<std::string, Instant> seen_;  // when those that are known were last registered
   std::vector<std::string> rule_errors_;
+  std::string history_error_;  // why etcd's rules are not taken; empty: they are
+  std::string start_words_;    // how clients are served without rules; empty: there are rules
 };
 
 Result<void> Cluster::Core::open() {
@@ -136,14 +155,27 @@ Result<void> Cluster::Core::open() {
   }
   const auto incarnation = random_number();
   if (!incarnation) return tl::unexpected(incarnation.error());
+  auto state = ClusterStateFile::open(options_.state_file, options_.prefix);
+  if (!state) return tl::unexpected(state.error());
+  state_.emplace(std::move(*state));
   part_ = std::make_unique<EpochPart>(
       EpochPart::Options{.epoch = options_.epoch, .timeout = options_.timeout, .terms = terms()},
-      server_, [this](std::uint32_t term, const std::string& course, EpochMessage message) {
+      server_,
+      [this](std::uint32_t term, const std::string& course, EpochMessage message) {
         transport_->send(term, course, std::move(message));
-      });
+      },
+      [this] { transport_->follow(0, {}); });
   if (auto opened = open_transport(*incarnation); !opened) return opened;
   server_.set_guest(part_.get());
+  server_.hold_entrance();
   return open_membership(*incarnation);
+}
+
+void Cluster::Core::start() {
+  const ClusterState& known = state_->state();
+  note_errors(part_->sync_rules(known.rules, known.members, server_.now()));
+  view_.rules = known.rules;
+  membership_->start();
 }
 
 Result<void> Cluster::Core::open_transport(std::uint64_t incarnation) {
@@ -183,7 +215,8 @@ Result<void> Cluster::Core::open_membership(std::uint64_t incarnation) {
                 .user = options_.user,
                 .password = std::move(*password),
                 .tls_directory = options_.etcd_tls_directory,
-                .timeout = std::min<Nanoseconds>(kEtcdTimeoutMax, options_.lease / kEtcdPart)}},
+                .timeout = std::min<Nanoseconds>(kEtcdTimeoutMax, options_.lease / kEtcdPart)},
+       .history = state_->state().knows_rules() ? state_->state().history : 0},
       {.heard = [this](const MembershipView& view) { heard(view); },
        .confirmed = [this](Instant until) { transport_->confirm(until); },
        .unseated =
@@ -195,7 +228,8 @@ Result<void> Cluster::Core::open_membership(std::uint64_t incarnation) {
        .connected = [this] { return connected(); },
        .check = [this](const std::string& service,
                        const std::string& command) { return check(service, command); },
-       .say = say});
+       .say = say,
+       .unheard = [this](const Error& why) { unheard(why); }});
   if (!membership) return tl::unexpected(membership.error());
   membership_ = std::move(*membership);
   return {};
@@ -235,7 +269,67 @@ bool Cluster::Core::refuses(const Answer<T>& answer) const {
 
 // ---- what membership has heard, on its thread ----
 
-void Cluster::Core::heard(const MembershipView& view) {
+// Of the rules on disk and those of etcd the newer ones. They are kept before they are in force.
+void Cluster::Core::keep(MembershipView& view) {
+  ClusterState known = state_->state();
+  std::string error;
+  if (history_error_.empty() && known.is_followed_by(view.history, view.generation)) {
+    const bool is_same = known.knows_rules() && known.rules == view.rules;
+    if (!is_same) known.generation = view.generation;
+    known.history = view.history;
+    known.rules = view.rules;
+  } else {
+    // To the end, though its revision may grow past ours: what it has is still not what it had.
+    error = !history_error_.empty()
+                ? history_error_
+                : fmt::format(
+                      "the rules of etcd are not taken, since it has lost what it knew: {} "
+                      "has rules of its revision {}, and it is at {}{}; if its data was "
+                      "replaced on purpose, remove the file and start this server again",
+                      state_->path(), known.generation, view.generation,
+                      view.history == known.history ? "" : " of another history");
+    view.rules = known.rules;
+  }
+  // Those that ended in order have no name until they are back, so names alone may be too few.
+  const auto names = static_cast<std::uint32_t>(names_in(view, options_.name).size());
+  known.members = std::max(names, members_told_ != 0 ? members_told_ : known.members);
+  const auto kept = state_->keep(std::move(known));
+  state_error_ = kept ? "" : fmt::format("rules are not kept: {}", kept.error().message());
+  const std::lock_guard lock(mutex_);
+  history_error_ = std::move(error);
+  start_words_.clear();
+}
+
+// The first time it decides how clients are served; later all goes on as it is.
+void Cluster::Core::unheard(const Error& why) {
+  if (std::exchange(has_asked_, true)) return;
+  const ClusterState& known = state_->state();
+  std::optional<std::uint32_t> pace;
+  if (known.knows_rules()) {
+    say(fmt::format("cluster: serving by the {} rules in {}, of etcd's revision {}",
+                    known.rules.size(), state_->path(), known.generation));
+  } else {
+    const bool is_open = options_.start_without == serve::ClusterOptions::StartWithout::kRate;
+    if (is_open) pace = options_.start_rate;
+    std::string words = is_open ? fmt::format("at most {} operations a second are served", *pace)
+                                : "no clients are accepted";
+    words += " until etcd answers, since the rules of the cluster are not known";
+    say(fmt::format("cluster: {} (start_without in [cluster]): {}", words, why.message()));
+    const std::lock_guard lock(mutex_);
+    start_words_ = std::move(words);
+    if (!is_open) return;
+  }
+  (void)server_.ask([&](serve::Server& server) -> Result<void> {
+    server.set_pace(pace);
+    server.open_entrance();
+    return {};
+  });
+}
+
+void Cluster::Core::heard(const MembershipView& said) {
+  has_asked_ = true;
+  MembershipView view = said;
+  keep(view);
   seat(view);
   follow(view);
   seek(view);
@@ -260,10 +354,9 @@ void Cluster::Core::seat(const MembershipView& view) {
   SliceLimits limits;
   for (const SharedRule& rule : view.rules) add_limits(rule, limits);
   transport_->set_limits(std::move(limits));
-  MemberNames names;
-  for (const MembershipView::Member& one : view.known) names.insert(one.name);
-  for (const MembershipView::Member& one : view.members) names.insert(one.name);
-  transport_->set_known(std::move(names));
+  MemberNames running;
+  for (const MembershipView::Member& one : view.members) running.insert(one.name);
+  transport_->set_known(names_in(view, options_.name), std::move(running));
   if (!view.leads) {
     if (std::exchange(seated_, 0) != 0) transport_->unseat();
     return;
@@ -280,7 +373,7 @@ void Cluster::Core::follow(const MembershipView& view) {
   followed_ = view.term;
   followed_at_ = host::now();
   transport_->follow(view.term, view.leader_address);
-  (void)server_.post([this, term = view.term](const auto& server) {
+  (void)server_.order([this, term = view.term](const auto& server) {
     if (server) part_->follow(term, (*server)->now());
   });
 }
@@ -317,18 +410,29 @@ Membership::Connected Cluster::Core::connected() {
 }
 
 void Cluster::Core::sync_rules(const MembershipView& view) {
+  const std::uint32_t members = state_->state().members;
   auto errors = server_.ask([&](serve::Server& server) -> Result<std::vector<std::string>> {
-    return part_->sync_rules(view.rules, server.now());
+    auto unfit = part_->sync_rules(view.rules, members, server.now());
+    members_told_ = part_->members_told();
+    server.set_pace(std::nullopt);
+    server.open_entrance();
+    return unfit;
   });
   if (!errors) return;  // it stops
-  for (const std::string& error : *errors) {
+  note_errors(std::move(*errors));
+}
+
+void Cluster::Core::note_errors(std::vector<std::string> errors) {
+  if (!state_error_.empty()) errors.push_back(state_error_);
+  if (!history_error_.empty()) errors.push_back(history_error_);
+  for (const std::string& error : errors) {
     const bool is_new =
         std::find(said_errors_.begin(), said_errors_.end(), error) == said_errors_.end();
     if (is_new) say("cluster: " + error);
   }
-  said_errors_ = *errors;
+  said_errors_ = errors;
   const std::lock_guard lock(mutex_);
-  rule_errors_ = std::move(*errors);
+  rule_errors_ = std::move(errors);
 }
 
 Result<void> Cluster::Core::check(const std::string& service, const std::string& command) {
@@ -414,14 +518,14 @@ void Cluster::Core::status(const Answer<ClusterStatus>& answer) {
       status->rule_errors = rule_errors_;
     }
     add_members(*status, described);
-    const auto posted = server_.post(
+    const auto ordered = server_.order(
         [this, answer, status, link = described.link](const Result<serve::Server*>& server) {
           if (!server) return answer(tl::unexpected(server.error()));
           part_->describe(*status, (*server)->now());
           add_state(*status, link);
           answer(std::move(*status));
         });
-    if (!posted) answer(tl::unexpected(posted.error()));
+    if (!ordered) answer(tl::unexpected(ordered.error()));
   });
 }
 
@@ -438,6 +542,8 @@ void Cluster::Core::add_state(ClusterStatus& status, const EpochTransport::LinkS
                : waits                  ? "the leader has not begun an epoch with this server yet"
                : !status.leader.empty() ? link.why
                                         : leaderless_why();
+  const std::lock_guard lock(mutex_);
+  if (!start_words_.empty()) status.why = start_words_ + ": " + status.why;
 }
 
 std::string Cluster::Core::leaderless_why() const {
@@ -463,6 +569,15 @@ void Cluster::Core::command(const std::string& service, const std::string& text,
   if (refuses(answer)) return;
   const auto command = read_shared_command(text);
   if (!command) return answer(tl::unexpected(command.error()));
+  std::string history_error;
+  {
+    const std::lock_guard lock(mutex_);
+    history_error = history_error_;
+  }
+  if (!history_error.empty()) {
+    return answer(
+        fail(std::errc::device_or_resource_busy, "rule " + quote(command->name), history_error));
+  }
   membership_->change_rule(service, *command, answer);
 }
 

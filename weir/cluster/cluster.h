@@ -15,6 +15,11 @@
 // Each owns its state, and they reach each other by letters only. Without etcd the server goes on
 // alone: rules of the cluster that it knows stay at what a server may use that is cut off.
 //
+// Limits of the cluster hold from the first client on. Clients come in when the rules of the state
+// file are in force (cluster_state.h) and etcd was asked once for newer ones, whether it answered
+// or not. A server that knows no rules and cannot ask lets nobody in, or serves at the pace that
+// its options say, until etcd answers.
+//
 // Made, started, stopped and destroyed by the thread that runs the server, before and after it
 // runs. Who asks through the port outlives stop(), and may ask until the destruction.
 #pragma once
@@ -34,13 +39,14 @@ namespace weir::cluster {
 
 class Cluster final : public serve::ClusterPort {
  public:
-  // Listens for the others. The error names the file or the address.
+  // Reads its state and listens for the others. The error names the file or the address.
   // REQUIRES: the server does not run yet, outlives it, and options.is_on().
   static Result<std::unique_ptr<Cluster>> create(serve::Server& server,
                                                  const serve::ClusterOptions& options);
   ~Cluster() override;
 
-  // Begins to look for etcd. The server must run soon, and to its end.
+  // Puts the rules it knows in force, and begins to look for etcd. The server must run soon, and to
+  // its end. REQUIRES: all other rules of the server have been started.
   void start();
   // All that was asked has been answered then, and what follows is answered with ECANCELED.
   void stop();

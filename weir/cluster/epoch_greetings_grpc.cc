@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "weir/cluster/credentials.h"
-
 namespace weir::cluster {
 namespace {
 
@@ -53,10 +51,18 @@ struct Greeter::Call {
   Tag ended;
 };
 
-Greeter::Greeter(Greeting own, std::shared_ptr<grpc::ChannelCredentials> credentials,
-                 grpc::CompletionQueue& queue)
-    : own_(std::move(own)), credentials_(std::move(credentials)), queue_(queue) {}
+Greeter::Greeter(Greeting own, const Credentials& credentials, grpc::CompletionQueue& queue)
+    : own_(std::move(own)), credentials_(credentials), queue_(queue) {}
 Greeter::~Greeter() = default;
+
+void Greeter::open_channel(Target& target) const {
+  target.stub = Epochs::NewStub(grpc::CreateCustomChannel(
+      target.peer.address, credentials_.channel(), peer_channel_arguments()));
+}
+
+void Greeter::renew() {
+  for (const auto& target : targets_) open_channel(*target);
+}
 
 void Greeter::set_peers(const std::vector<Peer>& peers, Instant now) {
   std::vector<std::shared_ptr<Target>> targets;
@@ -70,8 +76,7 @@ void Greeter::set_peers(const std::vector<Peer>& peers, Instant now) {
     }
     const auto& target = targets.emplace_back(std::make_shared<Target>());
     target->peer = peer;
-    target->stub = Epochs::NewStub(
-        grpc::CreateCustomChannel(peer.address, credentials_, peer_channel_arguments()));
+    open_channel(*target);
     greet_at_ = now;
   }
   targets_ = std::move(targets);

@@ -21,6 +21,7 @@
 
 #include "weir/base/time.h"
 #include "weir/cluster/connections.h"
+#include "weir/cluster/credentials.h"
 #include "weir/cluster/epoch.grpc.pb.h"
 #include "weir/cluster/epoch_streams_grpc.h"
 
@@ -53,8 +54,8 @@ class Greeter {
  public:
   static constexpr Nanoseconds kEvery = std::chrono::milliseconds{300};
 
-  Greeter(Greeting own, std::shared_ptr<grpc::ChannelCredentials> credentials,
-          grpc::CompletionQueue& queue);
+  // The credentials and the queue outlive it.
+  Greeter(Greeting own, const Credentials& credentials, grpc::CompletionQueue& queue);
   ~Greeter();
   Greeter(const Greeter&) = delete;
   Greeter& operator=(const Greeter&) = delete;
@@ -62,6 +63,8 @@ class Greeter {
   // Whom to greet from now on; those that are new at once.
   void set_peers(const std::vector<Peer>& peers, Instant now);
   bool has_peers() const { return !targets_.empty(); }
+  // The certificates have changed: next greetings go over connections with the new ones.
+  void renew();
   void tick(Instant now);
   Instant next_wake() const { return targets_.empty() ? kNever : greet_at_; }
   // Calls that are on their way end soon.
@@ -77,9 +80,10 @@ class Greeter {
   struct Call;
 
   void greet(const std::shared_ptr<Target>& target);
+  void open_channel(Target& target) const;
 
   Greeting own_;
-  std::shared_ptr<grpc::ChannelCredentials> credentials_;
+  const Credentials& credentials_;
   grpc::CompletionQueue& queue_;
   std::vector<std::shared_ptr<Target>> targets_;
   std::list<std::unique_ptr<Call>> calls_;

@@ -18,10 +18,12 @@ constexpr Nanoseconds kRetry = std::chrono::milliseconds{10};
 
 }  // namespace
 
-EpochPart::EpochPart(const Options& options, serve::Server& server, Send send)
+EpochPart::EpochPart(const Options& options, serve::Server& server, Send send,
+                     std::function<void()> ended)
     : options_(options),
       server_(server),
       send_(std::move(send)),
+      ended_(std::move(ended)),
       slices_(options.terms),
       member_({.timeout = options.timeout, .grace = kGrace, .rider = &slices_}),
       participant_(member_, *this, {.retry = kRetry}) {
@@ -41,16 +43,29 @@ EpochPart::EpochPart(const Options& options, serve::Server& server, Send send)
 
 EpochPart::~EpochPart() = default;
 
+// Of all services.
+std::uint64_t EpochPart::policy_switches() const {
+  std::uint64_t all = 0;
+  for (const auto& service : server_.services()) all += service->target.gate().switches();
+  return all;
+}
+
 Instant EpochPart::wakes_at() const {
+  if (is_stopping_) return apply_at_;
+  if (policy_switches() != switches_) return Instant::min();
   Instant at = std::min({participant_.next_wake(), member_.next_wake(), apply_at_});
   for (const auto& [name, course] : courses_) at = std::min(at, course->next_wake());
   return at;
 }
 
 void EpochPart::wake(Instant now) {
-  participant_.tick(now);
-  member_.tick(now);
-  for (const auto& [name, course] : courses_) course->tick(now);
+  if (!is_stopping_) {
+    // What does not fit is told when the rules are looked at again.
+    if (policy_switches() != switches_) (void)put_in_force(now);
+    participant_.tick(now);
+    member_.tick(now);
+    for (const auto& [name, course] : courses_) course->tick(now);
+  }
   if (apply_at_ <= now) {
     for (const auto& service : services_) service->apply(now);
   }
@@ -58,8 +73,9 @@ void EpochPart::wake(Instant now) {
 }
 
 void EpochPart::stopping(Instant now) {
-  if (has_started_) participant_.shutdown(now);
-  settle(now);
+  is_stopping_ = true;
+  for (const auto& [name, course] : courses_) course->follow(false, now);
+  ended_();
 }
 
 // What there is to send, and when a lease ends.
@@ -140,9 +156,17 @@ Result<void> EpochPart::sync_rule(const SharedRule& rule, Instant now) {
   return {};
 }
 
-std::vector<std::string> EpochPart::sync_rules(const std::vector<SharedRule>& rules, Instant now) {
+std::vector<std::string> EpochPart::sync_rules(const std::vector<SharedRule>& rules,
+                                               std::uint32_t members, Instant now) {
+  slices_.expect_members(members);
+  rules_ = rules;
+  return put_in_force(now);
+}
+
+std::vector<std::string> EpochPart::put_in_force(Instant now) {
+  switches_ = policy_switches();
   std::map<std::string, Applied> wanted;
-  for (const SharedRule& rule : rules) wanted[rule.key()] = {rule.created, rule.modified};
+  for (const SharedRule& rule : rules_) wanted[rule.key()] = {rule.created, rule.modified};
   std::erase_if(applied_, [&](const auto& one) {
     const auto& [key, applied] = one;
     const auto found = wanted.find(key);
@@ -152,12 +176,13 @@ std::vector<std::string> EpochPart::sync_rules(const std::vector<SharedRule>& ru
     return true;
   });
   std::vector<std::string> errors;
-  for (const SharedRule& rule : rules) {
+  for (const SharedRule& rule : rules_) {
     if (auto done = sync_rule(rule, now); !done) {
       errors.push_back(
           fmt::format("rule {} of the cluster: {}", quote(rule.key()), done.error().message()));
     }
   }
+  for (const auto& service : services_) service->follow(now);
   return errors;
 }
 

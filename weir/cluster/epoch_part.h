@@ -8,8 +8,16 @@
 //            <--set_slice--          <--Start-- receive(term, message)
 //
 // Rules of the cluster are started, changed and stopped here to be what sync_rules() was told; they
-// stand among the administrator's own in every service that they name. Groups of clients take turns
-// in step with the other servers, in a course of epochs for each service (epoch_course.h).
+// stand among the administrator's own in every service that they name, and from that moment on at
+// no more than this server's part. Groups of clients take turns in step with the other servers, in
+// a course of epochs for each service (epoch_course.h).
+//
+// An administrator who starts another policy and the old one again finds the cluster's rules in
+// force before another request is scheduled.
+//
+// When the server stops it takes part no more, and what was accepted is served by the slices it has
+// until their lease ends, and then as by a server that is cut off. It does not say goodbye to the
+// leader, which would give its part to others at once.
 //
 // A Guest of the loop: everything is called there. Time is given. One owner, no locks.
 #pragma once
@@ -46,8 +54,9 @@ class EpochPart final : public serve::Guest, private EpochUse {
   using Send =
       std::function<void(std::uint32_t term, const std::string& course, EpochMessage message)>;
 
-  // REQUIRES: the server outlives it and does not run yet.
-  EpochPart(const Options& options, serve::Server& server, Send send);
+  // REQUIRES: the server outlives it and does not run yet. `ended` is called when the server stops:
+  // the leader is not to wait for this member any more.
+  EpochPart(const Options& options, serve::Server& server, Send send, std::function<void()> ended);
   ~EpochPart() override;
 
   Instant wakes_at() const override;
@@ -59,8 +68,13 @@ class EpochPart final : public serve::Guest, private EpochUse {
   void receive(std::uint32_t term, const std::string& course, const EpochMessage& message,
                Instant now);
 
-  // These rules, in this order, and no others. The errors of those that do not fit here.
-  std::vector<std::string> sync_rules(const std::vector<SharedRule>& rules, Instant now);
+  // These rules, in this order, and no others, on so many servers as far as is known. The errors of
+  // those that do not fit here.
+  std::vector<std::string> sync_rules(const std::vector<SharedRule>& rules, std::uint32_t members,
+                                      Instant now);
+
+  // That limits are shared among, as a leader has told; 0: none has.
+  std::uint32_t members_told() const { return slices_.is_told() ? slices_.members() : 0; }
 
   void describe(serve::ClusterStatus& status, Instant now) const override;
 
@@ -78,19 +92,25 @@ class EpochPart final : public serve::Guest, private EpochUse {
   Result<void> sync_rule(const SharedRule& rule, Instant now);
   void stop_rule(const std::string& key, Instant now);
   void settle(Instant now);
+  std::uint64_t policy_switches() const;
+  std::vector<std::string> put_in_force(Instant now);
 
   Options options_;
   serve::Server& server_;
   Send send_;
+  std::function<void()> ended_;
   SliceMember slices_;
   EpochMember member_;
   EpochParticipant participant_;
   std::vector<std::unique_ptr<ClusterRules>> services_;
   std::map<std::string, std::unique_ptr<EpochCourse>> courses_;  // by service, of those with groups
   std::map<std::string, Applied> applied_;                       // by SharedRule::key()
+  std::vector<SharedRule> rules_;
+  std::uint64_t switches_ = 0;  // of policies, when the rules were put in force
   std::uint32_t term_ = 0;
   Instant apply_at_ = kNever;
   bool has_started_ = false;
+  bool is_stopping_ = false;
 };
 
 }  // namespace weir::cluster

@@ -79,6 +79,7 @@ Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
   known.heard = now;
   names_[known.id] = hello.name;
   welcome.id = known.id;
+  if (!is_same) count_absent();
   return welcome;
 }
 
@@ -152,8 +153,9 @@ void EpochSeat::confirm(Instant until) {
   for (auto& [name, course] : courses_) course.confirm(until);
 }
 
-void EpochSeat::set_known(MemberNames names) {
+void EpochSeat::set_known(MemberNames names, MemberNames running) {
   named_ = std::move(names);
+  running_ = std::move(running);
   std::erase_if(known_, [&](const auto& one) {
     const auto& [name, known] = one;
     if (known.is_joined || named_->contains(name)) return false;
@@ -165,11 +167,15 @@ void EpochSeat::set_known(MemberNames names) {
 
 void EpochSeat::count_absent() {
   if (!named_) return;
-  slices_.set_absent(static_cast<std::uint32_t>(
-      std::count_if(named_->begin(), named_->end(), [&](const std::string& name) {
-        const auto found = known_.find(name);
-        return found == known_.end() || !slices_.knows(found->second.id);
-      })));
+  std::uint32_t absent = 0;
+  std::uint32_t running = 0;
+  for (const std::string& name : *named_) {
+    const auto found = known_.find(name);
+    if (found != known_.end() && slices_.knows(found->second.id)) continue;
+    ++absent;
+    if (running_.contains(name)) ++running;
+  }
+  slices_.set_absent(absent, running);
 }
 
 void EpochSeat::tick(Instant now) {
@@ -211,8 +217,9 @@ Nanoseconds EpochSeat::round_quantile(std::size_t permille) const {
 
 std::size_t EpochSeat::connected(Instant now) const {
   return 1 +
-         static_cast<std::size_t>(std::count_if(names_.begin(), names_.end(), [&](const auto& one) {
-           return one.second != options_.name && leader_.is_in_epochs(one.first, now);
+         static_cast<std::size_t>(std::count_if(known_.begin(), known_.end(), [&](const auto& one) {
+           const auto& [name, known] = one;
+           return name != options_.name && now - known.heard < kSilence;
          }));
 }
 

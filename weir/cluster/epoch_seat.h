@@ -7,7 +7,7 @@
 //   greet(hello)                  a number for the member, or why it is refused
 //   receive(id, course, bytes)    its messages; what is none evicts it
 //   ended(id)                     its stream has broken
-//   set_known(names)              who belongs to the cluster, whether it is there or away
+//   set_known(names, running)     who belongs to the cluster, whether it is there or away
 //
 // Epochs run in courses, each with a leader's part, numbers and members of its own: that of slices,
 // which has no name, and one for the groups of each service that takes turns (epoch_course.h). They
@@ -115,7 +115,8 @@ class EpochSeat {
   Result<void> receive(MemberId from, const std::string& course, EpochView bytes, Instant now);
   void ended(MemberId member, Instant now);
   const std::string& name_of(MemberId member) const;
-  // Servers in the current epoch, the leader's own counted in any case.
+  // Servers that said something within kSilence, the leader's own counted in any case. One that is
+  // evicted since it was slow for a moment is not lost by that.
   std::size_t connected(Instant now) const;
 
   void tick(Instant now);
@@ -124,9 +125,10 @@ class EpochSeat {
   void confirm(Instant until);
   // The limits have changed.
   void reload() { slices_.reload(); }
-  // All names there are; to be told again and again. Whoever has neither a name nor a stream is
-  // forgotten. Until it is told, nobody is.
-  void set_known(MemberNames names);
+  // All names there are, and those of servers that run; to be told again and again. Whoever has
+  // neither a name nor a stream is forgotten. Until it is told, nobody is. A server that runs and
+  // has not come yet serves its clients at what it may use when cut off.
+  void set_known(MemberNames names, MemberNames running = {});
 
   LeaderPart describe(Instant now) const;
 
@@ -155,6 +157,7 @@ class EpochSeat {
   std::map<std::string, Known, std::less<>> known_;
   std::map<MemberId, std::string> names_;  // of those that are joined
   std::optional<MemberNames> named_;
+  MemberNames running_;
   MemberId next_id_ = 1;
   std::uint64_t garbage_ = 0;
   std::uint64_t rounds_ = 0;  // of which the times are kept

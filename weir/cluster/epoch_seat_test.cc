@@ -136,20 +136,22 @@ TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
   EXPECT_GT(part.members[0].slices.at(0).milli, 880 * kMilli);
 }
 
-TEST_F(EpochSeatTest, ConnectedAreThoseInTheEpochs) {
+TEST_F(EpochSeatTest, ConnectedAreThoseThatWereHeardLately) {
   EXPECT_EQ(seat.connected(now), 1U) << "itself";
   const MemberId own = seat.greet(hello("a"), now)->id;
   const MemberId b = seat.greet(hello("b"), now)->id;
-  EXPECT_EQ(seat.connected(now), 1U) << "a stream alone is not enough";
+  EXPECT_EQ(seat.connected(now), 2U);
   Peer self(100 * kMilli);
   Peer peer(100 * kMilli);
   self.call(now);
   say(own, self);
-  EXPECT_EQ(seat.connected(now), 1U);
+  now += EpochSeat::kSilence - milliseconds{1};
   peer.call(now);
   say(b, peer);
+  seat.ended(b, now);  // it may come again at once
+  now += EpochSeat::kSilence - milliseconds{1};
   EXPECT_EQ(seat.connected(now), 2U);
-  seat.ended(b, now);
+  now += milliseconds{1};
   EXPECT_EQ(seat.connected(now), 1U);
 }
 
@@ -289,6 +291,29 @@ TEST_F(EpochSeatNames, WhoIsAwayIsReservedItsPartUntilItsNameIsGone) {
   for (int turn = 0; turn < 10; ++turn) round(seat);
   EXPECT_EQ(counted("b"), 3U);
   EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit);
+}
+
+TEST_F(EpochSeatNames, AServerThatHasStartedAndNotComeYetIsLeftItsPart) {
+  seat.set_known({"b", "c", "d", "e"}, {"b", "c", "d", "e"});
+  for (int turn = 0; turn < 60; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 4U);
+  EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit - kLimit / 40);
+  EXPECT_GE(slice("b") + slice("c") + slice("d"), (kLimit - kLimit / 40) * 999 / 1000);
+  // Away, and it never was in the epochs: a name alone is no server.
+  seat.set_known({"b", "c", "d", "e"}, {"b", "c", "d"});
+  for (int turn = 0; turn < 10; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 3U);
+  EXPECT_GE(slice("b") + slice("c") + slice("d"), kLimit * 999 / 1000);
+}
+
+TEST_F(EpochSeatNames, OneThatCameBackAsAnotherIsLeftItsPartUntilItSignals) {
+  seat.set_known({"b", "c", "d"}, {"b", "c", "d"});
+  go("d");
+  for (int turn = 0; turn < 60; ++turn) round(seat);
+  ASSERT_TRUE(seat.greet(hello("d", 2), now));  // it says nothing more
+  for (int turn = 0; turn < 60; ++turn) round(seat);
+  EXPECT_EQ(counted("b"), 3U);
+  EXPECT_LE(slice("b") + slice("c"), kLimit - kLimit / 30);
 }
 
 TEST_F(EpochSeatNames, WhoIsInTheEpochsIsNotForgotten) {

@@ -145,7 +145,7 @@ class EpochTransport::Core {
   void confirm(Instant until);
   void unseat();
   void set_limits(SliceLimits limits);
-  void set_known(const MemberNames& names);
+  void set_known(const MemberNames& names, const MemberNames& running);
   void seek(const std::vector<Peer>& registered);
   void describe(const std::function<void(Description)>& answer);
   void renew(const Credentials::Renewed& renewed);
@@ -199,6 +199,7 @@ class EpochTransport::Core {
   std::map<MemberId, PeerStream*> streams_;  // of members, among peers_
   SliceLimits limits_;
   std::optional<MemberNames> names_;
+  MemberNames running_;
   std::optional<EpochSeat> seat_;
 
   Connections connections_;
@@ -362,7 +363,7 @@ void EpochTransport::Core::lead(std::uint32_t term, Before before, Instant until
                                    .is_first = before == Before::kNobody,
                                    .terms = options_.terms},
                 limits_, host::now());
-  if (names_) seat_->set_known(*names_);
+  if (names_) seat_->set_known(*names_, running_);
   seat_->confirm(until);
   connected_ = 1;  // until they have come
 }
@@ -386,9 +387,10 @@ void EpochTransport::Core::set_limits(SliceLimits limits) {
   if (seat_) seat_->reload();
 }
 
-void EpochTransport::Core::set_known(const MemberNames& names) {
+void EpochTransport::Core::set_known(const MemberNames& names, const MemberNames& running) {
   names_ = names;
-  if (seat_) seat_->set_known(names);
+  running_ = running;
+  if (seat_) seat_->set_known(names, running);
 }
 
 // ---- a candidate's part ----
@@ -401,7 +403,7 @@ void EpochTransport::Core::open_greetings() {
   Greeting own;
   own.set_name(options_.name);
   own.set_incarnation(options_.incarnation);
-  greeter_.emplace(std::move(own), credentials_, *queue_);
+  greeter_.emplace(std::move(own), *credentials_, *queue_);
 }
 
 void EpochTransport::Core::seek(const std::vector<Peer>& registered) {
@@ -506,7 +508,9 @@ void EpochTransport::Core::open_channel() {
 }
 
 void EpochTransport::Core::renew(const Credentials::Renewed& renewed) {
-  if (credentials_->use(renewed) && stub_ != nullptr && !address_.empty()) open_channel();
+  if (!credentials_->use(renewed)) return;
+  greeter_->renew();
+  if (stub_ != nullptr && !address_.empty()) open_channel();
 }
 
 void EpochTransport::Core::join() {
@@ -694,8 +698,10 @@ void EpochTransport::unseat() {
 void EpochTransport::set_limits(SliceLimits limits) {
   core_->put([core = core_.get(), limits = std::move(limits)] { core->set_limits(limits); });
 }
-void EpochTransport::set_known(MemberNames names) {
-  core_->put([core = core_.get(), names = std::move(names)] { core->set_known(names); });
+void EpochTransport::set_known(MemberNames names, MemberNames running) {
+  core_->put([core = core_.get(), names = std::move(names), running = std::move(running)] {
+    core->set_known(names, running);
+  });
 }
 void EpochTransport::seek(std::vector<Peer> registered) {
   core_->put([core = core_.get(), registered = std::move(registered)] { core->seek(registered); });

@@ -96,14 +96,14 @@ class EpochTransport {
   void unseat();
   void set_limits(SliceLimits limits);
   // See EpochSeat.
-  void set_known(MemberNames names);
+  void set_known(MemberNames names, MemberNames running);
 
   // ---- a candidate's part ----
 
   // The servers that are registered, to be greeted until this is called without any.
   void seek(std::vector<Peer> registered);
-  // Servers that are connected with this one, itself included: while it leads those in its epochs,
-  // while it seeks those whose greetings arrived. Otherwise 1.
+  // Servers that are connected with this one, itself included: while it leads those it has
+  // heard lately, while it seeks those whose greetings arrived lately. Otherwise 1.
   std::size_t connected() const;
 
   // Asks the leader, here or elsewhere, at most for a second. The answer comes on its thread;

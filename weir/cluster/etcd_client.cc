@@ -179,6 +179,12 @@ Result<std::function<void()>> EtcdClient::read_certificates() {
 }
 
 Result<std::vector<EtcdClient::Entry>> EtcdClient::list(const std::string& prefix) {
+  auto listing = look(prefix);
+  if (!listing) return tl::unexpected(listing.error());
+  return std::move(listing->entries);
+}
+
+Result<EtcdClient::Listing> EtcdClient::look(const std::string& prefix) {
   pb::RangeRequest request;
   request.set_key(prefix);
   request.set_range_end(end_of(prefix));
@@ -187,13 +193,13 @@ Result<std::vector<EtcdClient::Entry>> EtcdClient::list(const std::string& prefi
     return pb::KV::NewStub(channel)->Range(&context, request, &response);
   });
   if (!done) return tl::unexpected(done.error());
-  std::vector<Entry> entries;
-  entries.reserve(static_cast<std::size_t>(response.kvs_size()));
+  Listing listing{.revision = response.header().revision(), .entries = {}};
+  listing.entries.reserve(static_cast<std::size_t>(response.kvs_size()));
   for (const pb::KeyValue& one : response.kvs()) {
-    entries.push_back(
+    listing.entries.push_back(
         {one.key(), one.value(), one.create_revision(), one.mod_revision(), one.lease()});
   }
-  return entries;
+  return listing;
 }
 
 Result<EtcdClient::Lease> EtcdClient::grant(Nanoseconds length) {

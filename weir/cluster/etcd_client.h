@@ -47,6 +47,11 @@ class EtcdClient {
     std::int64_t modified = 0;
     std::int64_t lease = 0;
   };
+  // All there is at one moment.
+  struct Listing {
+    std::int64_t revision = 0;  // of the whole etcd, when it answered
+    std::vector<Entry> entries;
+  };
   struct Lease {
     std::int64_t id = 0;
     Nanoseconds length{0};  // may be more than was asked for
@@ -75,6 +80,7 @@ class EtcdClient {
 
   // Errors of all of these: EHOSTUNREACH or ETIMEDOUT, nobody answered; EACCES, wrong credentials;
   // EIO, anything else.
+  Result<Listing> look(const std::string& prefix);
   Result<std::vector<Entry>> list(const std::string& prefix);
   // REQUIRES: at least a second.
   Result<Lease> grant(Nanoseconds length);

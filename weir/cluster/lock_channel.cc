@@ -14,6 +14,10 @@ namespace {
 
 // Of a server, which is trusted with more than its clients are.
 constexpr int kAnswerBytesMax = 256 << 20;
+// How long one attempt to connect may take: what gRPC calls the least pause between two of them. A
+// handshake of TLS on a busy machine takes its time; a stream tries again, a single call does not.
+constexpr int kStreamAttemptMs = 1000;
+constexpr int kCallAttemptMs = 5000;
 
 }  // namespace
 
@@ -28,8 +32,10 @@ Result<std::unique_ptr<LockChannel>> LockChannel::load(const lock::ConnectOption
   return std::unique_ptr<LockChannel>(new LockChannel(options.server, *std::move(credentials)));
 }
 
-std::shared_ptr<grpc::Channel> LockChannel::open() const {
+std::shared_ptr<grpc::Channel> LockChannel::open(For what) const {
   grpc::ChannelArguments arguments = channel_arguments();
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                   what == For::kStreams ? kStreamAttemptMs : kCallAttemptMs);
   // Clients in one process do not share a connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(kAnswerBytesMax);
@@ -44,7 +50,7 @@ bool LockChannel::renew() {
 Result<std::shared_ptr<grpc::Channel>> open_channel(const lock::ConnectOptions& options) {
   const auto opener = LockChannel::load(options);
   if (!opener) return tl::unexpected(opener.error());
-  return (*opener)->open();
+  return (*opener)->open(LockChannel::For::kCalls);
 }
 
 }  // namespace weir::cluster

@@ -10,6 +10,7 @@
 // With a directory of certificates it is TLS, and both ends show one (credentials.h).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -33,7 +34,8 @@ class LockChannel {
   LockChannel(const LockChannel&) = delete;
   LockChannel& operator=(const LockChannel&) = delete;
 
-  std::shared_ptr<grpc::Channel> open() const;
+  enum class For : std::uint8_t { kStreams, kCalls };
+  std::shared_ptr<grpc::Channel> open(For what = For::kStreams) const;
   // Whether the certificates on disk are others now, good ones: then open() uses them. Those that
   // cannot be used are passed over.
   bool renew();

@@ -30,6 +30,7 @@ constexpr std::string_view kKnown = "known/";
 constexpr std::string_view kLeader = "leader";
 constexpr std::string_view kChallenges = "challenges/";
 constexpr std::string_view kTerm = "term";
+constexpr std::string_view kHistory = "history";
 constexpr std::string_view kRules = "rules/";
 constexpr std::size_t kNamesTold = 20;
 constexpr int kGoodbyes = 3;  // tries, of an etcd that was there
@@ -97,6 +98,7 @@ class Membership::Core {
         listener_(std::move(listener)),
         etcd_(std::move(etcd)),
         prefix_(options.prefix + "/"),
+        history_(options.history),
         own_(fmt::format("{}@{:016x}", options.name, options.incarnation)) {}
 
   void start();
@@ -126,6 +128,7 @@ class Membership::Core {
   Result<void> turn();
   Result<void> hold_lease(Instant now);
   Result<void> look();
+  Result<MembershipView> list();
   Standing standing_in(const MembershipView& view);
   bool may_campaign(const Standing& standing);
   Result<void> campaign(const MembershipView& view);
@@ -148,6 +151,7 @@ class Membership::Core {
   Listener listener_;
   std::unique_ptr<EtcdClient> etcd_;
   std::string prefix_;
+  std::uint64_t history_;
   std::string own_;  // NAME@INCARNATION
   std::unique_ptr<EtcdWatch> watch_;
   std::thread thread_;
@@ -304,11 +308,30 @@ void Membership::Core::lose_lease() {
   listener_.unseated();
 }
 
+// An etcd without a history is a new one, unless this server knows better.
+Result<MembershipView> Membership::Core::list() {
+  auto listing = etcd_->look(prefix_);
+  if (!listing) return tl::unexpected(listing.error());
+  MembershipView view = read(listing->entries);
+  if (view.history == 0 && history_ == 0) {
+    const auto begun =
+        etcd_->commit({EtcdClient::absent(key(kHistory))},
+                      {{key(kHistory), fmt::format("{:016x}", options_.incarnation)}});
+    if (!begun) return tl::unexpected(begun.error());
+    listing = etcd_->look(prefix_);
+    if (!listing) return tl::unexpected(listing.error());
+    view = read(listing->entries);
+  }
+  if (history_ == 0) history_ = view.history;
+  view.generation = listing->revision;
+  return view;
+}
+
 // Everything there is, and what follows of it.
 Result<void> Membership::Core::look() {
-  const auto entries = etcd_->list(prefix_);
-  if (!entries) return tl::unexpected(entries.error());
-  MembershipView view = read(*entries);
+  auto listed = list();
+  if (!listed) return tl::unexpected(listed.error());
+  MembershipView view = std::move(*listed);
   view.until = sure_until();
   listener_.heard(view);
   const Standing standing = standing_in(view);
@@ -400,6 +423,9 @@ MembershipView Membership::Core::read(const std::vector<EtcdClient::Entry>& entr
     const std::string_view rest = std::string_view(entry.key).substr(prefix_.size());
     if (rest == kLeader) {
       read_leader(entry, view);
+    } else if (rest == kHistory) {
+      (void)std::from_chars(entry.value.data(), entry.value.data() + entry.value.size(),
+                            view.history, 16);
     } else if (rest == kTerm) {
       term_modified_ = entry.modified;
       last_term_ = std::max(last_term_, read_term(entry.value).value_or(0));
@@ -478,6 +504,7 @@ void Membership::Core::note(const Result<void>& turned) {
       listener_.say(fmt::format("cluster: running alone until etcd can be used: {}",
                                 turned.error().message()));
     }
+    listener_.unheard(turned.error());
     return;
   }
   if (std::exchange(was_told_, false) || !was_joined_) {

@@ -8,6 +8,7 @@
 //   PREFIX/leader                     TERM NAME@INCARNATION ADDRESS     the same
 //   PREFIX/challenges/NAME@INCARNATION  TERM CONNECTIONS         the same
 //   PREFIX/term                       the last term that was given out
+//   PREFIX/history                    a number that tells this etcd from one that lost its data
 //   PREFIX/rules/SERVICE/NAME         see shared_rule.h
 //
 // When there is no leader every member tries to write the key, in one transaction with a term that
@@ -58,6 +59,8 @@ struct MembershipView {
   std::vector<Member> members;    // that are registered
   std::vector<Member> known;      // by name; also those that are away
   std::vector<SharedRule> rules;  // in the order they were started
+  std::uint64_t history = 0;      // of the etcd; 0: it has none, and
+  std::int64_t generation = 0;    // its revision; see cluster_state.h
 };
 
 class Membership {
@@ -69,6 +72,7 @@ class Membership {
     std::string prefix;
     Nanoseconds lease = std::chrono::seconds{5};
     EtcdOptions etcd;
+    std::uint64_t history = 0;  // that this server knows rules of; 0: it knows none
   };
   // What this server knows of its connections.
   struct Connected {
@@ -85,6 +89,7 @@ class Membership {
     // The rule commands that this server could carry out, before they are written.
     std::function<Result<void>(const std::string& service, const std::string& command)> check;
     std::function<void(std::string_view line)> say;
+    std::function<void(const Error& why)> unheard;  // etcd could not be asked
   };
 
   // Reads the certificates; etcd need not be there.

@@ -262,7 +262,9 @@ Json status_json(const Snapshot& shot, std::string_view version, std::string_vie
             {"requests_refused", counters.requests_refused},
             {"claims_refused", counters.claims_refused},
             {"store_errors", counters.store_errors},
-            {"memory_waits", counters.memory_waits}}},
+            {"memory_waits", counters.memory_waits},
+            {"log_dropped", shot.log_dropped}}},
+          {"memory", {{"used", shot.memory_used}, {"limit", shot.memory_limit}}},
           {"exports", shot.exports},
           {"services", services}};
 }

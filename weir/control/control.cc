@@ -2,6 +2,7 @@
 #include "weir/control/control.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <iterator>
@@ -86,6 +87,7 @@ class Control::Core {
   void set_cluster(serve::ClusterPort* cluster) { cluster_ = cluster; }
   void start();
   void change_elsewhere(const std::function<void()>& change) { changes_.change_elsewhere(change); }
+  void changed() { ++shown_changes_; }
   void end();
   std::uint16_t tcp_port() const { return http_->tcp_port(); }
 
@@ -119,7 +121,8 @@ class Control::Core {
   void with_snapshot(WithSnapshot then);
   using Taken = std::function<void(Result<Snapshot>)>;
   void take(const std::shared_ptr<SnapshotTaker>& taker, Taken then);
-  void hand_out(const Result<const Snapshot*>& shot);
+  void take_snapshot();
+  void hand_out(const Result<const Snapshot*>& shot, std::uint64_t changes);
   void publish_event();
   void sample_stays();
   void checkpoint();
@@ -146,7 +149,9 @@ class Control::Core {
   std::optional<Snapshot> shot_;
   Clock::time_point shot_at_;
   bool is_taking_ = false;
-  std::vector<WithSnapshot> wanting_;
+  std::vector<std::pair<std::uint64_t, WithSnapshot>> wanting_;  // and after how many changes
+  std::atomic<std::uint64_t> shown_changes_ = 0;                 // that readers have to see
+  std::uint64_t shot_changes_ = 0;
   StayHistory history_;
   Metrics metrics_;
   JobSizes jobs_;                     // that were set here
@@ -157,14 +162,14 @@ template <class Value>
 void Control::Core::ask(std::function<Result<Value>(serve::Server&)> on_loop,
                         std::function<void(Result<Value>)> then) {
   auto shared = std::make_shared<std::function<void(Result<Value>)>>(std::move(then));
-  const auto posted = server_.post(
+  const auto ordered = server_.order(
       [this, on_loop = std::move(on_loop), shared](const Result<serve::Server*>& server) {
         auto value = std::make_shared<Result<Value>>(
             server ? on_loop(**server) : Result<Value>(tl::unexpected(server.error())));
         http_->post([shared, value] { (*shared)(std::move(*value)); });
       });
-  if (!posted) {
-    http_->post([shared, error = posted.error()] { (*shared)(tl::unexpected(error)); });
+  if (!ordered) {
+    http_->post([shared, error = ordered.error()] { (*shared)(tl::unexpected(error)); });
   }
 }
 
@@ -468,7 +473,7 @@ void Control::Core::forget_member(const HttpRequest& request, const Reply& reply
 serve::ClusterPort::Answer<void> Control::Core::answer_of_change(const Reply& reply) {
   return [this, reply](Result<void> done) {
     http_->post([this, reply, done = std::move(done)] {
-      shot_at_ = {};  // who changes something and then reads sees it
+      changed();
       reply(done ? HttpResponse{.body = "{}\n"} : error_response(done.error()));
     });
   };
@@ -523,7 +528,7 @@ void Control::Core::answer_change(const ChangeRequest& request,
     response.etag = done->generation;
     return reply(response);
   }
-  shot_at_ = {};  // who changes something and then reads sees it
+  changed();
   for (const ParamOutcome& outcome : done->outcomes) {
     if (!outcome.note.empty()) serve::EventLog::say(outcome.note);
   }
@@ -548,17 +553,25 @@ void Control::Core::note_jobs(const ChangeRequest& request) {
 
 // ---- snapshots ----
 
+// Who changes something and then reads sees it: a snapshot that was begun before is not for him.
 void Control::Core::with_snapshot(WithSnapshot then) {
-  if (shot_ && Clock::now() - shot_at_ <= kSnapshotAge) return then(&*shot_);
-  wanting_.push_back(std::move(then));
-  if (is_taking_) return;
+  const std::uint64_t changes = shown_changes_;
+  const bool is_new = shot_ && shot_changes_ == changes && Clock::now() - shot_at_ <= kSnapshotAge;
+  if (is_new) return then(&*shot_);
+  wanting_.emplace_back(changes, std::move(then));
+  if (!is_taking_) take_snapshot();
+}
+
+void Control::Core::take_snapshot() {
   is_taking_ = true;
-  take(std::make_shared<SnapshotTaker>(), [this](Result<Snapshot> shot) {
-    if (!shot) return hand_out(tl::unexpected(shot.error()));
+  const std::uint64_t changes = shown_changes_;
+  take(std::make_shared<SnapshotTaker>(), [this, changes](Result<Snapshot> shot) {
+    if (!shot) return hand_out(tl::unexpected(shot.error()), UINT64_MAX);
     shot_ = std::move(*shot);
     if (locks_ != nullptr) shot_->locks = locks_->view();
     shot_at_ = Clock::now();
-    hand_out(&*shot_);
+    shot_changes_ = changes;
+    hand_out(&*shot_, changes);
   });
 }
 
@@ -576,9 +589,17 @@ void Control::Core::take(const std::shared_ptr<SnapshotTaker>& taker, Taken then
       });
 }
 
-void Control::Core::hand_out(const Result<const Snapshot*>& shot) {
+// To those who came before these many changes; the others get the next one.
+void Control::Core::hand_out(const Result<const Snapshot*>& shot, std::uint64_t changes) {
   is_taking_ = false;
-  for (const WithSnapshot& one : std::exchange(wanting_, {})) one(shot);
+  for (auto& [wanted, then] : std::exchange(wanting_, {})) {
+    if (wanted <= changes) {
+      then(shot);
+    } else {
+      wanting_.emplace_back(wanted, std::move(then));
+    }
+  }
+  if (!wanting_.empty() && !is_taking_) take_snapshot();
 }
 
 void Control::Core::publish_event() {
@@ -636,6 +657,7 @@ Result<std::unique_ptr<Control>> Control::create(serve::Server& server,
 
 void Control::set_cluster(serve::ClusterPort* cluster) { core_->set_cluster(cluster); }
 void Control::start() { core_->start(); }
+void Control::changed() { core_->changed(); }
 void Control::change_elsewhere(const std::function<void()>& change) {
   core_->change_elsewhere(change);
 }

@@ -72,6 +72,8 @@ class Control {
   // On the loop: something is changed by other means than this, such as the file. At once, or as
   // soon as the changes that are on their way to the journal are carried out.
   void change_elsewhere(const std::function<void()>& change);
+  // Readers that come from now on see what was changed. From any thread.
+  void changed();
   std::uint16_t tcp_port() const;
 
   class Core;

@@ -2,7 +2,6 @@
 #include "weir/control/journal.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "weir/base/crc32c.h"
 #include "weir/base/quote.h"
 #include "weir/control/files.h"
 #include "weir/host/durable.h"
@@ -22,25 +22,6 @@ namespace {
 
 constexpr std::size_t kCrcDigits = 8;
 constexpr mode_t kMode = 0600;
-
-// CRC-32C (Castagnoli), reflected, as iSCSI and ext4 use it.
-constexpr std::array<std::uint32_t, 256> make_table() {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t crc = i;
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? 0x82F63B78U : 0U);
-    table[i] = crc;
-  }
-  return table;
-}
-constexpr std::array<std::uint32_t, 256> kCrcTable = make_table();
-
-std::uint32_t crc32c(std::string_view text) {
-  std::uint32_t crc = ~0U;
-  for (const char c : text)
-    crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<unsigned char>(c)) & 0xFF];
-  return ~crc;
-}
 
 // As journal_line() writes it, to the letter.
 bool is_sound(std::string_view line) {

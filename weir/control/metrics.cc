@@ -69,6 +69,13 @@ void add_server(std::string& page, const Snapshot& shot) {
   one("weir_store_errors_total", "counter", "Errors of stores.", shot.counters.store_errors);
   one("weir_claims_refused_total", "counter", "Clients that named a job and may not.",
       shot.counters.claims_refused);
+  one("weir_memory_bytes", "gauge", "Memory that connections hold or that is set aside for them.",
+      shot.memory_used);
+  one("weir_memory_limit_bytes", "gauge", "Memory that connections may hold.", shot.memory_limit);
+  one("weir_memory_waits_total", "counter", "Times a connection waited for memory.",
+      shot.counters.memory_waits);
+  one("weir_log_dropped_total", "counter", "Log lines that could not be written.",
+      shot.log_dropped);
 }
 
 void add_services(std::string& page, const Snapshot& shot) {

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "weir/adapt/options.h"
+#include "weir/base/control_characters.h"
 #include "weir/base/job_id.h"
-#include "weir/base/plain_text.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/classify/command.h"
@@ -43,9 +43,11 @@ const std::array<Part, 12>& parts() {
       {"control", {"tcp", "token", "journal"}},
       {"cluster",
        {"name", "etcd", "listen", "advertise", "prefix", "epoch", "timeout", "lease", "user",
-        "password_file", "tls_directory", "etcd_tls_directory"}},
+        "password_file", "tls_directory", "etcd_tls_directory", "state", "start_without",
+        "start_rate", "insecure"}},
       {"tls", {"mode", "directory", "verify_clients"}},
-      {"lock", {"listen", "state", "limit", "preset", "lease", "grace", "policy", "rules"}},
+      {"lock",
+       {"listen", "state", "limit", "preset", "lease", "grace", "policy", "rules", "insecure"}},
       {"claims", {"local", "allow"}},
       {"jobs", {"file", "job_pattern", "nodes", "slurm", "slurm_every", "squeue", "unknown"}},
       {"nodemap", {"name", "nids"}},
@@ -267,6 +269,7 @@ void read_lock(const TomlTable& table, serve::LockOptions& lock) {
   }
   lock.policy = table.text("policy", lock.policy);
   for (const TomlTable::Item& item : table.texts("rules")) lock.rules.push_back(item.text);
+  lock.insecure = table.flag("insecure", false);
 }
 
 // ---- the tables of which there may be many ----
@@ -496,6 +499,28 @@ void read_cluster_addresses(const TomlTable& table, serve::ClusterOptions& clust
   }
 }
 
+void read_cluster_start(const TomlTable& table, serve::ClusterOptions& cluster) {
+  using StartWithout = serve::ClusterOptions::StartWithout;
+  cluster.state_file = bounded_text(table, "state", Bounds::kPathMax);
+  if (cluster.state_file.empty()) {
+    table.miss("state", "a file that the server may write, such as '/var/lib/weir/cluster'");
+  }
+  const std::string without = table.text("start_without", "closed");
+  if (without == "rate") {
+    cluster.start_without = StartWithout::kRate;
+    if (!table.has("start_rate")) {
+      table.miss("start_rate", "operations a second, for start_without = 'rate'");
+    }
+  } else if (without != "closed") {
+    table.refuse("start_without", "is neither 'closed' nor 'rate'");
+  } else if (table.has("start_rate")) {
+    table.refuse("start_rate", "is only for start_without = 'rate'");
+  }
+  if (table.has("start_rate")) {
+    cluster.start_rate = static_cast<std::uint32_t>(table.number("start_rate", 1, 1, UINT32_MAX));
+  }
+}
+
 void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   cluster.prefix = table.text("prefix", cluster.prefix);
   const bool is_prefix = cluster.prefix.size() > 1 && cluster.prefix.size() <= Bounds::kNameMax &&
@@ -517,10 +542,12 @@ void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   }
   cluster.tls_directory = bounded_text(table, "tls_directory", Bounds::kPathMax);
   cluster.etcd_tls_directory = bounded_text(table, "etcd_tls_directory", Bounds::kPathMax);
+  cluster.insecure = table.flag("insecure", false);
   if (!table.has("name") && !table.has("etcd") && !table.has("listen")) return;
   cluster.name = plain_name(table, "");
   read_etcd(table, cluster);
   read_cluster_addresses(table, cluster);
+  read_cluster_start(table, cluster);
 }
 
 void read_blocks(const TomlTable& table, nbd::BlockSizes& blocks) {

@@ -49,7 +49,7 @@ struct ServeConfigBounds : serve::ServeBounds {
   static constexpr std::size_t kPathMax = 4095;       // bytes
   static constexpr std::size_t kSocketPathMax = 107;  // bytes, as sockaddr_un has room for
   static constexpr std::uint64_t kNodesMax = 1'000'000;
-  static constexpr Bytes kMemoryMin{64 << 10};
+  static constexpr Bytes kMemoryMin{256 << 10};
   static constexpr Bytes kMemoryMax{std::uint64_t{1} << 50};
   static constexpr Nanoseconds kLeaseMin = std::chrono::seconds{1};
   static constexpr Nanoseconds kLeaseMax = std::chrono::hours{1};

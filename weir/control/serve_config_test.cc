@@ -82,6 +82,10 @@ user = "weir"
 password_file = "/etc/weir.password"
 tls_directory = "/etc/weir/tls"
 etcd_tls_directory = "/etc/weir/etcd"
+state = "/var/lib/weir/cluster"
+start_without = "rate"
+start_rate = 500
+insecure = true
 [lock]
 listen = "10.0.0.1:5"
 state = "/s"
@@ -91,6 +95,7 @@ lease = "10s"
 grace = "20s"
 policy = "tbf jobid"
 rules = ["start a jobid={a} rate=5"]
+insecure = true
 [groups]
 length = "20ms"
 quiesce = true
@@ -149,6 +154,7 @@ TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
   EXPECT_EQ(options.trace_file, "/tmp/t");
   EXPECT_EQ(options.control,
             (serve::ControlFiles{"127.0.0.1:9810", "/etc/weir.token", "/var/lib/weir/journal"}));
+  using StartWithout = serve::ClusterOptions::StartWithout;
   EXPECT_EQ(options.cluster, (serve::ClusterOptions{.name = "a",
                                                     .prefix = "/test/weir",
                                                     .etcd = {"10.0.0.1:2379", "etcd2:2379"},
@@ -160,7 +166,12 @@ TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
                                                     .user = "weir",
                                                     .password_file = "/etc/weir.password",
                                                     .tls_directory = "/etc/weir/tls",
-                                                    .etcd_tls_directory = "/etc/weir/etcd"}));
+                                                    .etcd_tls_directory = "/etc/weir/etcd",
+                                                    .state_file = "/var/lib/weir/cluster",
+                                                    .start_without = StartWithout::kRate,
+                                                    .start_rate = 500,
+                                                    .insecure = true}));
+  EXPECT_TRUE(options.lock.insecure);
   EXPECT_EQ(options.limits, (serve::ServeLimits{.connections = 10,
                                                 .memory = Bytes{1 << 30},
                                                 .connection_memory = Bytes{128 << 20},
@@ -255,6 +266,28 @@ TEST(ServeConfig, AClusterNeedsItsEtcdAndAnAddressThatOthersReach) {
             "the user");
 }
 
+TEST(ServeConfig, AClusterNeedsAStateFileAndSaysHowItStartsWithoutRules) {
+  EXPECT_EQ(refused("state = \"/var/lib/weir/cluster\"", ""),
+            "f:52:1: cluster: state is missing; a file that the server may write, such as "
+            "'/var/lib/weir/cluster'");
+  EXPECT_EQ(refused("start_without = \"rate\"", "start_without = \"open\""),
+            "f:66:17: cluster: start_without is neither 'closed' nor 'rate'");
+  EXPECT_EQ(refused("start_rate = 500", ""),
+            "f:52:1: cluster: start_rate is missing; operations a second, for start_without = "
+            "'rate'");
+  EXPECT_EQ(refused("start_without = \"rate\"", ""),
+            "f:67:14: cluster: start_rate is only for start_without = 'rate'");
+  EXPECT_NE(refused("start_rate = 500", "start_rate = 0"), "");
+  ServeOptions options = parsed(kEveryKey);
+  options.trace_file.clear();
+  options.cluster.start_rate = 0;
+  EXPECT_FALSE(serve::check(options));
+  options.cluster.start_without = serve::ClusterOptions::StartWithout::kClosed;
+  EXPECT_TRUE(serve::check(options));
+  options.cluster.state_file.clear();
+  EXPECT_FALSE(serve::check(options));
+}
+
 TEST(ServeConfig, RulesOfTheClusterAreNotOfAFile) {
   ServeOptions options = parsed(kEveryKey);
   options.trace_file.clear();  // goes with neither cluster nor groups
@@ -298,7 +331,7 @@ TEST(ServeConfig, SaysWhatAKeyMustBe) {
   EXPECT_EQ(refused("connections = 10", "connections = 1000001"),
             "f:6:15: server: connections must be a whole number from 1 to 1000000");
   EXPECT_EQ(refused("\"1GiB\"", "\"1KiB\"\n#"),
-            "f:7:10: server: memory must be from 64KiB to 1PiB");
+            "f:7:10: server: memory must be from 256KiB to 1PiB");
   EXPECT_EQ(refused("\"128MiB\"", "\"2GiB\""),
             "f:8:21: server: connection_memory is more than memory, which is 1GiB");
   EXPECT_EQ(refused("connection_requests = 5", "connection_requests = 65537"),

@@ -9,6 +9,7 @@
 
 #include "weir/classify/nid.h"
 #include "weir/classify/opcode.h"
+#include "weir/host/log.h"
 
 namespace weir::control {
 namespace {
@@ -144,12 +145,14 @@ void add_rules(ServiceShot& shot, const serve::Service& service) {
   const RuleBook::Entries& kept = service.rules.kept().entries();
   for (auto entry = kept.rbegin(); entry != kept.rend(); ++entry) {
     if (entry->is_default() || service.rules.running().find(entry->name) != nullptr) continue;
-    RuleShot one{.name = entry->name, .conditions = entry->conds};
-    one.heads = name_of(entry->heads);
+    RuleShot one{.name = entry->name,
+                 .conditions = entry->conds,
+                 .limits = {},
+                 .heads = std::string(name_of(entry->heads)),
+                 .state = "inactive"};
     for (const auto& key : entry->keys) {
       one.limits += (one.limits.empty() ? "" : " ") + key.second;
     }
-    one.state = "inactive";
     add_rule(shot, std::move(one));
   }
 }
@@ -258,6 +261,9 @@ void SnapshotTaker::begin(serve::Server& server) {
   shot_.moment = moment_at(server.now());
   shot_.counters = server.counters();
   shot_.connections = server.connection_count();
+  shot_.memory_used = server.memory_used().count();
+  shot_.memory_limit = server.options().limits.memory.count();
+  shot_.log_dropped = host::log_dropped();
   shot_.services.resize(server.services().size());
   for (const auto& served : server.exports()) shot_.exports.push_back(served->options.name);
   if (const serve::Guest* const guest = server.guest()) {

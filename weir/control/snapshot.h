@@ -131,6 +131,9 @@ struct Snapshot {
   Moment moment;
   serve::Counters counters;
   std::uint32_t connections = 0;
+  std::uint64_t memory_used = 0;  // bytes that connections hold
+  std::uint64_t memory_limit = 0;
+  std::uint64_t log_dropped = 0;  // texts that could not be written
   std::vector<ServiceShot> services;
   std::vector<std::string> exports;
   std::vector<lock::NamespaceView> locks;       // of the lock service, if there is one

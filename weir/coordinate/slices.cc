@@ -80,8 +80,8 @@ SliceLeader::SliceLeader(const Options& options, LimitOf limit_of, Instant now)
 
 std::uint32_t SliceLeader::members() const {
   const auto known = static_cast<std::uint32_t>(holders_.size());
-  if (!is_quiet_) return known + unknown_;
-  return std::max(known, std::min(reported_, known + absent_.value_or(reported_)));
+  if (!is_quiet_) return known + away();
+  return std::max(known + running_, std::min(reported_, known + absent_.value_or(reported_)));
 }
 
 // Once old leases have run out, who has not come is away and uses what it may when cut off.
@@ -105,8 +105,9 @@ void SliceLeader::drop_forgotten(Instant now) {
   });
 }
 
-void SliceLeader::set_absent(std::uint32_t names) {
+void SliceLeader::set_absent(std::uint32_t names, std::uint32_t running) {
   absent_ = names;
+  running_ = running;
   unknown_ = std::min(unknown_, names);
 }
 
@@ -240,7 +241,9 @@ std::int64_t SliceLeader::usable(std::uint32_t slot, Instant now) const {
     }
     return std::min(usable, held);
   }
+  // Those that were counted before go by that count, others by the one they find in etcd.
   if (unknown_ > 0) usable -= unknown_ * cut_off_slice(limit, std::max(reported_, 1U));
+  if (running_ > unknown_) usable -= (running_ - unknown_) * cut_off_slice(limit, members());
   return std::max<std::int64_t>(usable, 0);
 }
 
@@ -505,6 +508,7 @@ bool SliceMember::granted(EpochView bytes, Instant /*now*/) {
   }
   table_ = table;
   members_ = members;
+  is_told_ = true;
   lease_end_ = claimed_at_ + terms_.lease;
   for (Class& one : classes_) {
     one.has_slice = one.slot != kNoSlot;

@@ -17,8 +17,9 @@
 //   at every instant    sum of slices under lease <= limit
 //
 // A holder whose lease has run out falls to limit / (10 x members), which the leader keeps free
-// for it while it is away; the same goes for classes without a slot. So whatever happens the sum is
-// at most limit + limit / 10. Who was never told how many members there are uses the least rate.
+// for it while it is away; the same goes for classes without a slot, and for a server that has
+// started and not signalled yet. So whatever happens the sum is at most limit + limit / 10. A
+// server that does not know how many members there are uses the least rate.
 //
 // A new leader does not know what the one before has granted. For one lease and margin it only
 // shares out what the members that have come say they hold. Those tell it how many there were; who
@@ -92,8 +93,10 @@ class SliceLeader final : public LeaderRider {
   // out, and is not counted from the round after on. If it signals before that, it is as ever.
   void forget(MemberId member);
   // So many members have names and have not signalled here; to be told whenever that changes. Of
-  // those that only the leaders before knew, no more are taken to be away.
-  void set_absent(std::uint32_t names);
+  // those that only the leaders before knew, no more are taken to be away. Of all these names
+  // `running` belong to servers that run: each uses what a server has that is cut off, so it is
+  // counted and its part is kept free.
+  void set_absent(std::uint32_t names, std::uint32_t running = 0);
   // Whether it has signalled, and was not forgotten since.
   bool knows(MemberId member) const { return holders_.contains(member); }
 
@@ -150,6 +153,7 @@ class SliceLeader final : public LeaderRider {
   std::vector<std::int64_t> targets(std::uint32_t slot, std::int64_t usable) const;
   std::int64_t usable(std::uint32_t slot, Instant now) const;
   static std::int64_t cut_off_of(const Holder& holder, std::int64_t limit);
+  std::uint32_t away() const { return std::max(unknown_, running_); }
 
   Options options_;
   LimitOf limit_of_;
@@ -158,6 +162,7 @@ class SliceLeader final : public LeaderRider {
   std::uint32_t reported_ = 0;           // members, as those before counted them
   std::uint32_t unknown_ = 0;            // of them, who has not come
   std::optional<std::uint32_t> absent_;  // names of which nobody has come
+  std::uint32_t running_ = 0;            // of them, those of servers that run
   std::map<MemberId, Holder> holders_;
   std::vector<Slot> slots_;
   std::map<std::string, std::uint32_t, std::less<>> by_name_;
@@ -180,6 +185,11 @@ class SliceMember final : public MemberRider {
   // It is no class any more and holds nothing; its index may be that of another one from now on.
   void forget(ClassIndex index);
 
+  // How many members there are, by somebody else's word: it is taken until a leader has said.
+  void expect_members(std::uint32_t members) {
+    if (!is_told_) members_ = std::min<std::uint32_t>(members, kEpochMembersMax);
+  }
+
   // What the class could use, in kMilli: told before each call of next_epoch.
   void set_demand(ClassIndex index, std::int64_t demand) { classes_[index].demand = demand; }
   // The demand as epoch data. To be followed by the call with it.
@@ -195,6 +205,8 @@ class SliceMember final : public MemberRider {
   bool is_leased(ClassIndex index, Instant now) const;
   Instant lease_end() const { return lease_end_; }
   std::uint32_t members() const { return members_; }
+  // Whether that is a leader's word.
+  bool is_told() const { return is_told_; }
   // Indices there are; the name of one that was forgotten is empty.
   std::size_t classes() const { return classes_.size(); }
   const std::string& name(ClassIndex index) const { return classes_[index].name; }
@@ -223,6 +235,7 @@ class SliceMember final : public MemberRider {
   std::map<std::string, std::uint32_t, std::less<>> slot_of_;
   std::uint64_t table_ = 0;
   std::uint32_t members_ = 0;
+  bool is_told_ = false;  // by a leader
   Instant claimed_at_ = Instant::min();
   Instant lease_end_ = Instant::min();
 };

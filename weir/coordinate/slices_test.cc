@@ -227,6 +227,47 @@ TEST(Slices, WhoWasNeverToldUsesTheLeast) {
   EXPECT_EQ(member.slice(index, at(0)), kLeastSlice);
 }
 
+TEST(Slices, AMemberThatKnowsHowManyThereAreHasItsPartBeforeTheFirstGrant) {
+  Cluster cluster(1);
+  SliceMember& member = *cluster.members[0];
+  member.expect_members(4);
+  EXPECT_EQ(cluster.slice(0, 0), kLimit / 40);
+  EXPECT_FALSE(member.is_leased(0, at(0)));
+  EXPECT_FALSE(member.is_told());
+  cluster.round(10);
+  EXPECT_TRUE(member.is_told());
+  member.expect_members(100);
+  EXPECT_EQ(cluster.slice(0, 10'000), kLimit / (10 * cluster.leader.members()))
+      << "a leader's word";
+}
+
+TEST(Slices, WhatAServerUsesThatHasStartedAndNotSignalledIsLeftFree) {
+  Cluster cluster(3);
+  cluster.away[2] = true;  // it has never signalled
+  cluster.members[2]->expect_members(3);
+  cluster.demand({900, 900, 900});
+  cluster.leader.set_absent(1, 1);
+  for (int round = 0; round < 20; ++round) {
+    cluster.round(round * 10);
+    EXPECT_LE(cluster.sum(round * 10), kLimit);
+  }
+  EXPECT_EQ(cluster.leader.members(), 3U);
+  EXPECT_EQ(cluster.slice(2, 200), kLimit / 30);
+  EXPECT_GE(cluster.sum(200), kLimit * 99 / 100);
+  cluster.away[2] = false;
+  cluster.round(200);
+  cluster.leader.set_absent(0);
+  for (int round = 21; round < 60; ++round) {
+    cluster.round(round * 10);
+    EXPECT_LE(cluster.sum(round * 10), kLimit);
+    EXPECT_GE(cluster.slice(2, round * 10), kLimit / 40) << "it is never held up";
+  }
+  EXPECT_NEAR(static_cast<double>(cluster.slice(2, 600)), kLimit / 3.0, kLimit * 0.02);
+  // One that only has a name is away, and was never here.
+  cluster.leader.set_absent(1);
+  EXPECT_EQ(cluster.leader.members(), 3U);
+}
+
 TEST(Slices, ClassesBeyondTheSlotsAreRefusedCountedAndHeldBack) {
   SliceLeader::Options options{.slots_max = 2, .is_first = true};
   Cluster cluster(1, options);

@@ -4,12 +4,17 @@
 // becomes readable when there are some.
 //
 //   any thread    if (box.put(std::move(letter)) != Put::kDone) ... nobody will read it ...
+//   any thread    if (!box.put_always(std::move(letter))) ... the box is closed ...
 //   the owner     ring reads box.fd() --> for (Letter& letter : box.take()) ...
 //   the owner     for (Letter& letter : box.close()) ... the last ones ...
 //
 // The descriptor (an eventfd) is written to only when the box was empty, so a burst of letters
 // wakes the loop once and costs it one read. A box that is closed takes nothing more: whatever was
 // put before is in take() or in close(), once, and in the order in which it was put.
+//
+// The bound is for senders that have none of their own and can lose a letter. put_always() is for
+// those that a flood of others must not lock out, and whose own number is bounded: a thread that
+// waits for the answer, one letter for each open connection.
 #pragma once
 
 #include <cerrno>
@@ -45,12 +50,14 @@ class Mailbox {
     const std::lock_guard lock(mutex_);
     if (closed_) return Put::kClosed;
     if (letters_.size() >= letters_max_) return Put::kFull;
-    letters_.push_back(std::move(letter));
-    if (letters_.size() == 1) {
-      const int failed = eventfd_write(wake_fd_.get(), 1);
-      WEIR_ASSERT(failed == 0, errno);
-    }
+    add(std::move(letter));
     return Put::kDone;
+  }
+  // However many wait. False if the box is closed; then the letter is dropped.
+  [[nodiscard]] bool put_always(Letter letter) {
+    const std::lock_guard lock(mutex_);
+    if (!closed_) add(std::move(letter));
+    return !closed_;
   }
 
   int fd() const { return wake_fd_.get(); }
@@ -66,6 +73,14 @@ class Mailbox {
   }
 
  private:
+  // REQUIRES: the mutex is held.
+  void add(Letter letter) {
+    letters_.push_back(std::move(letter));
+    if (letters_.size() > 1) return;
+    const int failed = eventfd_write(wake_fd_.get(), 1);
+    WEIR_ASSERT(failed == 0, errno);
+  }
+
   Fd wake_fd_;
   const std::size_t letters_max_;
   std::mutex mutex_;

@@ -44,6 +44,20 @@ TEST(Mailbox, IsBounded) {
   EXPECT_EQ(box.put(4), Put::kDone);
 }
 
+TEST(Mailbox, TakesAnOrderHoweverManyWait) {
+  Mailbox<int> box(std::move(*make_wake_fd()), 1);
+  ASSERT_EQ(box.put(1), Put::kDone);
+  EXPECT_TRUE(box.put_always(2));
+  EXPECT_EQ(box.put(3), Put::kFull);
+  EXPECT_TRUE(box.put_always(4));
+  EXPECT_EQ(read_wakes(box.fd()), 1U);
+  EXPECT_EQ(box.take(), (std::vector<int>{1, 2, 4}));
+  EXPECT_TRUE(box.put_always(5));
+  EXPECT_TRUE(is_readable(box.fd()));
+  EXPECT_EQ(box.close(), std::vector<int>{5});
+  EXPECT_FALSE(box.put_always(6));
+}
+
 TEST(Mailbox, GivesTheLastLettersWhenItCloses) {
   Mailbox<int> box(std::move(*make_wake_fd()), 10);
   ASSERT_EQ(box.put(1), Put::kDone);

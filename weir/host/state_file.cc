@@ -109,9 +109,11 @@ Result<Fd> StateFile::open_beside() {
   const std::string name = beside(path_);
   const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
   Fd fd(::open(name.c_str(), flags, mode_of(readers_)));
-  // Of a new file this is the one that is locked already.
-  const bool is_ready =
-      fd.is_open() && (!has_file_ || flock(fd.get(), LOCK_EX) == 0) && ftruncate(fd.get(), 0) == 0;
+  // Of a new file this is the one that is locked already; what a crash left may be everybody's.
+  const bool is_ours = readers_ == Readers::kOwner;
+  const bool is_ready = fd.is_open() && (!has_file_ || flock(fd.get(), LOCK_EX) == 0) &&
+                        ftruncate(fd.get(), 0) == 0 &&
+                        (!is_ours || fchmod(fd.get(), mode_of(readers_)) == 0);
   if (!is_ready) return fail_errno(errno, name);
   return fd;
 }

@@ -22,7 +22,7 @@ namespace weir::host {
 
 class StateFile {
  public:
-  static constexpr std::size_t kSizeMax = std::size_t{1} << 17;
+  static constexpr std::size_t kSizeMax = std::size_t{1} << 24;
 
   // Who may read it: as the umask says, or its owner alone, for what is secret.
   enum class Readers : std::uint8_t { kByUmask, kOwner };

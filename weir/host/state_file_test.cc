@@ -55,6 +55,7 @@ TEST_F(StateFileTest, AFileThatWasEmptiedIsNotNew) {
 }
 
 TEST_F(StateFileTest, IsReadByItsOwnerAloneIfToldSo) {
+  std::ofstream(path("state.new")) << "left by a crash, for all to read";
   StateFile file = *StateFile::open(path(), StateFile::Readers::kOwner);
   for (const char* const text : {"one", "two"}) {
     ASSERT_TRUE(file.replace(text));

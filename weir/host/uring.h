@@ -47,8 +47,8 @@ class Uring {
  public:
   struct Options {
     std::uint32_t entries = 1024;         // operations handed over at once; more take another call
-    std::uint32_t receive_buffers = 32;   // a power of 2
-    std::uint32_t receive_bytes = 65536;  // of each
+    std::uint32_t receive_buffers = 64;   // a power of 2
+    std::uint32_t receive_bytes = 32768;  // of each
   };
 
   static Result<std::unique_ptr<Uring>> create(const Options& options);
@@ -85,8 +85,7 @@ class Uring {
                 Operation& operation);
   // posix_fadvise(2): the pages will be needed.
   void fetch(int file, std::uint64_t offset, std::uint32_t length, Operation& operation);
-  // Once, when the descriptor is readable; when a socket has room to send.
-  void poll(int fd, Operation& operation);
+  // Once, when a socket has room to send.
   void poll_room(int socket, Operation& operation);
   // The operation completes with ECANCELED, unless it was done first.
   void cancel(Operation& operation);

@@ -38,7 +38,7 @@ bool BucketShape::fits(Rate rate, Tokens depth) {
          Wide{rate.tokens()} * static_cast<std::uint64_t>(Nanoseconds{kFillTimeMax}.count());
 }
 
-BucketShape::BucketShape(Rate rate, Tokens depth)
+BucketShape::BucketShape(Rate rate, Tokens depth, Nanoseconds slack)
     : rate_(rate),
       depth_(depth),
       token_(divide(rate.time_ns(), rate.tokens())),
@@ -47,7 +47,9 @@ BucketShape::BucketShape(Rate rate, Tokens depth)
       reciprocal_(UINT64_MAX / rate.tokens()) {
   WEIR_ASSERT(depth.count() > 0);
   WEIR_ASSERT(fits(rate, depth), rate.tokens(), rate.time_ns(), depth.count());
+  WEIR_ASSERT(slack >= Nanoseconds{0} && slack <= kSlackMax, slack.count());
   if (depth_span_.part != 0) full_ = {depth_span_.ns + 1, rate.tokens() - depth_span_.part};
+  full_.ns += static_cast<std::uint64_t>(slack.count());
   // Both products of span() and their sum must stay in range: n * token_.ns below kSpanMax / 2,
   // and n * token_.part / tokens <= n * 1 is below that too.
   const std::uint64_t by_ns = kSpanMax / 2 / std::max<std::uint64_t>(token_.ns, 1);

@@ -41,8 +41,12 @@ class BucketShape {
   static constexpr Nanoseconds kFillTimeMax = std::chrono::hours{24 * 365 * 100};
   static bool fits(Rate rate, Tokens depth);
 
-  // REQUIRES: depth > 0, fits(rate, depth).
-  BucketShape(Rate rate, Tokens depth);
+  // With a slack the bucket holds what comes in during that time on top of its depth, so that a
+  // taker that is late by no more loses nothing: depth 1 at 100 tokens a second and a slack of 10
+  // ms hold 2 tokens, and in any time t at most 100 t + 2 are taken. REQUIRES: depth > 0,
+  // fits(rate, depth), 0 <= slack <= kSlackMax.
+  static constexpr Nanoseconds kSlackMax = std::chrono::seconds{1};
+  BucketShape(Rate rate, Tokens depth, Nanoseconds slack = Nanoseconds{0});
 
   Rate rate() const { return rate_; }
   Tokens depth() const { return depth_; }
@@ -52,7 +56,7 @@ class BucketShape {
   Nanoseconds time_for(Tokens n) const { return Nanoseconds{span_ns_up(n)}; }
 
   bool operator==(const BucketShape& other) const {
-    return rate_ == other.rate_ && depth_ == other.depth_;
+    return rate_ == other.rate_ && depth_ == other.depth_ && full_.ns == other.full_.ns;
   }
 
  private:
@@ -72,9 +76,9 @@ class BucketShape {
 
   Rate rate_;
   Tokens depth_;
-  BucketSpan token_;          // one token
-  BucketSpan depth_span_;     // depth tokens
-  BucketSpan full_;           // now - full_ is the zero point of a full bucket: {ceil, -part}
+  BucketSpan token_;       // one token
+  BucketSpan depth_span_;  // depth tokens
+  BucketSpan full_;  // now - full_ is the zero point of a full bucket: {ceil, -part}, with slack
   std::uint64_t reciprocal_;  // about 2^64 / rate.tokens()
   Tokens narrow_max_;         // span() of up to so many tokens fits in 64-bit products
 };

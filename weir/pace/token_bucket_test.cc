@@ -202,6 +202,30 @@ TEST(BucketShape, RefusesWhatTakesOverAHundredYearsToFill) {
   EXPECT_DEATH(BucketShape(daily, Tokens{0}), "assertion failed: depth.count\\(\\) > 0");
 }
 
+// One token every 10 ms, and somebody who looks every 11 ms.
+TEST(BucketShape, ASlackHoldsWhatALateTakerWouldLose) {
+  const BucketShape plain(Rate::per_second(100), Tokens{1});
+  const BucketShape slack(Rate::per_second(100), Tokens{1}, milliseconds{10});
+  EXPECT_FALSE(plain == slack);
+  for (const auto& [shape, expected] : {std::pair(plain, 1000), std::pair(slack, 1100)}) {
+    TokenBucket bucket = TokenBucket::empty(kStart);
+    int taken = 0;
+    for (int ms = 0; ms <= 11'000; ms += 11) {
+      while (bucket.take(Tokens{1}, shape, kStart + milliseconds{ms})) ++taken;
+    }
+    EXPECT_EQ(taken, expected);
+  }
+  TokenBucket bucket = TokenBucket::empty(kStart);
+  EXPECT_EQ(bucket.ready_at(Tokens{1}, slack), kStart + milliseconds{10});
+  const Instant later = kStart + hours{1};
+  EXPECT_TRUE(bucket.take(Tokens{1}, slack, later));
+  EXPECT_TRUE(bucket.take(Tokens{1}, slack, later));
+  EXPECT_FALSE(bucket.take(Tokens{1}, slack, later)) << "depth and slack, however long it was idle";
+  bucket.reshape(slack, plain, later + hours{1});
+  EXPECT_TRUE(bucket.take(Tokens{1}, plain, later + hours{1}));
+  EXPECT_FALSE(bucket.take(Tokens{1}, plain, later + hours{1}));
+}
+
 TEST(AtomicBucket, RoundsAgainstTheTaker) {
   // 333,333,333 1/3 ns a token are charged as 333,333,334.
   const BucketShape shape(Rate::per_second(3), Tokens{3});

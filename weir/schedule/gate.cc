@@ -194,7 +194,7 @@ bool Gate::has_slot(Head head) const {
 
 Pick Gate::pick_from(Head head, Instant now, Urge urge) {
   if (!has_slot(head)) return {};
-  const Pick pick = entrance(head).pick(now, shut_down_ ? Urge::kForce : urge);
+  const Pick pick = entrance(head).pick(now, shut_down_ ? Urge::kFinish : urge);
   if (pick.request == nullptr) return pick;
   high_in_row_ = head == Head::kHigh ? high_in_row_ + 1 : 0;
   ++running_[index_of(head)];

@@ -120,7 +120,8 @@ class Gate {
   // Moves a queued request from the regular to the high head; one that is there or runs stays.
   void promote(Request& request, Instant now);
 
-  // No admit follows; what is queued is handed out without waiting for limits.
+  // No admit follows. What is queued is handed out without waiting for limits, except for those of
+  // the whole cluster, which hold to the end (Tbf::Options::in_cluster).
   void shutdown(Instant now);
   bool is_shut_down() const { return shut_down_; }
 

@@ -365,6 +365,23 @@ TEST(Crrn, ServesClientsInBatches) {
   EXPECT_EQ(bench.ran, (Order{1, 2, 11, 12, 3, 4}));
 }
 
+// Worked by hand from Lustre's description. Quantum 3; clients a, b, c send a1 a2 b1, and a1 a2
+// run. a has nothing waiting then, so a3 begins a batch of the next round although a's first one
+// had room; c1 is still of the round that is served, behind b's batch, which was begun earlier.
+TEST(Crrn, AClientThatPausedDoesNotReturnToItsBatch) {
+  Bench bench;
+  ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
+  static_cast<Crrn&>(bench.gate.policy_in_force(Head::kRegular)).set_quantum(3);
+  for (const int number : {1, 2}) bench.admit(number, Head::kRegular, 7);
+  bench.admit(11, Head::kRegular, 8);
+  bench.run_one();
+  bench.run_one();
+  bench.admit(3, Head::kRegular, 7);
+  bench.admit(21, Head::kRegular, 9);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2, 11, 21, 3}));
+}
+
 TEST(Crrn, ForgetsIdleClientsAtItsBound) {
   Bench bench;
   ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));

@@ -31,6 +31,7 @@ constexpr bool names(Heads heads, Head head) {
 enum class Urge : std::uint8_t {
   kInTime,  // what limits and shares allow
   kBorrow,  // nothing is ready on any head: also what lacks only a share, or has none
+  kFinish,  // the server stops: whatever is first, but limits of the whole cluster hold
   kForce,   // whatever is first, limits or not: the policy is being drained
 };
 

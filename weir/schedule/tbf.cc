@@ -421,6 +421,7 @@ Pick Tbf::force(Head head, Instant now) {
 
 Pick Tbf::pick(Head head, Instant now, Urge urge) {
   if (urge == Urge::kForce) return force(head, now);
+  if (urge == Urge::kFinish) return finish(head, now);
   if (urge == Urge::kBorrow) {
     const Pick borrower = serve_borrower(head, now);
     if (borrower.request != nullptr || borrower.until != kNever) return borrower;

@@ -102,6 +102,8 @@ class Tbf {
     Tokens depth_min{3};
     Nanoseconds depth_time = std::chrono::milliseconds{10};
     Bytes byte_depth_min{65536};
+    // Limits with scope=cluster are this server's slices of them; otherwise they are its own.
+    bool in_cluster = false;
     std::size_t classes_max = 8192;
     std::size_t stays = 0;                          // queues whose waiting is told apart by cause
     std::optional<Sharing> sharing = std::nullopt;  // none: limits alone decide
@@ -155,10 +157,19 @@ class Tbf {
   // ---- limits of a whole cluster ----
 
   // What this server may use of a rule with scope=cluster, from now on; the rule and its listing
-  // stay as they are. Balances stay, and depths follow the slice unless burst= is given. Nothing
-  // happens for other rules, nor for classes that are not there.
+  // stay as they are. Balances stay, as far as the new depth allows. Nothing happens for other
+  // rules, nor for classes that are not there.
+  //
+  // In a cluster (Options::in_cluster) nothing is granted that other servers might be granted too:
+  //   the depth    is one token and what comes in during depth_time; with burst= it is the slice's
+  //                part of that, rounded up. So all servers together hold at most depth_time of the
+  //                limit, or burst=, and one token each: limit 1500/s, burst=15, slices of 1400, 90
+  //                and 10 have 14, 1 and 1.
+  //   no slice     is the least rate, one token in 1000 s.
+  //   the balance  is empty when the rule starts, so that restarts hand out nothing.
+  //   a shutdown   lifts all limits but these (Urge::kFinish).
   struct Slice {
-    std::optional<Rate> ops;  // none: as the rule says
+    std::optional<Rate> ops;  // none: as the rule says, or the least rate in a cluster
     std::optional<Rate> bytes;
     bool operator==(const Slice&) const = default;
   };
@@ -340,6 +351,8 @@ class Tbf {
   Pick serve_borrower(Head head, Instant now);
   Pick serve_spare(Head head, Instant now);
   Pick force(Head head, Instant now);
+  Pick finish(Head head, Instant now);
+  static Instant slices_ready_at(Queue& queue);
   bool serve_any(Queue& queue, Request& first, Instant now);
   bool serve_simple(Queue& queue, Request& first, Instant now);
   static void count(Class& used, const Request& request, Instant now);
@@ -355,10 +368,10 @@ class Tbf {
   std::optional<Tokens> smallest_limit(Queue& queue, Nanoseconds time, Bucket*& bucket) const;
 
   // Changing
-  RuleState& make_state(const Rule& rule, Head head);
+  RuleState& make_state(const Rule& rule, Head head, Instant now);
   void before_stop(const RuleCommand& command);
-  void after_start(const RuleCommand& command);
-  void after_change(const RuleCommand& command);
+  void after_start(const RuleCommand& command, Instant now);
+  void after_change(const RuleCommand& command, Instant now);
   Shapes shapes_of(const Rule& rule, const Slice& slice) const;
   Pace* own_pace(RuleState& state, const Attributes& key);
   static void count_waiting(const Queue& queue, const Rule& rule, Nanoseconds time,

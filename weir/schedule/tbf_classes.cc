@@ -84,7 +84,7 @@ Tbf::Tbf(FieldSet type, const Options& options, std::uint64_t stamp)
     key_ = key_ | FieldSet{Field::kNid};
     group_queues_.resize(options.groups.size() + 1);
   }
-  RuleState& state = make_state(rules(Head::kRegular).default_rule(), Head::kRegular);
+  RuleState& state = make_state(rules(Head::kRegular).default_rule(), Head::kRegular, Instant{});
   const Rule& high = rules(Head::kHigh).default_rule();
   state_of_[&high] = &state;
   state.listed[index(Head::kHigh)] = &high;

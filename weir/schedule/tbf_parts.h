@@ -48,6 +48,7 @@ struct Tbf::Shapes {
   Cost cost;
   bool realtime = false;
   bool is_ops_only = false;  // a bucket of operations and none of bytes
+  bool is_sliced = false;    // a slice of a limit of the whole cluster
   std::optional<BucketShape> ops;
   std::optional<BucketShape> bytes;
 
@@ -72,6 +73,7 @@ struct Tbf::RuleState {
   FieldSet by;
   std::array<const Rule*, 2> listed{};  // the rule of each head it stands for
   std::uint32_t rules = 0;              // how many of them are in their lists still
+  Instant started{};
   std::uint32_t classes = 0;
 };
 
@@ -110,7 +112,8 @@ struct Tbf::Class {
   }
   // Other queues than the one it lives in may come.
   void open_to_others();
-  // Balances stay; a bucket that was not there starts full.
+  // Balances stay. A bucket that was not there starts full; one of a slice has what came in since
+  // the rule was started.
   void reshape(const Shapes& from, const Shapes& to, Instant now);
 
   Pace* pace = nullptr;

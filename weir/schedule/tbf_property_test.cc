@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
+#include <map>
 #include <memory>
 #include <numeric>
-#include <set>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -39,6 +40,10 @@ enum class Flaw : std::uint8_t {
   kDrainsNewestFirst,
   kDrainsBeforeTheOneInForce,
   kPromotedStaysInLine,
+  // Of crrn.
+  kReturnsToItsBatch,
+  kPauseKeepsTheRound,
+  kLateComersGoFirst,
 };
 
 struct ModelRequest {
@@ -75,54 +80,105 @@ class ModelFifo final : public ModelPolicy {
   std::deque<int> ids_;
 };
 
+// Round robin as an administrator would describe it, without stamps: rounds are served one after
+// the other, and a round is a line of batches in the order in which they were begun. A client has
+// at most one batch in a round. A request joins its client's last batch while that has room, is not
+// of a past round, and the client has others waiting; else it begins a batch, one round after the
+// client's last one or in the round that is served now, whichever is later.
 class ModelCrrn final : public ModelPolicy {
  public:
-  explicit ModelCrrn(int clients, std::uint64_t quantum = 8)
-      : clients_(static_cast<std::size_t>(clients)), quantum_(quantum) {}
+  explicit ModelCrrn(int clients, std::uint64_t quantum = 8, Flaw flaw = Flaw::kNone)
+      : clients_(static_cast<std::size_t>(clients)), quantum_(quantum), flaw_(flaw) {}
+
+  void set_quantum(std::uint64_t quantum) { quantum_ = quantum; }
 
   void admit(const ModelRequest& request, std::int64_t) override {
-    Client& c = clients_[static_cast<std::size_t>(request.client)];
-    if (c.quantum == 0 || c.round < round_ || c.active == 0) {
-      if (c.active == 0 && c.quantum > 0) c.round += 1;
-      c.round = std::max(c.round, round_);
-      if (c.sequence < sequence_) c.sequence = ++sequence_;
-      c.quantum = quantum_;
-    }
-    waiting_.emplace(c.round, c.sequence, arrivals_++, request.id, request.client);
-    c.active += 1;
-    c.quantum -= 1;
-    if (c.quantum == 0) c.round += 1;
+    Client& client = clients_[static_cast<std::size_t>(request.client)];
+    const bool may_go_on = client.waiting > 0 || flaw_ == Flaw::kReturnsToItsBatch;
+    if (client.room == 0 || !may_go_on || client.round < served_) begin_batch(request.client);
+    --client.room;
+    ++client.waiting;
+    line_of(request.client).push_back(request.id);
   }
   Offer pick(std::int64_t, Urge) override {
-    const int id = std::get<3>(*waiting_.begin());
-    take_out(waiting_.begin());
+    Batch& batch = first().batch;
+    const int id = batch.ids.front();
+    batch.ids.pop_front();
+    left(batch.client);
+    move_on();
     return {id};
   }
   void remove(const ModelRequest& request, std::int64_t) override {
-    take_out(std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
-      return std::get<3>(waiting) == request.id;
-    }));
+    const bool was_first = first().batch.ids.front() == request.id;
+    for (auto& [round, batches] : rounds_) {
+      for (Batch& batch : batches) std::erase(batch.ids, request.id);
+    }
+    left(request.client);
+    if (was_first) move_on();
   }
-  bool empty() const { return waiting_.empty(); }
+  bool empty() const { return waiting() == 0; }
+  std::size_t waiting() const {
+    std::size_t sum = 0;
+    for (const Client& client : clients_) sum += client.waiting;
+    return sum;
+  }
 
  private:
   struct Client {
-    std::uint64_t quantum = 0, round = 0, sequence = 0, active = 0;
+    std::int64_t round = -1;  // of its last batch
+    std::uint64_t room = 0;   // in it
+    std::size_t waiting = 0;
   };
-  // Round, sequence, arrival; then the request and its client.
-  using Waiting = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, int, int>;
+  struct Batch {
+    int client;
+    std::deque<int> ids;
+  };
 
-  void take_out(std::set<Waiting>::iterator which) {
-    const bool was_first = which == waiting_.begin();
-    clients_[static_cast<std::size_t>(std::get<4>(*which))].active -= 1;
-    waiting_.erase(which);
-    if (!was_first) return;
-    round_ = empty() ? round_ + 1 : std::max(round_, std::get<0>(*waiting_.begin()));
+  void begin_batch(int number) {
+    Client& client = clients_[static_cast<std::size_t>(number)];
+    client.round = std::max(client.round + 1, served_);
+    client.room = quantum_;
+    auto& batches = rounds_[client.round];
+    if (flaw_ == Flaw::kLateComersGoFirst) {
+      batches.push_front({number, {}});
+    } else {
+      batches.push_back({number, {}});
+    }
+  }
+  std::deque<int>& line_of(int number) {
+    auto& batches = rounds_[clients_[static_cast<std::size_t>(number)].round];
+    return std::find_if(batches.begin(), batches.end(),
+                        [&](const Batch& batch) { return batch.client == number; })
+        ->ids;
+  }
+  struct First {
+    std::int64_t round;
+    Batch& batch;
+  };
+  First first() {
+    for (auto& [round, batches] : rounds_) {
+      for (Batch& batch : batches) {
+        if (!batch.ids.empty()) return {round, batch};
+      }
+    }
+    std::abort();  // asked for a request where none waits
+  }
+  void left(int number) { --clients_[static_cast<std::size_t>(number)].waiting; }
+  // The first of all has left: the round that is served is that of the next one.
+  void move_on() {
+    if (empty()) {
+      if (flaw_ != Flaw::kPauseKeepsTheRound) ++served_;
+    } else {
+      served_ = std::max(served_, first().round);
+    }
+    rounds_.erase(rounds_.begin(), rounds_.lower_bound(served_));
   }
 
   std::vector<Client> clients_;
-  std::set<Waiting> waiting_;
-  std::uint64_t quantum_, round_ = 0, sequence_ = 1, arrivals_ = 0;
+  std::map<std::int64_t, std::deque<Batch>> rounds_;  // from the one that is served on
+  std::uint64_t quantum_;
+  Flaw flaw_;
+  std::int64_t served_ = 0;
 };
 
 // A rule for one job or client, or for all of them.
@@ -811,36 +867,78 @@ TEST(TbfModel, CatchesEveryFlaw) {
   }
 }
 
-// ---- crrn alone, with other quanta ----
+// ---- crrn alone: other quanta, changed while requests wait, and requests that go away ----
 
-RC_GTEST_PROP(CrrnProperty, DecidesAsTheDescriptionDoes, ()) {
-  const auto quantum = *rc::gen::inRange<std::uint16_t>(1, 6);
+// One step: what, and of which client or waiting request or to which quantum.
+using CrrnStep = std::pair<int, int>;
+
+// Whether Crrn and the model take the same request at every step, and then until none is left.
+bool crrn_decides_alike(const std::vector<CrrnStep>& steps, Flaw flaw) {
+  constexpr int kClients = 4;
   const Instant now = instant_at(1000);
   std::vector<std::unique_ptr<Request>> requests;
+  std::vector<ModelRequest> waiting;
   Crrn crrn;
-  crrn.set_quantum(quantum);
-  ModelCrrn model(4, quantum);
-  const auto decide = [&] {
-    const Pick pick = crrn.pick(now, Urge::kInTime);
-    const int expected = model.pick(0, Urge::kInTime).id;
-    return pick.request == requests[static_cast<std::size_t>(expected)].get();
-  };
+  ModelCrrn model(kClients, Crrn::kQuantumDefault, flaw);
   bool alike = true;
-  const int steps = *rc::gen::inRange(1, 200);
-  for (int step = 0; step < steps; ++step) {
-    if (*rc::gen::inRange(0, 5) < 3) {
-      const auto client = *rc::gen::inRange(0, 4);
-      const int id = static_cast<int>(requests.size());
+  const auto decide = [&] {
+    const int expected = model.pick(0, Urge::kInTime).id;
+    Request* const picked = crrn.pick(now, Urge::kInTime).request;
+    alike = alike && picked == requests[static_cast<std::size_t>(expected)].get();
+    std::erase_if(waiting, [&](const ModelRequest& one) {
+      return requests[static_cast<std::size_t>(one.id)].get() == picked;
+    });
+  };
+  for (const auto& [what, which] : steps) {
+    if (what < 6) {
+      waiting.push_back({static_cast<int>(requests.size()), 0, which % kClients, 0, 0});
       Request& request = *requests.emplace_back(std::make_unique<Request>());
-      request.attributes.nid = nid_of(client);
+      request.attributes.nid = nid_of(which % kClients);
       crrn.admit(request, now);
-      model.admit({id, 0, client, 0}, 0);
-    } else if (!model.empty()) {
-      alike = decide() && alike;
+      model.admit(waiting.back(), 0);
+    } else if (what == 6) {
+      crrn.set_quantum(static_cast<std::uint16_t>(1 + which % 5));
+      model.set_quantum(static_cast<std::uint64_t>(1 + which % 5));
+    } else if (!waiting.empty() && what == 7) {
+      const auto gone = waiting.begin() + which % static_cast<int>(waiting.size());
+      crrn.remove(*requests[static_cast<std::size_t>(gone->id)], now);
+      model.remove(*gone, 0);
+      waiting.erase(gone);
+    } else if (!waiting.empty()) {
+      decide();
     }
+    // After a difference the two no longer hold the same requests.
+    if (!alike) break;
   }
-  while (!model.empty()) alike = decide() && alike;
-  RC_ASSERT(alike);
+  while (alike && !waiting.empty()) decide();
+  while (crrn.pick(now, Urge::kInTime).request != nullptr) continue;
+  return alike;
+}
+
+RC_GTEST_PROP(CrrnProperty, DecidesAsTheDescriptionDoes, ()) {
+  const auto steps = *rc::gen::container<std::vector<CrrnStep>>(
+      rc::gen::pair(rc::gen::inRange(0, 11), rc::gen::inRange(0, 1000)));
+  RC_ASSERT(crrn_decides_alike(steps, Flaw::kNone));
+}
+
+TEST(CrrnModel, PredictsLongRunsAndCatchesEveryFlaw) {
+  const auto steps_of = [](std::uint64_t seed) {
+    Rng rng(seed);
+    std::vector<CrrnStep> steps;
+    for (int step = 0; step < 300; ++step) {
+      steps.emplace_back(static_cast<int>(rng.below(11)), static_cast<int>(rng.below(1000)));
+    }
+    return steps;
+  };
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    ASSERT_TRUE(crrn_decides_alike(steps_of(seed), Flaw::kNone)) << "seed " << seed;
+  }
+  for (const Flaw flaw :
+       {Flaw::kReturnsToItsBatch, Flaw::kPauseKeepsTheRound, Flaw::kLateComersGoFirst}) {
+    std::uint64_t seed = 1;
+    while (seed <= 100 && crrn_decides_alike(steps_of(seed), flaw)) ++seed;
+    EXPECT_LE(seed, 100U) << static_cast<int>(flaw);
+  }
 }
 
 // ---- layers and common buckets, which the model does not know: limits hold, all are served ----

@@ -15,19 +15,17 @@ namespace {
 
 // A realtime rule keeps what it did not use for so long, and no longer.
 constexpr Nanoseconds kRealtimeCredit = std::chrono::seconds{1};
+// Of a limit of the cluster, while no slice of it has come: the least there is (kLeastSlice).
+constexpr Nanoseconds kSliceUnit = std::chrono::seconds{1000};
+constexpr Rate kNoSlice{Tokens{1}, kSliceUnit};
 
-// What so many requests of so many bytes took of a bucket of operations; off by the rounding of
-// each where a request's size counts.
-std::uint64_t tokens_of(const Cost& cost, std::uint64_t requests, std::uint64_t bytes) {
-  switch (cost.kind()) {
-    case Cost::Kind::kOp:
-      break;
-    case Cost::Kind::kBytes:
-      return std::max(requests, bytes);
-    case Cost::Kind::kAffine:
-      return std::max(requests, cost.base() * requests + cost.per_kib() * (bytes / 1024));
-  }
-  return requests;
+// The part of a limit's depth that goes with a slice of it, rounded up.
+Tokens depth_of_slice(Tokens depth, Rate slice, Rate limit) {
+  using Wide = unsigned __int128;
+  const std::uint64_t whole = std::max<std::uint64_t>(tokens_in(limit, kSliceUnit).count(), 1);
+  const std::uint64_t part = std::min(tokens_in(slice, kSliceUnit).count(), whole);
+  const Wide share = (Wide{depth.count()} * part + whole - 1) / whole;
+  return Tokens{std::max<std::uint64_t>(static_cast<std::uint64_t>(share), 1)};
 }
 
 }  // namespace
@@ -36,126 +34,39 @@ Tbf::Shapes Tbf::shapes_of(const Rule& rule, const Slice& slice) const {
   const Limits& limits = rule.limits();
   Shapes shapes{.cost = limits.cost, .realtime = limits.realtime, .ops = {}, .bytes = {}};
   if (rule.is_default() && !default_limits_) return shapes;
-  const bool is_sliced = limits.scope == Scope::kCluster;
+  shapes.is_sliced = limits.scope == Scope::kCluster && options_.in_cluster;
+  const auto shape_of = [&](Rate limit, const std::optional<Rate>& part,
+                            const std::optional<Tokens>& burst, Tokens depth_min,
+                            Nanoseconds time) {
+    if (!shapes.is_sliced) {
+      return BucketShape(limit, burst.value_or(std::max(depth_min, tokens_in(limit, time))));
+    }
+    const Rate rate = part.value_or(kNoSlice);
+    if (burst) return BucketShape(rate, depth_of_slice(*burst, rate, limit));
+    return BucketShape(rate, Tokens{1}, std::min(time, BucketShape::kSlackMax));
+  };
   if (const std::uint32_t rate = limits.rate_in_force(); rate > 0) {
-    const Rate whole = Rate::per_second(rate);
-    const Rate per_second = is_sliced ? slice.ops.value_or(whole) : whole;
     const Nanoseconds time = limits.realtime ? kRealtimeCredit : options_.depth_time;
-    const Tokens depth = std::max(options_.depth_min, tokens_in(per_second, time));
-    shapes.ops.emplace(per_second, limits.burst_ops.value_or(depth));
+    shapes.ops.emplace(
+        shape_of(Rate::per_second(rate), slice.ops, limits.burst_ops, options_.depth_min, time));
   }
   if (limits.bps) {
-    const Rate rate = is_sliced ? slice.bytes.value_or(*limits.bps) : *limits.bps;
-    const Tokens depth =
-        std::max(Tokens{options_.byte_depth_min.count()}, tokens_in(rate, options_.depth_time));
-    shapes.bytes.emplace(rate, limits.burst_bytes ? Tokens{limits.burst_bytes->count()} : depth);
+    std::optional<Tokens> burst;
+    if (limits.burst_bytes) burst = Tokens{limits.burst_bytes->count()};
+    shapes.bytes.emplace(shape_of(*limits.bps, slice.bytes, burst,
+                                  Tokens{options_.byte_depth_min.count()}, options_.depth_time));
   }
   shapes.is_ops_only = shapes.ops && !shapes.bytes;
   return shapes;
-}
-
-void Tbf::set_slice(std::string_view rule, const Slice& slice, Instant now) {
-  const ClassSlice one{.rule = rule, .key = std::nullopt, .slice = slice};
-  set_slices({&one, 1}, now);
-}
-
-void Tbf::set_slices(std::span<const ClassSlice> slices, Instant now) {
-  bool is_changed = false;
-  for (const ClassSlice& one : slices) {
-    for (const Head head : kHeads) {
-      const Rule* const rule = rules(head).find(one.rule);
-      if (rule == nullptr || rule->limits().scope != Scope::kCluster) continue;
-      RuleState& state = *state_of_.at(rule);
-      Pace* const pace = one.key ? own_pace(state, *one.key) : &state.pace;
-      if (pace == nullptr || pace->slice == one.slice) continue;
-      pace->slice = one.slice;
-      const Shapes wanted = shapes_of(*rule, one.slice);
-      if (wanted == pace->shapes) continue;
-      pace->next = wanted;
-      is_changed = true;
-    }
-  }
-  if (is_changed) return_changed(now);
-}
-
-// Of the class of this key under a rule; made for it if it has none. nullptr: no such class.
-Tbf::Pace* Tbf::own_pace(RuleState& state, const Attributes& key) {
-  Queue* host = nullptr;
-  if (state.by == key_) {
-    const std::uint32_t known = find(PackedKey(key, key_), Head::kRegular);
-    if (known != IndexTable::kNone) host = &slab_->at(known);
-  }
-  Class* const used = find_class(state, key, host);
-  if (used == nullptr) return nullptr;
-  if (used->pace == &state.pace) {
-    auto made = std::make_unique<Pace>();
-    made->shapes = state.pace.shapes;
-    made->state = &state;
-    made->key = key;
-    used->pace = made.get();
-    state.own[key] = std::move(made);
-  }
-  return used->pace;
-}
-
-std::vector<Tbf::ClassLoad> Tbf::cluster_loads(Nanoseconds time) {
-  std::vector<ClassLoad> loads;
-  absl::flat_hash_map<const Class*, std::size_t> place_of;
-  const auto rule_of = [](const Class& used) {
-    return used.state()->listed[used.is_listed[0] ? 0 : 1];
-  };
-  const auto add = [&](const Class& used, const Attributes& key, bool is_overflow) {
-    if (used.state()->rules == 0) return;
-    const Rule* const rule = rule_of(used);
-    if (rule->limits().scope != Scope::kCluster) return;
-    place_of.emplace(&used, loads.size());
-    loads.push_back(
-        {.rule = rule->name(),
-         .key = key,
-         .is_overflow = is_overflow,
-         .served = tokens_of(rule->limits().cost, used.totals.served, used.totals.bytes),
-         .served_bytes = used.totals.bytes});
-  };
-  for (std::uint32_t i = 0; i < slab_->size(); ++i) {
-    Queue& queue = slab_->at(i);
-    if (!queue.own.is_vacant()) add(queue.own, attributes_of(queue), false);
-  }
-  for (const LoneClass* const lone : lone_order_) {
-    add(*lone, lone->by, lone->by == Attributes{}.only({}) && !lone->state()->by.empty());
-  }
-  if (loads.empty()) return loads;
-  for (auto& busy : heaps_->busy) {
-    for (Queue& queue : busy) {
-      queue.each_class([&](const Class& used) {
-        const auto found = place_of.find(&used);
-        if (found != place_of.end())
-          count_waiting(queue, *rule_of(used), time, loads[found->second]);
-      });
-    }
-  }
-  return loads;
-}
-
-void Tbf::count_waiting(const Queue& queue, const Rule& rule, Nanoseconds time, ClassLoad& load) {
-  const Limits& limits = rule.limits();
-  const std::uint32_t rate = limits.rate_in_force();
-  const std::uint64_t ops = rate == 0 ? 0 : tokens_in(Rate::per_second(rate), time).count();
-  const std::uint64_t bytes = limits.bps ? tokens_in(*limits.bps, time).count() : 0;
-  for (const Request* request = &queue.requests.front(); request != nullptr;
-       request = queue.requests.behind(*request)) {
-    const bool is_enough =
-        (rate == 0 || load.waiting > ops) && (!limits.bps || load.waiting_bytes > bytes);
-    if (is_enough) return;
-    load.waiting += limits.cost.of(request->bytes).count();
-    load.waiting_bytes += request->bytes.count();
-  }
 }
 
 void Tbf::Class::reshape(const Shapes& from, const Shapes& to, Instant now) {
   const auto reshaped = [&](const Bucket* bucket, const std::optional<BucketShape>& before,
                             const std::optional<BucketShape>& after) {
     if (!after) return TokenBucket::empty(now);
-    if (!before) return TokenBucket::full(*after, now);
+    if (!before) {
+      return to.is_sliced ? TokenBucket::empty(state()->started) : TokenBucket::full(*after, now);
+    }
     TokenBucket tokens = bucket->tokens;
     tokens.reshape(*before, *after, now);
     return tokens;
@@ -169,7 +80,7 @@ void Tbf::Class::reshape(const Shapes& from, const Shapes& to, Instant now) {
   if (main.crowd != nullptr) open_to_others();
 }
 
-Tbf::RuleState& Tbf::make_state(const Rule& rule, Head head) {
+Tbf::RuleState& Tbf::make_state(const Rule& rule, Head head, Instant now) {
   auto made = std::make_unique<RuleState>();
   RuleState& state = *made;
   states_.emplace(&state, std::move(made));
@@ -179,18 +90,19 @@ Tbf::RuleState& Tbf::make_state(const Rule& rule, Head head) {
   state.listed[index(head)] = &rule;
   state_of_[&rule] = &state;
   state.rules = 1;
+  state.started = now;
   ++states_made_;
   return state;
 }
 
-void Tbf::after_start(const RuleCommand& command) {
+void Tbf::after_start(const RuleCommand& command, Instant now) {
   RuleState* common = nullptr;
   for (const Head head : kHeads) {
     if (!names(command.heads, head)) continue;
     const Rule& rule = *rules(head).find(command.name);
     key_ = key_ | rule.by();
     if (common == nullptr) {
-      common = &make_state(rule, head);
+      common = &make_state(rule, head, now);
     } else {
       state_of_[&rule] = common;
       common->listed[index(head)] = &rule;
@@ -211,7 +123,7 @@ void Tbf::before_stop(const RuleCommand& command) {
   }
 }
 
-void Tbf::after_change(const RuleCommand& command) {
+void Tbf::after_change(const RuleCommand& command, Instant now) {
   for (const Head head : kHeads) {
     if (!names(command.heads, head)) continue;
     const Rule& rule = *rules(head).find(command.name);
@@ -221,7 +133,7 @@ void Tbf::after_change(const RuleCommand& command) {
     if (command.heads != Heads::kBoth && state->rules == 2) {
       // A change for one head alone ends what the two had in common.
       --state->rules;
-      state = &make_state(rule, head);
+      state = &make_state(rule, head, now);
     } else {
       each_pace(*state, [&](Pace& pace) {
         const Shapes wanted = shapes_of(rule, pace.slice);
@@ -362,8 +274,8 @@ Result<void> Tbf::apply(const RuleCommand& command, Instant now) {
     const auto applied = lists_[index(head)]->apply(command);
     WEIR_ASSERT(applied.has_value());
   }
-  if (command.verb == Verb::kStart) after_start(command);
-  if (command.verb == Verb::kChange) after_change(command);
+  if (command.verb == Verb::kStart) after_start(command, now);
+  if (command.verb == Verb::kChange) after_change(command, now);
   if (generations() != before) ++bindings_;
   if (key_ == key_before) {
     return_changed(now);

@@ -9,32 +9,52 @@
 #include "weir/base/assert.h"
 
 namespace weir::serve {
+namespace {
+
+std::uint64_t less(std::uint64_t from, std::uint64_t what) { return from - std::min(from, what); }
+
+}  // namespace
 
 Buffer::~Buffer() { WEIR_ASSERT(data_ == nullptr); }
 
 BufferPool::~BufferPool() {
-  WEIR_ASSERT(used_ == 0, used_);
+  WEIR_ASSERT(used() == 0 && lent_ == 0, reserved_, lent_, charged_);
   for (const auto& list : free_) {
     for (std::byte* const data : list) std::free(data);
   }
 }
 
+bool BufferPool::reserve(std::uint64_t bytes) {
+  const std::uint64_t most = limit_ - limit_ / 4;
+  if (reserved_ + bytes > most || used() + bytes > limit_) return false;
+  reserved_ += bytes;
+  drop_kept(0);
+  return true;
+}
+
+void BufferPool::unreserve(std::uint64_t bytes) {
+  WEIR_ASSERT(reserved_ >= bytes, reserved_, bytes);
+  reserved_ -= bytes;
+}
+
+bool BufferPool::fits(const MemoryAccount& account, std::uint64_t size) const {
+  if (account.held + size <= kGuaranteed || lent_ == 0) return true;
+  const std::uint64_t common = less(limit_, reserved_);
+  const std::uint64_t free = less(common, shared_ + charged_);
+  if (account.held == 0) return size <= free / 2;
+  return account.held + size <= std::min(account_limit_, free / 4) && free >= size &&
+         free - size >= common / 4;
+}
+
 Buffer BufferPool::take(MemoryAccount& account, std::size_t bytes) {
   WEIR_ASSERT(bytes > 0 && bytes <= std::size_t{1} << kPowerMax, bytes);
   const unsigned power = std::max(kPowerMin, static_cast<unsigned>(std::bit_width(bytes - 1)));
-  const std::uint64_t size = std::uint64_t{1} << power;
-  const std::uint64_t free = limit_ - std::min(limit_, used_);
-  const bool fits = account.held == 0 ? size <= free / 2 || (used_ == 0 && size <= free)
-                                      : account.held + size <= std::min(account_limit_, free / 4) &&
-                                            free - size >= limit_ / 4;
-  if (!fits) {
+  if (!fits(account, std::uint64_t{1} << power)) {
     ++refused_;
     return {};
   }
   return make(account, static_cast<std::uint8_t>(power));
 }
-
-Buffer BufferPool::take_small(MemoryAccount& account) { return make(account, kPowerMin); }
 
 Buffer BufferPool::make(MemoryAccount& account, std::uint8_t power) {
   const std::size_t size = std::size_t{1} << power;
@@ -44,10 +64,12 @@ Buffer BufferPool::make(MemoryAccount& account, std::uint8_t power) {
     list.pop_back();
     kept_ -= size;
   } else {
+    drop_kept(size);
     data = static_cast<std::byte*>(std::aligned_alloc(std::size_t{1} << kPowerMin, size));
     if (data == nullptr) throw std::bad_alloc();
   }
-  used_ += size;
+  shared_ += less(account.held + size, std::max(account.held, kGuaranteed));
+  lent_ += size;
   account.held += size;
   return {data, power};
 }
@@ -55,16 +77,49 @@ Buffer BufferPool::make(MemoryAccount& account, std::uint8_t power) {
 void BufferPool::give_back(MemoryAccount& account, Buffer buffer) {
   if (!buffer) return;
   const std::size_t size = buffer.size();
-  WEIR_ASSERT(account.held >= size && used_ >= size, account.held, used_, size);
+  WEIR_ASSERT(account.held >= size && lent_ >= size, account.held, lent_, size);
   account.held -= size;
-  used_ -= size;
+  lent_ -= size;
+  shared_ -= less(account.held + size, std::max(account.held, kGuaranteed));
   std::byte* const data = std::exchange(buffer.data_, nullptr);
-  if (kept_ + size > kKeptMax) {
+  if (kept_ + size > kKeptMax || used() + kept_ + size > limit_) {
     std::free(data);
     return;
   }
   kept_ += size;
   free_[buffer.power_].push_back(data);
+}
+
+// So that together with what is asked for now the limit is kept.
+void BufferPool::drop_kept(std::uint64_t size) {
+  for (unsigned power = kPowerMax; power >= kPowerMin && used() + kept_ + size > limit_; --power) {
+    auto& list = free_[power];
+    while (!list.empty() && used() + kept_ + size > limit_) {
+      std::free(list.back());
+      list.pop_back();
+      kept_ -= std::uint64_t{1} << power;
+    }
+  }
+}
+
+bool BufferPool::has_room(const MemoryAccount& account, std::uint64_t bytes) const {
+  const std::uint64_t common = less(limit_, reserved_);
+  const std::uint64_t left = less(common / 4, charged_);
+  return account.charged + bytes <= left && bytes <= less(common, shared_ + charged_);
+}
+
+bool BufferPool::charge(MemoryAccount& account, std::uint64_t bytes) {
+  if (!has_room(account, bytes)) return false;
+  account.charged += bytes;
+  charged_ += bytes;
+  drop_kept(0);
+  return true;
+}
+
+void BufferPool::discharge(MemoryAccount& account, std::uint64_t bytes) {
+  WEIR_ASSERT(account.charged >= bytes && charged_ >= bytes, account.charged, charged_, bytes);
+  account.charged -= bytes;
+  charged_ -= bytes;
 }
 
 }  // namespace weir::serve

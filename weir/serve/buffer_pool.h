@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory that payload lies in, bounded twice: for the whole server, and for each connection.
-// Who gets none waits; nobody else does.
+// The memory that connections hold, bounded for the whole server and for each connection: payload,
+// requests, bytes that came and replies that wait to be sent. A connection that gets none waits;
+// nobody else does.
 //
-//   MemoryAccount account;                        one a connection
+//   if (!pool.reserve(kConnectionReserve)) ...    one a connection: refused, it is not accepted
+//   MemoryAccount account;
 //   if (Buffer buffer = pool.take(account, 4096)) ...
 //   pool.give_back(account, std::move(buffer));
+//   if (pool.charge(account, bytes)) ...          memory that lies elsewhere
+//   pool.discharge(account, bytes);
 //
-// A connection that reads slowly keeps what it was given until it has taken its replies. So that
-// such connections never use up everything, a further buffer must leave a quarter of the limit free
-// and may bring its holder to a quarter of what is free; a first buffer may take half of what is
-// left. So whoever holds nothing finds room for a small request, and moves.
+// What everybody may need at any time is set aside when the connection is accepted: the bytes of
+// one receive, some requests, and a buffer of kGuaranteed bytes. Three quarters of the limit at
+// most are set aside, so the limit also bounds the number of connections. Nobody can take that from
+// a connection, so each goes on with small requests whatever the others hold.
+//
+// The rest is shared. A connection that reads slowly keeps what it was given until it has taken its
+// replies. So that such connections never use up everything, a further buffer must leave a quarter
+// of the shared part free and may bring its holder to a quarter of what is free; a first one may
+// take half of what is left. A buffer is always given when no other one is out. Charges have a
+// quarter of the shared part, and an account may have as much of it as it leaves to the others.
 //
 // Buffers are powers of two from 4 KiB on, aligned to 4 KiB for O_DIRECT; some are kept for the
-// next taker, up to kKeptMax, because fresh pages cost more than a copy. One owner, no locks.
+// next taker, up to kKeptMax and within the limit, because fresh pages cost more than a copy. One
+// owner, no locks.
 #pragma once
 
 #include <array>
@@ -54,7 +65,8 @@ class Buffer {
 };
 
 struct MemoryAccount {
-  std::uint64_t held = 0;  // bytes
+  std::uint64_t held = 0;     // bytes of buffers
+  std::uint64_t charged = 0;  // bytes elsewhere
 };
 
 class BufferPool {
@@ -62,6 +74,8 @@ class BufferPool {
   static constexpr unsigned kPowerMin = 12;
   static constexpr unsigned kPowerMax = 26;
   static constexpr std::uint64_t kKeptMax = std::uint64_t{1} << 26;
+  // Of buffers, that an account may hold whatever the others do.
+  static constexpr std::uint64_t kGuaranteed = std::uint64_t{1} << 15;
 
   BufferPool(Bytes limit, Bytes account_limit)
       : limit_(limit.count()), account_limit_(account_limit.count()) {}
@@ -69,29 +83,44 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
+  // Sets memory aside, kGuaranteed of it for buffers if it is for an account. False: there is none
+  // to set aside.
+  bool reserve(std::uint64_t bytes);
+  void unreserve(std::uint64_t bytes);
+
   // Empty when there is no room. REQUIRES: 0 < bytes <= 2^kPowerMax.
   Buffer take(MemoryAccount& account, std::size_t bytes);
-  // The smallest buffer whatever the bounds say: for what other bounds hold, such as answers to
-  // requests.
-  Buffer take_small(MemoryAccount& account);
   void give_back(MemoryAccount& account, Buffer buffer);
 
-  // Of further buffers; what is lent stays with its holders.
+  // Whether charge() would succeed.
+  bool has_room(const MemoryAccount& account, std::uint64_t bytes) const;
+  bool charge(MemoryAccount& account, std::uint64_t bytes);
+  void discharge(MemoryAccount& account, std::uint64_t bytes);
+
+  // Of what is asked for later; what is lent stays with its holders.
   void set_limits(Bytes limit, Bytes account_limit) {
     limit_ = limit.count();
     account_limit_ = account_limit.count();
   }
 
-  std::uint64_t used() const { return used_; }
+  // Set aside, lent and charged: never more than the limit, unless that was lowered or a single
+  // buffer is as large as the limit.
+  std::uint64_t used() const { return reserved_ + shared_ + charged_; }
+  std::uint64_t limit() const { return limit_; }
   // How often take() found no room.
   std::uint64_t refused() const { return refused_; }
 
  private:
+  bool fits(const MemoryAccount& account, std::uint64_t size) const;
   Buffer make(MemoryAccount& account, std::uint8_t power);
+  void drop_kept(std::uint64_t size);
 
   std::uint64_t limit_;
   std::uint64_t account_limit_;
-  std::uint64_t used_ = 0;
+  std::uint64_t reserved_ = 0;
+  std::uint64_t lent_ = 0;    // buffers
+  std::uint64_t shared_ = 0;  // of it, beyond what was set aside for its holders
+  std::uint64_t charged_ = 0;
   std::uint64_t kept_ = 0;
   std::uint64_t refused_ = 0;
   std::array<std::vector<std::byte*>, kPowerMax + 1> free_;

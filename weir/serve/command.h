@@ -4,9 +4,10 @@
 // capacity. Nothing of a server may be touched from outside its loop, so the asker sends a function
 // that the loop runs between two turns:
 //
-//   post(command)    comes back at once; the command is called on the loop, exactly once: with the
+//   order(command)   returns at once; the command is called on the loop, exactly once: with the
 //                    server, or with the reason why it cannot be had
-//   ask(function)    waits for what the function gives; never call it on the loop
+//   ask(function)    the same, and waits for what the function returns; never call it on the loop
+//   post(command)    as order(), for messages that may be lost: refused while many commands wait
 //
 //   Result<std::string> rules = server.ask([](Server& it) -> Result<std::string> {
 //     Service* service = it.find_service("ost_io");
@@ -15,8 +16,11 @@
 //   });
 //
 // A command has the time of its turn, Server::now(), and must not wait for anything: all clients
-// would wait with it. At most kCommandsMax are kept; one more is refused with EAGAIN. From SIGTERM
-// on commands are refused with ECANCELED, and those that had not yet run are told the same.
+// would wait with it. While kCommandsMax commands wait, post() is refused with EAGAIN; order() and
+// ask() never are, so that no flood of messages keeps an administrator from the server. Their
+// senders bound themselves: a thread that waits, one command for each connection of the HTTP
+// server. From SIGTERM on commands are refused with ECANCELED, and those that had not yet run are
+// told the same.
 #pragma once
 
 #include <cstddef>

@@ -30,6 +30,13 @@ constexpr std::uint32_t kSendFileMin = 1U << 16;
 // others waiting.
 constexpr std::size_t kSendFileAtOnce = std::size_t{1} << 20;
 
+// Of answers in the handshake, before the client has to take some.
+constexpr std::size_t kAnswersMax = std::size_t{1} << 13;
+
+constexpr std::size_t kStatusBytes = 4096;
+
+static_assert(sizeof(Exchange) * Connection::kRequestsFree <= std::size_t{20} << 10);
+
 template <class List, class Function>
 void drain(List& list, Function function) {
   while (!list.empty()) {
@@ -55,10 +62,27 @@ Connection::Connection(Plane& plane, host::Fd socket, const Peer& peer)
   mark_dirty();
 }
 
-Connection::~Connection() { WEIR_ASSERT(is_over()); }
+Connection::~Connection() {
+  WEIR_ASSERT(is_over());
+  end_tls_batch();
+  plane_.pool.unreserve(kConnectionReserve + (tls_ != nullptr ? kTlsReserve : 0));
+}
 
 bool Connection::is_over() const {
   return state_ == State::kClosed && !receive_.is_pending && !send_.is_pending && working_.empty();
+}
+
+bool Connection::waits_for_store() const {
+  return state_ == State::kClosed && !receive_.is_pending && !send_.is_pending && !working_.empty();
+}
+
+std::uint64_t Connection::working() const {
+  std::uint64_t count = 0;
+  for (const Exchange* one = working_.empty() ? nullptr : &working_.front(); one != nullptr;
+       one = working_.behind(*one)) {
+    ++count;
+  }
+  return count;
 }
 
 void Connection::expire() {
@@ -119,15 +143,19 @@ Exchange& Connection::new_exchange(const nbd::Request& asked) {
   exchange.head_size = 0;
   exchange.payload = {};
   exchange.operation.file = -1;
-  ++unanswered_;
+  if (++unanswered_ > kRequestsFree) {
+    const bool charged = plane_.pool.charge(memory_, sizeof(Exchange));
+    WEIR_ASSERT(charged, unanswered_);  // has_room_for_request() said so
+  }
   return exchange;
 }
 
 void Connection::release(Exchange& exchange) {
   plane_.pool.give_back(memory_, std::move(exchange.buffer));
   plane_.exchanges.give_back(exchange);
-  --unanswered_;
+  if (unanswered_-- > kRequestsFree) plane_.pool.discharge(memory_, sizeof(Exchange));
   plane_.freed = true;
+  if (std::exchange(is_stalled_, false) && state_ != State::kClosed) mark_hungry();
 }
 
 void Connection::mark_dirty() {
@@ -139,8 +167,24 @@ void Connection::mark_dirty() {
 void Connection::mark_hungry() {
   if (is_hungry_) return;
   is_hungry_ = true;
-  ++plane_.counters.memory_waits;
+  count_wait();
   plane_.hungry.push_back(this);
+}
+
+void Connection::mark_stalled() {
+  if (is_hungry_) return;
+  is_stalled_ = true;
+  count_wait();
+}
+
+void Connection::count_wait() {
+  if (!std::exchange(is_wait_counted_, true)) ++plane_.counters.memory_waits;
+}
+
+void Connection::wait_for_room() {
+  const bool waits_for_client =
+      unanswered_ >= plane_.options.limits.connection_requests || unsent_ >= kUnsentMax;
+  waits_for_client ? mark_stalled() : mark_hungry();
 }
 
 // ---- bytes in ----
@@ -152,7 +196,7 @@ void Connection::receive() {
   if (state_ == State::kHandshake && !(greeting_->out.empty() && greeting_->sending.empty()))
     return;
   if (state_ == State::kHandshake && tls_ != nullptr && tls_->has_output()) return;
-  if (unanswered_ >= plane_.options.limits.connection_requests) return mark_hungry();
+  if (writing_ == nullptr && !has_room_for_request()) return wait_for_room();
   receive_.is_pending = true;
   const std::uint32_t left = writing_ != nullptr ? reader_->payload_left() : 0;
   is_direct_ = left >= kDirectMin && tls_ == nullptr;
@@ -192,23 +236,30 @@ void Connection::feed(Input in) { tls_ != nullptr ? decrypt(in) : use(in); }
 
 // What the client has said.
 void Connection::use(Input in) {
-  if (state_ == State::kHandshake) {
+  if (state_ == State::kHandshake && rest_.empty()) {
     const bool was_plain = tls_ == nullptr;
     shake(in);
     if (was_plain && tls_ != nullptr) return decrypt(in);
   }
   if (state_ == State::kOpen && rest_.empty()) read_requests(in);
-  if (state_ == State::kOpen) rest_.insert(rest_.end(), in.begin(), in.end());
+  if (state_ == State::kOpen || state_ == State::kHandshake) {
+    rest_.insert(rest_.end(), in.begin(), in.end());
+  }
 }
 
 void Connection::shake(Input& in) {
-  while (state_ == State::kHandshake) {
+  while (state_ == State::kHandshake && greeting_->out.size() < kAnswersMax) {
+    if (greeting_->is_listing) {
+      go_on_listing();
+      continue;
+    }
     const nbd::Handshake::Event event = greeting_->handshake.next(in, greeting_->out);
     if (std::holds_alternative<nbd::NeedBytes>(event)) break;
     if (const auto* want = std::get_if<nbd::WantExport>(&event)) {
       answer(*want);
     } else if (std::holds_alternative<nbd::WantList>(event)) {
-      answer_list();
+      greeting_->is_listing = true;
+      greeting_->listed = 0;
     } else if (std::holds_alternative<nbd::WantTls>(event)) {
       return begin_tls();
     } else if (const auto* end = std::get_if<nbd::Break>(&event)) {
@@ -249,11 +300,21 @@ void Connection::answer(const nbd::WantExport& want) {
   state_ = State::kOpen;
 }
 
-void Connection::answer_list() {
-  for (const auto& served : plane_.exports) {
-    greeting_->handshake.list(served->options.name, served->options.description, greeting_->out);
+void Connection::go_on_listing() {
+  if (greeting_->listed < plane_.exports.size()) {
+    const ExportOptions& one = plane_.exports[greeting_->listed++]->options;
+    return greeting_->handshake.list(one.name, one.description, greeting_->out);
   }
+  greeting_->is_listing = false;
   greeting_->handshake.end_list(greeting_->out);
+}
+
+// The client has taken its answers.
+void Connection::go_on_shaking() {
+  if (state_ != State::kHandshake || !greeting_->out.empty() || !greeting_->sending.empty()) return;
+  if (tls_ != nullptr && (!tls_->is_open() || tls_->has_output())) return;
+  const std::vector<std::byte> had = std::exchange(rest_, {});
+  use(had);
 }
 
 void Connection::broken(nbd::BreakReason reason) {
@@ -267,8 +328,8 @@ void Connection::broken(nbd::BreakReason reason) {
 void Connection::read_requests(Input& in) {
   while (state_ == State::kOpen) {
     if (lacks_memory_ && !give_payload_memory()) return;
-    if (unanswered_ >= plane_.options.limits.connection_requests && writing_ == nullptr) {
-      if (!in.empty()) mark_hungry();
+    if (writing_ == nullptr && !has_room_for_request()) {
+      if (!in.empty()) wait_for_room();
       return;
     }
     if (!take_event(reader_->next(in))) return;
@@ -310,6 +371,11 @@ bool Connection::begin_request(const nbd::Request& asked) {
   return give_payload_memory();
 }
 
+bool Connection::has_room_for_request() const {
+  if (unanswered_ >= plane_.options.limits.connection_requests) return false;
+  return unanswered_ < kRequestsFree || plane_.pool.has_room(memory_, sizeof(Exchange));
+}
+
 bool Connection::give_payload_memory() {
   writing_->buffer = plane_.pool.take(memory_, writing_->asked.length);
   lacks_memory_ = !writing_->buffer;
@@ -343,13 +409,15 @@ void Connection::resume() {
   is_hungry_ = false;
   while (state_ != State::kClosed && !parked_.empty()) {
     Exchange& exchange = parked_.front();
-    if (unsent_ >= kUnsentMax) return mark_hungry();
-    exchange.buffer = plane_.pool.take(memory_, exchange.asked.length);
-    if (!exchange.buffer) return mark_hungry();
+    if (!take_reply_memory(exchange)) return wait_for_room();
+    is_wait_counted_ = false;
     parked_.erase(exchange);
-    start(exchange);
+    exchange.asked.command == nbd::Command::kBlockStatus ? run_status(exchange) : start(exchange);
   }
   if (state_ != State::kOpen) return;
+  if (lacks_memory_ && !give_payload_memory()) return;
+  if (writing_ == nullptr && !has_room_for_request()) return wait_for_room();
+  is_wait_counted_ = false;
   const std::vector<std::byte> had = std::exchange(rest_, {});
   use(had);
   receive();
@@ -378,22 +446,28 @@ void Connection::leave_slot(Exchange& exchange) {
 }
 
 void Connection::run_at_store(Exchange& exchange) {
-  if (exchange.asked.command == nbd::Command::kBlockStatus) return run_status(exchange);
   const bool reads = exchange.asked.command == nbd::Command::kRead;
+  const bool asks_status = exchange.asked.command == nbd::Command::kBlockStatus;
   if (reads && exchange.asked.length >= kSendFileMin && tls_ == nullptr) {
     exchange.operation.file =
         served_->store->sendable(exchange.asked.offset, exchange.asked.length);
   }
-  const bool needs_buffer = reads && exchange.operation.file < 0 && served_->store->copies_reads();
-  if (needs_buffer && unsent_ < kUnsentMax) {
-    exchange.buffer = plane_.pool.take(memory_, exchange.asked.length);
-  }
-  if (needs_buffer && !exchange.buffer) {
+  const bool needs_buffer =
+      asks_status || (reads && exchange.operation.file < 0 && served_->store->copies_reads());
+  if (needs_buffer && !take_reply_memory(exchange)) {
     leave_slot(exchange);
     parked_.push_back(exchange);
-    return mark_hungry();
+    return wait_for_room();
   }
-  start(exchange);
+  asks_status ? run_status(exchange) : start(exchange);
+}
+
+// None while too much waits for the client already.
+bool Connection::take_reply_memory(Exchange& exchange) {
+  if (unsent_ >= kUnsentMax) return false;
+  const bool reads = exchange.asked.command == nbd::Command::kRead;
+  exchange.buffer = plane_.pool.take(memory_, reads ? exchange.asked.length : kStatusBytes);
+  return static_cast<bool>(exchange.buffer);
 }
 
 void Connection::start(Exchange& exchange) {
@@ -435,7 +509,8 @@ void Connection::finish(Exchange& exchange) {
   }
   if (operation.error != 0) {
     const nbd::ErrorCode error = error_of(exchange);
-    const std::string text = std::generic_category().message(exchange.operation.error);
+    const char* const known = strerrordesc_np(exchange.operation.error);
+    const std::string_view text = known != nullptr ? known : "unknown error";
     // A client that asks for zeroes only if they are quick has asked, and was told.
     if (error == nbd::ErrorCode::kNotSup) return reply_error(exchange, error, text);
     ++plane_.counters.store_errors;
@@ -502,7 +577,6 @@ void Connection::answer_status(Exchange& exchange) {
     release(exchange);
     return settle();
   }
-  exchange.buffer = plane_.pool.take_small(memory_);
   nbd::BlockStatusReply status(exchange.buffer.first(exchange.buffer.size()), exchange.asked);
   std::uint32_t extents = 0;
   served_->store->extents(exchange.asked.offset, exchange.asked.length,
@@ -521,13 +595,15 @@ void Connection::reply(Exchange& exchange) {
   mark_dirty();
 }
 
+// The text is sent from where it is, so it has to be there for ever.
 void Connection::reply_error(Exchange& exchange, nbd::ErrorCode error, std::string_view text) {
   plane_.pool.give_back(memory_, std::move(exchange.buffer));
-  exchange.buffer = plane_.pool.take_small(memory_);
-  const std::span<std::byte, nbd::kErrorReplyMax> to(exchange.buffer.data(), nbd::kErrorReplyMax);
-  exchange.head_size = 0;
+  plane_.freed = true;
   exchange.operation.file = -1;
-  exchange.payload = nbd::error_reply(to, reader_->session(), exchange.asked.cookie, error, text);
+  const nbd::ErrorReply made =
+      nbd::error_reply(exchange.head, reader_->session(), exchange.asked.cookie, error, text);
+  exchange.head_size = static_cast<std::uint32_t>(made.head.size());
+  exchange.payload = std::as_bytes(std::span(made.text));
   reply(exchange);
 }
 
@@ -634,6 +710,7 @@ void Connection::sent(host::Operation& io, const host::Completion& completion) {
   }
   self.drop_sent(static_cast<std::size_t>(completion.result));
   self.mark_dirty();  // what came while it was under way
+  self.go_on_shaking();
   self.receive();
   self.settle();
 }

@@ -9,8 +9,12 @@
 // Memory. Bytes come in a buffer of a common pool and are used up at once; a head becomes an
 // Exchange, a write's payload goes to the Exchange's own buffer, and a large rest of it is received
 // straight there. So an idle connection is this object and nothing else. When there is no memory
-// for a payload, or too many requests are unanswered, the rest of the bytes is kept and nothing
-// more is read from this socket until there is room: others do not notice.
+// for a payload or a further request, or too many requests are unanswered, the rest of the bytes is
+// kept and nothing more is read from this socket until there is room: others do not notice. All of
+// it counts (buffer_pool.h): kConnectionReserve is set aside for each connection before it is
+// accepted, kTlsReserve for each TLS session; requests beyond kRequestsFree and encrypted replies
+// are charged. In the handshake nothing more is read or answered while kAnswersMax bytes of answers
+// wait for the client.
 //
 // Replies go out at the end of a turn, all that are ready in one message of the ring. Payload that
 // is in a file is sent from there by the kernel, as much as the socket takes; the rest when it has
@@ -49,7 +53,15 @@ namespace weir::serve {
 
 class Connection {
  public:
-  // Greets. The plane must outlive it.
+  // One receive, kRequestsFree requests, a guaranteed buffer (or what a handshake keeps), the parts
+  // of a message, and this object.
+  static constexpr std::uint64_t kConnectionReserve = std::uint64_t{96} << 10;
+  // What GnuTLS keeps, the beginning of a record, and one record of replies.
+  static constexpr std::uint64_t kTlsReserve = std::uint64_t{64} << 10;
+  static constexpr std::uint32_t kRequestsFree = 32;
+
+  // Greets. The plane must outlive it. REQUIRES: kConnectionReserve was reserved; it is given back
+  // at the end.
   Connection(Plane& plane, host::Fd socket, const Peer& peer);
   // REQUIRES: is_over().
   ~Connection();
@@ -64,6 +76,12 @@ class Connection {
   void end();
   void close();
   bool is_over() const;
+  // It is closed, and over as soon as its store has finished.
+  bool waits_for_store() const;
+  // Requests that the store works on.
+  std::uint64_t working() const;
+  // nullptr in the handshake.
+  const ServedExport* served() const { return served_; }
 
   // The Gate lets one of its requests run.
   void run(Exchange& exchange);
@@ -94,6 +112,8 @@ class Connection {
     nbd::Handshake handshake;
     std::vector<std::byte> out;      // to be sent
     std::vector<std::byte> sending;  // being sent
+    bool is_listing = false;         // exports; what comes waits
+    std::size_t listed = 0;          // of them
   };
 
   // ---- bytes in ----
@@ -106,10 +126,12 @@ class Connection {
   void decrypt(Input in);
   void tls_failed();
   void answer(const nbd::WantExport& want);
-  void answer_list();
+  void go_on_listing();
+  void go_on_shaking();
   void read_requests(Input& in);
   bool take_event(const nbd::RequestEvent& event);
   bool begin_request(const nbd::Request& asked);
+  bool has_room_for_request() const;
   bool give_payload_memory();
   void take_payload(Input payload);
   void refuse(const nbd::RequestEvent& event);
@@ -122,6 +144,7 @@ class Connection {
   static void finished(StoreOperation& operation);
   void finish(Exchange& exchange);
   void record(const Exchange& exchange);
+  bool take_reply_memory(Exchange& exchange);
   void run_status(Exchange& exchange);
   void reply(Exchange& exchange);
   void reply_error(Exchange& exchange, nbd::ErrorCode error, std::string_view text);
@@ -134,6 +157,7 @@ class Connection {
   void send_one(std::span<const std::byte> bytes);
   void send_encrypted();
   void encrypt_replies();
+  void end_tls_batch();
   static void sent(host::Operation& io, const host::Completion& completion);
   void drop_sent(std::size_t bytes);
   void release_sent(std::size_t bytes);
@@ -141,7 +165,14 @@ class Connection {
   Exchange& new_exchange(const nbd::Request& asked);
   void release(Exchange& exchange);
   void mark_dirty();
+  // Waits for memory that others hold, too: resumed when any was freed.
   void mark_hungry();
+  // Waits for its own client to take replies: resumed when some are gone, and costs nothing till
+  // then.
+  void mark_stalled();
+  void count_wait();
+  // One of both.
+  void wait_for_room();
   // Closes when ending and done, and tells the plane when it is over.
   void settle();
   nbd::ErrorCode error_of(const Exchange& exchange) const;
@@ -152,6 +183,8 @@ class Connection {
   State state_ = State::kHandshake;
   bool is_dirty_ = false;
   bool is_hungry_ = false;
+  bool is_stalled_ = false;
+  bool is_wait_counted_ = false;  // in Counters::memory_waits
   bool is_told_over_ = false;
   bool is_direct_ = false;     // the pending receive goes to a request's own buffer
   bool lacks_memory_ = false;  // for the payload of writing_
@@ -163,7 +196,8 @@ class Connection {
   Io send_;
   std::unique_ptr<Greeting> greeting_;
   std::unique_ptr<host::TlsSession> tls_;
-  bool has_said_end_ = false;  // of the TLS session
+  bool has_said_end_ = false;   // of the TLS session
+  bool has_tls_batch_ = false;  // is charged for
   std::optional<nbd::RequestReader> reader_;
   ServedExport* served_ = nullptr;
   SyncErrors::Mark sync_mark_ = 0;  // of its export's

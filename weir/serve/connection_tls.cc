@@ -3,6 +3,7 @@
 // What a connection does differently once it speaks TLS.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,8 +12,10 @@
 namespace weir::serve {
 namespace {
 
-// Replies are encrypted so many bytes at a time: beyond that they wait as they are, counted.
+// Replies are encrypted so many bytes at a time: beyond that they wait as they are, counted. With
+// what is added to each record, and kept by the vectors, a batch takes kTlsBatchMemory.
 constexpr std::size_t kTlsBatch = std::size_t{1} << 18;
+constexpr std::uint64_t kTlsBatchMemory = kTlsBatch + kTlsBatch / 8;
 
 }  // namespace
 
@@ -21,6 +24,15 @@ void Connection::begin_tls() {
   greeting_->handshake.start_tls(greeting_->out);
   greeting_->sending.insert(greeting_->sending.end(), greeting_->out.begin(), greeting_->out.end());
   greeting_->out.clear();
+  if (!plane_.pool.reserve(kTlsReserve)) {
+    ++plane_.counters.refused;
+    plane_.log.note(EventLog::Kind::kRefusal,
+                    fmt::format("refused TLS to {}: the memory limit leaves no room for it; raise "
+                                "it (--memory)",
+                                print_nid(peer_.nid)),
+                    plane_.now);
+    return close();
+  }
   tls_ = std::make_unique<host::TlsSession>(plane_.tls_keys);
   mark_dirty();
 }
@@ -57,6 +69,7 @@ void Connection::tls_failed() {
 }
 
 void Connection::send_encrypted() {
+  if (!tls_->has_output()) end_tls_batch();
   if (tls_->is_open() && !tls_->has_output()) {
     if (greeting_ != nullptr) {
       tls_->write(greeting_->out);
@@ -72,6 +85,8 @@ void Connection::send_encrypted() {
 
 // Heads and payload are put together to full records: a record costs more than a copy.
 void Connection::encrypt_replies() {
+  has_tls_batch_ = plane_.pool.charge(memory_, kTlsBatchMemory);
+  const std::size_t batch = has_tls_batch_ ? kTlsBatch : host::TlsSession::kRecordBytes;
   plane_.plain.resize(host::TlsSession::kRecordBytes);
   std::size_t filled = 0;
   std::size_t total = 0;
@@ -80,9 +95,9 @@ void Connection::encrypt_replies() {
     const std::size_t skipped = std::min(skip, bytes.size());
     skip -= skipped;
     bytes = bytes.subspan(skipped);
-    while (!bytes.empty() && total < kTlsBatch) {
+    while (!bytes.empty() && total < batch) {
       const std::size_t size =
-          std::min({bytes.size(), plane_.plain.size() - filled, kTlsBatch - total});
+          std::min({bytes.size(), plane_.plain.size() - filled, batch - total});
       std::memcpy(plane_.plain.data() + filled, bytes.data(), size);
       bytes = bytes.subspan(size);
       filled += size;
@@ -92,13 +107,17 @@ void Connection::encrypt_replies() {
       filled = 0;
     }
   };
-  for (const Exchange* one = &sending_.front(); one != nullptr && total < kTlsBatch;
+  for (const Exchange* one = &sending_.front(); one != nullptr && total < batch;
        one = sending_.behind(*one)) {
     add({one->head.data(), one->head_size});
     add(one->payload);
   }
   tls_->write(Input(plane_.plain).first(filled));
   release_sent(sent_of_first_ + total);
+}
+
+void Connection::end_tls_batch() {
+  if (std::exchange(has_tls_batch_, false)) plane_.pool.discharge(memory_, kTlsBatchMemory);
 }
 
 }  // namespace weir::serve

@@ -2,10 +2,11 @@
 #include "weir/serve/event_log.h"
 
 #include <chrono>
-#include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "weir/host/log.h"
 
 namespace weir::serve {
 
@@ -25,6 +26,6 @@ void EventLog::note(Kind kind, std::string_view text, Instant now) {
   if (const std::string text_now = line(kind, text, now); !text_now.empty()) say(text_now);
 }
 
-void EventLog::say(std::string_view text) { fmt::print(stderr, "weir serve: {}\n", text); }
+void EventLog::say(std::string_view text) { host::log_text(fmt::format("weir serve: {}\n", text)); }
 
 }  // namespace weir::serve

@@ -7,7 +7,8 @@
 //   log.note(EventLog::Kind::kBreak, "10.1.2.3@tcp: a request without its magic number", now);
 //     weir serve: 10.1.2.3@tcp: a request without its magic number (and 41 more like it)
 //
-// Texts of clients must have been quoted. One owner, no locks.
+// Texts of clients must have been quoted. Lines go through host/log.h, so a log that cannot be
+// written holds up nobody. One owner, no locks; say() may be called by any thread.
 #pragma once
 
 #include <array>

@@ -6,7 +6,7 @@
 //
 //   guest.wakes_at()      asked once a turn; kNever: only when it has asked for another time
 //   guest.wake(now)       must not wait for anything: all clients would wait with it
-//   guest.stopping(now)   the server stops; nothing follows
+//   guest.stopping(now)   the server stops; it is woken until all that was accepted is answered
 //   guest.describe(...)   for those who ask what the server is doing
 //
 // Called by the loop alone.

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <grp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pwd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -25,6 +26,10 @@ namespace {
 
 constexpr int kBacklog = 512;
 constexpr int kSocketKind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+// A server that was killed has its sockets until the kernel has taken its ring down, which it does
+// some milliseconds after the process has ended: one that is started again at once waits for that.
+constexpr int kTries = 100;
+constexpr int kPauseMs = 10;
 
 // What is there is a socket that a server left behind: anything else is not ours to remove, nor is
 // a socket whose server only has no room for one more.
@@ -109,7 +114,13 @@ Result<host::Fd> listen_tcp(ListenAddress& address) {
 }  // namespace
 
 Result<host::Fd> listen_on(ListenAddress& address) {
-  return address.kind == ListenAddress::Kind::kUnix ? listen_unix(address) : listen_tcp(address);
+  for (int tries = kTries;; --tries) {
+    auto socket =
+        address.kind == ListenAddress::Kind::kUnix ? listen_unix(address) : listen_tcp(address);
+    const bool is_in_use = !socket && socket.error().code == std::errc::address_in_use;
+    if (!is_in_use || tries == 0) return socket;
+    poll(nullptr, 0, kPauseMs);
+  }
 }
 
 Result<std::uint32_t> room_for_connections(std::uint32_t wanted, std::uint32_t others) {

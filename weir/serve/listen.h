@@ -16,7 +16,8 @@
 
 namespace weir::serve {
 
-// Non-blocking, close-on-exec. `address` gets the port the kernel chose.
+// Non-blocking, close-on-exec. `address` gets the port the kernel chose. One that is in use is tried
+// for a second: the server that has it may just have been killed.
 Result<host::Fd> listen_on(ListenAddress& address);
 
 // How many connections the limit of open files leaves room for, up to `wanted`; raises the soft

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <sys/un.h>
 
-#include "weir/base/plain_text.h"
+#include "weir/base/control_characters.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/host/machine.h"
@@ -368,6 +368,27 @@ Result<void> check_service(const ServeOptions& options, const ServiceOptions& on
                       ServeBounds::kClassesMax);
 }
 
+Result<void> check_tls(const TlsOptions& tls) {
+  const bool is_off = tls.mode == TlsOptions::Mode::kOff;
+  if (!is_off && tls.directory.empty()) {
+    return fail(std::errc::invalid_argument, "tls", "has no certificates",
+                "say where they are: --tls-certificates DIRECTORY");
+  }
+  if (is_off && tls.verify_clients) {
+    return fail(std::errc::invalid_argument, "tls",
+                "is off, and clients without a certificate would be served in plain text",
+                "add --tls require (mode in [tls]), or leave out --tls-verify-peer "
+                "(verify_clients)");
+  }
+  if (is_off && !tls.directory.empty()) {
+    return fail(
+        std::errc::invalid_argument, "tls",
+        fmt::format("is off, and the certificates in {} would not be used", quote(tls.directory)),
+        "add --tls require (mode in [tls]), or leave out --tls-certificates (directory)");
+  }
+  return {};
+}
+
 // Rules of the whole cluster are in etcd alone, so that all servers have the same.
 Result<void> check_cluster(const ServeOptions& options) {
   const ClusterOptions& cluster = options.cluster;
@@ -375,6 +396,14 @@ Result<void> check_cluster(const ServeOptions& options) {
   if (cluster.etcd.empty() || cluster.listen.empty()) {
     return fail(std::errc::invalid_argument, "cluster", "needs etcd and listen",
                 "see [cluster] in weir.conf(5)");
+  }
+  if (cluster.state_file.empty()) {
+    return fail(std::errc::invalid_argument, "cluster", "has no state file",
+                "its limits hold over restarts only with one: set state in [cluster]");
+  }
+  if ((cluster.start_without == ClusterOptions::StartWithout::kRate) != (cluster.start_rate > 0)) {
+    return fail(std::errc::invalid_argument, "cluster", "needs start_rate for start_without = rate",
+                "set both in [cluster], or neither");
   }
   if (cluster.timeout <= cluster.epoch) {
     return fail(std::errc::invalid_argument, "cluster", "has a timeout no longer than its epoch",
@@ -437,10 +466,7 @@ Result<void> check(const ServeOptions& options) {
                 "leave out one of them");
   }
   if (auto checked = check_limits(options.limits); !checked) return checked;
-  if (options.tls.mode != TlsOptions::Mode::kOff && options.tls.directory.empty()) {
-    return fail(std::errc::invalid_argument, "tls", "has no certificates",
-                "say where they are: --tls-certificates DIRECTORY");
-  }
+  if (auto checked = check_tls(options.tls); !checked) return checked;
   if (auto checked = check_cluster(options); !checked) return checked;
   return options.lock.listen ? check_lock(options.lock, options.nodemaps) : Result<void>{};
 }

@@ -227,6 +227,15 @@ struct ClusterOptions {
   std::string password_file;
   std::string tls_directory;       // between servers, see weir/cluster/credentials.h; empty: plain
   std::string etcd_tls_directory;  // to etcd
+  std::string state_file;          // what is known of the rules; needed, see cluster_state.h
+  // While no rules are known and etcd cannot be asked for them.
+  enum class StartWithout : std::uint8_t {
+    kClosed,  // nobody is accepted
+    kRate,    // the whole server does `start_rate` operations a second
+  };
+  StartWithout start_without = StartWithout::kClosed;
+  std::uint32_t start_rate = 0;
+  bool insecure = false;  // plain text beyond this machine is wanted, see plain_text.h
 
   bool is_on() const { return !name.empty(); }
   bool operator==(const ClusterOptions&) const = default;
@@ -245,6 +254,7 @@ struct LockOptions {
   lock::ServerOptions server = server_defaults();
   std::string policy = "fifo";       // of its Gate, as written to nrs_policies
   std::vector<std::string> rules{};  // as written to nrs_tbf_rule
+  bool insecure = false;             // plain text beyond this machine is wanted, see plain_text.h
 
   bool operator==(const LockOptions&) const = default;
 };
@@ -307,7 +317,7 @@ struct ServeOptions {
 
 // What holds between the parts: something to listen on and to export, names that are given once,
 // services that exist, numbers within ServeBounds, bounds that leave room for the largest payload,
-// policies that can be started and rules that they take.
+// certificates that are used, policies that can be started and rules that they take.
 Result<void> check(const ServeOptions& options);
 
 }  // namespace weir::serve

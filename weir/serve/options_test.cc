@@ -164,6 +164,18 @@ TEST_F(CheckedOptions, NodemapsAreNamedOnce) {
   EXPECT_FALSE(check(options));
 }
 
+TEST_F(CheckedOptions, CertificatesGoWithTls) {
+  using Mode = TlsOptions::Mode;
+  options.tls = {.mode = Mode::kRequire, .directory = "", .verify_clients = false};
+  EXPECT_FALSE(check(options));
+  options.tls = {.mode = Mode::kOn, .directory = "/pki", .verify_clients = true};
+  EXPECT_TRUE(check(options));
+  options.tls = {.mode = Mode::kOff, .directory = "/pki", .verify_clients = false};
+  EXPECT_FALSE(check(options)) << "they would not be used";
+  options.tls = {.mode = Mode::kOff, .directory = "", .verify_clients = true};
+  EXPECT_FALSE(check(options)) << "nobody would be verified";
+}
+
 TEST_F(CheckedOptions, LimitsLeaveRoomForTheLargestPayload) {
   options.limits.connection_memory = Bytes{options.exports.back().blocks.maximum - 1};
   EXPECT_FALSE(check(options));

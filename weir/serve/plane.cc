@@ -4,14 +4,15 @@
 namespace weir::serve {
 
 Exchange& ExchangeSlab::take() {
-  if (free_.empty()) {
-    chunks_.push_back(std::make_unique<std::array<Exchange, kChunk>>());
-    free_.reserve(chunks_.size() * kChunk);
-    for (Exchange& exchange : *chunks_.back()) free_.push_back(&exchange);
-  }
-  Exchange& exchange = *free_.back();
+  if (free_.empty()) return *new Exchange;
+  Exchange& exchange = *free_.back().release();
   free_.pop_back();
   return exchange;
+}
+
+void ExchangeSlab::give_back(Exchange& exchange) {
+  std::unique_ptr<Exchange> own(&exchange);
+  if (free_.size() < kKept) free_.push_back(std::move(own));
 }
 
 ServedExport* Plane::find_export(std::string_view name) const {

@@ -59,16 +59,16 @@ struct Exchange : Request {
 };
 using ExchangeList = Ring<Exchange, &Exchange::link>;
 
-// Exchanges that are used again and again.
+// Exchanges that are used again and again. A flood of them does not stay for ever: up to kKept are
+// kept.
 class ExchangeSlab {
  public:
   Exchange& take();
-  void give_back(Exchange& exchange) { free_.push_back(&exchange); }
+  void give_back(Exchange& exchange);
 
  private:
-  static constexpr std::size_t kChunk = 64;
-  std::vector<std::unique_ptr<std::array<Exchange, kChunk>>> chunks_;
-  std::vector<Exchange*> free_;
+  static constexpr std::size_t kKept = 4096;
+  std::vector<std::unique_ptr<Exchange>> free_;
 };
 
 // A message and its parts, for the kernel to read when a turn ends.

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -28,6 +29,7 @@ using std::chrono::milliseconds;
 // Descriptors that are no connection: standard streams, the ring, signals, and some to spare.
 constexpr std::uint32_t kOwnFiles = 16;
 constexpr Nanoseconds kAcceptPause = milliseconds{100};  // when there are no descriptors left
+constexpr Nanoseconds kPaceDepth = milliseconds{10};     // of a pace of the whole server
 constexpr int kSendBuffer = 1 << 20;                     // a batch of replies in one go
 
 void set_option(int socket, int level, int name, int value) {
@@ -53,20 +55,27 @@ tl::unexpected<Error> stopping() {
 }  // namespace
 
 Server::Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals,
-               host::Fd wake_fd)
+               host::Fd watch_wake_fd, host::Fd wake_fd)
     : options_(std::move(options)),
       plane_(options_, std::move(uring)),
       signals_(std::move(signals)),
+      watch_wake_fd_(std::move(watch_wake_fd)),
       commands_(std::move(wake_fd), kCommandsMax) {
   plane_.now = host::now();
 }
 
 Server::~Server() {
+  watch_.reset();
   close_commands();
+  leave();
+  WEIR_ASSERT(connections_.empty());
+}
+
+void Server::leave() {
   for (const auto& listener : listeners_) {
     if (!listener->path.empty()) unlink(listener->path.c_str());
+    listener->path.clear();
   }
-  WEIR_ASSERT(connections_.empty());
 }
 
 Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
@@ -84,10 +93,13 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
   std::signal(SIGPIPE, SIG_IGN);
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
+  auto watch_wake_fd = host::make_wake_fd();
+  if (!watch_wake_fd) return tl::unexpected(watch_wake_fd.error());
   auto uring = host::Uring::create({});
   if (!uring) return tl::unexpected(uring.error());
-  std::unique_ptr<Server> server(
-      new Server(std::move(options), std::move(*uring), std::move(*signals), std::move(*wake_fd)));
+  std::unique_ptr<Server> server(new Server(std::move(options), std::move(*uring),
+                                            std::move(*signals), std::move(*watch_wake_fd),
+                                            std::move(*wake_fd)));
   if (auto opened = server->open(); !opened) return tl::unexpected(opened.error());
   return server;
 }
@@ -127,7 +139,8 @@ Result<void> Server::open_services() {
   }
   for (const ServiceOptions& one : options_.services) {
     auto service = open_service(one, options_.nodemaps, options_.unknown_jobs, options_.groups,
-                                plane_.now, trace_.get());
+                                plane_.now, trace_.get(),
+                                options_.cluster.is_on() ? Standing::kInCluster : Standing::kAlone);
     if (!service) return tl::unexpected(service.error());
     plane_.services.push_back(std::move(*service));
   }
@@ -199,6 +212,7 @@ Result<void> Server::set_limits(const ServeLimits& limits) {
   connections_max_ = limits.connections;
   plane_.pool.set_limits(limits.memory, limits.connection_memory);
   plane_.freed = true;  // who waits for memory or room may have it now
+  if (watch_) watch_->set_patience(limits.drain_timeout + kEndPatience);
   return {};
 }
 
@@ -234,7 +248,23 @@ void Server::apply_jobs() {
   jobs_ = std::move(jobs);
 }
 
+void Server::set_pace(std::optional<std::uint32_t> per_second) {
+  pace_shape_.reset();
+  if (!per_second) return;
+  const Rate rate = Rate::per_second(*per_second);
+  pace_shape_.emplace(rate, std::max(Tokens{1}, tokens_in(rate, kPaceDepth)));
+  pace_ = TokenBucket::empty(plane_.now);
+}
+
 // ---- coming and going ----
+
+void Server::open_entrance() {
+  const auto ready = std::exchange(ready_, nullptr);
+  if (ready == nullptr || is_stopping_) return;
+  accept_all();
+  ready();
+  host::notify_manager("READY=1");
+}
 
 void Server::accept_all() {
   accepts_again_ = kNever;
@@ -279,6 +309,15 @@ void Server::add_connection(host::Fd socket, bool is_tcp) {
                     plane_.now);
     return;
   }
+  if (!plane_.pool.reserve(Connection::kConnectionReserve)) {
+    ++plane_.counters.refused;
+    plane_.log.note(EventLog::Kind::kRefusal,
+                    fmt::format("refused a connection of {}: {} are open, and the memory limit "
+                                "leaves no room for another; raise it (--memory)",
+                                print_nid(peer->nid), connection_count_),
+                    plane_.now);
+    return;
+  }
   tune(socket.get(), is_tcp);
   ++plane_.counters.accepted;
   ++connection_count_;
@@ -287,20 +326,19 @@ void Server::add_connection(host::Fd socket, bool is_tcp) {
   handshakes_.push_back(*connection);
 }
 
-void Server::signalled(host::Operation& io, const host::Completion& /*completion*/) {
-  Server& self = *static_cast<Waker&>(io).server;
-  while (const auto signal = self.signals_.next()) {
-    if (*signal == SIGHUP) {
-      if (self.reload_) {
-        self.reload_(self);
-      } else if (auto read = self.read_jobs_again(); !read) {
-        EventLog::say(read.error().message() + "; the jobs stay as they were");
-      }
-    } else {
-      self.stop();
-    }
+// On the thread of the watch. A server that stops already needs no other order.
+void Server::signalled(int signal) {
+  (void)order([signal](const Result<Server*>& server) {
+    if (!server) return;
+    signal == SIGHUP ? (*server)->reload() : (*server)->stop();
+  });
+}
+
+void Server::reload() {
+  if (reload_) return reload_(*this);
+  if (auto read = read_jobs_again(); !read) {
+    EventLog::say(read.error().message() + "; the jobs stay as they were");
   }
-  self.plane_.uring->poll(self.signals_.fd(), self.signal_waker_);
 }
 
 Result<void> Server::read_jobs_again() {
@@ -336,13 +374,54 @@ void Server::stop() {
   }
 }
 
+// The time to drain is over.
+void Server::close_all() {
+  stop_at_ = kNever;
+  abandon_at_ = plane_.now + kEndPatience / 2;
+  Connection* next = nullptr;
+  for (Connection* one = connections_.empty() ? nullptr : &connections_.front(); one != nullptr;
+       one = next) {
+    next = connections_.behind(*one);
+    one->close();
+  }
+  bury();
+}
+
+void Server::tell_abandoned() const {
+  std::map<const ServedExport*, std::uint64_t> left;
+  for (const Connection* one = connections_.empty() ? nullptr : &connections_.front();
+       one != nullptr; one = connections_.behind(*one)) {
+    if (one->working() > 0) left[one->served()] += one->working();
+  }
+  for (const auto& [served, count] : left) {
+    EventLog::say(fmt::format(
+        "export {}: {} request{} unfinished in its store at the end of the drain timeout ({}); "
+        "none of them was acknowledged; check the storage, or raise --drain-timeout",
+        quote(served->options.name), count, count == 1 ? " was" : "s were",
+        print_duration(options_.limits.drain_timeout)));
+  }
+}
+
 bool Server::is_done() const {
+  if (!is_stopping_) return false;
+  if (plane_.now >= abandon_at_) return true;
   const auto pending = [](const auto& listener) { return listener->is_pending; };
-  return is_stopping_ && connections_.empty() &&
-         std::none_of(listeners_.begin(), listeners_.end(), pending);
+  if (std::any_of(listeners_.begin(), listeners_.end(), pending)) return false;
+  if (!plane_.statuses.empty()) return false;
+  if (abandon_at_ == kNever) return connections_.empty();
+  for (const Connection* one = connections_.empty() ? nullptr : &connections_.front();
+       one != nullptr; one = connections_.behind(*one)) {
+    if (!one->waits_for_store()) return false;
+  }
+  return true;
 }
 
 // ---- commands of other threads ----
+
+Result<void> Server::order(Command command) {
+  if (!commands_.put_always(std::move(command))) return stopping();
+  return {};
+}
 
 Result<void> Server::post(Command command) {
   switch (commands_.put(std::move(command))) {
@@ -383,18 +462,29 @@ void Server::close_commands() {
 
 // ---- the loop ----
 
-void Server::run(const std::function<void()>& ready) {
-  signal_waker_.server = this;
-  signal_waker_.done = signalled;
-  plane_.uring->poll(signals_.fd(), signal_waker_);
+bool Server::run(const std::function<void()>& ready) {
+  watch_.emplace(
+      std::move(signals_), std::move(watch_wake_fd_), options_.limits.drain_timeout + kEndPatience,
+      [this](int signal) { signalled(signal); }, &Server::end_hung);
   command_waker_.server = this;
   command_waker_.done = woken;
   woken(command_waker_, {});
-  accept_all();
-  ready();
-  host::notify_manager("READY=1");
+  ready_ = ready;
+  if (!is_held_) open_entrance();
   while (!is_done()) turn();
   if (trace_ != nullptr) trace_->finish();
+  bury();
+  tell_abandoned();
+  return connections_.empty();
+}
+
+// On the thread of the watch.
+void Server::end_hung() {
+  EventLog::say(
+      "the drain timeout is over and the server hangs, in a system call on a store, most likely: "
+      "ended by force; requests that were not acknowledged are lost; check the storage");
+  host::flush_log();
+  _exit(kHungStatus);
 }
 
 void Server::turn() {
@@ -403,9 +493,7 @@ void Server::turn() {
   plane_.now = host::now();
   plane_.uring->reap();
   run_commands();
-  if (guest_ != nullptr && !is_stopping_ && guest_->wakes_at() <= plane_.now) {
-    guest_->wake(plane_.now);
-  }
+  if (guest_ != nullptr && guest_->wakes_at() <= plane_.now) guest_->wake(plane_.now);
   expire_handshakes();
   wake_stores();
   answer_statuses();
@@ -415,16 +503,7 @@ void Server::turn() {
   bury();
   if (trace_ != nullptr) trace_->turn(plane_.now);
   if (plane_.now >= accepts_again_ && !is_stopping_) accept_all();
-  if (plane_.now >= stop_at_) {
-    stop_at_ = kNever;
-    Connection* next = nullptr;
-    for (Connection* one = connections_.empty() ? nullptr : &connections_.front(); one != nullptr;
-         one = next) {
-      next = connections_.behind(*one);
-      one->close();
-    }
-    bury();
-  }
+  if (plane_.now >= stop_at_) close_all();
 }
 
 void Server::expire_handshakes() {
@@ -486,16 +565,27 @@ void Server::feed_hungry() {
 }
 
 void Server::dispatch() {
-  for (const auto& service : plane_.services) {
-    for (;;) {
-      const Decision decision = service->next(plane_.now);
-      if (decision.kind() != Decision::Kind::kRun) {
-        service->wakes_at = decision.until();
-        break;
-      }
-      auto& exchange = static_cast<Exchange&>(decision.request());
-      exchange.connection->run(exchange);
+  const std::size_t count = plane_.services.size();
+  // Each service is first in turn, so that a pace is not all one's.
+  if (pace_shape_) first_served_ = (first_served_ + 1) % count;
+  for (std::size_t i = 0; i < count; ++i) dispatch(*plane_.services[(first_served_ + i) % count]);
+}
+
+void Server::dispatch(Service& service) {
+  for (;;) {
+    if (pace_shape_ && !pace_.can_take(Tokens{1}, *pace_shape_, plane_.now)) {
+      const bool is_idle = service.target.gate().queued() == 0;
+      service.wakes_at = is_idle ? kNever : pace_.ready_at(Tokens{1}, *pace_shape_);
+      return;
     }
+    const Decision decision = service.next(plane_.now);
+    if (decision.kind() != Decision::Kind::kRun) {
+      service.wakes_at = decision.until();
+      return;
+    }
+    if (pace_shape_) pace_.take(Tokens{1}, *pace_shape_, plane_.now);
+    auto& exchange = static_cast<Exchange&>(decision.request());
+    exchange.connection->run(exchange);
   }
 }
 
@@ -519,8 +609,8 @@ Instant Server::wakes_at() const {
   // What was sent at the end of this turn may have made room for somebody.
   if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
   if (!plane_.statuses.empty()) return plane_.now;
-  Instant at = std::min(accepts_again_, stop_at_);
-  if (guest_ != nullptr && !is_stopping_) at = std::min(at, guest_->wakes_at());
+  Instant at = std::min({accepts_again_, stop_at_, abandon_at_});
+  if (guest_ != nullptr) at = std::min(at, guest_->wakes_at());
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
   for (const auto& served : plane_.exports) {
     at = std::min({at, served->store->wakes_at(), served->watch.wakes_at()});

@@ -12,14 +12,18 @@
 //
 // All services share the loop; nothing in it needs a lock. It runs until SIGTERM or SIGINT: then no
 // connection is accepted, nothing more is read, everything that was accepted is answered (what
-// waits for tokens no longer waits), and run() returns, at the latest after the drain timeout.
-// SIGHUP reads the file of jobs again, or calls who has asked for it. Created and run by one
-// thread; only post() and ask() may be called by others.
+// waits for tokens no longer waits, except for those of a whole cluster), and run() returns, at the
+// latest after the drain timeout: then the connections are closed, and requests that a store still
+// works on are abandoned. Signals come on a thread of their own (signal_watch.h): when kEndPatience
+// after the drain timeout the server is still there, because the loop or something else hangs in a
+// system call, the process ends. SIGHUP reads the file of jobs again, or calls who has asked for it.
+// Created and run by one thread; only order(), ask() and post() may be called by others.
 #pragma once
 
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -32,19 +36,27 @@
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/host/fd.h"
+#include "weir/host/log.h"
 #include "weir/host/mailbox.h"
 #include "weir/host/signals.h"
+#include "weir/pace/token_bucket.h"
 #include "weir/serve/command.h"
 #include "weir/serve/connection.h"
 #include "weir/serve/guest.h"
 #include "weir/serve/options.h"
 #include "weir/serve/plane.h"
+#include "weir/serve/signal_watch.h"
 #include "weir/serve/trace_file.h"
 
 namespace weir::serve {
 
 class Server {
  public:
+  // For what is left to do after the drain timeout.
+  static constexpr Nanoseconds kEndPatience = std::chrono::seconds{2};
+  // Of a process that was ended because it hangs: EX_IOERR.
+  static constexpr int kHungStatus = 74;
+
   // Opens the stores and listens; then becomes options.user. Nobody is accepted before run().
   static Result<std::unique_ptr<Server>> create(ServeOptions options);
   ~Server();
@@ -67,12 +79,21 @@ class Server {
   void set_guest(Guest* guest) { guest_ = guest; }
   const Guest* guest() const { return guest_; }
 
-  // `ready` is called when clients can come.
-  void run(const std::function<void()>& ready);
+  // Accepts nobody until open_entrance(). REQUIRES: it does not run yet.
+  void hold_entrance() { is_held_ = true; }
+
+  // `ready` is called when clients can come. False: some requests were abandoned, because their
+  // store had not finished them by the drain timeout. The kernel may still use their memory then:
+  // the server cannot be destroyed, so leave() it and end the process.
+  [[nodiscard]] bool run(const std::function<void()>& ready);
+  // Removes the Unix sockets.
+  void leave();
 
   // ---- for every thread, see command.h ----
 
-  // EAGAIN: too many wait; ECANCELED: it stops. Then the command is not called.
+  // ECANCELED: it stops. Then the command is not called.
+  Result<void> order(Command command);
+  // The same, and EAGAIN: too many wait.
   Result<void> post(Command command);
   // `function` takes a Server& and gives a Result; so does this, when the loop has run it.
   template <class Function>
@@ -84,6 +105,8 @@ class Server {
   Instant now() const { return plane_.now; }
   const ServeOptions& options() const { return options_; }
   const Counters& counters() const { return plane_.counters; }
+  // That connections hold, of ServeLimits::memory; see buffer_pool.h.
+  Bytes memory_used() const { return Bytes{plane_.pool.used()}; }
   std::uint32_t connection_count() const { return connection_count_; }
   std::span<const std::unique_ptr<Service>> services() const { return plane_.services; }
   std::span<const std::unique_ptr<ServedExport>> exports() const { return plane_.exports; }
@@ -106,6 +129,11 @@ class Server {
   void set_jobs(JobTable jobs);
   // The same of jobs that something else tells of, such as Slurm: set_jobs() wins.
   void set_told_jobs(JobTable jobs);
+  // Clients may come from now on. Nothing happens if they may already.
+  void open_entrance();
+  // So many operations a second of the whole server, whatever rules say; none: as many as they let
+  // through.
+  void set_pace(std::optional<std::uint32_t> per_second);
   // As SIGTERM does.
   void stop();
 
@@ -123,7 +151,7 @@ class Server {
   };
 
   Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals,
-         host::Fd wake_fd);
+         host::Fd watch_wake_fd, host::Fd wake_fd);
   Result<void> open();
   Result<void> open_services();
   Result<void> listen();
@@ -131,7 +159,11 @@ class Server {
   static void accepted(host::Operation& io, const host::Completion& completion);
   void add_connection(host::Fd socket, bool is_tcp);
   void accept_all();
-  static void signalled(host::Operation& io, const host::Completion& completion);
+  void signalled(int signal);
+  void reload();
+  [[noreturn]] static void end_hung();
+  void close_all();
+  void tell_abandoned() const;
   std::uint32_t other_files() const;
   void apply_jobs();
   bool is_done() const;
@@ -146,21 +178,28 @@ class Server {
   void answer_statuses();
   void feed_hungry();
   void dispatch();
+  void dispatch(Service& service);
   void flush();
   void bury();
   Instant wakes_at() const;
 
+  host::LogWriter log_writer_;  // before anything that may have something to say
   ServeOptions options_;
   std::unique_ptr<TraceFile> trace_;  // outlives the services it is told of
   Plane plane_;
-  host::SignalFd signals_;
-  Waker signal_waker_;
+  host::SignalFd signals_;  // until it runs
+  host::Fd watch_wake_fd_;  // until it runs
   host::Mailbox<Command> commands_;
   Waker command_waker_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<ListenAddress> listening_;
   std::function<void(Server&)> reload_;
   Guest* guest_ = nullptr;
+  std::function<void()> ready_;  // to be called when the entrance is opened
+  bool is_held_ = false;         // the entrance
+  std::optional<BucketShape> pace_shape_;
+  TokenBucket pace_ = TokenBucket::empty(Instant{});
+  std::size_t first_served_ = 0;  // service, while there is a pace
   JobTable named_jobs_;
   JobTable told_jobs_;
   JobTable jobs_;  // of both, as they are set
@@ -170,8 +209,10 @@ class Server {
   std::uint32_t connections_max_ = 0;
   Instant accepts_again_ = kNever;
   Instant stop_at_ = kNever;
+  Instant abandon_at_ = kNever;
   bool is_stopping_ = false;
   bool has_commands_ = false;
+  std::optional<SignalWatch> watch_;  // ends first
 };
 
 template <class Function>
@@ -180,10 +221,10 @@ std::invoke_result_t<Function, Server&> Server::ask(Function function) {
   const auto promise = std::make_shared<std::promise<Answer>>();
   std::future<Answer> answer = promise->get_future();
   // The function is called before there is an answer, so it need not be copied.
-  auto posted = post([promise, &function](const Result<Server*>& server) {
+  auto ordered = order([promise, &function](const Result<Server*>& server) {
     promise->set_value(server ? function(**server) : Answer(tl::unexpected(server.error())));
   });
-  if (!posted) return tl::unexpected(posted.error());
+  if (!ordered) return tl::unexpected(ordered.error());
   return answer.get();
 }
 

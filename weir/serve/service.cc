@@ -119,8 +119,9 @@ Decision Service::next(Instant now) {
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
                                               UnknownJobs unknown_jobs, const GroupsOptions& groups,
-                                              Instant now, TraceFile* trace) {
+                                              Instant now, TraceFile* trace, Standing standing) {
   TraceTarget described = describe(options, nodemaps, unknown_jobs, now);
+  described.options.gate.tbf.in_cluster = standing == Standing::kInCluster;
   described.options.gate.tbf.groups.reserve(groups.groups.size());
   for (const ClientGroup& group : groups.groups) {
     described.options.gate.tbf.groups.push_back(group.nids);

@@ -94,12 +94,16 @@ struct ServedExport {
   StoreWatch watch;
 };
 
+// Whose limits with scope=cluster are: see Tbf::Options::in_cluster.
+enum class Standing : std::uint8_t { kAlone, kInCluster };
+
 // With its policy started and its rules applied; from its first call on in the trace, if there is
 // one. The error names the rule.
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
                                               UnknownJobs unknown_jobs, const GroupsOptions& groups,
-                                              Instant now, TraceFile* trace = nullptr);
+                                              Instant now, TraceFile* trace = nullptr,
+                                              Standing standing = Standing::kAlone);
 // The error of the first service that could not be opened; nothing is left of any.
 Result<void> try_services(const ServeOptions& options);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,

@@ -88,8 +88,9 @@ struct Seat {
     leader.receive(from, message, now);
     if (!was_known && slices.knows(from)) count_absent();
   }
-  void set_known(std::vector<bool> names) {
+  void set_known(std::vector<bool> names, std::vector<bool> registered) {
     named = std::move(names);
+    running = std::move(registered);
     for (std::size_t i = 0; i < named.size(); ++i) {
       if (!named[i]) slices.forget(i);
     }
@@ -97,14 +98,20 @@ struct Seat {
   }
   void count_absent() {
     std::uint32_t absent = 0;
-    for (std::size_t i = 0; i < named.size(); ++i) absent += named[i] && !slices.knows(i) ? 1 : 0;
-    slices.set_absent(absent);
+    std::uint32_t unheard = 0;
+    for (std::size_t i = 0; i < named.size(); ++i) {
+      if (!named[i] || slices.knows(i)) continue;
+      ++absent;
+      if (running[i]) ++unheard;
+    }
+    slices.set_absent(absent, unheard);
   }
 
   SliceLeader slices;
   EpochLeader leader;
   std::uint32_t term;
-  std::vector<bool> named;  // by node, as etcd told it
+  std::vector<bool> named;    // by node, as etcd told it
+  std::vector<bool> running;  // of them, those that are registered
 };
 
 class World;
@@ -147,6 +154,7 @@ struct Node {
   Instant load_at = kNever;  // by its own clock
   bool is_dead = false;      // for good, or for long
   bool is_cut = false;       // on the far side of a partition
+  std::uint32_t members_on_disk = 0;
 };
 
 struct Event {
@@ -172,6 +180,7 @@ struct Event {
   EpochBytes bytes = {};
   std::uint64_t order_of_cut = 0;  // which partition heals
   std::vector<bool> names = {};    // that etcd knows, by node
+  std::vector<bool> running = {};  // whose registration has not run out
 };
 bool is_later(const Event& a, const Event& b) {
   return a.at != b.at ? a.at > b.at : a.order > b.order;
@@ -228,7 +237,8 @@ class World {
   std::uint32_t leader_life_ = 0;
   std::uint32_t term_ = 0;
   Instant lease_until_ = instant_at(0);
-  std::vector<bool> known_;  // in etcd, by node
+  std::vector<bool> known_;          // in etcd, by node
+  std::vector<Instant> registered_;  // until when
 };
 
 EpochMember::Options member_options(const ClusterOptions& options, std::uint32_t life,
@@ -292,6 +302,7 @@ World::World(const ClusterOptions& options) : options_(options), rng_(options.se
   const auto drift = static_cast<std::int64_t>(options.faults.drift_ppm);
   nodes_.reserve(options.servers);
   known_.resize(options.servers);
+  registered_.resize(options.servers);
   for (std::size_t i = 0; i < options.servers; ++i) {
     const Nanoseconds offset{clocks.between(0, options.faults.clock_offset_max.count())};
     nodes_.push_back(
@@ -299,6 +310,7 @@ World::World(const ClusterOptions& options) : options_(options), rng_(options.se
     nodes_[i].load = options.load ? options.load(i)
                                   : std::make_unique<RandomLoad>(
                                         rng_.split("load").split(std::to_string(i)), options.limit);
+    nodes_[i].members_on_disk = static_cast<std::uint32_t>(options.servers);
   }
 }
 
@@ -319,6 +331,7 @@ Nanoseconds World::delay() {
 void World::boot(std::size_t index) {
   Node& node = nodes_[index];
   node.server = std::make_unique<Server>(*this, index, ++node.life);
+  node.server->slices.expect_members(node.members_on_disk);
   node.is_dead = false;
   node.stopped_until = now_;
   node.armed = kNever;
@@ -488,8 +501,13 @@ void World::etcd(const Event& event) {
   if (*leader_ == event.node && leader_life_ == event.life) {
     lease_until_ = now_ + options_.leader_lease;
   }
-  if (event.life == nodes_[event.node].life) known_[event.node] = true;
+  if (event.life == nodes_[event.node].life) {
+    known_[event.node] = true;
+    registered_[event.node] = now_ + options_.leader_lease;
+  }
   if (nodes_[event.node].is_cut) return;
+  std::vector<bool> running(nodes_.size());
+  for (std::size_t i = 0; i < running.size(); ++i) running[i] = now_ < registered_[i];
   push({.at = now_ + delay(),
         .kind = Event::Kind::kEtcdReply,
         .node = event.node,
@@ -497,7 +515,8 @@ void World::etcd(const Event& event) {
         .life = event.life,
         .term = term_,
         .sent = event.sent,
-        .names = known_});
+        .names = known_,
+        .running = std::move(running)});
 }
 
 void World::take_seat(Server& server, std::uint32_t term, Instant now) {
@@ -524,8 +543,13 @@ void World::leave_seat(Server& server) {
   server.seat.reset();
 }
 
+// A server keeps on disk how many there are: as a leader told it, or etcd until one has.
 void World::etcd_reply(const Event& event) {
   Server& server = *nodes_[event.node].server;
+  const auto names =
+      static_cast<std::uint32_t>(std::count(event.names.begin(), event.names.end(), true));
+  server.slices.expect_members(std::max(names, nodes_[event.node].members_on_disk));
+  nodes_[event.node].members_on_disk = server.slices.members();
   if (event.term < server.leader_term) return;
   const Instant local = nodes_[event.node].clock.local(now_);
   const bool leads = event.from == event.node && leader_life_ == event.life && term_ == event.term;
@@ -533,7 +557,7 @@ void World::etcd_reply(const Event& event) {
   if (leads) {
     if (!server.seat) take_seat(server, event.term, local);
     server.seat->leader.confirm(event.sent + options_.leader_lease * 2 / 3);
-    server.seat->set_known(event.names);
+    server.seat->set_known(event.names, event.running);
     for (std::size_t i = 0; options_.flaw == ClusterFlaw::kForgetful && i < nodes_.size(); ++i) {
       if (!is_connected(i, event.node)) server.seat->slices.left(i);
     }

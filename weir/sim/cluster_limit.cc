@@ -37,7 +37,7 @@ class Traffic final : public ServerLoad {
       : spec_(spec),
         server_(server),
         tally_(tally),
-        gate_({.slots = kSlots}),
+        gate_({.slots = kSlots, .tbf = {.in_cluster = true}}),
         gauge_(kRule, instant_at(0)) {
     const bool started =
         gate_.start_policy("tbf", "jobid", Heads::kBoth) &&
@@ -47,6 +47,7 @@ class Traffic final : public ServerLoad {
     WEIR_ASSERT(started);
   }
   ~Traffic() override {
+    (void)gate_.apply_rule(fmt::format("stop {}", kRule), last_);  // whose limit would hold
     gate_.shutdown(last_);
     while (!running_.empty()) finish_first(kNoMore);
     while (step(last_, kNoMore)) finish_first(kNoMore);

@@ -78,7 +78,7 @@ std::optional<std::int64_t> slice_limit(const Limits& limits, bool is_bytes) {
   return rate > 0 ? std::optional(std::int64_t{rate} * kMilli) : std::nullopt;
 }
 
-// Rules come, go and change at any time; here they are looked at once an epoch.
+// Rules come, go and change at any time; they are looked at once an epoch, and by follow().
 void ClusterRules::follow_rules(Tbf& tbf) {
   rules_.clear();
   for (const Rule* const rule : tbf.rules(Head::kRegular).rules()) {
@@ -204,6 +204,11 @@ Rate ClusterRules::cut_off_rate(std::int64_t limit) const {
           std::chrono::seconds{kMilli}};
 }
 
+void ClusterRules::follow(Instant now) {
+  (void)ready(now);
+  apply(now);
+}
+
 void ClusterRules::apply(Instant now) {
   Tbf* const tbf = gate_.tbf(Head::kRegular);
   if (tbf == nullptr) return;
@@ -216,7 +221,10 @@ void ClusterRules::apply(Instant now) {
     return slice;
   };
   for (const RuleLimits& rule : rules_) {
-    if (!rule.by.empty()) slices.push_back({rule.rule, std::nullopt, cut_off(rule)});
+    // One class of all has its own slice once it has a place.
+    const bool has_place =
+        rule.by.empty() && place_of_.contains(ClassId{rule.rule, Attributes{}.only({})});
+    if (!has_place) slices.push_back({rule.rule, std::nullopt, cut_off(rule)});
     for (const ClassId& id : given_back_) {
       if (id.rule == rule.rule) slices.push_back({id.rule, id.key, cut_off(rule)});
     }

@@ -16,10 +16,11 @@
 //   each/bytes:dd.0+500      its bytes; by=jobid+uid
 //
 // Classes that wanted nothing for a while give their place back. Without a slice under lease a
-// class runs at limit / (10 x members), and at the least rate until the first grant; so does one
-// for which there is no place. apply() is to be called when next_apply() has come. REQUIRES: the
-// Gate's tbf on the regular head; under other policies there are no rules, and nothing is asked
-// for. Time is given. One owner, no locks.
+// class runs at limit / (10 x members), also before the first epoch; so does one for which there is
+// no place. follow() is to be called when rules or the number of members have changed, before
+// anything else is scheduled, and apply() when next_apply() has come. REQUIRES: the Gate's tbf on
+// the regular head, with Tbf::Options::in_cluster; under other policies there are no rules, and
+// nothing is asked for. Time is given. One owner, no locks.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +63,8 @@ class ClusterRules final : public EpochUse {
   Nanoseconds start_epoch(std::int64_t epoch, EpochView reduced, Instant now) override;
   void alone(std::int64_t error, Instant now) override;
 
+  // Looks at the rules again, and sets what each class may use now.
+  void follow(Instant now);
   // Sets what each class may use now.
   void apply(Instant now);
   Instant next_apply(Instant now) const;

@@ -26,6 +26,7 @@ struct Server {
     EXPECT_TRUE(gate.apply_rule("start wide jobid={*} rate=1000 by=rule scope=cluster", at(0)));
   }
   ~Server() {
+    EXPECT_TRUE(gate.apply_rule("stop wide", at(1'000'000)));  // whose limit would hold
     gate.shutdown(at(1'000'000));
     served(1'000'000);
   }
@@ -49,7 +50,7 @@ struct Server {
     }
   }
 
-  Gate gate{{.slots = 1000}};
+  Gate gate{{.slots = 1000, .tbf = {.in_cluster = true}}};
   SliceMember slices{{}};
   EpochMember member{{.rider = &slices}};
   ClusterRules rules{gate, slices, milliseconds{10}};
@@ -68,7 +69,7 @@ TEST(ClusterRules, AServerThatIsAloneInItsClusterGetsAllOfTheLimit) {
   Server server;
   server.participant.start(at(0));
   server.send(1000, 0);
-  EXPECT_LE(server.served(1), 3) << "the least rate until the first grant";
+  EXPECT_EQ(server.served(1), 0) << "the least rate until the first grant";
   server.exchange(1);
   EXPECT_GT(server.participant.epoch(), 0);
   int served = 0;
@@ -78,6 +79,29 @@ TEST(ClusterRules, AServerThatIsAloneInItsClusterGetsAllOfTheLimit) {
     served += server.served(ms);
   }
   EXPECT_NEAR(served, 500, 15);
+}
+
+TEST(ClusterRules, BeforeTheFirstEpochItRunsAtThePartOfOneThatIsCutOff) {
+  Server server;
+  server.slices.expect_members(4);
+  server.rules.follow(at(0));
+  server.send(1000, 0);
+  EXPECT_EQ(server.served(0), 0) << "a restart finds an empty bucket";
+  int served = 0;
+  for (std::int64_t ms = 1; ms <= 4000; ++ms) served += server.served(ms);
+  EXPECT_EQ(served, 4 * 1000 / 40);
+}
+
+TEST(ClusterRules, ARuleThatIsChangedBeforeTheFirstEpochIsFollowed) {
+  Server server;
+  server.slices.expect_members(1);
+  server.rules.follow(at(0));
+  ASSERT_TRUE(server.gate.apply_rule("change wide rate=100", at(0)));
+  server.rules.follow(at(0));
+  server.send(1000, 0);
+  int served = 0;
+  for (std::int64_t ms = 1; ms <= 1000; ++ms) served += server.served(ms);
+  EXPECT_EQ(served, 10);
 }
 
 TEST(ClusterRules, TheAdministratorSeesTheLimitAndNotTheSlice) {
@@ -129,7 +153,7 @@ TEST(ClusterRules, AfterAnErrorItJoinsAnew) {
 
 // One job on two servers, under a rule that gives each job it matches a limit of its own.
 struct Pair {
-  explicit Pair(const char* rule) {
+  explicit Pair(const std::string& rule) : name(rule.substr(6, rule.find(' ', 6) - 6)) {
     for (One& one : servers) {
       EXPECT_TRUE(one.gate.start_policy("tbf", "jobid", Heads::kBoth));
       EXPECT_TRUE(one.gate.apply_rule(rule, at(0)));
@@ -137,12 +161,13 @@ struct Pair {
   }
   ~Pair() {
     for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_TRUE(servers[i].gate.apply_rule("stop " + name, at(1'000'000)));
       servers[i].gate.shutdown(at(1'000'000));
       served(i, 1'000'000);
     }
   }
   struct One {
-    Gate gate{{.slots = 1000, .tbf = {.classes_max = 64}}};
+    Gate gate{{.slots = 1000, .tbf = {.in_cluster = true, .classes_max = 64}}};
     SliceMember slices{{}};
     EpochMember member{{.rider = &slices}};
     ClusterRules rules{gate, slices, milliseconds{10}};
@@ -193,8 +218,8 @@ struct Pair {
     for (One& one : servers) one.participant.start(at(0));
     exchange(0);
   }
-  std::optional<std::int64_t> limit_of(std::string_view name) const {
-    const std::string_view limit = limit_name(name);
+  std::optional<std::int64_t> limit_of(std::string_view slice) const {
+    const std::string_view limit = limit_name(slice);
     const std::size_t slash = limit.find('/');
     const RuleList& rules = servers[0].gate.tbf(Head::kRegular)->rules(Head::kRegular);
     const Rule* const rule = rules.find(limit.substr(0, slash));
@@ -202,10 +227,11 @@ struct Pair {
                            : slice_limit(rule->limits(), limit.substr(slash) == "/bytes");
   }
 
+  std::string name;  // of the rule
   std::deque<Request> requests;
   std::array<One, 2> servers;
   SliceLeader slice_leader{
-      {.is_first = true}, [this](std::string_view name) { return limit_of(name); }, at(0)};
+      {.is_first = true}, [this](std::string_view slice) { return limit_of(slice); }, at(0)};
   EpochLeader leader{{.term = 1, .combine = add_vectors, .rider = &slice_leader}};
 };
 
@@ -244,6 +270,29 @@ TEST(ClusterRules, AllJobsOfARuleByRuleShareOneLimit) {
   pair.run(1, 101);
   pair.run(101, 1101);
   EXPECT_NEAR(pair.servers[0].counts["a"] + pair.servers[1].counts["b"], 1000, 30);
+}
+
+// Every window of 5 s: 5 x 5, a token of each server, and 10 ms of the limit, which is none.
+TEST(ClusterRules, TheLowestLimitsHoldInEveryWindow) {
+  Pair pair("start wide jobid={*} rate=5 by=rule scope=cluster");
+  pair.start();
+  std::vector<std::int64_t> times;
+  for (std::int64_t ms = 1; ms <= 60'000; ++ms) {
+    // Much on both, then on one and on the other.
+    const std::int64_t phase = ms / 7'000 % 3;
+    for (const std::size_t server : {0U, 1U}) {
+      const bool is_hot = phase == 0 || phase == static_cast<std::int64_t>(server) + 1;
+      if (is_hot && pair.servers[server].gate.queued() < 20) pair.send(server, "a", 1, ms);
+    }
+    for (auto& one : pair.servers) one.counts.clear();
+    pair.step(ms);
+    for (auto& one : pair.servers) times.insert(times.end(), std::size_t(one.counts["a"]), ms);
+  }
+  EXPECT_GE(times.size(), 60U * 5 * 90 / 100);
+  for (std::size_t first = 0, last = 0; last < times.size(); ++last) {
+    while (times[first] <= times[last] - 5000) ++first;
+    ASSERT_LE(last - first + 1, 25U + 2) << "up to " << times[last] << " ms";
+  }
 }
 
 TEST(ClusterRules, AJobThatIsGoneGivesItsPlaceBack) {
@@ -292,6 +341,7 @@ TEST(ClusterRules, TheNameOfASliceSaysWhichLimitItIsOf) {
 TEST(RuleGauge, CountsWhatWasServedAndWhatWaits) {
   Server server;
   Tbf& tbf = *server.gate.tbf(Head::kRegular);
+  tbf.set_slice("wide", {.ops = Rate::per_second(1000), .bytes = std::nullopt}, at(0));
   RuleGauge gauge("wide", at(0));
   server.send(5, 0);
   EXPECT_EQ(gauge.measure(tbf, at(10)).ops, 500 * kMilli);

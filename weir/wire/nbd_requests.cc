@@ -264,17 +264,15 @@ Encoded read_reply(ReplyHead to, const Session& session, const Request& request)
   return data_chunk(to, request.cookie, request.offset, request.length, Chunk::kLast);
 }
 
-Encoded error_reply(ErrorReply to, const Session& session, std::uint64_t cookie, ErrorCode error,
-                    std::string_view text) {
+ErrorReply error_reply(ReplyHead to, const Session& session, std::uint64_t cookie, ErrorCode error,
+                       std::string_view text) {
   WEIR_ASSERT(error != ErrorCode::kNone);
-  if (!session.structured) return up_to(to, store_simple(to.data(), error, cookie));
+  if (!session.structured) return {up_to(to, store_simple(to.data(), error, cookie)), {}};
   const std::string_view fitting = cut_text(text);
   std::byte* end = store_chunk(to.data(), Chunk::kLast, ReplyType::kError, cookie,
                                static_cast<std::uint32_t>(4 + 2 + fitting.size()));
   end = store_be(end, static_cast<std::uint32_t>(error));
-  end = store_be(end, static_cast<std::uint16_t>(fitting.size()));
-  if (!fitting.empty()) std::memcpy(end, fitting.data(), fitting.size());
-  return up_to(to, end + fitting.size());
+  return {up_to(to, store_be(end, static_cast<std::uint16_t>(fitting.size()))), fitting};
 }
 
 Encoded data_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std::uint32_t length,

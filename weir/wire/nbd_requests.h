@@ -134,10 +134,8 @@ static_assert(sizeof(RequestReader) <= 128);
 inline constexpr std::size_t kSimpleReplyBytes = 16;
 inline constexpr std::size_t kChunkBytes = 20;
 inline constexpr std::size_t kReplyHeadMax = kChunkBytes + 8 + 4;
-inline constexpr std::size_t kErrorReplyMax = kChunkBytes + 4 + 2 + kTextMax;
 
 using ReplyHead = std::span<std::byte, kReplyHeadMax>;
-using ErrorReply = std::span<std::byte, kErrorReplyMax>;
 using Encoded = std::span<const std::byte>;  // the front of the caller's buffer
 
 // Whether more chunks of the same reply follow.
@@ -148,9 +146,14 @@ Encoded done_reply(ReplyHead to, std::uint64_t cookie);
 // Success of a whole read; request.length bytes of payload follow. REQUIRES: they are at hand, for
 // there is no way back from here.
 Encoded read_reply(ReplyHead to, const Session& session, const Request& request);
-// Failure of anything. Without structured replies the text is lost. REQUIRES: error != kNone.
-Encoded error_reply(ErrorReply to, const Session& session, std::uint64_t cookie, ErrorCode error,
-                    std::string_view text);
+// Failure of anything; the text that is given back follows the head: as much of `text` as may be
+// sent, and nothing of it without structured replies. REQUIRES: error != kNone.
+struct ErrorReply {
+  Encoded head;
+  std::string_view text;
+};
+ErrorReply error_reply(ReplyHead to, const Session& session, std::uint64_t cookie, ErrorCode error,
+                       std::string_view text);
 
 // A read in several chunks. REQUIRES: the session has structured replies; the chunks lie within the
 // request without overlap; length > 0; with kDf there is one of them, for the whole request.

@@ -110,9 +110,11 @@ class Server {
 
   void refuse(const RequestEvent& event) {
     WEIR_ASSERT(event.refusal.error != ErrorCode::kNone && !event.refusal.why.empty());
-    std::array<std::byte, kErrorReplyMax> head;
-    add(error_reply(head, reader_.session(), event.request.cookie, event.refusal.error,
-                    event.refusal.why));
+    std::array<std::byte, kReplyHeadMax> head;
+    const ErrorReply reply = error_reply(head, reader_.session(), event.request.cookie,
+                                         event.refusal.error, event.refusal.why);
+    add(reply.head);
+    add(std::as_bytes(std::span(reply.text)));
   }
 
   RequestReader reader_;

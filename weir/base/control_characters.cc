@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/base/plain_text.h"
+#include "weir/base/control_characters.h"
 
 #include <cstddef>
 

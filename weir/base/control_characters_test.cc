@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/base/plain_text.h"
+#include "weir/base/control_characters.h"
 
 #include <gtest/gtest.h>
 
 namespace weir {
 namespace {
 
-TEST(PlainText, FindsWhatATerminalOrALineWouldObey) {
+TEST(ControlCharacters, FindsWhatATerminalOrALineWouldObey) {
   EXPECT_FALSE(has_control(""));
   EXPECT_FALSE(has_control("scratch 1"));
   EXPECT_FALSE(has_control("gr\xc3\xb6\xc3\x9f"));

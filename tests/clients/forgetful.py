@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file system of forgetful.cc, mounted for a test:
+
+    with Forgetful() as fuse:
+        fuse.disk       its file, of SIZE bytes
+        fuse.process    the file system itself
+"""
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+import server as s
+from server import STUCK
+
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD_DIR", s.ROOT / "build/dev"))
+SIZE = 16 << 20
+
+
+class Forgetful:
+    """Mounted while the block lasts."""
+
+    def __init__(self, *options):
+        self.options = options
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.process = subprocess.Popen(
+            [BUILD / "tests/forgetful", *self.options, str(SIZE), self.folder.name, "-f", "-s"],
+            stderr=subprocess.PIPE, text=True)
+        self.disk = pathlib.Path(self.folder.name) / "disk"
+        deadline = time.monotonic() + STUCK
+        while not self.disk.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"not mounted: {self.process.communicate()[1]}")
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run(["fusermount3", "-u", self.folder.name], check=False)
+        try:
+            self.process.wait(STUCK)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stderr.close()
+        self.folder.cleanup()

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many connections, classes, jobs, rules and locks come and go; resident memory is bounded.
+
+A cycle opens connections with jobs of their own, moves payload on all of them, starts rules, sets
+sizes of jobs and takes locks; then all of it ends. Memory is taken at the height of each cycle and
+after it. The first cycles fill what is kept for good; after them it must not grow.
+"""
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+import server as s
+from remote import RELEASE, Remote, wait_for
+
+MIB = 1 << 20
+KIB = 1 << 10
+MEMORY = 128 * MIB        # --memory
+CONNECTIONS = 600
+CONNECTION = 64 * KIB     # bytes that a connection may take beside payload
+CLASSES = 1024            # --classes
+CLASS = 4 * KIB           # that a class and its job may take, with their histories
+RULES = 100
+LOCKS = 20
+WARM = 3                  # cycles after which memory does not grow any more
+GROWTH = 8 * MIB          # of the last half of the cycles over the first, at most
+KEPT = 64 * MIB           # buffers that the server keeps
+PAYLOAD = 64 * KIB
+BOUND = "resident memory stays within --memory, 64 KiB for a connection and 4 KiB for a class"
+GROWS = "memory does not grow with time"
+BACK = "memory is given back when connections, classes, jobs and locks have gone"
+
+
+class Cycle:
+    def __init__(self, server, number, locks):
+        self.server = server
+        self.number = number
+        self.locks = locks
+
+    def rules(self, command):
+        for number in range(RULES):
+            name = f"m{self.number}.{number}".replace(".", "_")
+            text = f"start {name} jobid={{m.{self.number}.{number}}} rate=100000" \
+                if command == "start" else f"stop {name}"
+            status, _, answer = self.server.http(
+                "POST", "/v1/services/ost_io/rules", json.dumps({"command": text}))
+            assert status == 200, answer
+            job = f"/v1/jobs/m.{self.number}.{number}"
+            status, _, answer = self.server.http("PUT", job, '{"nodes": 3}') \
+                if command == "start" else self.server.http("DELETE", job)
+            assert status in (200, 201, 204), answer
+
+    def open(self):
+        clients = []
+        for number in range(CONNECTIONS):
+            client = self.server.connect()
+            s.enter(client, f"a/job=m.{self.number}.{number}".encode())
+            clients.append(client)
+        return clients
+
+    def move(self, clients):
+        """Payload on all connections: writes that are sent before a reply is read."""
+        write = s.request(s.WRITE, 1, 0, PAYLOAD, payload=bytes(PAYLOAD))
+        for client in clients:
+            client.sendall(write + s.request(s.READ, 2, 0, PAYLOAD))
+        for client in clients:
+            assert s.simple_reply(client)[0] == 0
+            assert s.simple_reply(client, PAYLOAD)[0] == 0
+
+    def take_lock(self, number):
+        return subprocess.run([RELEASE, "lock", "run", f"l{self.number}.{number}", "--", "true"],
+                              env={**os.environ, "WEIR_LOCK_SERVER": self.locks},
+                              capture_output=True, text=True, timeout=s.STUCK, check=False)
+
+    def run(self):
+        """Memory at its height."""
+        self.rules("start")
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(client) for client in self.open()]
+            for _ in range(3):
+                self.move(clients)
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                for done in pool.map(self.take_lock, range(LOCKS)):
+                    assert done.returncode == 0, done.stderr
+            height = self.server.memory()
+        self.rules("stop")
+        return height
+
+
+def settled(server):
+    """Memory once the connections of a cycle are gone."""
+    wait_for("the connections are closed",
+             lambda: server.get("/v1/status")["connections"] == 0)
+    time.sleep(0.2)
+    return server.memory()
+
+
+def run(drill):
+    with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        locks = f"unix:{folder}/locks"
+        server = stack.enter_context(Remote(
+            "--export", "a=memory:16MiB", "--memory", f"{MEMORY}", "--classes", f"{CLASSES}",
+            "--journal", folder / "journal", "--lock", locks, "--lock-state", folder / "state",
+            binary=RELEASE))
+        server.lctl("set_param", "obdfilter.a.job_cleanup_interval=5")
+        base = server.memory()
+        heights, after = [], []
+        while drill.goes_on() or len(after) < WARM + 4:
+            heights.append(Cycle(server, len(after), locks).run())
+            after.append(settled(server))
+            drill.progress(f"{len(after)} cycles, {after[-1] / MIB:.1f} MiB after the last one")
+        for job in server.get("/v1/jobs"):
+            drill.holds(BACK, False, f"the size of {job['job']} is still there")
+        bound = MEMORY + CONNECTIONS * CONNECTION + CLASSES * CLASS
+        drill.figure("cycles", len(after))
+        drill.figure("connections and jobs", f"{CONNECTIONS * len(after):,}")
+        drill.figure("rules and job sizes", f"{2 * RULES * len(after):,}")
+        drill.figure("locks", f"{LOCKS * len(after):,}")
+        drill.figure("memory at the start", f"{base / MIB:.1f} MiB")
+        drill.at_most(BOUND, "most at the height of a cycle, above the start",
+                      (max(heights) - base) / MIB, bound / MIB, "MiB")
+        warm = after[WARM:]
+        half = len(warm) // 2
+        drill.at_most(GROWS, "growth from the first half of the cycles to the second",
+                      (max(warm[half:]) - max(warm[:half])) / MIB, GROWTH / MIB, "MiB")
+        drill.at_most(BACK, "memory after all, above the start", (after[-1] - base) / MIB,
+                      (KEPT + 16 * MIB + GROWTH) / MIB, "MiB")

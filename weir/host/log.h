@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one way to standard error. Whatever becomes of it (a full disk, a pipe that is closed or that
+// nobody reads, a terminal that is stopped or gone), the program goes on: writing never throws,
+// raises no SIGPIPE and ends nothing, and text that could not be written is counted.
+//
+//   log_text("weir serve: the jobs stay as they were\n");
+//
+// Without a LogWriter the caller writes the text itself, and waits for a slow reader: right for a
+// command that says one thing and ends. A process that serves others holds a LogWriter for as long
+// as it runs. Then a thread of its own writes, and nobody else ever waits: up to kLogTextsMax texts
+// and kLogBytesMax bytes wait for it, further ones are dropped. When it can write again, it first
+// says how many were lost.
+//
+//   const LogWriter writer;    at the end it waits up to kLogPatience for what is left
+//
+// All functions may be called by any thread. After fork() a child that does not exec starts
+// a LogWriter of its own, or calls only write_stderr(), which is async-signal-safe.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace weir::host {
+
+inline constexpr std::size_t kLogTextsMax = 1024;
+inline constexpr std::size_t kLogBytesMax = std::size_t{1} << 20;
+inline constexpr std::chrono::seconds kLogPatience{1};
+
+// One or more whole lines, each with its newline.
+void log_text(std::string_view text) noexcept;
+// Waits up to kLogPatience until nothing waits any more.
+void flush_log() noexcept;
+// Texts that were lost since the process began.
+std::uint64_t log_dropped() noexcept;
+
+// At once, by the caller: for progress on a terminal, and for the child of a fork. False if not all
+// of it could be written.
+bool write_stderr(std::string_view text) noexcept;
+
+class LogWriter {
+ public:
+  LogWriter();
+  ~LogWriter();
+  LogWriter(const LogWriter&) = delete;
+  LogWriter& operator=(const LogWriter&) = delete;
+};
+
+}  // namespace weir::host

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The signals of a server, on a thread of their own: they arrive although the loop hangs, and a
+// server that was told to end does end.
+//
+//   SignalWatch watch(std::move(signals), patience, received, expired);
+//     received(signal)    each signal, at once
+//     expired()           SIGTERM or SIGINT came, and so long afterwards the watch is still there:
+//                         something hangs. Called once; it is to end the process
+//
+// Nothing in a server can be trusted to return once a store hangs: a system call on it may not, and
+// neither may the end of any thread that waits for one. So the watch touches nothing that others
+// hold. Both functions are called on its thread; set_patience() is for any thread.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/host/fd.h"
+#include "weir/host/signals.h"
+
+namespace weir::serve {
+
+class SignalWatch {
+ public:
+  using Received = std::function<void(int signal)>;
+  using Expired = std::function<void()>;
+
+  // `wake_fd` is an eventfd of its own (host::make_wake_fd).
+  SignalWatch(host::SignalFd signals, host::Fd wake_fd, Nanoseconds patience, Received received,
+              Expired expired);
+  // Nothing more expires.
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+
+  // Of signals that come from now on.
+  void set_patience(Nanoseconds patience) { patience_ = patience.count(); }
+
+ private:
+  void run();
+
+  host::SignalFd signals_;
+  host::Fd wake_fd_;
+  std::atomic<std::int64_t> patience_;
+  Received received_;
+  Expired expired_;
+  std::thread thread_;
+};
+
+}  // namespace weir::serve
