@@ -151,11 +151,12 @@ class Created(StoreTest):
         export = ("--export", f"a=file:{folder}/f,size=64MiB,direct")
         for _ in range(5):
             with Server(*export) as server:
-                client = nbd.NBD()
-                client.connect_uri(server.uri("a"))
-                buffer = nbd.Buffer.from_bytearray(bytearray(MIB))
-                for i in range(64):
-                    client.aio_pwrite(buffer, i * MIB, flags=nbd.CMD_FLAG_FUA)
+                client = self.client(server)
+                buffer = nbd.Buffer.from_bytearray(bytearray(8 * MIB))
+                cookies = [client.aio_pwrite(buffer, i % 8 * 8 * MIB, flags=nbd.CMD_FLAG_FUA)
+                           for i in range(64)]
+                while not client.aio_command_completed(cookies[0]):
+                    client.poll(-1)  # then others are under way
                 server.kill()
                 with Server(*export):
                     pass
@@ -389,7 +390,8 @@ class Devices(StoreTest):
             for option in ("readonly", "force"):
                 with Server("--export", f"a=device:{loop.path},{option}") as server:
                     self.assertEqual(self.client(server).get_size(), 64 * MIB)
-            run("umount", point)
+        with Loop(512) as loop:
+            run("mkfs.ext4", "-q", loop.path)
             with Server("--export", f"a=device:{loop.path}"):
                 with self.assertRaises(AssertionError):
                     run("mount", loop.path, point)

@@ -56,6 +56,7 @@ class MemoryStoreTest : public testing::Test {
 
 TEST_F(MemoryStoreTest, ATurnDoesABoundedPartOfALargeOperation) {
   for (const auto command : {nbd::Command::kWrite, nbd::Command::kTrim}) {
+    turn();
     Operation large;
     large.buffer = ones_;
     EXPECT_FALSE(start(large, command, 0, 32 * kMib));

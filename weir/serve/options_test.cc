@@ -200,7 +200,7 @@ TEST(ServeLimits, TheDefaultOfMemoryFitsEveryMachine) {
   }
 }
 
-TEST(CheckedOptions, NamesHaveNoControlCharacters) {
+TEST(ServeNames, HaveNoControlCharacters) {
   ServeOptions options;
   options.listen.push_back(*parse_listen("127.0.0.1:0"));
   options.exports.push_back(*parse_export("a=memory:1MiB"));
