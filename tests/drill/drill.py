@@ -19,6 +19,7 @@ import argparse
 import importlib
 import pathlib
 import random
+import signal
 import sys
 import time
 import traceback
@@ -111,6 +112,8 @@ def main():
     seed = asked.seed if asked.seed is not None else random.SystemRandom().randrange(1 << 32)
     print(f"{asked.name}: {asked.minutes:g} minutes, --seed {seed}", file=sys.stderr, flush=True)
     drill = Drill(asked.name, asked.minutes, seed)
+    # One that is told to end takes its servers, mounts and networks away.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         importlib.import_module(f"{asked.name}_drill").run(drill)
     except CannotRun as reason:
