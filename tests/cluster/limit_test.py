@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One limit for three servers, counted at their clients.
 
-How much of it is used is a figure of the clock, so it is measured again once if the machine was
-busy. That the limit is not exceeded holds in both, by what clients know for certain; fio counts late
-when it does not run, so its figures are measured.
+How much of it is used depends on the clock, so it is measured again once if the machine was busy.
+That the limit is not exceeded is checked in both runs, by replies that clients are certain of; fio
+counts late when it does not run, so its figures are measured.
 """
 import itertools
 import json

@@ -174,7 +174,8 @@ class Changes(unittest.TestCase):
     def test_rules_are_back_at_once_with_the_policy(self):
         member = self.world.members["s0"]
         for policy in "fifo", "tbf jobid":
-            self.assertEqual(member.lctl("set_param", f"ost.OSS.ost_io.nrs_policies={policy}")[0], 0)
+            status = member.lctl("set_param", f"ost.OSS.ost_io.nrs_policies={policy}")[0]
+            self.assertEqual(status, 0)
         self.assertEqual(self.rules("s0")["wide"], LIMIT)
 
     def test_an_etcd_that_has_lost_its_data_takes_no_rule_away(self):

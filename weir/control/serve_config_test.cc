@@ -106,6 +106,13 @@ nids = "10.0.0.[1-9]@tcp"
 length = "1s"
 )";
 
+// A key for devices, which the export above is not.
+constexpr const char* kEveryKeyOfDevices = R"([[export]]
+name = "d"
+store = "device:/dev/sdb"
+force = true
+)";
+
 // The other keys of its table, apart so that what is told by line above stays where it is.
 constexpr const char* kEveryKeyOfSlurm = R"([jobs]
 slurm = true
@@ -223,7 +230,7 @@ TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
 // A key that is not read, or read into nothing, would leave the options as they are without it.
 TEST(ServeConfig, EveryKeyHasAnEffect) {
   std::set<std::string> tried;
-  for (const std::string text : {kEveryKey, kEveryKeyOfSlurm}) {
+  for (const std::string text : {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfSlurm}) {
     const ServeOptions whole = parsed(text);
     std::string table;
     for (std::size_t begin = 0; begin < text.size();) {
@@ -319,7 +326,7 @@ TEST(ServeConfig, TellsAllMistakesAtOnceInTheOrderOfTheFile) {
           "f:7:8: export 'a/b': name is none; claims follow a name behind , or /, and hold ") +
           "a =, so it has none of them",
       std::string("f:8:9: export 'a/b': store: 'tape:/dev/st0' is no store; expected ") +
-          "file:PATH[,size=SIZE][,direct], device:PATH[,direct], memory:SIZE or "
+          "file:PATH[,size=SIZE][,direct], device:PATH[,direct][,force], memory:SIZE or "
           "shaped:KEY=VALUE,...:STORE",
   };
   EXPECT_EQ(mistakes_of("[server]\nconnections = 0\nmemroy = 1\n[tls]\nmode = 'requires'\n"

@@ -16,7 +16,7 @@
 
 namespace weir::serve {
 
-// Non-blocking, close-on-exec. `address` gets the port the kernel chose. One that is in use is tried
+// Non-blocking, close-on-exec. `address` gets the port the kernel chose. An address in use is tried
 // for a second: the server that has it may just have been killed.
 Result<host::Fd> listen_on(ListenAddress& address);
 

@@ -16,8 +16,8 @@
 // latest after the drain timeout: then the connections are closed, and requests that a store still
 // works on are abandoned. Signals come on a thread of their own (signal_watch.h): when kEndPatience
 // after the drain timeout the server is still there, because the loop or something else hangs in a
-// system call, the process ends. SIGHUP reads the file of jobs again, or calls who has asked for it.
-// Created and run by one thread; only order(), ask() and post() may be called by others.
+// system call, the process ends. SIGHUP calls the function of on_reload(), or reads the file of
+// jobs again. Created and run by one thread; others may call only order(), ask() and post().
 #pragma once
 
 #include <functional>
