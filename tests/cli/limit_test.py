@@ -343,7 +343,7 @@ class StateOverRuns(LimitTest):
             self.assertEqual(self.read("state"), text)
 
     def test_a_large_file_is_not_read_as_state(self):
-        self.file(200_000, "state")
+        self.file((16 << 20) + 1, "state")
         run = self.run_with_state("--bps", "1MB", stdin=b"x")
         self.assertEqual(run.returncode, 73)
         self.assertIn(b"too large to be a state file", run.stderr)

@@ -203,11 +203,14 @@ class Libnbd(PeersTest):
                     entries.extend(extents)
 
                 client.block_status(4 * MIB, 0, note)
+                # Devices cannot tell where their holes are.
+                holes = name != "device"
                 pairs = list(zip(entries[::2], entries[1::2]))
-                self.assertEqual(pairs[:3], [(MIB, 3), (65536, 0), (3 * MIB - 65536, 3)])
+                self.assertEqual(pairs[:3], [(MIB, 3), (65536, 0), (3 * MIB - 65536, 3)] if holes
+                                 else [(4 * MIB, 0)])
                 entries.clear()
                 client.block_status(4 * MIB, 0, note, nbd.CMD_FLAG_REQ_ONE)
-                self.assertEqual(entries, [MIB, 3])
+                self.assertEqual(entries, [MIB, 3] if holes else [4 * MIB, 0])
 
     def test_names(self):
         for name, reason in ((b"nosuch", b"no export"), (b"memory,job=", b"job"),

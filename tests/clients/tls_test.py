@@ -253,7 +253,7 @@ class PlainText(WithCertificates):
         state = f'state = "{self.path}/locks"\n'
         far = '[lock]\nlisten = "0.0.0.0:0"\n' + state
         near = '[lock]\nlisten = "127.0.0.1:0"\n' + state
-        cluster = ('[cluster]\nname = "a"\nlisten = "10.0.0.1:7420"\n'
+        cluster = (f'[cluster]\nname = "a"\nlisten = "10.0.0.1:7420"\nstate = "{self.path}/rules"\n'
                    'etcd = ["127.0.0.1:2379", "etcd.example:2379"]\n')
         tls = ("--tls", "require", "--tls-certificates", str(self.server))
         for arguments, file, places in (

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/host/state_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -55,22 +56,20 @@ Result<Locked> open_locked(const std::string& path, mode_t mode) {
 }
 
 Result<std::string> read_all(int fd, const std::string& path) {
-  std::string text(StateFile::kSizeMax + 1, '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t got = pread(fd, text.data() + size, text.size() - size, static_cast<off_t>(size));
-    if (got == 0) break;
-    if (got > 0)
-      size += static_cast<std::size_t>(got);
-    else if (errno != EINTR)
-      return fail_errno(errno, path);
+  constexpr std::size_t kPiece = 65536;
+  std::string text;
+  for (;;) {
+    const std::size_t size = text.size();
+    text.resize(size + kPiece);
+    const ssize_t got = pread(fd, text.data() + size, kPiece, static_cast<off_t>(size));
+    if (got < 0 && errno != EINTR) return fail_errno(errno, path);
+    text.resize(size + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (got == 0) return text;
+    if (text.size() > StateFile::kSizeMax) {
+      return fail(std::errc::file_too_large, path, "is too large to be a state file",
+                  "name another file");
+    }
   }
-  if (size > StateFile::kSizeMax) {
-    return fail(std::errc::file_too_large, path, "is too large to be a state file",
-                "name another file");
-  }
-  text.resize(size);
-  return text;
 }
 
 bool write_all(int fd, std::string_view text) {

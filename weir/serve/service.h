@@ -75,10 +75,7 @@ struct Service {
   Instant wakes_at = kNever;
 
   Service(std::string_view service_name, const Target::Options& options, Instant now)
-      : name(service_name),
-        slots(options.gate.slots),
-        target(options, now),
-        rules(target.gate()) {}
+      : name(service_name), slots(options.gate.slots), target(options, now), rules(target.gate()) {}
 
   // What runs next. Turns of groups begin and end inside of it.
   Decision next(Instant now);
