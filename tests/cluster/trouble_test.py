@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistakes of administrators and peers: told in clear words, and harmless to the others."""
 import pathlib
+import shutil
+import signal
 import sys
 import tempfile
 import unittest
@@ -152,6 +154,61 @@ class Secured(unittest.TestCase):
                     wait_for("it says so", lambda other=other: "not joined" in other.log)
                     self.assertEqual(other.status()["state"], "joining")
             self.assertTrue(first.is_joined() and second.is_joined())
+
+    def test_renewed_certificates_are_used_after_sighup(self):
+        old, new = Authority(self.path / "old"), Authority(self.path / "new")
+
+        def renew(member, folder):
+            for file in self.whole(new).glob("*.pem"):
+                shutil.copy(file, folder / file.name)
+            member.process.send_signal(signal.SIGHUP)
+            wait_for("it is read", lambda: "the configuration was read again" in member.log)
+
+        with Etcd() as etcd:
+            def member(name, folder):
+                return self.enterContext(Member(name, etcd.endpoints(),
+                                                more=f'tls_directory = "{folder}"'))
+            folders = [self.whole(old), self.whole(old)]
+            first = member("s0", folders[0])
+            wait_for("the first leads", first.is_joined)
+            second = member("s1", folders[1])
+            wait_for("the second has joined", second.is_joined)
+            renew(first, folders[0])
+            third = member("s2", self.whole(new))
+            wait_for("one of the new authority has joined", third.is_joined)
+            self.assertTrue(second.is_joined(), "what stands goes on")
+            renew(second, folders[1])
+            # Whoever leads next, the other one comes anew, with its new certificate.
+            first.process.terminate()
+            wait_for("they have met again", lambda: sorted(
+                one["name"] for one in second.status()["members"] if one["joined"]
+            ) == ["s1", "s2"])
+
+    def test_a_renewed_etcd_is_met_after_sighup(self):
+        old, new = Authority(self.path / "old"), Authority(self.path / "new")
+        used = self.path / "used"
+        used.mkdir()
+        keys = self.path / "keys"
+        keys.mkdir()
+
+        def put(folder):
+            for file in folder.glob("*.pem"):
+                shutil.copy(file, keys / file.name)
+            shutil.copy(folder / "ca-cert.pem", used / "ca-cert.pem")
+
+        put(old.server())
+        with Etcd(arguments=["--cert-file", str(keys / "server-cert.pem"),
+                             "--key-file", str(keys / "server-key.pem")],
+                  cacert=keys / "ca-cert.pem") as etcd:
+            with Member("s0", etcd.endpoints(), more=f'etcd_tls_directory = "{used}"') as member:
+                wait_for("it has joined", member.is_joined)
+                etcd.kill(0)
+                put(new.server())
+                etcd.start(0)
+                wait_for("etcd is back", etcd.is_up)
+                wait_for("it is not believed", lambda: member.status()["state"] == "alone")
+                member.process.send_signal(signal.SIGHUP)
+                wait_for("it has joined again", member.is_joined)
 
     def test_certificates_that_are_missing_are_named(self):
         with self.assertRaisesRegex(AssertionError, "ca-cert.pem"):
