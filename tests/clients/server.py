@@ -217,10 +217,27 @@ def request(command, cookie=0, offset=0, length=0, flags=0, payload=b""):
     return struct.pack(">IHHQQI", 0x25609513, flags, command, cookie, offset, length) + payload
 
 
-def simple_reply(client, length=0):
+def reply_head(client):
     magic, error, cookie = struct.unpack(">IIQ", receive(client, 16))
     assert magic == 0x67446698
+    return error, cookie
+
+
+def simple_reply(client, length=0):
+    error, cookie = reply_head(client)
     return error, cookie, receive(client, length) if length and not error else b""
+
+
+def replies(client, lengths):
+    """The errors of requests by their cookies, in whatever order they are answered; lengths are
+    those of the payload, by cookie."""
+    errors = {}
+    while len(errors) < len(lengths):
+        error, cookie = reply_head(client)
+        errors[cookie] = error
+        if not error:
+            receive(client, lengths[cookie])
+    return errors
 
 
 def is_closed(client):
