@@ -316,7 +316,7 @@ void say_all(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) serve::EventLog::say(line);
 }
 
-// All that has certificates; those that are not there are none.
+// Everything that has certificates; nullptr for what this server does not run.
 struct CertificateUsers {
   serve::Server* server;
   cluster::Cluster* cluster;
