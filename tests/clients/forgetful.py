@@ -38,7 +38,8 @@ class Forgetful:
         return self
 
     def __exit__(self, *_):
-        subprocess.run(["fusermount3", "-u", self.folder.name], check=False)
+        # Lazily: a server that was killed may hold its file for another moment.
+        subprocess.run(["fusermount3", "-u", "-z", self.folder.name], check=False)
         try:
             self.process.wait(STUCK)
         except subprocess.TimeoutExpired:

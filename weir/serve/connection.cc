@@ -143,6 +143,7 @@ Exchange& Connection::new_exchange(const nbd::Request& asked) {
   exchange.head_size = 0;
   exchange.payload = {};
   exchange.operation.file = -1;
+  ++began_;
   if (++unanswered_ > kRequestsFree) {
     const bool charged = plane_.pool.charge(memory_, sizeof(Exchange));
     WEIR_ASSERT(charged, unanswered_);  // has_room_for_request() said so
@@ -326,14 +327,22 @@ void Connection::broken(nbd::BreakReason reason) {
 
 // Uses what it can; what is left of `in` has to wait.
 void Connection::read_requests(Input& in) {
+  const std::uint32_t most = plane_.intake.allowance();
+  const std::uint64_t before = began_;
   while (state_ == State::kOpen) {
-    if (lacks_memory_ && !give_payload_memory()) return;
+    if (lacks_memory_ && !give_payload_memory()) break;
     if (writing_ == nullptr && !has_room_for_request()) {
       if (!in.empty()) wait_for_room();
-      return;
+      break;
     }
-    if (!take_event(reader_->next(in))) return;
+    if (writing_ == nullptr && began_ - before == most && !in.empty()) {
+      is_in_line_ = true;
+      plane_.intake.wait(*this);
+      break;
+    }
+    if (!take_event(reader_->next(in))) break;
   }
+  plane_.intake.took(static_cast<std::uint32_t>(began_ - before));
 }
 
 // False when there is nothing more to take from what has come.
@@ -405,6 +414,17 @@ void Connection::admit(Exchange& exchange) {
   served_->service->target.admit(exchange, Head::kRegular, plane_.now);
 }
 
+void Connection::go_on_reading() {
+  is_in_line_ = false;
+  use_rest();
+}
+
+void Connection::use_rest() {
+  const std::vector<std::byte> had = std::exchange(rest_, {});
+  use(had);
+  receive();
+}
+
 void Connection::resume() {
   is_hungry_ = false;
   while (state_ != State::kClosed && !parked_.empty()) {
@@ -418,9 +438,7 @@ void Connection::resume() {
   if (lacks_memory_ && !give_payload_memory()) return;
   if (writing_ == nullptr && !has_room_for_request()) return wait_for_room();
   is_wait_counted_ = false;
-  const std::vector<std::byte> had = std::exchange(rest_, {});
-  use(had);
-  receive();
+  if (!is_in_line_) use_rest();
 }
 
 // ---- through the store ----

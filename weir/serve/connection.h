@@ -95,6 +95,8 @@ class Connection {
   void flush();
   // There may be memory or room again.
   void resume();
+  // It is its turn among those that sent more requests than a turn takes in (intake.h).
+  void go_on_reading();
 
   RingLink<Connection> all_link;        // the Server's
   RingLink<Connection> handshake_link;  // the Server's
@@ -128,6 +130,7 @@ class Connection {
   void answer(const nbd::WantExport& want);
   void go_on_listing();
   void go_on_shaking();
+  void use_rest();
   void read_requests(Input& in);
   bool take_event(const nbd::RequestEvent& event);
   bool begin_request(const nbd::Request& asked);
@@ -184,12 +187,14 @@ class Connection {
   bool is_dirty_ = false;
   bool is_hungry_ = false;
   bool is_stalled_ = false;
+  bool is_in_line_ = false;       // of Plane::intake
   bool is_wait_counted_ = false;  // in Counters::memory_waits
   bool is_told_over_ = false;
   bool is_direct_ = false;     // the pending receive goes to a request's own buffer
   bool lacks_memory_ = false;  // for the payload of writing_
   bool awaits_room_ = false;   // the pending send waits for room in the socket
   std::uint32_t unanswered_ = 0;
+  std::uint64_t began_ = 0;   // requests, ever
   std::uint64_t unsent_ = 0;  // payload of replies that are ready
   Instant handshake_ends_;
   Io receive_;

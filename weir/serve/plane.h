@@ -32,6 +32,7 @@
 #include "weir/schedule/request.h"
 #include "weir/serve/buffer_pool.h"
 #include "weir/serve/event_log.h"
+#include "weir/serve/intake.h"
 #include "weir/serve/options.h"
 #include "weir/serve/service.h"
 #include "weir/serve/store.h"
@@ -116,6 +117,7 @@ struct Plane {
   static constexpr std::uint32_t kStatusExtents = 512;
   std::uint32_t status_left = 0;    // of them, in this turn
   std::deque<Exchange*> statuses;   // wait for a later turn
+  Intake<Connection> intake;        // of requests
   std::vector<Connection*> dirty;   // have replies to send
   std::vector<Connection*> hungry;  // wait for memory or for room
   std::vector<Connection*> over;    // are done with

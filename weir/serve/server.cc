@@ -30,7 +30,9 @@ using std::chrono::milliseconds;
 constexpr std::uint32_t kOwnFiles = 16;
 constexpr Nanoseconds kAcceptPause = milliseconds{100};  // when there are no descriptors left
 constexpr Nanoseconds kPaceDepth = milliseconds{10};     // of a pace of the whole server
-constexpr int kSendBuffer = 1 << 20;                     // a batch of replies in one go
+// Requests of a service that a turn lets run: more than it takes in, so none pile up.
+constexpr std::uint32_t kRunOfTurn = 1024;
+constexpr int kSendBuffer = 1 << 20;  // a batch of replies in one go
 
 void set_option(int socket, int level, int name, int value) {
   setsockopt(socket, level, name, &value, sizeof value);
@@ -491,6 +493,7 @@ void Server::turn() {
   plane_.uring->wait(wakes_at(), plane_.now);
   plane_.outgoing_used = 0;
   plane_.now = host::now();
+  plane_.intake.begin_turn();
   plane_.uring->reap();
   run_commands();
   if (guest_ != nullptr && guest_->wakes_at() <= plane_.now) guest_->wake(plane_.now);
@@ -498,6 +501,7 @@ void Server::turn() {
   wake_stores();
   answer_statuses();
   feed_hungry();
+  read_on();
   dispatch();
   flush();
   bury();
@@ -564,6 +568,11 @@ void Server::feed_hungry() {
   for (Connection* const connection : hungry) connection->resume();
 }
 
+void Server::read_on() {
+  plane_.intake.begin_line();
+  while (Connection* const connection = plane_.intake.next()) connection->go_on_reading();
+}
+
 void Server::dispatch() {
   const std::size_t count = plane_.services.size();
   // Each service is first in turn, so that a pace is not all one's.
@@ -572,7 +581,7 @@ void Server::dispatch() {
 }
 
 void Server::dispatch(Service& service) {
-  for (;;) {
+  for (std::uint32_t run = 0; run < kRunOfTurn; ++run) {
     if (pace_shape_ && !pace_.can_take(Tokens{1}, *pace_shape_, plane_.now)) {
       const bool is_idle = service.target.gate().queued() == 0;
       service.wakes_at = is_idle ? kNever : pace_.ready_at(Tokens{1}, *pace_shape_);
@@ -587,6 +596,7 @@ void Server::dispatch(Service& service) {
     auto& exchange = static_cast<Exchange&>(decision.request());
     exchange.connection->run(exchange);
   }
+  service.wakes_at = plane_.now;
 }
 
 void Server::flush() {
@@ -600,6 +610,7 @@ void Server::bury() {
     if (connection->handshake_link.is_linked()) handshakes_.erase(*connection);
     std::erase(plane_.hungry, connection);
     std::erase(plane_.dirty, connection);
+    plane_.intake.forget(*connection);
     --connection_count_;
     delete connection;
   }
@@ -608,7 +619,7 @@ void Server::bury() {
 Instant Server::wakes_at() const {
   // What was sent at the end of this turn may have made room for somebody.
   if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
-  if (!plane_.statuses.empty()) return plane_.now;
+  if (!plane_.statuses.empty() || plane_.intake.has_line()) return plane_.now;
   Instant at = std::min({accepts_again_, stop_at_, abandon_at_});
   if (guest_ != nullptr) at = std::min(at, guest_->wakes_at());
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);

@@ -6,7 +6,7 @@
 //   reap                                 bytes become requests, which are admitted to their Gate;
 //                                        stores finish; replies have been sent
 //   commands of other threads            command.h: the only way to reach a server from outside
-//   stores that wait for time, connections that waited for memory
+//   stores that wait for time, connections that waited for memory or sent much (intake.h)
 //   each Gate: next() until it says wait what runs goes to its store
 //   send                                 all replies of a connection in one message
 //
@@ -177,6 +177,7 @@ class Server {
   void watch_store(ServedExport& served);
   void answer_statuses();
   void feed_hungry();
+  void read_on();
   void dispatch();
   void dispatch(Service& service);
   void flush();
