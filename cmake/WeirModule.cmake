@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# weir_module(<name> LAYER <n> [PURE] [DEPS <module>...] [SYSTEM <target>...])
+# weir_module(<folder> LAYER <n> [PURE] [DEPS <folder>...] [SYSTEM <target>...])
 #
-# Declares the folder weir/<name>: its library, unit tests, micro benchmarks and fuzzers, found by
-# the endings of their files. The architecture is checked in three places:
+# Declares the folder weir/<folder>: its library, weir_<name> where <name> is the folder with _ for
+# each /, and its unit tests, micro benchmarks and fuzzers, found by the endings of their files. The
+# architecture is checked in three places:
 #   declared   at configure time: a module depends only on lower layers; a PURE one only on PURE
 #              modules and on libraries that cannot reach the system        (weir_check_layers)
 #   included   at build time: every #include is covered by the declaration, and a PURE module names
@@ -22,12 +23,13 @@ add_custom_target(fuzzers)
 # What a PURE module may link besides PURE modules.
 set(WEIR_PURE_LIBRARIES "^(fmt::fmt|absl::.*|tl::expected|Boost::headers)$")
 
-function(weir_module name)
+function(weir_module folder)
   cmake_parse_arguments(PARSE_ARGV 1 M "PURE" "LAYER" "DEPS;SYSTEM")
   if(M_UNPARSED_ARGUMENTS OR NOT DEFINED M_LAYER)
     message(FATAL_ERROR
-      "weir_module(${name}): needs LAYER; not understood: '${M_UNPARSED_ARGUMENTS}'")
+      "weir_module(${folder}): needs LAYER; not understood: '${M_UNPARSED_ARGUMENTS}'")
   endif()
+  string(REPLACE / _ name ${folder})
   set(target weir_${name})
   file(GLOB files CONFIGURE_DEPENDS *.h *.cc)
   set(sources ${files})
@@ -36,6 +38,7 @@ function(weir_module name)
   list(FILTER headers INCLUDE REGEX "\\.h$")
   list(FILTER headers EXCLUDE REGEX "_(bench|grpc)\\.h$") # for the module's own sources
   list(TRANSFORM M_DEPS PREPEND weir_ OUTPUT_VARIABLE libraries)
+  list(TRANSFORM libraries REPLACE / _)
 
   set(visibility PUBLIC)
   if(sources)
@@ -52,7 +55,7 @@ function(weir_module name)
   endif()
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name}
     WEIR_LAYER ${M_LAYER} WEIR_PURE "${M_PURE}" WEIR_DEPS "${M_DEPS}" WEIR_SYSTEM "${M_SYSTEM}")
-  set_property(GLOBAL APPEND PROPERTY WEIR_MODULES ${name})
+  set_property(GLOBAL APPEND PROPERTY WEIR_MODULES ${folder})
   if(NOT files)
     install(TARGETS ${target} EXPORT weir) # others may depend on it already
     return()
@@ -79,11 +82,11 @@ function(weir_module name)
 
   set(stamp ${CMAKE_CURRENT_BINARY_DIR}/${name}.includes)
   add_custom_command(OUTPUT ${stamp}
-    COMMAND ${CMAKE_COMMAND} "-DNAME=${name}" "-DPURE=${M_PURE}" "-DDEPS=${M_DEPS}"
+    COMMAND ${CMAKE_COMMAND} "-DNAME=${folder}" "-DPURE=${M_PURE}" "-DDEPS=${M_DEPS}"
             "-DFILES=${files}" -P ${WEIR_CMAKE_DIR}/check_includes.cmake
     COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
     DEPENDS ${files} ${WEIR_CMAKE_DIR}/check_includes.cmake
-    COMMENT "Includes of weir/${name}" VERBATIM)
+    COMMENT "Includes of weir/${folder}" VERBATIM)
   add_custom_target(includes_${name} ALL DEPENDS ${stamp})
   add_dependencies(${target} includes_${name})
   if(M_PURE AND sources)
@@ -138,8 +141,9 @@ endfunction()
 function(weir_check_layers)
   get_property(modules GLOBAL PROPERTY WEIR_MODULES)
   foreach(name IN LISTS modules)
+    string(REPLACE / _ target weir_${name})
     foreach(property LAYER PURE DEPS SYSTEM)
-      get_target_property(${property} weir_${name} WEIR_${property})
+      get_target_property(${property} ${target} WEIR_${property})
     endforeach()
     set(hidden ${SYSTEM})
     list(FILTER hidden INCLUDE REGEX "^weir(_|::)")
@@ -156,8 +160,9 @@ function(weir_check_layers)
         message(SEND_ERROR "weir/${name} depends on '${dep}', which is no module")
         continue()
       endif()
-      get_target_property(dep_layer weir_${dep} WEIR_LAYER)
-      get_target_property(dep_pure weir_${dep} WEIR_PURE)
+      string(REPLACE / _ target weir_${dep})
+      get_target_property(dep_layer ${target} WEIR_LAYER)
+      get_target_property(dep_pure ${target} WEIR_PURE)
       if(NOT dep_layer LESS LAYER)
         message(SEND_ERROR
           "weir/${name} (layer ${LAYER}) may not depend on weir/${dep} (layer ${dep_layer}): "

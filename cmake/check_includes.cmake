@@ -75,7 +75,7 @@ foreach(file IN LISTS FILES)
     set(header "${CMAKE_MATCH_2}")
     if(quote STREQUAL "\"" OR header MATCHES "^(weir|\\.*)/|/\\.+/")
       if(NOT quote STREQUAL "\"" OR
-         NOT header MATCHES "^weir/([a-z]+)/[a-z0-9_]+(\\.(grpc\\.)?pb)?\\.h$")
+         NOT header MATCHES "^weir/([a-z]+(/[a-z]+)?)/[a-z0-9_]+(\\.(grpc\\.)?pb)?\\.h$")
         refuse("write own headers as \"weir/<module>/<file>.h\"")
       elseif(NOT CMAKE_MATCH_1 STREQUAL NAME AND NOT CMAKE_MATCH_1 IN_LIST DEPS)
         refuse("weir/${NAME} includes weir/${CMAKE_MATCH_1}, which is not in its DEPS (${DEPS})")

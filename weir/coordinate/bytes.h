@@ -16,8 +16,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "weir/base/big_endian.h"
 #include "weir/coordinate/epoch.h"
-#include "weir/wire/big_endian.h"
 
 namespace weir {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "weir/wire/big_endian.h"
+#include "weir/base/big_endian.h"
 
 namespace weir {
 namespace {

@@ -44,10 +44,10 @@
 #include "weir/host/fd.h"
 #include "weir/host/tls.h"
 #include "weir/host/uring.h"
+#include "weir/nbd/codec/handshake.h"
+#include "weir/nbd/codec/requests.h"
 #include "weir/serve/peer.h"
 #include "weir/serve/plane.h"
-#include "weir/wire/nbd_handshake.h"
-#include "weir/wire/nbd_requests.h"
 
 namespace weir::serve {
 

@@ -29,9 +29,9 @@
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
 #include "weir/lock/server.h"
+#include "weir/nbd/codec/handshake.h"
+#include "weir/nbd/codec/protocol.h"
 #include "weir/target/device_capacity.h"
-#include "weir/wire/nbd.h"
-#include "weir/wire/nbd_handshake.h"
 
 namespace weir::serve {
 

@@ -29,6 +29,7 @@
 #include "weir/base/time.h"
 #include "weir/host/tls.h"
 #include "weir/host/uring.h"
+#include "weir/nbd/codec/requests.h"
 #include "weir/schedule/request.h"
 #include "weir/serve/buffer_pool.h"
 #include "weir/serve/event_log.h"
@@ -36,7 +37,6 @@
 #include "weir/serve/options.h"
 #include "weir/serve/service.h"
 #include "weir/serve/store.h"
-#include "weir/wire/nbd_requests.h"
 
 namespace weir::serve {
 

@@ -26,6 +26,8 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/host/uring.h"
+#include "weir/nbd/codec/protocol.h"
+#include "weir/nbd/codec/requests.h"
 #include "weir/serve/kept_rules.h"
 #include "weir/serve/options.h"
 #include "weir/serve/store.h"
@@ -35,8 +37,6 @@
 #include "weir/target/gate_epochs.h"
 #include "weir/target/group_epochs.h"
 #include "weir/target/target.h"
-#include "weir/wire/nbd.h"
-#include "weir/wire/nbd_requests.h"
 
 namespace weir::serve {
 

@@ -28,8 +28,8 @@
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/host/uring.h"
+#include "weir/nbd/codec/protocol.h"
 #include "weir/serve/options.h"
-#include "weir/wire/nbd.h"
 
 namespace weir::serve {
 

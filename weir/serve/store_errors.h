@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-#include "weir/wire/nbd_requests.h"
+#include "weir/nbd/codec/requests.h"
 
 namespace weir::serve {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/wire/nbd_handshake.h"
+#include "weir/nbd/codec/handshake.h"
 
 #include <optional>
 

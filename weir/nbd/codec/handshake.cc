@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/wire/nbd_handshake.h"
+#include "weir/nbd/codec/handshake.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "weir/base/assert.h"
-#include "weir/wire/big_endian.h"
+#include "weir/base/big_endian.h"
 
 namespace weir::nbd {
 namespace {

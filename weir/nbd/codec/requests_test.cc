@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/wire/nbd_requests.h"
+#include "weir/nbd/codec/requests.h"
 
 #include <algorithm>
 #include <string>

@@ -4,8 +4,8 @@
 // Everything is from "The NBD protocol" (doc/proto.md of the NetworkBlockDevice project); each
 // constant's comment, or that of its group, is its name there.
 //
-//   greeting, options        nbd_handshake.h      what the client may use, and which export
-//   requests, replies        nbd_requests.h       what it does with it
+//   greeting, options        handshake.h      what the client may use, and which export
+//   requests, replies        requests.h       what it does with it
 //
 // The handshake ends in a Session: what was agreed on, and all that the second phase needs to judge
 // a request. Nothing here holds a socket, reads a clock or waits.
@@ -155,7 +155,7 @@ struct BlockSizes {
   bool operator==(const BlockSizes&) const = default;
 };
 
-// More than this in one write is an attack, whatever an export allows: see nbd_requests.h.
+// More than this in one write is an attack, whatever an export allows: see requests.h.
 inline constexpr std::uint32_t kPayloadMax = 1U << 26;
 
 // The constraints the protocol puts on the constraints, and maximum <= kPayloadMax.

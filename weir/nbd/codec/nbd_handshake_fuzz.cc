@@ -8,8 +8,8 @@
 #include <string>
 
 #include "weir/base/assert.h"
-#include "weir/wire/big_endian.h"
-#include "weir/wire/nbd_handshake.h"
+#include "weir/base/big_endian.h"
+#include "weir/nbd/codec/handshake.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/wire/nbd.h"
+#include "weir/nbd/codec/protocol.h"
 
 #include <algorithm>
 #include <array>

@@ -40,7 +40,7 @@
 
 #include <tl/expected.hpp>
 
-#include "weir/wire/nbd.h"
+#include "weir/nbd/codec/protocol.h"
 
 namespace weir::nbd {
 

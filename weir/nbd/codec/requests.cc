@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/wire/nbd_requests.h"
+#include "weir/nbd/codec/requests.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "weir/base/assert.h"
-#include "weir/wire/big_endian.h"
+#include "weir/base/big_endian.h"
 
 namespace weir::nbd {
 namespace {

@@ -18,7 +18,7 @@
 //
 // A Want must be answered before the next call of next(). An answer says how it goes on: kGoOn
 // (more options), kTransmission (session() is agreed on; what is left of `in` is for
-// nbd_requests.h) or kClose. After start_tls() what is left of `in` came unprotected before TLS
+// requests.h) or kClose. After start_tls() what is left of `in` came unprotected before TLS
 // began: it is for the TLS library, never for next().
 //
 // The options are NBD_OPT_EXPORT_NAME, GO, INFO, LIST, ABORT, STRUCTURED_REPLY, LIST_META_CONTEXT,
@@ -39,7 +39,7 @@
 #include <variant>
 #include <vector>
 
-#include "weir/wire/nbd.h"
+#include "weir/nbd/codec/protocol.h"
 
 namespace weir::nbd {
 

@@ -7,8 +7,8 @@
 #include <benchmark/benchmark.h>
 
 #include "weir/base/allocations_bench.h"
-#include "weir/wire/big_endian.h"
-#include "weir/wire/nbd_requests.h"
+#include "weir/base/big_endian.h"
+#include "weir/nbd/codec/requests.h"
 
 namespace weir::nbd {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "weir/base/assert.h"
-#include "weir/wire/nbd_requests.h"
+#include "weir/nbd/codec/requests.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/wire/big_endian.h"
+#include "weir/base/big_endian.h"
 
 #include <array>
 
