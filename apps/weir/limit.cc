@@ -18,8 +18,8 @@
 #include "apps/weir/progress.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/embed/paced_copy.h"
 #include "weir/host/clock.h"
-#include "weir/host/paced_copy.h"
 #include "weir/host/state_file.h"
 #include "weir/pace/limiter_text.h"
 
@@ -187,9 +187,9 @@ BucketUpdate update_to(const std::optional<Limit>& limit) {
   return limit ? BucketUpdate::replace(limit->spec) : BucketUpdate::disable();
 }
 
-host::LimiterTimer make_fresh_limiter(const Limits& limits) {
+embed::LimiterTimer make_fresh_limiter(const Limits& limits) {
   auto limiter = value_or_fail(
-      host::LimiterTimer::create(spec_of(limits.bytes), spec_of(limits.ops)), Exit::kIoErr, "");
+      embed::LimiterTimer::create(spec_of(limits.bytes), spec_of(limits.ops)), Exit::kIoErr, "");
   const auto start = [&](const std::optional<Limit>& limit, TokenKind kind, Tokens left) {
     if (limit && limit->start == Start::kEmpty) limiter.consume(limit->spec.size - left, kind);
   };
@@ -198,11 +198,11 @@ host::LimiterTimer make_fresh_limiter(const Limits& limits) {
   return limiter;
 }
 
-host::LimiterTimer make_limiter(const Limits& limits, const host::StateFile* file,
-                                const std::string& path) {
+embed::LimiterTimer make_limiter(const Limits& limits, const host::StateFile* file,
+                                 const std::string& path) {
   if (file == nullptr || file->text().empty()) return make_fresh_limiter(limits);
   const SavedState saved = parse_state(file->text(), path);
-  auto limiter = value_or_fail(host::LimiterTimer::restore(saved.limiter, saved.age),
+  auto limiter = value_or_fail(embed::LimiterTimer::restore(saved.limiter, saved.age),
                                Exit::kDataErr, "--state: " + path);
   limiter.update_buckets(update_to(limits.bytes), update_to(limits.ops));
   return limiter;
@@ -308,7 +308,7 @@ int limit(const LimitArguments& arguments) {
     };
   }
   host::CopyTotals totals;
-  const auto copied = host::paced_copy(input.fd, STDOUT_FILENO, limiter, options, totals);
+  const auto copied = embed::paced_copy(input.fd, STDOUT_FILENO, limiter, options, totals);
   progress.erase();
   if (!arguments.quiet) print_error("weir limit: {}\n", totals_text(totals));
   if (state_file) {

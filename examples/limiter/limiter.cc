@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "weir/base/units.h"
+#include "weir/embed/limiter_timer.h"
 #include "weir/host/fd.h"
-#include "weir/host/limiter_timer.h"
 
 using namespace weir;
 
@@ -45,7 +45,7 @@ bool write_all(int to, const char* bytes, std::size_t size) {
 }
 
 // Goes back to the event loop until the limiter has tokens again.
-bool wait_for_tokens(int loop, host::LimiterTimer& limiter) {
+bool wait_for_tokens(int loop, embed::LimiterTimer& limiter) {
   epoll_event event;
   while (epoll_wait(loop, &event, 1, -1) != 1) continue;
   return limiter.event_handler().has_value();
@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   const host::Fd to(open(argv[2], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!from.is_open() || !to.is_open()) return std::perror("limiter: open"), 1;
 
-  auto limiter = host::LimiterTimer::create(bucket(*bandwidth, kBlock), bucket(*ops, 2));
+  auto limiter = embed::LimiterTimer::create(bucket(*bandwidth, kBlock), bucket(*ops, 2));
   if (!limiter) return complain(limiter.error());
   const host::Fd loop(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN, .data = {.fd = limiter->fd()}};

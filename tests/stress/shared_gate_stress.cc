@@ -12,10 +12,10 @@
 
 #include <gtest/gtest.h>
 
+#include "weir/embed/shared_gate.h"
 #include "weir/host/clock.h"
-#include "weir/host/shared_gate.h"
 
-namespace weir::host {
+namespace weir::embed {
 namespace {
 
 constexpr int kThreads = 8;
@@ -123,4 +123,4 @@ TEST(SharedGateStress, AThrottledRequestComesWithItsTokenThoughNothingElseHappen
 }
 
 }  // namespace
-}  // namespace weir::host
+}  // namespace weir::embed

@@ -17,9 +17,9 @@
 #include "weir/base/quantity.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
-#include "weir/host/limiter_timer.h"
+#include "weir/embed/limiter_timer.h"
 
-namespace weir::host {
+namespace weir::embed {
 
 struct CopyTotals {
   Bytes bytes;  // written to the output
@@ -41,4 +41,4 @@ struct CopyOptions {
 Result<void> paced_copy(int in, int out, LimiterTimer& limiter, const CopyOptions& options,
                         CopyTotals& totals);
 
-}  // namespace weir::host
+}  // namespace weir::embed

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/host/limiter_timer.h"
+#include "weir/embed/limiter_timer.h"
 
 #include "weir/host/clock.h"
 
-namespace weir::host {
+namespace weir::embed {
 
-LimiterTimer::LimiterTimer(const RateLimiter& limiter, TimerFd timer)
+LimiterTimer::LimiterTimer(const RateLimiter& limiter, host::TimerFd timer)
     : limiter_(limiter), timer_(std::move(timer)) {
   arm_if_moved();
 }
@@ -16,20 +16,20 @@ Result<LimiterTimer> LimiterTimer::create(const std::optional<LimiterSpec>& byte
     if (!spec) continue;
     if (const auto checked = spec->check(); !checked) return tl::unexpected(checked.error());
   }
-  auto timer = TimerFd::create();
+  auto timer = host::TimerFd::create();
   if (!timer) return tl::unexpected(timer.error());
-  return LimiterTimer(RateLimiter(bytes, ops, now()), std::move(*timer));
+  return LimiterTimer(RateLimiter(bytes, ops, host::now()), std::move(*timer));
 }
 
 Result<LimiterTimer> LimiterTimer::restore(const RateLimiter::State& state, Nanoseconds age) {
-  auto limiter = RateLimiter::restore(state, now() - age);
+  auto limiter = RateLimiter::restore(state, host::now() - age);
   if (!limiter) return tl::unexpected(limiter.error());
-  auto timer = TimerFd::create();
+  auto timer = host::TimerFd::create();
   if (!timer) return tl::unexpected(timer.error());
   return LimiterTimer(*limiter, std::move(*timer));
 }
 
-RateLimiter::State LimiterTimer::save() const { return limiter_.save(now()); }
+RateLimiter::State LimiterTimer::save() const { return limiter_.save(host::now()); }
 
 Result<void> LimiterTimer::event_handler() {
   if (!timer_.acknowledge()) {
@@ -37,28 +37,28 @@ Result<void> LimiterTimer::event_handler() {
                 "call event_handler() only when fd() is readable");
   }
   armed_for_ = kNever;
-  return limiter_.unblock(now());
+  return limiter_.unblock(host::now());
 }
 
 bool LimiterTimer::consume(Tokens n, TokenKind kind) {
-  const bool taken = limiter_.consume(n, kind, now());
+  const bool taken = limiter_.consume(n, kind, host::now());
   arm_if_moved();
   return taken;
 }
 
 bool LimiterTimer::consume_op(Bytes bytes) {
-  const bool taken = limiter_.consume_op(bytes, now());
+  const bool taken = limiter_.consume_op(bytes, host::now());
   arm_if_moved();
   return taken;
 }
 
 void LimiterTimer::manual_replenish(Tokens n, TokenKind kind) {
-  limiter_.manual_replenish(n, kind, now());
+  limiter_.manual_replenish(n, kind, host::now());
   arm_if_moved();
 }
 
 void LimiterTimer::update_buckets(const BucketUpdate& bytes, const BucketUpdate& ops) {
-  limiter_.update_buckets(bytes, ops, now());
+  limiter_.update_buckets(bytes, ops, host::now());
   arm_if_moved();
 }
 
@@ -68,4 +68,4 @@ void LimiterTimer::arm_if_moved() {
   timer_.arm(armed_for_);
 }
 
-}  // namespace weir::host
+}  // namespace weir::embed

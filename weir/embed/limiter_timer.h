@@ -20,7 +20,7 @@
 #include "weir/host/timer_fd.h"
 #include "weir/pace/rate_limiter.h"
 
-namespace weir::host {
+namespace weir::embed {
 
 class LimiterTimer {
  public:
@@ -48,12 +48,12 @@ class LimiterTimer {
   const RateLimiter& limiter() const { return limiter_; }
 
  private:
-  LimiterTimer(const RateLimiter& limiter, TimerFd timer);
+  LimiterTimer(const RateLimiter& limiter, host::TimerFd timer);
   void arm_if_moved();
 
   RateLimiter limiter_;
-  TimerFd timer_;
+  host::TimerFd timer_;
   Instant armed_for_ = kNever;
 };
 
-}  // namespace weir::host
+}  // namespace weir::embed

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/host/paced_copy.h"
+#include "weir/embed/paced_copy.h"
 
 #include <algorithm>
 #include <array>
@@ -15,7 +15,7 @@
 #include "weir/host/clock.h"
 #include "weir/host/fd.h"
 
-namespace weir::host {
+namespace weir::embed {
 namespace {
 
 constexpr Nanoseconds kProgressEvery = std::chrono::milliseconds{100};
@@ -56,7 +56,7 @@ class Copy {
         totals_(totals),
         piece_(piece_size(limiter.limiter(), options.block)),
         buffer_(std::make_unique<char[]>(piece_)),
-        start_(now()) {
+        start_(host::now()) {
     deepen_pipe(in, limiter.limiter());
     deepen_pipe(out, limiter.limiter());
   }
@@ -79,7 +79,7 @@ class Copy {
   bool stopped() const { return options_.stop != nullptr && options_.stop->load(); }
 
   void report() {
-    const Instant time = now();
+    const Instant time = host::now();
     totals_.elapsed = time - start_;
     if (!options_.progress || time < next_report_) return;
     next_report_ = time + kProgressEvery;
@@ -87,7 +87,7 @@ class Copy {
   }
 
   Result<void> open_epoll() {
-    epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+    epoll_ = host::Fd(epoll_create1(EPOLL_CLOEXEC));
     if (!epoll_.is_open()) return fail_errno(errno, "epoll", "raise the limit of open files");
     epoll_event timer{.events = EPOLLIN, .data = {.fd = limiter_.fd()}};
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, limiter_.fd(), &timer) != 0) {
@@ -190,7 +190,7 @@ class Copy {
   const std::unique_ptr<char[]> buffer_;
   const Instant start_;
   Instant next_report_ = Instant::min();
-  Fd epoll_;
+  host::Fd epoll_;
 };
 
 }  // namespace
@@ -202,4 +202,4 @@ Result<void> paced_copy(int in, int out, LimiterTimer& limiter, const CopyOption
   return copy.run();
 }
 
-}  // namespace weir::host
+}  // namespace weir::embed

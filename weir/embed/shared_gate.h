@@ -31,7 +31,7 @@
 #include "weir/host/timer_fd.h"
 #include "weir/schedule/gate.h"
 
-namespace weir::host {
+namespace weir::embed {
 
 class SharedGate {
  public:
@@ -69,7 +69,7 @@ class SharedGate {
     Request* request;
   };
 
-  SharedGate(const Gate::Options& options, TimerFd timer, Fd stop);
+  SharedGate(const Gate::Options& options, host::TimerFd timer, host::Fd stop);
   // Does `change` to the gate under the lock, then hands out what may run.
   template <class Change>
   auto with_gate(Change change);
@@ -83,9 +83,9 @@ class SharedGate {
   Gate gate_;                    // guarded by mutex_
   std::vector<Waiter> waiters_;  // guarded by mutex_; who came last is served first: still in cache
   Instant armed_for_ = kNever;   // guarded by mutex_
-  TimerFd timer_;
-  Fd stop_;  // readable: the timer thread is to end
+  host::TimerFd timer_;
+  host::Fd stop_;  // readable: the timer thread is to end
   std::thread timer_thread_;
 };
 
-}  // namespace weir::host
+}  // namespace weir::embed

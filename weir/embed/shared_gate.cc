@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/host/shared_gate.h"
+#include "weir/embed/shared_gate.h"
 
 #include <array>
 #include <cerrno>
@@ -16,7 +16,7 @@
 #include "weir/base/assert.h"
 #include "weir/host/clock.h"
 
-namespace weir::host {
+namespace weir::embed {
 namespace {
 
 // Answers that are collected under one lock.
@@ -24,13 +24,13 @@ constexpr std::size_t kBatch = 16;
 
 }  // namespace
 
-SharedGate::SharedGate(const Gate::Options& options, TimerFd timer, Fd stop)
+SharedGate::SharedGate(const Gate::Options& options, host::TimerFd timer, host::Fd stop)
     : gate_(options), timer_(std::move(timer)), stop_(std::move(stop)) {}
 
 Result<std::unique_ptr<SharedGate>> SharedGate::create(const Gate::Options& options) {
-  auto timer = TimerFd::create();
+  auto timer = host::TimerFd::create();
   if (!timer) return tl::unexpected(timer.error());
-  Fd stop(eventfd(0, EFD_CLOEXEC));
+  host::Fd stop(eventfd(0, EFD_CLOEXEC));
   if (!stop.is_open()) return fail_errno(errno, "eventfd", "raise the limit of open files");
   std::unique_ptr<SharedGate> gate(new SharedGate(options, std::move(*timer), std::move(stop)));
   try {
@@ -69,7 +69,7 @@ std::size_t SharedGate::collect(Instant now, Answer* answers, std::size_t most) 
 
 template <class Change>
 auto SharedGate::with_gate(Change change) {
-  Instant time = now();
+  Instant time = host::now();
   std::unique_lock<std::mutex> lock(mutex_);
   if constexpr (std::is_void_v<decltype(change(time))>) {
     change(time);
@@ -102,7 +102,7 @@ void SharedGate::hand_out(std::unique_lock<std::mutex>& lock, Instant time) {
       answers[i].waiter.callback(answers[i].request, answers[i].waiter.argument);
     }
     if (count < kBatch && !inside.called) break;  // all there was
-    time = now();
+    time = host::now();
     lock.lock();
   }
   inside = outer;
@@ -168,4 +168,4 @@ void SharedGate::run_timer() {
   }
 }
 
-}  // namespace weir::host
+}  // namespace weir::embed

@@ -10,9 +10,9 @@
 #include <benchmark/benchmark.h>
 
 #include "weir/base/assert.h"
-#include "weir/host/shared_gate.h"
+#include "weir/embed/shared_gate.h"
 
-namespace weir::host {
+namespace weir::embed {
 namespace {
 
 constexpr std::uint64_t kBacklog = 4;
@@ -58,4 +58,4 @@ void BM_SharedGate_triple(benchmark::State& state) {
 BENCHMARK(BM_SharedGate_triple)->Arg(10)->Arg(1000)->Threads(1)->Threads(2)->UseRealTime();
 
 }  // namespace
-}  // namespace weir::host
+}  // namespace weir::embed

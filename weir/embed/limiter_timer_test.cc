@@ -2,7 +2,7 @@
 //
 // Against the real clock: waits for events, never for a time to pass, so a slow machine makes these
 // tests slow and not red.
-#include "weir/host/limiter_timer.h"
+#include "weir/embed/limiter_timer.h"
 
 #include <cerrno>
 #include <optional>
@@ -12,7 +12,7 @@
 
 #include "weir/host/clock.h"
 
-namespace weir::host {
+namespace weir::embed {
 namespace {
 
 using std::chrono::milliseconds;
@@ -30,36 +30,6 @@ bool wait_readable(int fd, int timeout_ms) {
     ready = poll(&wait, 1, timeout_ms);
   } while (ready < 0 && errno == EINTR);
   return ready == 1;
-}
-
-TEST(TimerFd, FiresAtItsInstantAndNotBefore) {
-  TimerFd timer = *TimerFd::create();
-  EXPECT_FALSE(timer.acknowledge());
-  const Instant when = now() + milliseconds{3};
-  timer.arm(when);
-  ASSERT_TRUE(wait_readable(timer.fd(), -1));
-  EXPECT_GE(now(), when);
-  EXPECT_TRUE(timer.acknowledge());
-  EXPECT_FALSE(timer.acknowledge());
-}
-
-TEST(TimerFd, AnInstantThatHasPassedFiresAtOnce) {
-  TimerFd timer = *TimerFd::create();
-  for (const Instant past : {now() - seconds{1}, instant_at(0), instant_at(-5), Instant::min()}) {
-    timer.arm(past);
-    ASSERT_TRUE(wait_readable(timer.fd(), -1));
-    EXPECT_TRUE(timer.acknowledge());
-  }
-}
-
-TEST(TimerFd, NeverIsNeverAndRearmingForgetsWhatHadFired) {
-  TimerFd timer = *TimerFd::create();
-  timer.arm(now());
-  ASSERT_TRUE(wait_readable(timer.fd(), -1));
-  timer.disarm();
-  EXPECT_FALSE(wait_readable(timer.fd(), 0));
-  timer.arm(kNever - Nanoseconds{1});
-  EXPECT_FALSE(wait_readable(timer.fd(), 0));
 }
 
 TEST(LimiterTimer, WakesWhoWasRefusedWhenTheRequestFits) {
@@ -122,4 +92,4 @@ TEST(LimiterTimer, RefusesABadSpec) {
 }
 
 }  // namespace
-}  // namespace weir::host
+}  // namespace weir::embed
