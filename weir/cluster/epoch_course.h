@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The epoch handler of a service whose groups of clients take turns in step with the other servers
-// (weir/target/group_epochs.h): a course of epochs of its own, named after the service, beside that
-// of slices. Turns are longer than slices' epochs, and each service has its own.
+// (weir/coordinate/group_epochs.h): a course of epochs of its own, named after the service, beside
+// that of slices. Turns are longer than slices' epochs, and each service has its own.
 //
 //   GateEpochs --next_epoch--> EpochCourse --send(message)--> ... the leader, by this course
 //              <--callback----             <--receive(message)--

@@ -33,13 +33,13 @@
 #include "weir/base/time.h"
 #include "weir/cluster/epoch_course.h"
 #include "weir/cluster/shared_rule.h"
+#include "weir/coordinate/cluster_rules.h"
 #include "weir/coordinate/member.h"
 #include "weir/coordinate/participant.h"
 #include "weir/coordinate/slices.h"
 #include "weir/serve/cluster_port.h"
 #include "weir/serve/guest.h"
 #include "weir/serve/server.h"
-#include "weir/target/cluster_rules.h"
 
 namespace weir::cluster {
 

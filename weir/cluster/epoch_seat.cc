@@ -11,9 +11,9 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
+#include "weir/coordinate/cluster_rules.h"
 #include "weir/coordinate/message.h"
 #include "weir/coordinate/vectors.h"
-#include "weir/target/cluster_rules.h"
 
 namespace weir::cluster {
 namespace {

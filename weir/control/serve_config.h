@@ -33,8 +33,8 @@
 #include "weir/base/quantity.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/coordinate/group_epochs.h"
 #include "weir/serve/options.h"
-#include "weir/target/group_epochs.h"
 
 namespace weir::control {
 

@@ -143,7 +143,8 @@ struct NodemapOptions {
   bool operator==(const NodemapOptions&) const = default;
 };
 
-// Clients that are preferred together, in turns with the other groups (weir/target/group_epochs.h).
+// Clients that are preferred together, in turns with the other groups
+// (weir/coordinate/group_epochs.h).
 struct ClientGroup {
   std::string name;
   NidList nids;

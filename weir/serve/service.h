@@ -25,6 +25,8 @@
 #include "weir/base/job_id.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/coordinate/gate_epochs.h"
+#include "weir/coordinate/group_epochs.h"
 #include "weir/host/uring.h"
 #include "weir/nbd/codec/protocol.h"
 #include "weir/nbd/codec/requests.h"
@@ -34,8 +36,6 @@
 #include "weir/serve/store_errors.h"
 #include "weir/serve/store_watch.h"
 #include "weir/serve/trace_file.h"
-#include "weir/target/gate_epochs.h"
-#include "weir/target/group_epochs.h"
 #include "weir/target/target.h"
 
 namespace weir::serve {

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "weir/base/assert.h"
+#include "weir/coordinate/rule_gauge.h"
 #include "weir/schedule/gate.h"
-#include "weir/target/rule_gauge.h"
 
 namespace weir::sim {
 namespace {

@@ -11,11 +11,11 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/rng.h"
+#include "weir/coordinate/gate_epochs.h"
+#include "weir/coordinate/group_epochs.h"
 #include "weir/coordinate/leader.h"
 #include "weir/coordinate/member.h"
 #include "weir/schedule/gate.h"
-#include "weir/target/gate_epochs.h"
-#include "weir/target/group_epochs.h"
 
 namespace weir::sim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/target/cluster_rules.h"
+#include "weir/coordinate/cluster_rules.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/target/rule_gauge.h"
+#include "weir/coordinate/rule_gauge.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/target/group_epochs.h"
+#include "weir/coordinate/group_epochs.h"
 
 #include <array>
 #include <cerrno>
@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "weir/target/gate_epochs.h"
+#include "weir/coordinate/gate_epochs.h"
 
 namespace weir {
 namespace {

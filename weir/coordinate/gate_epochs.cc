@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/target/gate_epochs.h"
+#include "weir/coordinate/gate_epochs.h"
 
 namespace weir {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/target/group_epochs.h"
+#include "weir/coordinate/group_epochs.h"
 
 #include <algorithm>
 #include <utility>

@@ -36,9 +36,9 @@
 #include "weir/classify/attributes.h"
 #include "weir/classify/limits.h"
 #include "weir/coordinate/participant.h"
+#include "weir/coordinate/rule_gauge.h"
 #include "weir/coordinate/slices.h"
 #include "weir/schedule/gate.h"
-#include "weir/target/rule_gauge.h"
 
 namespace weir {
 
