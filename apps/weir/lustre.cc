@@ -20,9 +20,9 @@
 #include "apps/weir/slurm_poll.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
-#include "weir/control/files.h"
 #include "weir/control/slurm.h"
 #include "weir/host/clock.h"
+#include "weir/host/files.h"
 #include "weir/host/signals.h"
 #include "weir/host/state_file.h"
 #include "weir/host/timer_fd.h"
@@ -185,7 +185,7 @@ void check_map(const std::string& path, Checklist& list) {
 
 int check_server(const LustreArguments& arguments) {
   lustre::HostTree tree(tree_options(arguments));
-  const auto map = control::read_file(arguments.map);
+  const auto map = host::read_file(arguments.map);
   const lustre::Names names = read_names(arguments, map.value_or(""));
   Checklist list;
   check_jobs(tree, list);
@@ -237,7 +237,7 @@ void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason
       return;  // another run has taken over
     }
   }
-  const auto text = control::read_file(arguments.map);
+  const auto text = host::read_file(arguments.map);
   auto names = lustre::Names::read(arguments.prefix, text.value_or(""));
   if (!names) return;
   lustre::HostTree tree(tree_options(arguments));
@@ -297,8 +297,8 @@ class LustreRun {
       capacity_ = value_or_fail(parse_rate(arguments_.capacity), Exit::kUsage, "--capacity");
     }
     if (arguments_.nodes) {
-      nodes_ = value_or_fail(control::parse_nodes(value_or_fail(
-                                 control::read_file(*arguments_.nodes), Exit::kNoInput, "--nodes")),
+      nodes_ = value_or_fail(control::parse_nodes(value_or_fail(host::read_file(*arguments_.nodes),
+                                                                Exit::kNoInput, "--nodes")),
                              Exit::kDataErr, "--nodes");
     }
     (void)read_names(arguments_, "");

@@ -21,9 +21,9 @@
 #include "weir/cluster/lock_service.h"
 #include "weir/control/control.h"
 #include "weir/control/file_follower.h"
-#include "weir/control/files.h"
 #include "weir/control/serve_config.h"
 #include "weir/control/slurm.h"
+#include "weir/host/files.h"
 #include "weir/host/log.h"
 #include "weir/serve/event_log.h"
 #include "weir/serve/options.h"
@@ -253,7 +253,7 @@ Result<serve::ServeOptions> read_again(const ServeArguments& arguments) {
 
 // Who can read the file can control the server, so what is in it is kept out of every message.
 std::string read_token(const std::string& path) {
-  std::string token = value_or_fail(control::read_file(path), Exit::kNoInput, "--control-token");
+  std::string token = value_or_fail(host::read_file(path), Exit::kNoInput, "--control-token");
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   if (token.empty()) throw Failure{Exit::kUsage, "--control-token: the file is empty"};
   return token;

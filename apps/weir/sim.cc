@@ -20,14 +20,14 @@
 #include "apps/weir/sim_groups.h"
 #include "apps/weir/sim_locks.h"
 #include "weir/adapt/options.h"
+#include "weir/base/nearest.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
-#include "weir/control/files.h"
 #include "weir/control/lock_scenario_file.h"
-#include "weir/control/nearest.h"
 #include "weir/control/scenario_file.h"
 #include "weir/control/study.h"
 #include "weir/host/clock.h"
+#include "weir/host/files.h"
 #include "weir/sim/cluster_limit.h"
 #include "weir/sim/replay.h"
 #include "weir/sim/traced.h"
@@ -108,7 +108,7 @@ std::vector<sim::Contender> policies_of(const std::string& list) {
   for (const std::string& name : split(list)) {
     const auto contender = sim::contender_by(name);
     if (!contender) {
-      const auto meant = control::nearest(name, names);
+      const auto meant = nearest(name, names);
       throw Failure{Exit::kUsage,
                     fmt::format("--policy: no policy {}; {}", quote(name),
                                 meant ? fmt::format("did you mean {}?", *meant)
@@ -359,7 +359,7 @@ int simulate_cluster_limit(const SimArguments& arguments) {
       throw Failure{Exit::kUsage, "--length: expected 7s to 1h for cluster-limit"};
     }
   }
-  if (arguments.out) check(control::make_folder(*arguments.out), Exit::kCantCreate, "--out");
+  if (arguments.out) check(host::make_folder(*arguments.out), Exit::kCantCreate, "--out");
   control::Study study;
   study.scenario.name = kClusterLimit;
   study.scenario.title = kClusterLimitTitle;
@@ -399,7 +399,7 @@ void show_replay(const sim::ReplayReport& report) {
 
 // Compares the whole trace, and tells the observer, if there is one, what happened.
 void replay_trace(const std::string& path, bool quiet, sim::ReplayObserver* observer) {
-  auto source = value_or_fail(control::open_source(path), Exit::kNoInput, "--replay");
+  auto source = value_or_fail(host::open_source(path), Exit::kNoInput, "--replay");
   const sim::ReplayReport report = sim::replay(std::move(source), observer);
   const bool is_trace = report.ending != TraceReader::Ending::kForeign;
   if (!quiet && is_trace) show_replay(report);
@@ -430,7 +430,7 @@ int report_traces(const SimArguments& arguments) {
   if (!study.scenario.length) {
     throw Failure{Exit::kUsage, "--replay: the scenario has no length; give --length"};
   }
-  if (arguments.out) check(control::make_folder(*arguments.out), Exit::kCantCreate, "--out");
+  if (arguments.out) check(host::make_folder(*arguments.out), Exit::kCantCreate, "--out");
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     sim::TracedOutcome traced(study.scenario, contenders[i]);
     replay_trace(arguments.traces[i], true, &traced);
@@ -507,7 +507,7 @@ int simulate(const SimArguments& arguments) {
   study.seed = arguments.seed;
   study.exponential = arguments.service == "exponential";
   // A folder that cannot be written is told before a long run, not after.
-  if (arguments.out) check(control::make_folder(*arguments.out), Exit::kCantCreate, "--out");
+  if (arguments.out) check(host::make_folder(*arguments.out), Exit::kCantCreate, "--out");
 
   std::size_t runs = contenders.size();
   for (const sim::Contender contender : contenders) {

@@ -8,12 +8,12 @@
 #include <fmt/core.h>
 
 #include "apps/weir/command.h"
+#include "weir/base/nearest.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
-#include "weir/control/files.h"
 #include "weir/control/lock_scenario_file.h"
 #include "weir/control/lock_study.h"
-#include "weir/control/nearest.h"
+#include "weir/host/files.h"
 #include "weir/sim/lock_world.h"
 
 namespace weir::app {
@@ -27,7 +27,7 @@ std::vector<sim::LockContender> contenders_of(std::string_view list) {
     const auto contender = sim::lock_contender_by(name);
     if (!contender) {
       const std::vector<std::string_view> names = {"weir", "dld", "lustre", "frozen"};
-      const auto meant = control::nearest(std::string(name), names);
+      const auto meant = nearest(std::string(name), names);
       throw Failure{Exit::kUsage,
                     fmt::format("--policy: no policy {} for locks; {}", quote(name),
                                 meant ? fmt::format("did you mean {}?", *meant)
@@ -53,7 +53,7 @@ int simulate_locks(const control::ScenarioText& found, const LockSimArguments& a
         value_or_fail(parse_duration(*arguments.length), Exit::kUsage, "--length");
   }
   check(sim::check(study.scenario), Exit::kUsage, "");
-  if (arguments.out) check(control::make_folder(*arguments.out), Exit::kCantCreate, "--out");
+  if (arguments.out) check(host::make_folder(*arguments.out), Exit::kCantCreate, "--out");
   for (const sim::Appetite appetite : study.scenario.appetites) {
     for (const sim::LockContender& contender : study.scenario.contenders) {
       study.outcomes.push_back(sim::run_locks(study.scenario, appetite, contender, study.seed));

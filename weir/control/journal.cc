@@ -14,8 +14,8 @@
 
 #include "weir/base/crc32c.h"
 #include "weir/base/quote.h"
-#include "weir/control/files.h"
 #include "weir/host/durable.h"
+#include "weir/host/files.h"
 
 namespace weir::control {
 namespace {
@@ -125,7 +125,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage d
 }
 
 Result<void> Journal::load(Damage damage) {
-  const auto text = read_file(path_);
+  const auto text = host::read_file(path_);
   if (!text) return tl::unexpected(text.error());
   JournalText read = read_journal(*text);
   if (read.damaged_at != 0 && damage == Damage::kRefuse) {
@@ -192,7 +192,7 @@ Result<void> Journal::replace(const std::vector<std::string>& records) {
 // A journal that cannot be shortened serves as it is: it is tried again when it has doubled.
 void Journal::shorten_if_long() {
   if (size_ < shorten_above_) return;
-  if (const auto text = read_file(path_)) {
+  if (const auto text = host::read_file(path_)) {
     const std::vector<std::string> records = read_journal(*text).records;
     const std::vector<std::string> fewer = shorten_(records);
     if (fewer.size() < records.size()) (void)replace(fewer);

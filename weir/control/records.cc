@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "weir/base/quote.h"
-#include "weir/control/files.h"
 #include "weir/control/job_stats_text.h"
 #include "weir/control/journal.h"
+#include "weir/host/files.h"
 
 namespace weir::control {
 namespace {
@@ -116,7 +116,7 @@ Result<Records> parse_records(std::string_view text) {
 }
 
 Result<void> restore_records(serve::Server& server, const std::string& path) {
-  const auto text = read_file(path);
+  const auto text = host::read_file(path);
   if (!text) {
     if (text.error().code == std::errc::no_such_file_or_directory) return {};
     return tl::unexpected(text.error());

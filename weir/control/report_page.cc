@@ -3,7 +3,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/control/embedded.h"
-#include "weir/control/files.h"
+#include "weir/host/files.h"
 
 namespace weir::control {
 namespace {
@@ -24,9 +24,10 @@ std::string report_page(std::string_view page, std::string json) {
 }
 
 Result<void> write_texts(const std::string& folder, std::span<const NamedText> texts) {
-  if (auto made = make_folder(folder); !made) return made;
+  if (auto made = host::make_folder(folder); !made) return made;
   for (const auto& [name, text] : texts) {
-    if (auto written = write_file(folder + "/" + std::string(name), text); !written) return written;
+    if (auto written = host::write_file(folder + "/" + std::string(name), text); !written)
+      return written;
   }
   return {};
 }

@@ -10,14 +10,14 @@
 
 #include <fmt/format.h>
 
+#include "weir/base/nearest.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/control/embedded.h"
-#include "weir/control/files.h"
 #include "weir/control/lock_scenario_file.h"
-#include "weir/control/nearest.h"
 #include "weir/control/toml_table.h"
 #include "weir/control/trace_text.h"
+#include "weir/host/files.h"
 
 namespace weir::control {
 namespace {
@@ -262,7 +262,7 @@ Result<void> read_trace(const TomlTable& table, const std::string& folder,
   if (!table.has("trace")) return {};
   std::filesystem::path path = table.text("trace", "");
   if (path.is_relative()) path = std::filesystem::path(folder) / path;
-  const auto text = read_file(path.string());
+  const auto text = host::read_file(path.string());
   if (!text) return tl::unexpected(text.error());
   return add_trace(*text, path.string(), scenario);
 }
@@ -322,7 +322,7 @@ Result<ScenarioText> find_scenario(const std::string& file_or_name) {
   const bool is_file =
       file_or_name.find('/') != std::string::npos || file_or_name.ends_with(kEnding);
   if (is_file) {
-    auto text = read_file(file_or_name);
+    auto text = host::read_file(file_or_name);
     if (!text) return tl::unexpected(text.error());
     const std::filesystem::path path = file_or_name;
     return ScenarioText{path.stem().string(), std::move(*text), file_or_name,

@@ -12,14 +12,14 @@
 #include "weir/adapt/options.h"
 #include "weir/base/control_characters.h"
 #include "weir/base/job_id.h"
+#include "weir/base/nearest.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/classify/command.h"
 #include "weir/classify/rule_list.h"
-#include "weir/control/files.h"
-#include "weir/control/nearest.h"
 #include "weir/control/slurm.h"
 #include "weir/control/toml_table.h"
+#include "weir/host/files.h"
 #include "weir/schedule/gate.h"
 #include "weir/schedule/nrs_text.h"
 
@@ -705,7 +705,7 @@ tl::expected<ServeOptions, std::vector<Error>> parse_serve_config(std::string_vi
 }
 
 Result<ServeOptions> load_serve_config(const std::string& path) {
-  const auto text = read_file(path);
+  const auto text = host::read_file(path);
   if (!text) return tl::unexpected(text.error());
   auto options = parse_serve_config(*text, path);
   if (options) return *std::move(options);

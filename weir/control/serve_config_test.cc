@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "weir/control/files.h"
+#include "weir/host/files.h"
 
 namespace weir::control {
 namespace {
@@ -600,7 +600,7 @@ TEST(ServeConfigLock, WhatWouldNotBeSafeIsRefused) {
 // ---- the file, the manual and the example say the same ----
 
 std::string document(const std::string& name) {
-  const auto text = read_file(WEIR_DOCS "/" + name);
+  const auto text = host::read_file(WEIR_DOCS "/" + name);
   EXPECT_TRUE(text) << text.error().message();
   return text ? *text : "";
 }
@@ -700,14 +700,14 @@ class ServeConfigFile : public ::testing::Test {
 };
 
 TEST_F(ServeConfigFile, IsRead) {
-  ASSERT_TRUE(write_file(path_, kEveryKey));
+  ASSERT_TRUE(host::write_file(path_, kEveryKey));
   const auto options = load_serve_config(path_);
   ASSERT_TRUE(options) << options.error().message();
   EXPECT_EQ(*options, parsed(kEveryKey));
 }
 
 TEST_F(ServeConfigFile, TellsAllMistakesALineEach) {
-  ASSERT_TRUE(write_file(path_, "[server]\nconnections = 0\nuser = 5\n"));
+  ASSERT_TRUE(host::write_file(path_, "[server]\nconnections = 0\nuser = 5\n"));
   const auto options = load_serve_config(path_);
   ASSERT_FALSE(options);
   EXPECT_EQ(options.error().code, std::errc::invalid_argument);

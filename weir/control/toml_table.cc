@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "weir/base/nearest.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
-#include "weir/control/nearest.h"
 
 namespace weir::control {
 

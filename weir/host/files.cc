@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/files.h"
+#include "weir/host/files.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -12,10 +12,10 @@
 #include "weir/base/quote.h"
 #include "weir/host/fd.h"
 
-namespace weir::control {
+namespace weir::host {
 
 Result<std::string> read_file(const std::string& path) {
-  const host::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) return fail_errno(errno, quote(path));
   constexpr std::size_t kPiece = 1 << 20;
   std::string text;
@@ -31,7 +31,7 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 Result<ByteSource> open_source(const std::string& path) {
-  auto file = std::make_shared<host::Fd>(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  auto file = std::make_shared<Fd>(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file->is_open()) return fail_errno(errno, quote(path));
   return ByteSource([file, path](std::span<char> to) -> Result<std::size_t> {
     std::size_t filled = 0;
@@ -49,7 +49,7 @@ Result<ByteSource> open_source(const std::string& path) {
 Result<void> write_file(const std::string& path, std::string_view text) {
   const std::string beside = path + ".new";
   {
-    const host::Fd file(open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    const Fd file(open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (!file.is_open()) return fail_errno(errno, quote(beside));
     while (!text.empty()) {
       const ssize_t count = write(file.get(), text.data(), text.size());
@@ -78,4 +78,4 @@ Result<void> make_folder(const std::string& path) {
   return {};
 }
 
-}  // namespace weir::control
+}  // namespace weir::host

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/nearest.h"
+#include "weir/base/nearest.h"
 
 #include <array>
 #include <string>
 
 #include <gtest/gtest.h>
 
-namespace weir::control {
+namespace weir {
 namespace {
 
 constexpr std::array<std::string_view, 4> kKnown = {"capacity", "cost", "slots", "service"};
@@ -25,4 +25,4 @@ TEST(Nearest, OffersNothingThatIsFarOff) {
 }
 
 }  // namespace
-}  // namespace weir::control
+}  // namespace weir

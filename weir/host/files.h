@@ -15,7 +15,7 @@
 
 #include "weir/base/result.h"
 
-namespace weir::control {
+namespace weir::host {
 
 // More than any trace somebody would keep in memory; EFBIG above it.
 inline constexpr std::size_t kFileMax = std::size_t{1} << 30;
@@ -28,4 +28,4 @@ Result<void> write_file(const std::string& path, std::string_view text);
 // With the folders above it; one that exists is fine.
 Result<void> make_folder(const std::string& path);
 
-}  // namespace weir::control
+}  // namespace weir::host

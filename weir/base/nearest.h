@@ -12,10 +12,10 @@
 #include <span>
 #include <string_view>
 
-namespace weir::control {
+namespace weir {
 
 // The first of the nearest ones.
 std::optional<std::string_view> nearest(std::string_view word,
                                         std::span<const std::string_view> known);
 
-}  // namespace weir::control
+}  // namespace weir

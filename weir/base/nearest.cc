@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/nearest.h"
+#include "weir/base/nearest.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
 #include <vector>
 
-namespace weir::control {
+namespace weir {
 namespace {
 
 // Levenshtein's distance, one row of the table at a time.
@@ -44,4 +44,4 @@ std::optional<std::string_view> nearest(std::string_view word,
   return best;
 }
 
-}  // namespace weir::control
+}  // namespace weir
