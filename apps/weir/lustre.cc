@@ -20,7 +20,7 @@
 #include "apps/weir/slurm_poll.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
-#include "weir/control/slurm.h"
+#include "weir/config/slurm.h"
 #include "weir/host/clock.h"
 #include "weir/host/files.h"
 #include "weir/host/signals.h"
@@ -287,7 +287,7 @@ class LustreRun {
   // All of them, before anything is started that a mistake in one would have to end.
   void read_options() {
     if (arguments_.slurm) {
-      pattern_ = value_or_fail(control::JobPattern::parse(arguments_.job_pattern), Exit::kUsage,
+      pattern_ = value_or_fail(config::JobPattern::parse(arguments_.job_pattern), Exit::kUsage,
                                "--job-pattern");
       slurm_every_ = duration_of(arguments_.slurm_every, "--slurm-every", std::chrono::seconds{1},
                                  std::chrono::hours{1});
@@ -297,8 +297,8 @@ class LustreRun {
       capacity_ = value_or_fail(parse_rate(arguments_.capacity), Exit::kUsage, "--capacity");
     }
     if (arguments_.nodes) {
-      nodes_ = value_or_fail(control::parse_nodes(value_or_fail(host::read_file(*arguments_.nodes),
-                                                                Exit::kNoInput, "--nodes")),
+      nodes_ = value_or_fail(config::parse_nodes(value_or_fail(host::read_file(*arguments_.nodes),
+                                                               Exit::kNoInput, "--nodes")),
                              Exit::kDataErr, "--nodes");
     }
     (void)read_names(arguments_, "");
@@ -347,7 +347,7 @@ class LustreRun {
           fmt::print("{:<60} # {}\n", command, reason);
           std::fflush(stdout);
         });
-    for (const control::JobNodes& size : nodes_) {
+    for (const config::JobNodes& size : nodes_) {
       check(driver_->set_nodes(JobId(size.job), size.nodes), Exit::kDataErr, "--nodes");
     }
   }
@@ -381,7 +381,7 @@ class LustreRun {
   }
 
   void take_sizes(std::string_view text) {
-    auto jobs = control::SlurmJobs::parse(text);
+    auto jobs = config::SlurmJobs::parse(text);
     if (!jobs) return tell(jobs.error().message());
     slurm_jobs_ = std::move(*jobs);
     set_sizes();
@@ -397,10 +397,10 @@ class LustreRun {
       }
     }
     sized_ = seen.size();
-    const control::SlurmJobs::Sizes sizes = slurm_jobs_->sizes(*pattern_, seen);
+    const config::SlurmJobs::Sizes sizes = slurm_jobs_->sizes(*pattern_, seen);
     for (const auto& [job, nodes] : sizes_) driver_->forget_nodes(job);
     sizes_.clear();
-    for (const control::JobNodes& size : sizes.jobs) {
+    for (const config::JobNodes& size : sizes.jobs) {
       const JobId job(size.job);
       if (driver_->set_nodes(job, size.nodes)) sizes_[job] = size.nodes;
     }
@@ -490,15 +490,15 @@ class LustreRun {
   std::uint32_t cpts_ = 1;  // that ost_io is on, which may be fewer than there are
   Nanoseconds slurm_every_{0};
   std::optional<Rate> capacity_;
-  std::vector<control::JobNodes> nodes_;
+  std::vector<config::JobNodes> nodes_;
   lustre::HostTree tree_;
   std::optional<lustre::Guard> guard_;
   std::optional<host::StateFile> map_;
   std::optional<lustre::Names> names_;
   std::optional<lustre::Driver> driver_;
   std::optional<SlurmPoll> slurm_;
-  std::optional<control::JobPattern> pattern_;
-  std::optional<control::SlurmJobs> slurm_jobs_;
+  std::optional<config::JobPattern> pattern_;
+  std::optional<config::SlurmJobs> slurm_jobs_;
   std::map<JobId, std::uint64_t> sizes_;
   std::size_t sized_ = 0;  // ids that were seen then
   std::uint64_t shared_ = 0;

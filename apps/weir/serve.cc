@@ -19,10 +19,10 @@
 #include "weir/base/units.h"
 #include "weir/cluster/cluster.h"
 #include "weir/cluster/lock_service.h"
+#include "weir/config/file_follower.h"
+#include "weir/config/serve_config.h"
+#include "weir/config/slurm.h"
 #include "weir/control/control.h"
-#include "weir/control/file_follower.h"
-#include "weir/control/serve_config.h"
-#include "weir/control/slurm.h"
 #include "weir/host/files.h"
 #include "weir/host/log.h"
 #include "weir/serve/event_log.h"
@@ -160,7 +160,7 @@ void add_tls(const ServeArguments& arguments, serve::TlsOptions& tls) {
 void add_slurm(const ServeArguments& arguments, serve::SlurmOptions& slurm) {
   if (arguments.slurm) slurm.is_on = true;
   if (!arguments.job_pattern.empty()) slurm.pattern = arguments.job_pattern;
-  (void)value_or_fail(control::JobPattern::parse_known(slurm.pattern), Exit::kUsage,
+  (void)value_or_fail(config::JobPattern::parse_known(slurm.pattern), Exit::kUsage,
                       "--job-pattern");
   if (!arguments.squeue.empty()) slurm.squeue = arguments.squeue;
   if (arguments.slurm_every.empty()) return;
@@ -229,7 +229,7 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
 Result<serve::ServeOptions> read_options(const ServeArguments& arguments) {
   serve::ServeOptions options;
   if (!arguments.config.empty()) {
-    auto loaded = control::load_serve_config(arguments.config);
+    auto loaded = config::load_serve_config(arguments.config);
     if (!loaded) return loaded;
     options = std::move(*loaded);
   }
@@ -350,7 +350,7 @@ Result<std::function<void()>> read_certificates(const CertificateUsers& users) {
 
 // SIGHUP: everything that is read again, wholly or not at all. What there is to say of it.
 std::vector<std::string> reload(const CertificateUsers& users,
-                                std::optional<control::FileFollower>& follower) {
+                                std::optional<config::FileFollower>& follower) {
   const auto renew = read_certificates(users);
   if (!renew) {
     return {renew.error().message(), follower ? "nothing of the configuration was changed"
@@ -368,7 +368,7 @@ std::vector<std::string> reload(const CertificateUsers& users,
 void check_all(const ServeArguments& arguments, const serve::ServeOptions& options) {
   check(serve::check(options), Exit::kUsage, "");
   check(serve::try_services(options), Exit::kUsage, "");
-  check(control::check(control_options(arguments, options).http), Exit::kUsage, "");
+  check(check(control_options(arguments, options).http), Exit::kUsage, "");
   const auto jobs = serve::Server::load_jobs(options.jobs_file, options.jobs);
   if (!jobs) throw Failure{status_of(jobs.error()), jobs.error().message()};
 }
@@ -376,7 +376,7 @@ void check_all(const ServeArguments& arguments, const serve::ServeOptions& optio
 // Whether it has drained.
 bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& from_file,
                    serve::Server& server) {
-  std::optional<control::FileFollower> follower;
+  std::optional<config::FileFollower> follower;
   if (!arguments.config.empty()) {
     follower.emplace([&] { return read_again(arguments); }, from_file);
   }

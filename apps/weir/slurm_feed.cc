@@ -19,7 +19,7 @@ constexpr int kTurnMs = 200;
 }  // namespace
 
 SlurmFeed::SlurmFeed(const serve::SlurmOptions& options, serve::Server& server)
-    : pattern_(*control::JobPattern::parse_known(options.pattern)),
+    : pattern_(*config::JobPattern::parse_known(options.pattern)),
       poll_(options.squeue, options.every),
       server_(server),
       stop_(eventfd(0, EFD_CLOEXEC)),
@@ -41,11 +41,11 @@ void SlurmFeed::run() {
 }
 
 void SlurmFeed::take(std::string_view text) {
-  const auto jobs = control::SlurmJobs::parse(text);
+  const auto jobs = config::SlurmJobs::parse(text);
   if (!jobs) return tell(jobs.error().message());
   told_.clear();
   serve::JobTable table;
-  for (control::JobNodes& job : jobs->sizes(pattern_, {}).jobs) {
+  for (config::JobNodes& job : jobs->sizes(pattern_, {}).jobs) {
     table[std::move(job.job)] = job.nodes;
   }
   const auto ordered =

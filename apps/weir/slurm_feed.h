@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "apps/weir/slurm_poll.h"
-#include "weir/control/slurm.h"
+#include "weir/config/slurm.h"
 #include "weir/host/fd.h"
 #include "weir/serve/options.h"
 #include "weir/serve/server.h"
@@ -36,7 +36,7 @@ class SlurmFeed {
   void take(std::string_view text);
   void tell(const std::string& trouble);
 
-  control::JobPattern pattern_;
+  config::JobPattern pattern_;
   SlurmPoll poll_;
   serve::Server& server_;
   std::string told_;

@@ -18,9 +18,9 @@
 #include <gtest/gtest.h>
 
 #include "weir/base/rng.h"
+#include "weir/config/file_follower.h"
+#include "weir/config/serve_config.h"
 #include "weir/control/change_queue.h"
-#include "weir/control/file_follower.h"
-#include "weir/control/serve_config.h"
 
 namespace weir::control {
 namespace {
@@ -164,7 +164,7 @@ class World {
     file_ = texts_of(file);
     auto options = read();
     ASSERT_TRUE(options) << options.error().message();
-    FileFollower follower([this] { return read(); }, *options);
+    config::FileFollower follower([this] { return read(); }, *options);
     options->services[0].more_rules = texts_of(command_line);
     auto server = serve::Server::create(*options);
     ASSERT_TRUE(server) << server.error().message();
@@ -229,10 +229,11 @@ class World {
   Result<serve::ServeOptions> read() const {
     std::string rules;
     for (const std::string& one : file_) rules += "'" + one + "',";
-    auto parsed = parse_serve_config("[server]\nlisten = 'unix:" + folder_ + "/s'\n" +
-                                         "[[export]]\nname = 'e'\nstore = 'memory:1MiB'\n" +
-                                         "[[service]]\ncapacity = 100\nrules = [" + rules + "]\n",
-                                     "f");
+    auto parsed =
+        config::parse_serve_config("[server]\nlisten = 'unix:" + folder_ + "/s'\n" +
+                                       "[[export]]\nname = 'e'\nstore = 'memory:1MiB'\n" +
+                                       "[[service]]\ncapacity = 100\nrules = [" + rules + "]\n",
+                                   "f");
     if (!parsed) return tl::unexpected(parsed.error().front());
     return *parsed;
   }
@@ -256,7 +257,7 @@ class World {
   std::string folder_;
   Texts file_;
   std::unique_ptr<serve::Server> server_;
-  std::optional<FileFollower> follower_;
+  std::optional<config::FileFollower> follower_;
   std::optional<ChangeQueue> queue_;
 };
 

@@ -7,16 +7,16 @@
 
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
-#include "weir/control/toml_table.h"
+#include "weir/config/toml_table.h"
 
 namespace weir::control {
 namespace {
 
 constexpr Nanoseconds kLongest = Nanoseconds::max();
 
-std::vector<Nanoseconds> times(const TomlTable& table, std::string_view key) {
+std::vector<Nanoseconds> times(const config::TomlTable& table, std::string_view key) {
   std::vector<Nanoseconds> read;
-  for (const TomlTable::Item& item : table.texts(key)) {
+  for (const config::TomlTable::Item& item : table.texts(key)) {
     const auto time = parse_duration(item.text);
     if (time) {
       read.push_back(*time);
@@ -27,10 +27,10 @@ std::vector<Nanoseconds> times(const TomlTable& table, std::string_view key) {
   return read;
 }
 
-void read_appetites(const TomlTable& table, sim::LockScenario& scenario) {
+void read_appetites(const config::TomlTable& table, sim::LockScenario& scenario) {
   if (!table.has("appetites")) return;
   scenario.appetites.clear();
-  for (const TomlTable::Item& item : table.texts("appetites")) {
+  for (const config::TomlTable::Item& item : table.texts("appetites")) {
     if (const auto appetite = sim::appetite_by(item.text)) {
       scenario.appetites.push_back(*appetite);
     } else {
@@ -40,10 +40,10 @@ void read_appetites(const TomlTable& table, sim::LockScenario& scenario) {
   }
 }
 
-void read_policies(const TomlTable& table, sim::LockScenario& scenario) {
+void read_policies(const config::TomlTable& table, sim::LockScenario& scenario) {
   if (!table.has("policies")) return;
   scenario.contenders.clear();
-  for (const TomlTable::Item& item : table.texts("policies")) {
+  for (const config::TomlTable::Item& item : table.texts("policies")) {
     if (const auto contender = sim::lock_contender_by(item.text)) {
       scenario.contenders.push_back(*contender);
     } else {
@@ -53,7 +53,7 @@ void read_policies(const TomlTable& table, sim::LockScenario& scenario) {
   }
 }
 
-void read_faults(const TomlTable& table, sim::LockScenario& scenario) {
+void read_faults(const config::TomlTable& table, sim::LockScenario& scenario) {
   const auto from_0 = [&](std::string_view key, Nanoseconds without) {
     return table.time(key, without, Nanoseconds{0}, kLongest);
   };
@@ -66,7 +66,7 @@ void read_faults(const TomlTable& table, sim::LockScenario& scenario) {
   scenario.drop_all = times(table, "drop_all");
 }
 
-void read_locks(const TomlTable& table, sim::LockScenario& scenario) {
+void read_locks(const config::TomlTable& table, sim::LockScenario& scenario) {
   constexpr std::uint64_t kMost = 1'000'000'000;
   const auto from_0 = [&](std::string_view key, Nanoseconds without) {
     return table.time(key, without, Nanoseconds{0}, kLongest);
@@ -91,27 +91,28 @@ void read_locks(const TomlTable& table, sim::LockScenario& scenario) {
 }  // namespace
 
 bool is_lock_scenario(std::string_view text) {
-  const auto document = parse_toml(text, "");
+  const auto document = config::parse_toml(text, "");
   if (!document) return false;
-  TomlMistakes unused("");
-  return TomlTable(*document, "", unused, {"locks"}).has("locks");
+  config::TomlMistakes unused("");
+  return config::TomlTable(*document, "", unused, {"locks"}).has("locks");
 }
 
 Result<sim::LockScenario> parse_lock_scenario(std::string_view text, const std::string& where) {
-  const auto document = parse_toml(text, where);
+  const auto document = config::parse_toml(text, where);
   if (!document) return tl::unexpected(document.error());
-  TomlMistakes mistakes(where);
+  config::TomlMistakes mistakes(where);
   sim::LockScenario scenario;
-  const TomlTable table(*document, "scenario", mistakes, {"title", "length", "locks"});
+  const config::TomlTable table(*document, "scenario", mistakes, {"title", "length", "locks"});
   scenario.title = table.text("title", "");
   scenario.length = table.time("length", scenario.length, std::chrono::seconds{1}, kLongest);
-  table.each("locks", [&](const TomlValue& one) {
+  table.each("locks", [&](const config::TomlValue& one) {
     read_locks(
-        TomlTable(one, "locks", mistakes,
-                  {"limit",     "clients",   "rate",     "working_set",  "settled",     "until",
-                   "delay",     "lease",     "grace",    "common_locks", "common_rate", "hold",
-                   "appetites", "policies",  "hoarders", "crashes",      "down",        "reconnect",
-                   "vanish",    "vanish_at", "drop_all"}),
+        config::TomlTable(
+            one, "locks", mistakes,
+            {"limit",     "clients",   "rate",     "working_set",  "settled",     "until",
+             "delay",     "lease",     "grace",    "common_locks", "common_rate", "hold",
+             "appetites", "policies",  "hoarders", "crashes",      "down",        "reconnect",
+             "vanish",    "vanish_at", "drop_all"}),
         scenario);
   });
   if (!mistakes.empty()) return tl::unexpected(mistakes.in_order().front());

@@ -13,9 +13,9 @@
 #include "weir/base/nearest.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/config/toml_table.h"
 #include "weir/control/embedded.h"
 #include "weir/control/lock_scenario_file.h"
-#include "weir/control/toml_table.h"
 #include "weir/control/trace_text.h"
 #include "weir/host/files.h"
 
@@ -27,12 +27,13 @@ constexpr std::string_view kEnding = ".toml";
 constexpr Nanoseconds kLongest = Nanoseconds::max();
 constexpr Bytes kLargest{std::uint64_t{1} << 40};  // a request of more is a mistake of the writer
 
-Nanoseconds time_from_0(const TomlTable& table, std::string_view key, Nanoseconds without) {
+Nanoseconds time_from_0(const config::TomlTable& table, std::string_view key, Nanoseconds without) {
   return table.time(key, without, Nanoseconds{0}, kLongest);
 }
 
 // "12.5%" as 125
-std::uint32_t permille(const TomlTable& table, std::string_view key, std::uint32_t without) {
+std::uint32_t permille(const config::TomlTable& table, std::string_view key,
+                       std::uint32_t without) {
   if (!table.has(key)) return without;
   const std::string given = table.text(key, "0%");
   double percent = 0;
@@ -48,7 +49,7 @@ std::uint32_t permille(const TomlTable& table, std::string_view key, std::uint32
 
 // ---- the parts ----
 
-void read_disturbance(const TomlTable& table, sim::StoreSpec& store) {
+void read_disturbance(const config::TomlTable& table, sim::StoreSpec& store) {
   sim::Disturbance disturbance;
   disturbance.at = time_from_0(table, "at", Nanoseconds{0});
   disturbance.length = time_from_0(table, "for", Nanoseconds{0});
@@ -57,7 +58,7 @@ void read_disturbance(const TomlTable& table, sim::StoreSpec& store) {
   if (stalls == table.has("factor")) {
     table.refuse("factor", "or stall = true: exactly one of them must be given");
   }
-  if (const TomlValue* factor = table.get("factor"); factor != nullptr && !stalls) {
+  if (const config::TomlValue* factor = table.get("factor"); factor != nullptr && !stalls) {
     const auto* whole = factor->as<std::int64_t>();
     const auto* part = factor->as<double>();
     const double times = whole != nullptr  ? static_cast<double>(*whole)
@@ -72,9 +73,9 @@ void read_disturbance(const TomlTable& table, sim::StoreSpec& store) {
   store.disturbances.push_back(disturbance);
 }
 
-Rate read_capacity(const TomlTable& table, Cost cost) {
+Rate read_capacity(const config::TomlTable& table, Cost cost) {
   const Rate without = Rate::per_second(1000);
-  const TomlValue* node = table.get("capacity");
+  const config::TomlValue* node = table.get("capacity");
   if (node == nullptr) {
     table.miss("capacity", "give what the target serves a second, such as 1000");
     return without;
@@ -91,7 +92,7 @@ Rate read_capacity(const TomlTable& table, Cost cost) {
   return without;
 }
 
-void read_service(const TomlTable& table, sim::ServiceTime& service) {
+void read_service(const config::TomlTable& table, sim::ServiceTime& service) {
   using Kind = sim::ServiceTime::Kind;
   service.base = time_from_0(table, "service", std::chrono::milliseconds{16});
   service.per_mib = time_from_0(table, "per_mib", Nanoseconds{0});
@@ -110,7 +111,7 @@ void read_service(const TomlTable& table, sim::ServiceTime& service) {
   }
 }
 
-void read_target(const TomlTable& table, sim::Scenario& scenario) {
+void read_target(const config::TomlTable& table, sim::Scenario& scenario) {
   sim::TargetSpec target;
   target.name = table.text("name", scenario.targets.empty()
                                        ? "target"
@@ -120,9 +121,9 @@ void read_target(const TomlTable& table, sim::Scenario& scenario) {
   target.estimate = table.flag("estimate", false);
   target.store.slots = table.small("slots", 16, 1, sim::kWindowMax);
   read_service(table, target.store.service);
-  table.each("disturbance", [&](const TomlValue& one) {
+  table.each("disturbance", [&](const config::TomlValue& one) {
     read_disturbance(
-        TomlTable(one, "disturbance", table.mistakes(), {"at", "for", "factor", "stall"}),
+        config::TomlTable(one, "disturbance", table.mistakes(), {"at", "for", "factor", "stall"}),
         target.store);
   });
   std::stable_sort(target.store.disturbances.begin(), target.store.disturbances.end(),
@@ -130,19 +131,19 @@ void read_target(const TomlTable& table, sim::Scenario& scenario) {
   scenario.targets.push_back(std::move(target));
 }
 
-void read_sizes(const TomlTable& table, sim::ProcessSpec& process) {
+void read_sizes(const config::TomlTable& table, sim::ProcessSpec& process) {
   if (table.has("size")) process.sizes = {{table.size("size", Bytes{4096}, Bytes{1}, kLargest), 1}};
   if (!table.has("sizes")) return;
   if (table.has("size")) table.refuse("sizes", "and size are both given");
   process.sizes.clear();
-  table.each("sizes", [&](const TomlValue& one) {
-    TomlTable item(one, "sizes", table.mistakes(), {"size", "weight"});
+  table.each("sizes", [&](const config::TomlValue& one) {
+    config::TomlTable item(one, "sizes", table.mistakes(), {"size", "weight"});
     process.sizes.push_back({item.size("size", Bytes{4096}, Bytes{1}, kLargest),
                              item.small("weight", 1, 1, 1'000'000)});
   });
 }
 
-void read_kind(const TomlTable& table, sim::ProcessSpec& process) {
+void read_kind(const config::TomlTable& table, sim::ProcessSpec& process) {
   using Kind = sim::ProcessSpec::Kind;
   const std::string kind = table.text("kind", "continuous");
   constexpr std::uint64_t kMost = 1'000'000'000'000;
@@ -166,7 +167,7 @@ void read_kind(const TomlTable& table, sim::ProcessSpec& process) {
   }
 }
 
-void read_process(const TomlTable& table, const sim::Scenario& scenario, sim::JobSpec& job,
+void read_process(const config::TomlTable& table, const sim::Scenario& scenario, sim::JobSpec& job,
                   std::uint32_t reads_percent) {
   sim::ProcessSpec process;
   read_kind(table, process);
@@ -189,18 +190,19 @@ void read_process(const TomlTable& table, const sim::Scenario& scenario, sim::Jo
   job.processes.push_back(std::move(process));
 }
 
-void read_job(const TomlTable& table, sim::Scenario& scenario) {
+void read_job(const config::TomlTable& table, sim::Scenario& scenario) {
   sim::JobSpec job;
   job.name = table.text("name", "");
   if (job.name.empty()) table.miss("name");
   job.group = job.name;
   job.nodes = table.number("nodes", 1, 1, sim::kNodesMax);
   const std::uint32_t reads_percent = permille(table, "reads", 1000) / 10;
-  table.each("process", [&](const TomlValue& one) {
-    read_process(TomlTable(one, fmt::format("process of {}", quote(job.name)), table.mistakes(),
-                           {"kind", "count", "window", "start", "requests", "requests_min", "every",
-                            "think", "size", "sizes", "reads", "target"}),
-                 scenario, job, reads_percent);
+  table.each("process", [&](const config::TomlValue& one) {
+    read_process(
+        config::TomlTable(one, fmt::format("process of {}", quote(job.name)), table.mistakes(),
+                          {"kind", "count", "window", "start", "requests", "requests_min", "every",
+                           "think", "size", "sizes", "reads", "target"}),
+        scenario, job, reads_percent);
   });
   const std::uint32_t count = table.small("count", 1, 1, sim::kJobsMax);
   if (count == 1) {
@@ -214,13 +216,13 @@ void read_job(const TomlTable& table, sim::Scenario& scenario) {
   }
 }
 
-void read_faults(const TomlTable& table, sim::FaultSpec& faults) {
+void read_faults(const config::TomlTable& table, sim::FaultSpec& faults) {
   faults.late_permille = permille(table, "late", 0);
   faults.late_by = time_from_0(table, "late_by", Nanoseconds{0});
   faults.lost_permille = permille(table, "lost", 0);
   faults.recover = time_from_0(table, "recover", faults.recover);
-  table.each("step", [&](const TomlValue& one) {
-    TomlTable step(one, "step", table.mistakes(), {"at", "by"});
+  table.each("step", [&](const config::TomlValue& one) {
+    config::TomlTable step(one, "step", table.mistakes(), {"at", "by"});
     faults.steps.push_back({time_from_0(step, "at", Nanoseconds{0}),
                             step.time("by", Nanoseconds{0}, -kLongest, kLongest)});
   });
@@ -228,7 +230,7 @@ void read_faults(const TomlTable& table, sim::FaultSpec& faults) {
                    [](const auto& a, const auto& b) { return a.at < b.at; });
 }
 
-void read_lustre(const TomlTable& table, sim::Scenario& scenario) {
+void read_lustre(const config::TomlTable& table, sim::Scenario& scenario) {
   sim::LustreSpec lustre;
   lustre.cpts = table.small("cpts", lustre.cpts, 1, sim::kCptsMax);
   lustre.late_timers = table.flag("late_timers", lustre.late_timers);
@@ -238,15 +240,15 @@ void read_lustre(const TomlTable& table, sim::Scenario& scenario) {
   scenario.lustre = lustre;
 }
 
-void read_periods(const TomlTable& table, sim::Scenario& scenario) {
-  const TomlValue* node = table.get("periods");
+void read_periods(const config::TomlTable& table, sim::Scenario& scenario) {
+  const config::TomlValue* node = table.get("periods");
   if (node == nullptr) return;
-  const auto* periods = node->as<TomlValue::Array>();
+  const auto* periods = node->as<config::TomlValue::Array>();
   if (periods == nullptr || periods->empty()) {
     table.refuse("periods", "must be an array of times such as ['10ms', '100ms']");
     return;
   }
-  for (const TomlValue& item : *periods) {
+  for (const config::TomlValue& item : *periods) {
     const auto* text = item.as<std::string>();
     const auto period = parse_duration(text != nullptr ? *text : "");
     if (!period) {
@@ -257,7 +259,7 @@ void read_periods(const TomlTable& table, sim::Scenario& scenario) {
   }
 }
 
-Result<void> read_trace(const TomlTable& table, const std::string& folder,
+Result<void> read_trace(const config::TomlTable& table, const std::string& folder,
                         sim::Scenario& scenario) {
   if (!table.has("trace")) return {};
   std::filesystem::path path = table.text("trace", "");
@@ -267,8 +269,8 @@ Result<void> read_trace(const TomlTable& table, const std::string& folder,
   return add_trace(*text, path.string(), scenario);
 }
 
-void read_scenario(const TomlTable& table, sim::Scenario& scenario) {
-  TomlMistakes& mistakes = table.mistakes();
+void read_scenario(const config::TomlTable& table, sim::Scenario& scenario) {
+  config::TomlMistakes& mistakes = table.mistakes();
   scenario.title = table.text("title", "");
   if (table.has("length")) {
     scenario.length = time_from_0(table, "length", Nanoseconds{0});
@@ -276,24 +278,26 @@ void read_scenario(const TomlTable& table, sim::Scenario& scenario) {
   }
   read_periods(table, scenario);
   scenario.targets.clear();
-  table.each("target", [&](const TomlValue& one) {
-    read_target(TomlTable(one, "target", mistakes,
-                          {"name", "capacity", "estimate", "cost", "slots", "service", "per_mib",
-                           "spread", "distribution", "disturbance"}),
+  table.each("target", [&](const config::TomlValue& one) {
+    read_target(config::TomlTable(one, "target", mistakes,
+                                  {"name", "capacity", "estimate", "cost", "slots", "service",
+                                   "per_mib", "spread", "distribution", "disturbance"}),
                 scenario);
   });
   if (scenario.targets.empty()) table.miss("target", "add a [target]");
-  table.each("job", [&](const TomlValue& one) {
-    read_job(TomlTable(one, "job", mistakes, {"name", "count", "nodes", "reads", "process"}),
-             scenario);
+  table.each("job", [&](const config::TomlValue& one) {
+    read_job(
+        config::TomlTable(one, "job", mistakes, {"name", "count", "nodes", "reads", "process"}),
+        scenario);
   });
-  table.each("faults", [&](const TomlValue& one) {
-    read_faults(TomlTable(one, "faults", mistakes, {"late", "late_by", "lost", "recover", "step"}),
-                scenario.faults);
+  table.each("faults", [&](const config::TomlValue& one) {
+    read_faults(
+        config::TomlTable(one, "faults", mistakes, {"late", "late_by", "lost", "recover", "step"}),
+        scenario.faults);
   });
-  table.each("lustre", [&](const TomlValue& one) {
-    read_lustre(TomlTable(one, "lustre", mistakes,
-                          {"cpts", "late_timers", "vanish", "vanish_for", "thin_percent"}),
+  table.each("lustre", [&](const config::TomlValue& one) {
+    read_lustre(config::TomlTable(one, "lustre", mistakes,
+                                  {"cpts", "late_timers", "vanish", "vanish_for", "thin_percent"}),
                 scenario);
   });
 }
@@ -302,12 +306,13 @@ void read_scenario(const TomlTable& table, sim::Scenario& scenario) {
 
 Result<sim::Scenario> parse_scenario(std::string_view text, const std::string& where,
                                      const std::string& folder) {
-  const auto document = parse_toml(text, where);
+  const auto document = config::parse_toml(text, where);
   if (!document) return tl::unexpected(document.error());
-  TomlMistakes mistakes(where);
+  config::TomlMistakes mistakes(where);
   sim::Scenario scenario;
-  TomlTable table(*document, "scenario", mistakes,
-                  {"title", "length", "periods", "target", "job", "faults", "trace", "lustre"});
+  config::TomlTable table(
+      *document, "scenario", mistakes,
+      {"title", "length", "periods", "target", "job", "faults", "trace", "lustre"});
   read_scenario(table, scenario);
   if (!mistakes.empty()) return tl::unexpected(mistakes.in_order().front());
   if (auto read = read_trace(table, folder, scenario); !read) return tl::unexpected(read.error());

@@ -20,7 +20,7 @@
 
 #include "weir/base/result.h"
 
-namespace weir::control {
+namespace weir::config {
 
 // Both counted from 1; columns in characters.
 struct TomlPlace {
@@ -64,4 +64,4 @@ struct TomlMember {
 // call it.
 Result<TomlValue> parse_toml(std::string_view text, std::string_view file);
 
-}  // namespace weir::control
+}  // namespace weir::config

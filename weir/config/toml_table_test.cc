@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/toml_table.h"
+#include "weir/config/toml_table.h"
 
 #include <functional>
 
 #include <gtest/gtest.h>
 
-namespace weir::control {
+namespace weir::config {
 namespace {
 
 using std::chrono::milliseconds;
@@ -125,4 +125,4 @@ TEST(TomlTable, BoundsHowMuchItTells) {
 }
 
 }  // namespace
-}  // namespace weir::control
+}  // namespace weir::config

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/serve_config.h"
+#include "weir/config/serve_config.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 #include "weir/host/files.h"
 
-namespace weir::control {
+namespace weir::config {
 namespace {
 
 using serve::ServeOptions;
@@ -723,4 +723,4 @@ TEST_F(ServeConfigFile, ThatIsNotThereIsTold) {
 }
 
 }  // namespace
-}  // namespace weir::control
+}  // namespace weir::config

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/toml_table.h"
+#include "weir/config/toml_table.h"
 
 #include <algorithm>
 #include <charconv>
@@ -12,7 +12,7 @@
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 
-namespace weir::control {
+namespace weir::config {
 
 void TomlMistakes::add(TomlPlace at, std::string_view what, std::string_view hint) {
   found_.push_back({at, Error{std::errc::invalid_argument, print_place(file_, at),
@@ -235,4 +235,4 @@ std::vector<const TomlValue*> TomlTable::tables(std::string_view key) const {
   return found;
 }
 
-}  // namespace weir::control
+}  // namespace weir::config

@@ -25,9 +25,9 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/classify/limits.h"
-#include "weir/control/toml.h"
+#include "weir/config/toml.h"
 
-namespace weir::control {
+namespace weir::config {
 
 class TomlMistakes {
  public:
@@ -111,4 +111,4 @@ class TomlTable {
   std::vector<std::string_view> meant_;  // by keys that do not exist
 };
 
-}  // namespace weir::control
+}  // namespace weir::config

@@ -24,11 +24,11 @@
 #include <vector>
 
 #include "weir/base/result.h"
-#include "weir/control/serve_reload.h"
+#include "weir/config/serve_reload.h"
 #include "weir/serve/options.h"
 #include "weir/serve/server.h"
 
-namespace weir::control {
+namespace weir::config {
 
 class FileFollower {
  public:
@@ -56,4 +56,4 @@ class FileFollower {
   serve::ServeOptions applied_;
 };
 
-}  // namespace weir::control
+}  // namespace weir::config

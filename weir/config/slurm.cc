@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/slurm.h"
+#include "weir/config/slurm.h"
 
 #include <algorithm>
 #include <array>
@@ -15,7 +15,7 @@
 #include "weir/base/job_id.h"
 #include "weir/base/quote.h"
 
-namespace weir::control {
+namespace weir::config {
 namespace {
 
 using Json = nlohmann::json;
@@ -360,4 +360,4 @@ Result<std::vector<JobNodes>> parse_nodes(std::string_view text) {
   return list;
 }
 
-}  // namespace weir::control
+}  // namespace weir::config

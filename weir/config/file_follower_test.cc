@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/file_follower.h"
+#include "weir/config/file_follower.h"
 
 #include <array>
 #include <cstdlib>
@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include "weir/control/serve_config.h"
+#include "weir/config/serve_config.h"
 
-namespace weir::control {
+namespace weir::config {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -128,4 +128,4 @@ TEST_F(FileFollowerTest, LeavesEverythingAsItIsWhenOneThingCannotBeDone) {
 }
 
 }  // namespace
-}  // namespace weir::control
+}  // namespace weir::config

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/toml.h"
+#include "weir/config/toml.h"
 
 #include <gtest/gtest.h>
 
-namespace weir::control {
+namespace weir::config {
 namespace {
 
 const TomlMember* find(const TomlValue& table, std::string_view key) {
@@ -73,4 +73,4 @@ TEST(Toml, ANestThatIsTooDeepIsRefused) {
 }
 
 }  // namespace
-}  // namespace weir::control
+}  // namespace weir::config

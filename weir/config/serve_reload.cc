@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/serve_reload.h"
+#include "weir/config/serve_reload.h"
 
 #include <algorithm>
 #include <string_view>
@@ -11,7 +11,7 @@
 #include "weir/base/units.h"
 #include "weir/classify/rule_text.h"
 
-namespace weir::control {
+namespace weir::config {
 namespace {
 
 using serve::ServeOptions;
@@ -214,4 +214,4 @@ ServeReload plan_reload(const ServeOptions& before, const ServeOptions& after) {
   return Plan(before, after).make();
 }
 
-}  // namespace weir::control
+}  // namespace weir::config

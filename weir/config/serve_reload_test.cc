@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/serve_reload.h"
+#include "weir/config/serve_reload.h"
 
 #include <array>
 #include <map>
@@ -10,9 +10,9 @@
 #include "weir/base/rng.h"
 #include "weir/classify/rule_list.h"
 #include "weir/classify/rule_text.h"
-#include "weir/control/serve_config.h"
+#include "weir/config/serve_config.h"
 
-namespace weir::control {
+namespace weir::config {
 namespace {
 
 using serve::ServeOptions;
@@ -309,4 +309,4 @@ TEST_F(ServeReloadProperty, RulesOfOthersStay) {
 }
 
 }  // namespace
-}  // namespace weir::control
+}  // namespace weir::config

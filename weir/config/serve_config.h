@@ -36,7 +36,7 @@
 #include "weir/coordinate/group_epochs.h"
 #include "weir/serve/options.h"
 
-namespace weir::control {
+namespace weir::config {
 
 // What keys may be, besides what their own parsers ask for.
 struct ServeConfigBounds : serve::ServeBounds {
@@ -79,4 +79,4 @@ tl::expected<serve::ServeOptions, std::vector<Error>> parse_serve_config(std::st
 // or the errno of reading.
 Result<serve::ServeOptions> load_serve_config(const std::string& path);
 
-}  // namespace weir::control
+}  // namespace weir::config

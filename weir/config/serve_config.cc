@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/serve_config.h"
+#include "weir/config/serve_config.h"
 
 #include <algorithm>
 #include <array>
@@ -17,13 +17,13 @@
 #include "weir/base/units.h"
 #include "weir/classify/command.h"
 #include "weir/classify/rule_list.h"
-#include "weir/control/slurm.h"
-#include "weir/control/toml_table.h"
+#include "weir/config/slurm.h"
+#include "weir/config/toml_table.h"
 #include "weir/host/files.h"
 #include "weir/schedule/gate.h"
 #include "weir/schedule/nrs_text.h"
 
-namespace weir::control {
+namespace weir::config {
 namespace {
 
 using serve::ServeOptions;
@@ -718,4 +718,4 @@ Result<ServeOptions> load_serve_config(const std::string& path) {
   return tl::unexpected(all);
 }
 
-}  // namespace weir::control
+}  // namespace weir::config

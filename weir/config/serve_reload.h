@@ -23,7 +23,7 @@
 
 #include "weir/serve/options.h"
 
-namespace weir::control {
+namespace weir::config {
 
 struct ServiceReload {
   std::string service;
@@ -66,4 +66,4 @@ ServeReload plan_reload(const serve::ServeOptions& before, const serve::ServeOpt
 serve::ServeOptions reached(serve::ServeOptions before, const ServeReload& plan,
                             const serve::ServeOptions& after);
 
-}  // namespace weir::control
+}  // namespace weir::config

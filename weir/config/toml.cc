@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/toml.h"
+#include "weir/config/toml.h"
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@
 #define is_non_ascii_horizontal_whitespace(c) false
 #include <toml++/toml.h>
 
-namespace weir::control {
+namespace weir::config {
 namespace {
 
 TomlPlace place(const toml::source_region& region) {
@@ -80,4 +80,4 @@ Result<TomlValue> parse_toml(std::string_view text, std::string_view file) {
   return copy(parsed.table());
 }
 
-}  // namespace weir::control
+}  // namespace weir::config

@@ -9,13 +9,13 @@
 
 #include "weir/base/assert.h"
 #include "weir/classify/rule_text.h"
-#include "weir/control/serve_config.h"
-#include "weir/control/serve_reload.h"
+#include "weir/config/serve_config.h"
+#include "weir/config/serve_reload.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   using namespace weir;
   const std::string_view text(reinterpret_cast<const char*>(bytes), size);
-  const auto options = control::parse_serve_config(text, "f");
+  const auto options = config::parse_serve_config(text, "f");
   if (!options) {
     WEIR_ASSERT(!options.error().empty());
     for (const Error& error : options.error()) {
@@ -24,10 +24,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     return 0;
   }
   [[maybe_unused]] const auto checked = serve::check(*options);
-  WEIR_ASSERT(control::plan_reload(*options, *options) == control::ServeReload{});
+  WEIR_ASSERT(config::plan_reload(*options, *options) == config::ServeReload{});
   const bool is_default = *options == serve::ServeOptions{};
   WEIR_ASSERT(!is_default ||
-              control::plan_reload(*options, serve::ServeOptions{}) == control::ServeReload{});
+              config::plan_reload(*options, serve::ServeOptions{}) == config::ServeReload{});
   for (const serve::ServiceOptions& service : options->services) {
     const auto started = weir::rule_commands({}, service.rules);
     WEIR_ASSERT(started && started->size() == service.rules.size());

@@ -34,7 +34,7 @@
 
 #include "weir/base/result.h"
 
-namespace weir::control {
+namespace weir::config {
 
 struct JobNodes {
   std::string job;  // as the storage sees it
@@ -107,4 +107,4 @@ Result<std::vector<std::string>> expand_hosts(std::string_view text, std::size_t
 // Lines "JOB NODES"; empty ones and those that begin with # are skipped. EINVAL names the line.
 Result<std::vector<JobNodes>> parse_nodes(std::string_view text);
 
-}  // namespace weir::control
+}  // namespace weir::config

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/file_follower.h"
+#include "weir/config/file_follower.h"
 
 #include <algorithm>
 #include <string_view>
@@ -9,7 +9,7 @@
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
 
-namespace weir::control {
+namespace weir::config {
 namespace {
 
 using serve::Server;
@@ -116,4 +116,4 @@ std::vector<std::string> FileFollower::follow(Server& server, const std::functio
   return lines;
 }
 
-}  // namespace weir::control
+}  // namespace weir::config

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/slurm.h"
+#include "weir/config/slurm.h"
 
 #include <gtest/gtest.h>
 
-namespace weir::control {
+namespace weir::config {
 namespace {
 
 using Sizes = std::vector<JobNodes>;
@@ -119,4 +119,4 @@ TEST(Slurm, FilesOfSizes) {
 }
 
 }  // namespace
-}  // namespace weir::control
+}  // namespace weir::config
