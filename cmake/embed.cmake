@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# cmake -DFILES=... -DOUTPUT=files.cc -P embed.cmake
+# cmake -DMODULE=study -DFILES=... -DOUTPUT=files.cc -P embed.cmake
 # Writes C++ that holds the files as raw literals; the compiler joins the pieces of one. A piece is
 # kept below what every compiler must accept.
 cmake_minimum_required(VERSION 3.25)
 
 set(piece_max 15000)
-set(code "// Generated from the files named below.\n#include \"weir/control/embedded.h\"\n\n")
-string(APPEND code "namespace weir::control {\n\n")
+set(code "// Generated from the files named below.\n#include \"weir/${MODULE}/embedded.h\"\n\n")
+string(APPEND code "namespace weir::${MODULE} {\n\n")
 string(APPEND code "std::span<const EmbeddedFile> embedded_files() {\n")
 string(APPEND code "  static constexpr EmbeddedFile kFiles[] = {\n")
 foreach(file IN LISTS FILES)
@@ -27,5 +27,5 @@ foreach(file IN LISTS FILES)
   endwhile()
   string(APPEND code "      },\n")
 endforeach()
-string(APPEND code "  };\n  return kFiles;\n}\n\n}  // namespace weir::control\n")
+string(APPEND code "  };\n  return kFiles;\n}\n\n}  // namespace weir::${MODULE}\n")
 file(WRITE ${OUTPUT} "${code}")

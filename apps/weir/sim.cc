@@ -23,15 +23,15 @@
 #include "weir/base/nearest.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
-#include "weir/control/lock_scenario_file.h"
-#include "weir/control/scenario_file.h"
-#include "weir/control/study.h"
 #include "weir/host/clock.h"
 #include "weir/host/files.h"
 #include "weir/sim/cluster_limit.h"
 #include "weir/sim/replay.h"
 #include "weir/sim/traced.h"
 #include "weir/sim/world.h"
+#include "weir/study/lock_scenario_file.h"
+#include "weir/study/scenario_file.h"
+#include "weir/study/study.h"
 
 namespace weir::app {
 namespace {
@@ -154,7 +154,7 @@ void keep_only(const std::string& list, sim::Scenario& scenario) {
 }
 
 sim::Scenario scenario_of(const SimArguments& arguments) {
-  auto loaded = control::load_scenario(arguments.scenario);
+  auto loaded = study::load_scenario(arguments.scenario);
   if (!loaded) {
     const bool is_wrong = loaded.error().code == std::errc::invalid_argument;
     throw Failure{is_wrong ? Exit::kDataErr : Exit::kNoInput, loaded.error().message()};
@@ -310,12 +310,12 @@ std::uint64_t tell_findings(const std::vector<sim::Outcome>& outcomes) {
 }
 
 int list_scenarios() {
-  std::vector<control::NamedScenario> all = control::named_scenarios();
+  std::vector<study::NamedScenario> all = study::named_scenarios();
   all.push_back({kClusterLimit, kClusterLimitTitle});
   all.push_back({kClusterFaults, kClusterFaultsTitle});
   all.push_back({kGroupEpochs, kGroupEpochsTitle});
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  for (const control::NamedScenario& named : all) {
+  for (const study::NamedScenario& named : all) {
     fmt::print("{:<23}{}\n", named.name, named.title);
   }
   return 0;
@@ -360,7 +360,7 @@ int simulate_cluster_limit(const SimArguments& arguments) {
     }
   }
   if (arguments.out) check(host::make_folder(*arguments.out), Exit::kCantCreate, "--out");
-  control::Study study;
+  study::Study study;
   study.scenario.name = kClusterLimit;
   study.scenario.title = kClusterLimitTitle;
   study.scenario.length = spec.length;
@@ -377,7 +377,7 @@ int simulate_cluster_limit(const SimArguments& arguments) {
     }
     study.outcomes.push_back(std::move(result.outcome));
   }
-  if (arguments.out) check(control::write_study(study, *arguments.out), Exit::kCantCreate, "--out");
+  if (arguments.out) check(study::write_study(study, *arguments.out), Exit::kCantCreate, "--out");
   const std::uint64_t findings = tell_findings(study.outcomes);
   if (findings == 0) return 0;
   throw Failure{Exit::kSoftware,
@@ -424,7 +424,7 @@ int report_traces(const SimArguments& arguments) {
   if (contenders.size() != arguments.traces.size()) {
     throw Failure{Exit::kUsage, "--replay: with a scenario, --policy names that of each trace"};
   }
-  control::Study study;
+  study::Study study;
   study.on_server = true;
   study.scenario = scenario_of(arguments);
   if (!study.scenario.length) {
@@ -441,7 +441,7 @@ int report_traces(const SimArguments& arguments) {
                study.outcomes.size());
     for (const sim::Outcome& outcome : study.outcomes) show_outcome(outcome);
   }
-  if (arguments.out) check(control::write_study(study, *arguments.out), Exit::kCantCreate, "--out");
+  if (arguments.out) check(study::write_study(study, *arguments.out), Exit::kCantCreate, "--out");
   return 0;
 }
 
@@ -495,12 +495,12 @@ int simulate(const SimArguments& arguments) {
   if (arguments.scenario.empty()) {
     throw Failure{Exit::kUsage, "a scenario is required; weir sim --list names those there are"};
   }
-  if (const auto found = control::find_scenario(arguments.scenario);
-      found && control::is_lock_scenario(found->text)) {
+  if (const auto found = study::find_scenario(arguments.scenario);
+      found && study::is_lock_scenario(found->text)) {
     return simulate_locks(*found, lock_arguments(arguments));
   }
   const std::optional<Nanoseconds> period = period_of(arguments.period);
-  control::Study study;
+  study::Study study;
   study.scenario = scenario_of(arguments);
   const std::vector<sim::Contender> contenders =
       policies_of(arguments.policies.value_or(study.scenario.lustre ? kLustrePolicies : kPolicies));
@@ -532,7 +532,7 @@ int simulate(const SimArguments& arguments) {
     if (!study.sweep.empty()) show_sweep(study.sweep);
   }
   check_output();
-  if (arguments.out) check(control::write_study(study, *arguments.out), Exit::kCantCreate, "--out");
+  if (arguments.out) check(study::write_study(study, *arguments.out), Exit::kCantCreate, "--out");
   const std::uint64_t findings = tell_findings(study.outcomes) + tell_findings(study.sweep);
   if (findings > 0) {
     throw Failure{Exit::kSoftware,

@@ -11,10 +11,10 @@
 #include "weir/base/nearest.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
-#include "weir/control/lock_scenario_file.h"
-#include "weir/control/lock_study.h"
 #include "weir/host/files.h"
 #include "weir/sim/lock_world.h"
+#include "weir/study/lock_scenario_file.h"
+#include "weir/study/lock_study.h"
 
 namespace weir::app {
 namespace {
@@ -41,10 +41,10 @@ std::vector<sim::LockContender> contenders_of(std::string_view list) {
 
 }  // namespace
 
-int simulate_locks(const control::ScenarioText& found, const LockSimArguments& arguments) {
-  control::LockStudy study;
+int simulate_locks(const study::ScenarioText& found, const LockSimArguments& arguments) {
+  study::LockStudy study;
   study.scenario =
-      value_or_fail(control::parse_lock_scenario(found.text, found.where), Exit::kDataErr, "");
+      value_or_fail(study::parse_lock_scenario(found.text, found.where), Exit::kDataErr, "");
   study.scenario.name = found.name;
   study.seed = arguments.seed;
   if (arguments.policies) study.scenario.contenders = contenders_of(*arguments.policies);
@@ -62,11 +62,11 @@ int simulate_locks(const control::ScenarioText& found, const LockSimArguments& a
   if (!arguments.quiet) {
     fmt::print("{}{}{}, seed {}\n\n{}", study.scenario.name,
                study.scenario.title.empty() ? "" : ": ", study.scenario.title, study.seed,
-               control::lock_table_text(study));
+               study::lock_table_text(study));
   }
   check_output();
   if (arguments.out) {
-    check(control::write_lock_study(study, *arguments.out), Exit::kCantCreate, "--out");
+    check(study::write_lock_study(study, *arguments.out), Exit::kCantCreate, "--out");
   }
   std::uint64_t findings = 0;
   for (const sim::LockOutcome& outcome : study.outcomes) {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "weir/control/scenario_file.h"
+#include "weir/study/scenario_file.h"
 
 namespace weir::app {
 
@@ -24,6 +24,6 @@ struct LockSimArguments {
 };
 
 // The exit status, or a Failure.
-int simulate_locks(const control::ScenarioText& found, const LockSimArguments& arguments);
+int simulate_locks(const study::ScenarioText& found, const LockSimArguments& arguments);
 
 }  // namespace weir::app

@@ -15,8 +15,8 @@
 #include <gtest/gtest.h>
 
 #include "apps/weir/lustre_sim.h"
-#include "weir/control/scenario_file.h"
 #include "weir/lustre/names.h"
+#include "weir/study/scenario_file.h"
 
 namespace weir {
 namespace {
@@ -46,7 +46,7 @@ nodes = 1
 process = [{{ count = 64, window = 1 }}]
 )",
                                        length, server);
-  auto scenario = control::parse_scenario(text, "live", "");
+  auto scenario = study::parse_scenario(text, "live", "");
   EXPECT_TRUE(scenario) << scenario.error().message();
   return *scenario;
 }
@@ -229,7 +229,7 @@ TEST(LustreLessons, AHeldJobBlocksItsNeighboursOnTheSameClient) {
 // The low limits of the set-up that was measured: there the published algorithm, which fills
 // buckets with every write, serves 1.5 times what its limits allow.
 TEST(LustreLimits, LowLimitsAreExceededByAFifthAtMost) {
-  const auto file = control::load_scenario("lustre-live");
+  const auto file = study::load_scenario("lustre-live");
   ASSERT_TRUE(file);
   sim::Scenario as_measured = *file;
   as_measured.length = std::chrono::seconds{12};
@@ -237,7 +237,7 @@ TEST(LustreLimits, LowLimitsAreExceededByAFifthAtMost) {
   EXPECT_GT(paper.low_allowed, 5);
   EXPECT_GT(paper.low_ratio(), 1.3);
   // Ours avoids such limits where they do not last, so it is tried where they do.
-  const auto low = control::load_scenario("lustre-low-limits");
+  const auto low = study::load_scenario("lustre-low-limits");
   ASSERT_TRUE(low);
   sim::Scenario scenario = *low;
   scenario.length = std::chrono::seconds{10};

@@ -260,7 +260,7 @@ void Control::Core::answer(const HttpRequest& request, const Reply& reply) {
 bool Control::Core::answer_plain(const HttpRequest& request, const Reply& reply) {
   for (const PageFile& file : kPage) {
     if (request.path != file.path) continue;
-    const auto text = embedded_file(file.file);
+    const auto text = find_embedded(embedded_files(), file.file);
     reply(text ? HttpResponse{.body = std::string(*text), .type = std::string(file.type)}
                : error_response(404, "this build has no page"));
     return true;

@@ -19,7 +19,7 @@
 #include "weir/base/result.h"
 #include "weir/sim/lock_world.h"
 
-namespace weir::control {
+namespace weir::study {
 
 struct LockStudy {
   sim::LockScenario scenario;
@@ -37,4 +37,4 @@ std::string lock_report_html(const LockStudy& study);
 // All files into a folder, which is made if it does not exist.
 Result<void> write_lock_study(const LockStudy& study, const std::string& folder);
 
-}  // namespace weir::control
+}  // namespace weir::study

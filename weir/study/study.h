@@ -21,7 +21,7 @@
 #include "weir/sim/outcome.h"
 #include "weir/sim/scenario.h"
 
-namespace weir::control {
+namespace weir::study {
 
 struct Study {
   sim::Scenario scenario;
@@ -40,4 +40,4 @@ std::string report_html(const Study& study);
 // All of them into a folder, which is made if it does not exist.
 Result<void> write_study(const Study& study, const std::string& folder);
 
-}  // namespace weir::control
+}  // namespace weir::study

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/lock_scenario_file.h"
+#include "weir/study/lock_scenario_file.h"
 
 #include <vector>
 
@@ -9,7 +9,7 @@
 #include "weir/base/units.h"
 #include "weir/config/toml_table.h"
 
-namespace weir::control {
+namespace weir::study {
 namespace {
 
 constexpr Nanoseconds kLongest = Nanoseconds::max();
@@ -123,4 +123,4 @@ Result<sim::LockScenario> parse_lock_scenario(std::string_view text, const std::
   return scenario;
 }
 
-}  // namespace weir::control
+}  // namespace weir::study

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/trace_text.h"
+#include "weir/study/trace_text.h"
 
 #include <gtest/gtest.h>
 
-namespace weir::control {
+namespace weir::study {
 namespace {
 
 using std::chrono::microseconds;
@@ -52,4 +52,4 @@ TEST(TraceText, SaysWhichLineIsWrong) {
 }
 
 }  // namespace
-}  // namespace weir::control
+}  // namespace weir::study

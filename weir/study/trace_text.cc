@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/trace_text.h"
+#include "weir/study/trace_text.h"
 
 #include <array>
 #include <charconv>
@@ -12,7 +12,7 @@
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 
-namespace weir::control {
+namespace weir::study {
 namespace {
 
 constexpr std::string_view kHeading = "time_s,job,op,bytes";
@@ -100,4 +100,4 @@ Result<void> add_trace(std::string_view text, const std::string& where, sim::Sce
   return {};
 }
 
-}  // namespace weir::control
+}  // namespace weir::study

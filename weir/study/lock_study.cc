@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/lock_study.h"
+#include "weir/study/lock_study.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "weir/control/report_page.h"
+#include "weir/study/report_page.h"
 
-namespace weir::control {
+namespace weir::study {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -157,4 +157,4 @@ Result<void> write_lock_study(const LockStudy& study, const std::string& folder)
   return write_texts(folder, files);
 }
 
-}  // namespace weir::control
+}  // namespace weir::study

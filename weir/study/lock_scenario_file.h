@@ -16,7 +16,7 @@
 #include "weir/base/result.h"
 #include "weir/sim/lock_world.h"
 
-namespace weir::control {
+namespace weir::study {
 
 // Whether a scenario has a table [locks]: these are of the lock service, the others of storage.
 bool is_lock_scenario(std::string_view text);
@@ -24,4 +24,4 @@ bool is_lock_scenario(std::string_view text);
 // `where` is how messages call the file. EINVAL if it is wrong.
 Result<sim::LockScenario> parse_lock_scenario(std::string_view text, const std::string& where);
 
-}  // namespace weir::control
+}  // namespace weir::study

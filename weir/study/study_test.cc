@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/study.h"
+#include "weir/study/study.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "weir/control/scenario_file.h"
 #include "weir/sim/world.h"
+#include "weir/study/scenario_file.h"
 
-namespace weir::control {
+namespace weir::study {
 namespace {
 
 using Json = nlohmann::json;
@@ -127,4 +127,4 @@ TEST(Study, ThePageHoldsItsNumbersAndNothingFromElsewhere) {
 }
 
 }  // namespace
-}  // namespace weir::control
+}  // namespace weir::study

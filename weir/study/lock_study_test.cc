@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/lock_study.h"
+#include "weir/study/lock_study.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-namespace weir::control {
+namespace weir::study {
 namespace {
 
 using namespace std::chrono_literals;
@@ -94,4 +94,4 @@ TEST(LockStudy, WritesFourFilesOrSaysWhyNot) {
 }
 
 }  // namespace
-}  // namespace weir::control
+}  // namespace weir::study

@@ -14,7 +14,7 @@
 
 #include "weir/base/result.h"
 
-namespace weir::control {
+namespace weir::study {
 
 // REQUIRES: the page is embedded and has the place; `json` is JSON.
 std::string report_page(std::string_view page, std::string json);
@@ -23,4 +23,4 @@ using NamedText = std::pair<std::string_view, std::string>;
 // Makes the folder if it is not there. The first that cannot be written ends it.
 Result<void> write_texts(const std::string& folder, std::span<const NamedText> texts);
 
-}  // namespace weir::control
+}  // namespace weir::study

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/report_page.h"
+#include "weir/study/report_page.h"
 
 #include "weir/base/assert.h"
-#include "weir/control/embedded.h"
 #include "weir/host/files.h"
+#include "weir/study/embedded.h"
 
-namespace weir::control {
+namespace weir::study {
 namespace {
 
 constexpr std::string_view kPlace = "/*DATA*/";
@@ -17,7 +17,7 @@ std::string report_page(std::string_view page, std::string json) {
   for (std::size_t i = json.find("</"); i != std::string::npos; i = json.find("</", i + 3)) {
     json.insert(i + 1, "\\");
   }
-  std::string text(embedded_file(page).value_or(""));
+  std::string text(find_embedded(embedded_files(), page).value_or(""));
   const std::size_t place = text.find(kPlace);
   WEIR_ASSERT(place != std::string::npos);
   return text.replace(place, kPlace.size(), json);
@@ -32,4 +32,4 @@ Result<void> write_texts(const std::string& folder, std::span<const NamedText> t
   return {};
 }
 
-}  // namespace weir::control
+}  // namespace weir::study

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/scenario_file.h"
+#include "weir/study/scenario_file.h"
 
 #include <gtest/gtest.h>
 
-#include "weir/control/embedded.h"
-#include "weir/control/lock_scenario_file.h"
+#include "weir/study/embedded.h"
+#include "weir/study/lock_scenario_file.h"
 
-namespace weir::control {
+namespace weir::study {
 namespace {
 
 using std::chrono::milliseconds;
@@ -168,7 +168,7 @@ TEST(ScenarioFile, RefusesWhatCannotBeRun) {
 }
 
 TEST(ScenarioFile, AnyCutOfASoundFileIsReadOrRefused) {
-  const std::string sound(embedded_file("redistribution.toml").value_or(""));
+  const std::string sound(find_embedded(embedded_files(), "redistribution.toml").value_or(""));
   ASSERT_GT(sound.size(), 500U);
   for (std::size_t size = 0; size < sound.size(); size += 7) {
     const auto scenario = parse(sound.substr(0, size));
@@ -201,4 +201,4 @@ TEST(ScenarioFile, AWrongNameIsToldWithTheNearest) {
 }
 
 }  // namespace
-}  // namespace weir::control
+}  // namespace weir::study

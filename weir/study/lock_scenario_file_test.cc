@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/lock_scenario_file.h"
+#include "weir/study/lock_scenario_file.h"
 
 #include <string>
 
 #include <gtest/gtest.h>
 
-namespace weir::control {
+namespace weir::study {
 namespace {
 
 using namespace std::chrono_literals;
@@ -104,4 +104,4 @@ TEST(LockScenarioFile, TellsMistakesWithTheirPlace) {
 }
 
 }  // namespace
-}  // namespace weir::control
+}  // namespace weir::study

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/study.h"
+#include "weir/study/study.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "weir/control/report_page.h"
+#include "weir/study/report_page.h"
 
-namespace weir::control {
+namespace weir::study {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -294,4 +294,4 @@ Result<void> write_study(const Study& study, const std::string& folder) {
   return write_texts(folder, files);
 }
 
-}  // namespace weir::control
+}  // namespace weir::study

@@ -16,9 +16,9 @@
 #include "weir/base/result.h"
 #include "weir/sim/scenario.h"
 
-namespace weir::control {
+namespace weir::study {
 
 // Adds the trace to the scenario. `where` is how messages call the file.
 Result<void> add_trace(std::string_view text, const std::string& where, sim::Scenario& scenario);
 
-}  // namespace weir::control
+}  // namespace weir::study

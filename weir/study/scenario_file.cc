@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/control/scenario_file.h"
+#include "weir/study/scenario_file.h"
 
 #include <algorithm>
 #include <charconv>
@@ -14,12 +14,12 @@
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/config/toml_table.h"
-#include "weir/control/embedded.h"
-#include "weir/control/lock_scenario_file.h"
-#include "weir/control/trace_text.h"
 #include "weir/host/files.h"
+#include "weir/study/embedded.h"
+#include "weir/study/lock_scenario_file.h"
+#include "weir/study/trace_text.h"
 
-namespace weir::control {
+namespace weir::study {
 namespace {
 
 constexpr std::string_view kEnding = ".toml";
@@ -333,7 +333,7 @@ Result<ScenarioText> find_scenario(const std::string& file_or_name) {
     return ScenarioText{path.stem().string(), std::move(*text), file_or_name,
                         path.parent_path().string()};
   }
-  const auto text = embedded_file(file_or_name + std::string(kEnding));
+  const auto text = find_embedded(embedded_files(), file_or_name + std::string(kEnding));
   if (text) return ScenarioText{file_or_name, std::string(*text), file_or_name, ""};
   std::vector<std::string_view> names;
   for (const EmbeddedFile& file : embedded_files()) {
@@ -379,4 +379,4 @@ std::vector<NamedScenario> named_scenarios() {
   return named;
 }
 
-}  // namespace weir::control
+}  // namespace weir::study

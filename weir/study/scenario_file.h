@@ -17,7 +17,7 @@
 #include "weir/base/result.h"
 #include "weir/sim/scenario.h"
 
-namespace weir::control {
+namespace weir::study {
 
 // `where` is how messages call the file; `folder` is where a trace is looked for ("" for nowhere).
 Result<sim::Scenario> parse_scenario(std::string_view text, const std::string& where,
@@ -45,4 +45,4 @@ struct NamedScenario {
 // Those that come with Weir, in the order of their names.
 std::vector<NamedScenario> named_scenarios();
 
-}  // namespace weir::control
+}  // namespace weir::study
