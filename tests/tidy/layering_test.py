@@ -25,7 +25,7 @@ PROJECT = {
         set(WEIR_BUILD_TESTS OFF)
         add_library(weir_flags INTERFACE)
         include({CMAKE}/WeirModule.cmake)
-        foreach(name host pace account base)
+        foreach(name host pace pace/parts account base)
           add_subdirectory(weir/${{name}})
         endforeach()""",
     "weir/base/CMakeLists.txt": "weir_module(base LAYER 0 PURE)",
@@ -35,9 +35,13 @@ PROJECT = {
     "weir/pace/pace.cc": '#include "weir/pace/pace.h"\n#include "weir/base/size.h"\n'
                          "int pace(int size) { return twice(size); }\n",
     "weir/account/CMakeLists.txt": "weir_module(account LAYER 1 PURE DEPS base)",
-    "weir/host/CMakeLists.txt": "weir_module(host LAYER 3 DEPS base pace)",
+    "weir/host/CMakeLists.txt": "weir_module(host LAYER 3 DEPS pace/parts)",
+    "weir/pace/parts/CMakeLists.txt": "weir_module(pace/parts LAYER 1 PURE)",
+    "weir/pace/parts/part.h": "#pragma once\nint part();\n",
+    "weir/pace/parts/part.cc": '#include "weir/pace/parts/part.h"\nint part() { return 1; }\n',
     "weir/host/clock.h": "#pragma once\nlong now_ns();\n",
-    "weir/host/clock.cc": '#include "weir/host/clock.h"\n#include <time.h>\n#include <thread>\n'
+    "weir/host/clock.cc": '#include "weir/host/clock.h"\n'
+                          '#include "weir/pace/parts/part.h"\n#include <time.h>\n#include <thread>\n'
                           "long now_ns() { timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"
                           " return t.tv_nsec; }\n",
 }
@@ -116,6 +120,14 @@ class Violations(unittest.TestCase):
     def test_declared_unknown_module(self):
         self.declared("weir_module(pace LAYER 1 PURE DEPS base nowhere)",
                       "weir/pace depends on 'nowhere', which is no module")
+
+    def test_declared_and_not_used(self):
+        self.declared("weir_module(pace LAYER 2 PURE DEPS base account)",
+                      "weir/pace declares account in its DEPS and includes nothing of it")
+
+    def test_included_of_a_folder_in_a_folder(self):
+        self.refused({"weir/pace/late.h": '#pragma once\n#include "weir/pace/parts/part.h"\n'},
+                     "weir/pace includes weir/pace/parts, which is not in its DEPS (base)")
 
     def test_declared_without_layer(self):
         self.declared("weir_module(pace PURE DEPS base)", "weir_module(pace): needs LAYER")
