@@ -169,8 +169,10 @@ class Includes(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             sample = pathlib.Path(folder) / file
             sample.write_text(text)
+            other = pathlib.Path(folder) / "other.h"
+            other.write_text('#include "weir/base/x.h"\n#include "weir/account/x.h"\n')
             return run("cmake", f"-DNAME={name}", f"-DPURE={pure}", "-DDEPS=base;account",
-                       f"-DFILES={sample}", "-P", CMAKE / "check_includes.cmake")
+                       f"-DFILES={sample};{other}", "-P", CMAKE / "check_includes.cmake")
 
     def passes(self, text, **how):
         status, output = self.check(text, **how)
@@ -211,7 +213,7 @@ class Includes(unittest.TestCase):
     def test_own_headers_are_written_one_way(self):
         for text in ("<weir/base/x.h>", '"x.h"', '"../base/x.h"', '"./x.h"', "<../x.h>",
                      '"weir/base/../host/x.h"', "<gtest/../weir/host/x.h>", "</usr/include/x>",
-                     '"weir/x.h"', '"weir/base/deep/x.h"', '"weir/base/x.inc"'):
+                     '"weir/x.h"', '"weir/base/deep/down/x.h"', '"weir/base/x.inc"'):
             self.refused(f"#include {text}", 'write own headers as "weir/<module>/<file>.h"')
 
     def test_includes_that_hide_their_file(self):
