@@ -5,7 +5,6 @@
 # Compiles the files that the patterns name, and those that are fetched, into the module,
 # each as one literal. Its embedded_files() is how they are found again (weir/base/embedded_file.h).
 include_guard(GLOBAL)
-set(WEIR_EMBED_DIR ${CMAKE_CURRENT_LIST_DIR})
 
 function(weir_embed module source)
   cmake_parse_arguments(PARSE_ARGV 2 E "" "" "VENDORED")
@@ -14,7 +13,7 @@ function(weir_embed module source)
   set(output ${CMAKE_CURRENT_BINARY_DIR}/${source})
   add_custom_command(OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -DMODULE=${module} "-DFILES=${files}" -DOUTPUT=${output}
-            -P ${WEIR_EMBED_DIR}/embed.cmake
-    DEPENDS ${files} ${WEIR_EMBED_DIR}/embed.cmake COMMENT "Embed files" VERBATIM)
+            -P ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/embed.cmake
+    DEPENDS ${files} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/embed.cmake COMMENT "Embed files" VERBATIM)
   target_sources(weir_${module} PRIVATE ${output})
 endfunction()

@@ -283,7 +283,7 @@ Input open_input(const std::string& file) {
   return input;
 }
 
-std::string totals_text(const host::CopyTotals& totals) {
+std::string totals_text(const embed::CopyTotals& totals) {
   const auto ms = totals.elapsed / std::chrono::milliseconds{1};
   return fmt::format("{} bytes, {} ops in {}.{:03} s, {}", totals.bytes.count(), totals.ops,
                      ms / 1000, ms % 1000, about_bandwidth(totals.bytes, totals.elapsed));
@@ -301,13 +301,13 @@ int limit(const LimitArguments& arguments) {
   catch_signals();
   Progress progress(input.size,
                     arguments.quiet ? Progress::Show::kNever : Progress::Show::kOnTerminal);
-  host::CopyOptions options{.block = block, .stop = &stop_requested, .progress = {}};
+  embed::CopyOptions options{.block = block, .stop = &stop_requested, .progress = {}};
   if (progress.is_shown()) {
-    options.progress = [&](const host::CopyTotals& totals) {
+    options.progress = [&](const embed::CopyTotals& totals) {
       progress.draw(totals.bytes, totals.elapsed);
     };
   }
-  host::CopyTotals totals;
+  embed::CopyTotals totals;
   const auto copied = embed::paced_copy(input.fd, STDOUT_FILENO, limiter, options, totals);
   progress.erase();
   if (!arguments.quiet) print_error("weir limit: {}\n", totals_text(totals));
