@@ -103,7 +103,7 @@ TEST(SharedGateStress, AThrottledRequestComesWithItsTokenThoughNothingElseHappen
     gate->get_next(
         [](Request*, void* argument) {
           auto& waiting = *static_cast<Wait*>(argument);
-          waiting.at = now();
+          waiting.at = host::now();
           waiting.came.release();
         },
         &wait);
