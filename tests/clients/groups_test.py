@@ -9,11 +9,11 @@ import contextlib
 import pathlib
 import selectors
 import socket
-import subprocess
 import tempfile
 import unittest
 
-from server import READ, STUCK, WEIR, Server, enter, request
+from replayed import count_of, replay
+from server import READ, STUCK, Server, enter, request
 
 READS = 120
 CLIENTS = ("127.0.0.2", "127.0.0.3")
@@ -39,13 +39,15 @@ nids = "127.0.0.3@tcp"
 """
 
 
-class Groups(unittest.TestCase):
-    def changes(self, config):
+class Clients(unittest.TestCase):
+    """Two, from two addresses."""
+
+    def changes(self, config, *arguments):
         """How often a reply is for another client than the one before it."""
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (folder / "weir.conf").write_text(config, encoding="utf-8")
         order, left = [], len(CLIENTS) * READS * (16 + 512)
-        with Server("--config", folder / "weir.conf") as server, contextlib.ExitStack() as stack:
+        with Server("--config", folder / "weir.conf", *arguments) as server, contextlib.ExitStack() as stack:
             selector = stack.enter_context(selectors.DefaultSelector())
             clients = []
             for address in CLIENTS:
@@ -65,6 +67,8 @@ class Groups(unittest.TestCase):
             self.assertEqual(left, 0)
         return sum(order[i] is not order[i - 1] for i in range(1, len(order)))
 
+
+class Groups(Clients):
     def come_in_turns(self, config):
         """240 reads take 1.2 s: about five turns, where single replies would change 239 times."""
         self.assertLess(self.changes(config), 30)
@@ -79,16 +83,15 @@ class Groups(unittest.TestCase):
         self.assertGreater(self.changes(CONFIG), 60)
 
 
-class Refuses(unittest.TestCase):
-    def test_a_trace_with_groups(self):
-        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (folder / "weir.conf").write_text(CONFIG + GROUPS.format(quiesce="false"),
-                                          encoding="utf-8")
-        done = subprocess.run([WEIR, "serve", "--config", folder / "weir.conf", "--listen",
-                               f"unix:{folder}/s", "--control", "none", "--trace", folder / "t"],
-                              capture_output=True, text=True, timeout=STUCK, check=False)
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("cannot be written with groups of clients", done.stderr)
+class Traced(Clients):
+    def test_turns_are_decided_again_the_same(self):
+        for quiesce in "false", "true":
+            folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+            self.changes(CONFIG + GROUPS.format(quiesce=quiesce), "--trace", folder / "trace")
+            status, report, errors = replay(folder / "trace")
+            self.assertEqual((status, errors), (0, ""), report)
+            self.assertEqual(count_of(report, "run"), len(CLIENTS) * READS)
+            self.assertGreater(count_of(report, "commands"), 4, "no turns were recorded")
 
 
 if __name__ == "__main__":

@@ -8,22 +8,10 @@ import tempfile
 import time
 import unittest
 
-import server as s
+from replayed import BINARY, count_of, replay
 from server import STUCK, Server
 
-BINARY = s.RELEASE if pathlib.Path(s.RELEASE).exists() else s.WEIR
 SECONDS = 60
-
-
-def replay(path):
-    done = subprocess.run([BINARY, "sim", "--replay", str(path)], capture_output=True, text=True,
-                          timeout=5 * STUCK, check=False)
-    return done.returncode, done.stdout, done.stderr
-
-
-def count_of(report, word):
-    words = report.replace(",", "").replace(":", "").replace("(", "").replace(")", "").split()
-    return int(words[words.index(word) + 1])
 
 
 def start_fio(server, seconds, jobs):

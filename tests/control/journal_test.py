@@ -12,6 +12,7 @@ import time
 import unittest
 
 from remote import Remote, wait_for
+from replayed import count_of, replay
 
 RULES = "/v1/services/ost_io/rules"
 LIMITS = ("--export", "a=memory:64MiB", "--adaptive", "off")
@@ -246,6 +247,14 @@ class Journal(unittest.TestCase):
         for job, record in owed.items():
             self.assertLessEqual(abs(kept[job]), abs(record), job)
             self.assertGreaterEqual(2 * kept[job] * record, record * record, job)
+        # What is decided with them can be decided again.
+        trace = self.path.with_name("trace")
+        with self.server("--trace", trace, kind=SHARES) as again:
+            again.read("borrower", 500)
+            again.read("lender", 500)
+        status, report, errors = replay(trace)
+        self.assertEqual((status, errors), (0, ""), report)
+        self.assertEqual(count_of(report, "run"), 1000)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include "weir/schedule/nrs_text.h"
 #include "weir/serve/server.h"
+#include "weir/target/nrs_text.h"
 
 namespace weir::serve {
 namespace {
@@ -67,11 +67,11 @@ TEST(ServerCommandsStress, AThreadReadsAndChangesWhatTheLoopOwns) {
   Running running;
   Server& server = running.server();
   const auto rules = server.ask([](Server& it) -> Result<std::string> {
-    Gate& gate = it.find_service("ost_io")->target.gate();
-    if (auto set = write_nrs_tbf_rule(gate, "start r1 jobid={x.*} rate=5", it.now()); !set) {
+    Target& target = it.find_service("ost_io")->target;
+    if (auto set = write_nrs_tbf_rule(target, "start r1 jobid={x.*} rate=5", it.now()); !set) {
       return tl::unexpected(set.error());
     }
-    return read_nrs_tbf_rule(gate);
+    return read_nrs_tbf_rule(target);
   });
   ASSERT_TRUE(rules) << rules.error().message();
   EXPECT_NE(rules->find("r1 jobid={x.*} 5"), std::string::npos) << *rules;

@@ -184,6 +184,11 @@ class Includes(unittest.TestCase):
             self.assertNotEqual(status, 0, "passed, but must not")
             self.assertIn(message, output)
 
+    def test_what_policies_are_inside_is_for_the_target(self):
+        for header in "tbf", "tbf_parts", "crrn", "fifo", "rule_engine":
+            self.refused(f'#include "weir/schedule/{header}.h"\n', "has its home elsewhere",
+                         name="serve", pure="FALSE")
+
     def test_what_a_pure_module_may_include(self):
         self.passes('#include "weir/pace/x.h"\n#include "weir/base/x.h"\n#include <chrono>\n'
                     "#include <fmt/core.h>\n#include <tl/expected.hpp>\n"

@@ -164,6 +164,7 @@ class NidListReader {
       at = text_.find_first_not_of(' ', end);
     }
     if (list_.ranges_.empty()) return mistake(0, "an empty list of NIDs", kNidHint);
+    list_.text_ = text_;
     return std::move(list_);
   }
 

@@ -91,9 +91,13 @@ class NidList {
 
   // How many ranges were written.
   std::size_t size() const { return ranges_.size(); }
+  // As it was written.
+  const std::string& text() const { return text_; }
 
   // The same ranges in the same order; two lists may match the same and differ.
-  bool operator==(const NidList&) const = default;
+  bool operator==(const NidList& other) const {
+    return ranges_ == other.ranges_ && octets_ == other.octets_ && steps_ == other.steps_;
+  }
 
  private:
   friend class NidListReader;
@@ -134,6 +138,7 @@ class NidList {
   }
   bool holds_listed(const Range& range, const Nid& nid) const;
 
+  std::string text_;
   std::vector<Range> ranges_;
   std::vector<Octets> octets_;  // which values each part of an IPv4 address may have
   std::vector<Step> steps_;     // of numeric addresses

@@ -443,7 +443,7 @@ Result<void> Cluster::Core::check(const std::string& service, const std::string&
                   "is not on this server", "ask one that has it");
     }
     const std::vector<std::string> commands = {command};
-    return found->target.gate().check_rules(commands);
+    return found->target.check_rules(commands);
   });
 }
 

@@ -31,7 +31,7 @@ EpochPart::EpochPart(const Options& options, serve::Server& server, Send send,
   for (const auto& service : server.services()) {
     const std::string& name = service->name;
     services_.push_back(
-        std::make_unique<ClusterRules>(service->target.gate(), slices_, options.epoch, name + "/"));
+        std::make_unique<ClusterRules>(service->target, slices_, options.epoch, name + "/"));
     if (service->groups == nullptr) continue;
     auto course = std::make_unique<EpochCourse>(
         longest + options.timeout,
@@ -46,7 +46,7 @@ EpochPart::~EpochPart() = default;
 // Of all services.
 std::uint64_t EpochPart::policy_switches() const {
   std::uint64_t all = 0;
-  for (const auto& service : server_.services()) all += service->target.gate().switches();
+  for (const auto& service : server_.services()) all += service->target.policy_switches();
   return all;
 }
 
@@ -132,16 +132,16 @@ void EpochPart::stop_rule(const std::string& key, Instant now) {
   const auto [service, rule] = SharedRule::parts(key);
   if (serve::Service* const found = server_.find_service(service)) {
     // The policy may be another by now, and the rule gone with the one before.
-    (void)found->target.gate().apply_rule("stop " + rule, now);
+    (void)found->target.apply_rule("stop " + rule, now);
   }
 }
 
 Result<void> EpochPart::sync_rule(const SharedRule& rule, Instant now) {
   serve::Service* const service = server_.find_service(rule.service);
   if (service == nullptr) return {};  // others have it
-  Gate& gate = service->target.gate();
-  const Tbf* const tbf = gate.tbf(Head::kRegular);
-  const bool is_there = tbf != nullptr && tbf->rules(Head::kRegular).find(rule.name) != nullptr;
+  Target& target = service->target;
+  const RuleView* const rules = target.rules(Head::kRegular);
+  const bool is_there = rules != nullptr && rules->rules(Head::kRegular).find(rule.name) != nullptr;
   const auto applied = applied_.find(rule.key());
   const bool is_ours = is_there && applied != applied_.end();
   if (is_ours && applied->second.modified == rule.modified) return {};
@@ -151,7 +151,7 @@ Result<void> EpochPart::sync_rule(const SharedRule& rule, Instant now) {
   } else {
     applied_.erase(rule.key());
   }
-  if (auto done = gate.apply_rules(commands, now); !done) return done;
+  if (auto done = target.apply_rules(commands, now); !done) return done;
   applied_[rule.key()] = {rule.created, rule.modified};
   return {};
 }

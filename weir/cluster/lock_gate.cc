@@ -6,7 +6,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/classify/opcode.h"
-#include "weir/schedule/nrs_text.h"
+#include "weir/target/nrs_text.h"
 
 namespace weir::cluster {
 namespace {
@@ -23,6 +23,12 @@ bool is_gated(const lock::ClientOp& op) {
   return op.kind == Kind::kEnqueue || op.kind == Kind::kCancel;
 }
 
+Target::Options target_options(const LockGateOptions& options) {
+  Target::Options target;
+  target.gate.nodemaps = options.nodemaps;
+  return target;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LockGate>> LockGate::create(const LockGateOptions& options,
@@ -30,10 +36,10 @@ Result<std::unique_ptr<LockGate>> LockGate::create(const LockGateOptions& option
                                                    lock::LockServer::Start start, Instant now) {
   WEIR_ASSERT(options.secret_of != nullptr);
   std::unique_ptr<LockGate> made(new LockGate(options, incarnation, start, now));
-  if (auto done = write_nrs_policies(made->gate_, options.policy); !done) {
+  if (auto done = write_nrs_policies(made->target_, options.policy, now); !done) {
     return tl::unexpected(done.error());
   }
-  if (auto done = made->gate_.apply_rules(options.rules, now); !done) {
+  if (auto done = made->target_.apply_rules(options.rules, now); !done) {
     return tl::unexpected(done.error());
   }
   return made;
@@ -42,7 +48,7 @@ Result<std::unique_ptr<LockGate>> LockGate::create(const LockGateOptions& option
 LockGate::LockGate(const LockGateOptions& options, std::uint64_t incarnation,
                    lock::LockServer::Start start, Instant now)
     : server_(options.server, incarnation, start, now, options.secret_of),
-      gate_(Gate::Options{.nodemaps = options.nodemaps}),
+      target_(target_options(options), now),
       waiting_max_(options.server.waiting_max) {}
 
 LockGate::~LockGate() {
@@ -65,7 +71,7 @@ void LockGate::disconnect(Connection connection, Instant now) {
   Link& link = *found->second;
   while (!link.waiting.empty()) {
     Operation& operation = link.waiting.front();
-    gate_.withdraw(operation, now);
+    target_.withdraw(operation, now);
     leave(link, operation);
   }
   links_.erase(found);
@@ -119,7 +125,7 @@ void LockGate::admit(Connection connection, Link& link, lock::ClientOp op, Insta
   operation->op = std::move(op);
   operation->connection = connection;
   link.waiting.push_back(*operation);
-  gate_.admit(*operation, is_enqueue ? Head::kRegular : Head::kHigh, now);
+  target_.admit(*operation, is_enqueue ? Head::kRegular : Head::kHigh, now);
 }
 
 void LockGate::leave(Link& link, Operation& operation) {
@@ -131,7 +137,7 @@ void LockGate::leave(Link& link, Operation& operation) {
 void LockGate::turn(Instant now) {
   Instant next = kNever;
   for (;;) {
-    const Decision decision = gate_.next(now);
+    const Decision decision = target_.next(now);
     if (decision.kind() != Decision::Kind::kRun) {
       if (decision.kind() == Decision::Kind::kWait) next = decision.until();
       break;
@@ -140,7 +146,7 @@ void LockGate::turn(Instant now) {
     const auto link = links_.find(operation.connection);
     WEIR_ASSERT(link != links_.end());
     server_.perform(operation.connection, operation.op);
-    gate_.complete(operation, now);
+    target_.complete(operation, now);
     leave(*link->second, operation);
   }
   if (server_.next_tick() <= now) server_.tick(now);

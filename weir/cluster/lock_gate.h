@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lock server behind a Gate: what clients ask for passes the same scheduler, with the same
+// The lock server behind a Target: what clients ask for passes the same scheduler, with the same
 // rules, as reads and writes do.
 //
 //   message --> hello, replays, keep-alive: at once ----------------------> LockServer
-//           --> cancels: high-priority head, one request each --> Gate --run--> |
+//           --> cancels: high-priority head, one request each --> Target --run--> |
 //           --> enqueues: regular head, one request each ------->              '-> answers
 //
 // Each enqueue and each cancel is a request of its own (opcodes ldlm_enqueue, ldlm_cancel; job and
@@ -13,8 +13,8 @@
 // an enqueue that has to wait for another's lock keeps no slot. What keeps a lease alive never
 // waits for a token, or a limit would cost a client its locks.
 //
-// Bounds. Of one connection waiting_max enqueues stand in the Gate, more are refused. Cancels above
-// that number pass without their turn: memory stays bounded, and nobody gains by it.
+// Bounds. Of one connection waiting_max enqueues stand in the Target, more are refused. Cancels
+// above that number pass without their turn: memory stays bounded, and nobody gains by it.
 //
 // One owner, no clock.
 #pragma once
@@ -34,7 +34,7 @@
 #include "weir/classify/attributes.h"
 #include "weir/lock/message.h"
 #include "weir/lock/server.h"
-#include "weir/schedule/gate.h"
+#include "weir/target/target.h"
 
 namespace weir::cluster {
 
@@ -74,8 +74,8 @@ class LockGate {
 
   lock::LockServer& server() { return server_; }
   const lock::LockServer& server() const { return server_; }
-  Gate& gate() { return gate_; }
-  std::size_t gated() const { return gate_.queued(); }
+  const Target& target() const { return target_; }
+  std::size_t gated() const { return target_.queued(); }
 
  private:
   struct Operation : Request {
@@ -99,7 +99,7 @@ class LockGate {
   Operation* take_operation();
 
   lock::LockServer server_;
-  Gate gate_;
+  Target target_;
   std::size_t waiting_max_;
   std::vector<std::unique_ptr<Operation>> operations_;  // all there are
   std::vector<Operation*> free_;

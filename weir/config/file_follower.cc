@@ -44,7 +44,8 @@ void apply(const ServeReload& plan, serve::JobTable jobs, Server& server) {
   }
   if (plan.jobs) {
     for (const auto& service : server.services()) {
-      service->target.set_nodes_by_clients(plan.jobs->unknown == serve::UnknownJobs::kClients);
+      service->target.set_nodes_by_clients(plan.jobs->unknown == serve::UnknownJobs::kClients,
+                                           server.now());
     }
   }
   server.set_jobs(std::move(jobs));

@@ -41,12 +41,12 @@ class FileFollowerTest : public ::testing::Test {
   void command(const std::string& text) {
     ASSERT_TRUE(rules().apply(text, serve::KeptRules::Keeping::kTemporary, server_->now())) << text;
   }
-  Gate& gate() { return server_->find_service("ost_io")->target.gate(); }
+  Target& target() { return server_->find_service("ost_io")->target; }
   serve::KeptRules& rules() { return server_->find_service("ost_io")->rules; }
   serve::Server& server() { return *server_; }
   std::string names() {
     std::string text;
-    for (const Rule* rule : gate().tbf(Head::kRegular)->rules(Head::kRegular).rules()) {
+    for (const Rule* rule : target().rules(Head::kRegular)->rules(Head::kRegular).rules()) {
       text += rule->name() + " ";
     }
     return text;
@@ -121,8 +121,9 @@ TEST_F(FileFollowerTest, LeavesEverythingAsItIsWhenOneThingCannotBeDone) {
   const Lines lines = edit("'start a jobid={a} rate=2', 'start mine jobid={b} rate=3'");
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_EQ(lines[1], kRefused);
-  EXPECT_EQ(gate().tbf(Head::kRegular)->rules(Head::kRegular).find("a")->limits().rate_in_force(),
-            1U);
+  EXPECT_EQ(
+      target().rules(Head::kRegular)->rules(Head::kRegular).find("a")->limits().rate_in_force(),
+      1U);
   EXPECT_EQ(edit("nonsense")[1], kRefused);
   EXPECT_EQ(edit("'start a jobid={a} rate=2'").size(), 2U);
 }

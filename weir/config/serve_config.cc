@@ -20,8 +20,8 @@
 #include "weir/config/slurm.h"
 #include "weir/config/toml_table.h"
 #include "weir/host/files.h"
-#include "weir/schedule/gate.h"
-#include "weir/schedule/nrs_text.h"
+#include "weir/target/nrs_text.h"
+#include "weir/target/target.h"
 
 namespace weir::config {
 namespace {
@@ -313,17 +313,17 @@ void read_group(const TomlTable& table, ServeOptions& options) {
 // Tries a service's rules on the lists that its heads would have.
 class RuleTrial {
  public:
-  RuleTrial(const Gate& gate, const std::vector<serve::NodemapOptions>& nodemaps)
+  RuleTrial(const Target& target, const std::vector<serve::NodemapOptions>& nodemaps)
       : nodemaps_(nodemaps) {
     for (const Head head : {Head::kRegular, Head::kHigh}) {
-      const Tbf* const tbf = gate.tbf(head);
-      if (tbf == nullptr) continue;
-      type_ = tbf->type();
+      const RuleView* const rules = target.rules(head);
+      if (rules == nullptr) continue;
+      type_ = rules->type();
       lists_.at(static_cast<std::size_t>(head)).emplace(type_);
     }
   }
 
-  bool has_tbf() const { return lists_[0] || lists_[1]; }
+  bool has_rules() const { return lists_[0] || lists_[1]; }
 
   Result<void> apply(std::string_view text) {
     auto command =
@@ -367,21 +367,21 @@ class RuleTrial {
 
 void read_rules(const TomlTable& table, const ServeOptions& options,
                 serve::ServiceOptions& service) {
-  Gate gate({});
+  Target target({}, Instant{});
   if (table.has("policy")) {
     service.policy = table.text("policy", service.policy);
-    if (const auto started = write_nrs_policies(gate, service.policy); !started) {
+    if (const auto started = write_nrs_policies(target, service.policy, Instant{}); !started) {
       refuse_with(table, table.place_of("policy"), "policy", started.error());
       return;  // rules cannot be judged without it
     }
   } else {
-    WEIR_ASSERT(write_nrs_policies(gate, service.policy).has_value());
+    WEIR_ASSERT(write_nrs_policies(target, service.policy, Instant{}).has_value());
   }
-  RuleTrial trial(gate, options.nodemaps);
+  RuleTrial trial(target, options.nodemaps);
   std::size_t number = 0;
   for (const TomlTable::Item& item : table.texts("rules")) {
     ++number;
-    if (!trial.has_tbf()) {
+    if (!trial.has_rules()) {
       table.refuse("rules", fmt::format("have no meaning under {}", quote(service.policy)),
                    "rules are for the policy tbf");
       return;

@@ -509,18 +509,18 @@ std::string cluster_rules_json(const std::vector<serve::ClusterRule>& rules) {
 
 // ---- explaining ----
 
-void StayHistory::add(Instant at, std::vector<std::vector<Tbf::StayView>> services) {
+void StayHistory::add(Instant at, std::vector<std::vector<StayView>> services) {
   samples.push_back({at, std::move(services)});
   if (samples.size() > kSamplesMax) samples.pop_front();
 }
 
-DelaySums StayHistory::since(std::size_t service, const Tbf::StayView& now, Instant at,
+DelaySums StayHistory::since(std::size_t service, const StayView& now, Instant at,
                              Instant& from) const {
   DelaySums delays = now.delays;
   from = now.begun;
   for (const Sample& sample : samples) {
     if (at - sample.at > kWindow || service >= sample.services.size()) continue;
-    for (const Tbf::StayView& before : sample.services[service]) {
+    for (const StayView& before : sample.services[service]) {
       if (before.key != now.key || before.head != now.head || before.begun != now.begun) continue;
       for (std::size_t i = 0; i < kDelays; ++i) delays[i] = now.delays[i] - before.delays[i];
       from = sample.at;
@@ -573,7 +573,7 @@ std::string explain_json(const Snapshot& shot, const Explained& explained,
   std::uint64_t waiting = 0;
   Instant since = shot.moment.now;
   bool is_watched = false;
-  for (const Tbf::StayView& stay : service.stays) {
+  for (const StayView& stay : service.stays) {
     if (stay.key.only(found.by) != found.key) continue;
     Instant from{};
     const DelaySums delays = history.since(explained.service, stay, shot.moment.now, from);

@@ -67,14 +67,14 @@ Result<ClusterChange> read_cluster_change(const HttpRequest& request);
 struct StayHistory {
   struct Sample {
     Instant at{};
-    std::vector<std::vector<Tbf::StayView>> services;
+    std::vector<std::vector<StayView>> services;
   };
   static constexpr std::size_t kSamplesMax = 13;
   static constexpr Nanoseconds kWindow = std::chrono::seconds{60};
 
-  void add(Instant at, std::vector<std::vector<Tbf::StayView>> services);
+  void add(Instant at, std::vector<std::vector<StayView>> services);
   // The delays of this queue since up to a minute ago, and since when.
-  DelaySums since(std::size_t service, const Tbf::StayView& now, Instant at, Instant& from) const;
+  DelaySums since(std::size_t service, const StayView& now, Instant at, Instant& from) const;
 
   std::deque<Sample> samples;
 };

@@ -211,8 +211,8 @@ Result<void> check_own(const serve::Server& server, const Change& change) {
   const std::string name(RuleText(*change.value).name);
   bool is_shared = change.value->find("scope=cluster") != std::string::npos;
   for (const auto& service : server.services()) {
-    const Tbf* const tbf = service->target.gate().tbf(Head::kRegular);
-    const Rule* const rule = tbf == nullptr ? nullptr : tbf->rules(Head::kRegular).find(name);
+    const RuleView* const rules = service->target.rules(Head::kRegular);
+    const Rule* const rule = rules == nullptr ? nullptr : rules->rules(Head::kRegular).find(name);
     is_shared = is_shared || (rule != nullptr && rule->limits().scope == Scope::kCluster);
   }
   if (!is_shared) return {};

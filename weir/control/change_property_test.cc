@@ -195,9 +195,9 @@ class World {
 
   Texts listing() {
     Texts lines;
-    const Tbf* const tbf = service().target.gate().tbf(Head::kRegular);
-    if (tbf == nullptr) return lines;
-    for (const Rule* const rule : tbf->rules(Head::kRegular).rules()) {
+    const RuleView* const rules = service().target.rules(Head::kRegular);
+    if (rules == nullptr) return lines;
+    for (const Rule* const rule : rules->rules(Head::kRegular).rules()) {
       if (rule->is_default()) continue;
       lines.push_back(rule->name() + " " + rule->conds() + " " +
                       std::to_string(rule->limits().rate_in_force()));

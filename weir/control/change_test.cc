@@ -9,8 +9,8 @@
 
 #include "weir/base/rng.h"
 #include "weir/control/job_sizes.h"
-#include "weir/schedule/gate.h"
-#include "weir/schedule/nrs_text.h"
+#include "weir/target/nrs_text.h"
+#include "weir/target/target.h"
 
 namespace weir::control {
 namespace {
@@ -96,15 +96,15 @@ using serve::KeptRules;
 
 // A Gate with the rules that changes made of it.
 struct Ruled {
-  Ruled() { EXPECT_TRUE(write_nrs_policies(gate, "tbf jobid")); }
+  Ruled() { EXPECT_TRUE(write_nrs_policies(target, "tbf jobid", {})); }
   bool apply(const Change& change) {
     if (is_policy(change)) return rules.start_policy(*change.value, Instant{}).has_value();
     return rules.apply(*change.value, KeptRules::Keeping::kKept, Instant{}).has_value();
   }
-  std::string listing() const { return read_nrs_tbf_rule(gate).value_or("no tbf"); }
+  std::string listing() const { return read_nrs_tbf_rule(target).value_or("no tbf"); }
 
-  Gate gate{Gate::Options{}};
-  KeptRules rules{gate};
+  Target target{{}, {}};
+  KeptRules rules{target};
 };
 
 std::string listing_after_restart(const std::vector<Change>& changes) {

@@ -28,6 +28,7 @@
 #include "weir/control/records.h"
 #include "weir/control/snapshot.h"
 #include "weir/host/clock.h"
+#include "weir/schedule/policy_kinds.h"
 #include "weir/serve/event_log.h"
 
 namespace weir::control {
@@ -206,8 +207,6 @@ Result<void> Control::Core::replay() {
   const auto forgotten = control::replay(server_, changes, mistakes);
   if (!forgotten.empty()) journal_->append(forgotten, [](const Result<void>&) {});
   for (const std::string& mistake : mistakes) serve::EventLog::say("journal: " + mistake);
-  // A replay of the trace would begin with nothing owed.
-  if (!server_.options().trace_file.empty()) return {};
   const auto restored = restore_records(server_, records_path_);
   if (!restored) serve::EventLog::say(restored.error().message() + "; all begin with nothing owed");
   return {};
@@ -359,10 +358,10 @@ void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
     ask<std::string>(
         [key, in](serve::Server& server) -> Result<std::string> {
           const serve::Service* const there = server.find_service(in);
-          const Tbf* const tbf =
-              there == nullptr ? nullptr : there->target.gate().tbf(Head::kRegular);
-          if (tbf == nullptr) return std::string("tbf is not in force");
-          return tbf->rules(Head::kRegular).explain(key, 0);
+          const RuleView* const rules =
+              there == nullptr ? nullptr : there->target.rules(Head::kRegular);
+          if (rules == nullptr) return policies_with_rules() + " is not in force";
+          return rules->rules(Head::kRegular).explain(key, 0);
         },
         [this, shot, name, service, reply](const Result<std::string>& told) {
           const std::string reason = told.value_or("");
@@ -610,17 +609,17 @@ void Control::Core::publish_event() {
 }
 
 void Control::Core::sample_stays() {
-  using Stays = std::pair<Instant, std::vector<std::vector<Tbf::StayView>>>;
+  using Stays = std::pair<Instant, std::vector<std::vector<StayView>>>;
   ask<Stays>(
       [](serve::Server& server) -> Result<Stays> {
         Stays stays;
         stays.first = server.now();
         for (const auto& service : server.services()) {
           auto& of_service = stays.second.emplace_back();
-          const Tbf* const tbf = service->target.gate().tbf(Head::kRegular);
-          if (tbf == nullptr) continue;
-          tbf->visit_stays(server.now(),
-                           [&](const Tbf::StayView& stay) { of_service.push_back(stay); });
+          const RuleView* const rules = service->target.rules(Head::kRegular);
+          if (rules == nullptr) continue;
+          rules->visit_stays(server.now(),
+                             [&](const StayView& stay) { of_service.push_back(stay); });
         }
         return stays;
       },

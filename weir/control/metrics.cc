@@ -97,7 +97,7 @@ void add_services(std::string& page, const Snapshot& shot) {
                 "What requests waited for, over the queues that are watched.");
   for (const ServiceShot& one : shot.services) {
     DelaySums sums{};
-    for (const Tbf::StayView& stay : one.stays) {
+    for (const StayView& stay : one.stays) {
       for (std::size_t i = 0; i < kDelays; ++i) sums[i] += stay.delays[i];
     }
     for (std::size_t i = 0; i < kDelays; ++i) {

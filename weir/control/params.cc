@@ -9,7 +9,7 @@
 #include <fnmatch.h>
 
 #include "weir/base/quote.h"
-#include "weir/schedule/nrs_text.h"
+#include "weir/target/nrs_text.h"
 
 namespace weir::control {
 namespace {
@@ -45,28 +45,29 @@ Result<void> write_policies(serve::Service& service, std::string_view text, Inst
 
 void add_service(Params& params, serve::Server& server, serve::Service& service,
                  serve::KeptRules::Keeping keeping, Notes* notes) {
-  Gate& gate = service.target.gate();
+  Target& target = service.target;
   const Instant now = server.now();
   const auto path = [&](const char* leaf) {
     return std::vector<std::string>{"ost", "OSS", service.name, leaf};
   };
   params.add({path("nrs_policies"),
-              [&gate]() -> Result<std::string> { return read_nrs_policies(gate); },
+              [&target]() -> Result<std::string> { return read_nrs_policies(target); },
               [&service, now, notes](std::string_view text) {
                 return write_policies(service, text, now, notes);
               },
               [](std::string_view text) -> Result<void> {
                 if (auto checked = check_policies(text); !checked) return checked;
-                Gate trial({});
-                return write_nrs_policies(trial, text);
+                Target trial({}, Instant{});
+                return write_nrs_policies(trial, text, Instant{});
               }});
-  params.add({path("nrs_tbf_rule"), [&gate] { return read_nrs_tbf_rule(gate); },
+  params.add({path("nrs_tbf_rule"), [&target] { return read_nrs_tbf_rule(target); },
               [&service, now, keeping](std::string_view text) {
                 return service.rules.apply(text, keeping, now);
               }});
-  params.add({path("nrs_crrn_quantum"), [&gate] { return read_nrs_crrn_quantum(gate); },
-              [&gate](std::string_view text) { return write_nrs_crrn_quantum(gate, text); },
-              [&gate](std::string_view text) { return check_nrs_crrn_quantum(gate, text); }});
+  params.add(
+      {path("nrs_crrn_quantum"), [&target] { return read_nrs_crrn_quantum(target); },
+       [&target, now](std::string_view text) { return write_nrs_crrn_quantum(target, text, now); },
+       [&target](std::string_view text) { return check_nrs_crrn_quantum(target, text); }});
 }
 
 void add_export(Params& params, serve::ServedExport& served, const Moment& moment) {

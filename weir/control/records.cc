@@ -128,7 +128,7 @@ Result<void> restore_records(serve::Server& server, const std::string& path) {
   for (const auto& [name, state] : *records) {
     serve::Service* const service = server.find_service(name);
     if (service == nullptr) continue;
-    if (auto restored = service->target.restore(state); !restored) return restored;
+    if (auto restored = service->target.restore(state, server.now()); !restored) return restored;
   }
   return {};
 }

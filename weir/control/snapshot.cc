@@ -40,7 +40,7 @@ std::uint64_t per_second(const BucketShape& shape) {
   return tokens_in(shape.rate(), std::chrono::seconds{1}).count();
 }
 
-ClassShot class_shot(const Tbf::ClassView& view) {
+ClassShot class_shot(const ClassView& view) {
   ClassShot shot;
   shot.rule = view.rule.name();
   shot.key = view.key;
@@ -121,9 +121,9 @@ void add_rule(ServiceShot& shot, RuleShot one) {
 
 void add_rules(ServiceShot& shot, const serve::Service& service) {
   for (const Head head : kHeads) {
-    const Tbf* const tbf = service.target.gate().tbf(head);
-    if (tbf == nullptr) continue;
-    for (const Rule* const rule : tbf->rules(head).rules()) {
+    const RuleView* const rules = service.target.rules(head);
+    if (rules == nullptr) continue;
+    for (const Rule* const rule : rules->rules(head).rules()) {
       // One that was started for both heads is listed once.
       if (rule->heads() == Heads::kBoth && head == Head::kHigh) continue;
       RuleShot one{.name = rule->name(),
@@ -157,10 +157,10 @@ void add_rules(ServiceShot& shot, const serve::Service& service) {
   }
 }
 
-void add_policies(ServiceShot& shot, const Gate& gate) {
+void add_policies(ServiceShot& shot, const Target& target) {
   static constexpr std::string_view kStates[] = {"stopped", "stopping", "started"};
   for (const Head head : kHeads) {
-    for (const Gate::PolicyStatus& policy : gate.policies(head)) {
+    for (const Gate::PolicyStatus& policy : target.policies(head)) {
       shot.policies.push_back(
           {.head = head == Head::kRegular ? "regular" : "high_priority",
            .name = std::string(policy.name),
@@ -172,9 +172,9 @@ void add_policies(ServiceShot& shot, const Gate& gate) {
   }
 }
 
-GroupsShot groups_shot(const serve::ServiceGroups& groups, const Gate& gate) {
+GroupsShot groups_shot(const serve::ServiceGroups& groups, const Target& target) {
   const GroupEpochs& turns = groups.turns();
-  const Tbf* const tbf = gate.tbf(Head::kRegular);
+  const RuleView* const rules = target.rules(Head::kRegular);
   GroupsShot shot;
   shot.epoch = groups.epochs().participant().epoch();
   shot.ragged = turns.ragged();
@@ -186,7 +186,7 @@ GroupsShot groups_shot(const serve::ServiceGroups& groups, const Gate& gate) {
   for (std::uint32_t i = 0; i < groups.names().size(); ++i) {
     shot.groups.push_back({.name = groups.names()[i],
                            .turns = turns.turns()[i],
-                           .waiting = tbf == nullptr ? 0 : tbf->group_queues(i)});
+                           .waiting = rules == nullptr ? 0 : rules->group_queues(i)});
     if (turns.preferred() == i) shot.preferred = groups.names()[i];
   }
   return shot;
@@ -194,24 +194,23 @@ GroupsShot groups_shot(const serve::ServiceGroups& groups, const Gate& gate) {
 
 void begin_service(const serve::Service& service, ServiceShot& shot, Instant now) {
   const Target& target = service.target;
-  const Gate& gate = target.gate();
   shot.name = service.name;
-  shot.queued = gate.queued();
-  shot.running = gate.running();
+  shot.queued = target.queued();
+  shot.running = target.running();
   shot.capacity_unit = unit_of(target.cost());
   if (const auto capacity = target.capacity()) {
     shot.capacity = tokens_in(*capacity, std::chrono::seconds{1}).count();
   }
   const Controller* const controller = target.controller();
   shot.adaptive = controller == nullptr ? "off" : controller->suspended().value_or("on");
-  add_policies(shot, gate);
+  add_policies(shot, target);
   add_rules(shot, service);
-  if (const Tbf* const tbf = gate.tbf(Head::kRegular)) {
-    shot.overflowed = tbf->overflowed();
-    shot.classes.reserve(tbf->classes());
-    tbf->visit_stays(now, [&](const Tbf::StayView& stay) { shot.stays.push_back(stay); });
+  if (const RuleView* const rules = target.rules(Head::kRegular)) {
+    shot.overflowed = rules->overflowed();
+    shot.classes.reserve(rules->classes());
+    rules->visit_stays(now, [&](const StayView& stay) { shot.stays.push_back(stay); });
   }
-  if (service.groups != nullptr) shot.groups = groups_shot(*service.groups, gate);
+  if (service.groups != nullptr) shot.groups = groups_shot(*service.groups, target);
 }
 
 }  // namespace
@@ -247,7 +246,7 @@ Sought::Sought(std::string name) : name_(std::move(name)) {
   }
 }
 
-bool Sought::may_be(const Tbf::ClassView& view) const {
+bool Sought::may_be(const ClassView& view) const {
   const FieldSet by = view.rule.by();
   // The usual classes without a look at their names.
   if (by == FieldSet{Field::kJobid} && !view.is_overflow) return is_job(view.key.job);
@@ -279,11 +278,12 @@ bool SnapshotTaker::step_service(serve::Service& service, ServiceShot& shot, Ins
       part_ = Part::kClasses;
       return false;
     case Part::kClasses: {
-      const Tbf* const tbf = service.target.gate().tbf(Head::kRegular);
-      const auto keep = [&](const Tbf::ClassView& view) {
+      const RuleView* const rules = service.target.rules(Head::kRegular);
+      const auto keep = [&](const ClassView& view) {
         if (!sought_ || sought_->may_be(view)) shot.classes.push_back(class_shot(view));
       };
-      const auto next = tbf == nullptr ? std::nullopt : tbf->visit_classes(at_, step, now, keep);
+      const auto next =
+          rules == nullptr ? std::nullopt : rules->visit_classes(at_, step, now, keep);
       at_ = next.value_or(0);
       if (!next) part_ = Part::kJobs;
       return false;

@@ -31,7 +31,7 @@
 #include "weir/classify/attributes.h"
 #include "weir/control/job_stats_text.h"
 #include "weir/lock/view.h"
-#include "weir/schedule/tbf.h"
+#include "weir/schedule/rule_view.h"
 #include "weir/serve/plane.h"
 #include "weir/serve/server.h"
 
@@ -115,7 +115,7 @@ struct ServiceShot {
   std::size_t rules_in_all = 0;
   std::vector<ClassShot> classes;
   std::vector<JobShot> jobs;
-  std::vector<Tbf::StayView> stays;
+  std::vector<StayView> stays;
   std::optional<std::uint64_t> capacity;  // of the unit, a second
   std::string_view capacity_unit;         // "operations", "bytes" or "tokens"
   std::string adaptive;                   // "off", "on", or why it is suspended
@@ -147,7 +147,7 @@ class Sought {
 
   const std::string& name() const { return name_; }
   // Whether it is called so.
-  bool may_be(const Tbf::ClassView& view) const;
+  bool may_be(const ClassView& view) const;
   bool is_job(const JobId& job) const { return job == whole_ || job == rest_; }
 
  private:

@@ -59,7 +59,7 @@ std::string key_text(const Attributes& key, FieldSet by) {
 
 // `limit` and, unless all of the rule is one class, the key behind a letter that is in no name of a
 // rule or a service.
-std::string slice_name(std::string limit, FieldSet by, const Tbf::ClassLoad& load) {
+std::string slice_name(std::string limit, FieldSet by, const ClassLoad& load) {
   if (by.empty()) return limit;
   limit += kKeyMark;
   return limit += load.is_overflow ? std::string(kOthers) : key_text(load.key, by);
@@ -79,9 +79,9 @@ std::optional<std::int64_t> slice_limit(const Limits& limits, bool is_bytes) {
 }
 
 // Rules come, go and change at any time; they are looked at once an epoch, and by follow().
-void ClusterRules::follow_rules(Tbf& tbf) {
+void ClusterRules::follow_rules(const RuleView& rules) {
   rules_.clear();
-  for (const Rule* const rule : tbf.rules(Head::kRegular).rules()) {
+  for (const Rule* const rule : rules.rules(Head::kRegular).rules()) {
     const Limits& limits = rule->limits();
     if (limits.scope != Scope::kCluster) continue;
     rules_.push_back({.rule = rule->name(),
@@ -94,7 +94,7 @@ void ClusterRules::follow_rules(Tbf& tbf) {
 bool ClusterRules::has_room() const { return slices_.open_classes() + 2 <= kVectorMax; }
 
 // The place of a class among the slices. One that wants nothing gets none.
-ClusterRules::Sliced* ClusterRules::sliced_of(const RuleLimits& rule, const Tbf::ClassLoad& load,
+ClusterRules::Sliced* ClusterRules::sliced_of(const RuleLimits& rule, const ClassLoad& load,
                                               Instant now) {
   const ClassId id{rule.rule, load.key};
   auto found = place_of_.find(id);
@@ -126,15 +126,15 @@ ClusterRules::Sliced* ClusterRules::sliced_of(const RuleLimits& rule, const Tbf:
 
 // Of classes, in an order that is the same in every run. A rule that stands apart on each head has
 // a class on each: in the cluster they are one. All of a rule is there before anybody comes.
-std::vector<Tbf::ClassLoad> ClusterRules::loads_of(Tbf& tbf, Instant now) {
+std::vector<ClassLoad> ClusterRules::loads_of(const RuleView& rules, Instant now) {
   const Nanoseconds time =
       measured_at_ == Instant::min()
           ? kMeasureMin
           : std::clamp<Nanoseconds>(now - measured_at_, kMeasureMin, kMeasureMax);
   measured_at_ = now;
-  std::vector<Tbf::ClassLoad> loads;
+  std::vector<ClassLoad> loads;
   absl::flat_hash_map<ClassId, std::size_t, ClassIdHash> places;
-  const auto add = [&](const Tbf::ClassLoad& load) {
+  const auto add = [&](const ClassLoad& load) {
     const auto [found, is_new] = places.try_emplace(ClassId{load.rule, load.key}, loads.size());
     if (is_new) {
       loads.push_back(load);
@@ -145,12 +145,12 @@ std::vector<Tbf::ClassLoad> ClusterRules::loads_of(Tbf& tbf, Instant now) {
   for (const RuleLimits& rule : rules_) {
     if (rule.by.empty()) add({.rule = rule.rule, .key = Attributes{}.only({})});
   }
-  for (const Tbf::ClassLoad& load : tbf.cluster_loads(time)) add(load);
+  for (const ClassLoad& load : rules.cluster_loads(time)) add(load);
   return loads;
 }
 
-void ClusterRules::follow_classes(Tbf& tbf, Instant now) {
-  for (const Tbf::ClassLoad& load : loads_of(tbf, now)) {
+void ClusterRules::follow_classes(const RuleView& rules, Instant now) {
+  for (const ClassLoad& load : loads_of(rules, now)) {
     const auto rule = std::find_if(rules_.begin(), rules_.end(),
                                    [&](const RuleLimits& one) { return one.rule == load.rule; });
     Sliced* const sliced = rule == rules_.end() ? nullptr : sliced_of(*rule, load, now);
@@ -179,9 +179,9 @@ void ClusterRules::forget_idle(Instant now) {
 
 EpochBytes ClusterRules::ready(Instant now) {
   rules_.clear();
-  if (Tbf* const tbf = gate_.tbf(Head::kRegular)) {
-    follow_rules(*tbf);
-    follow_classes(*tbf, now);
+  if (const RuleView* const rules = target_.rules(Head::kRegular)) {
+    follow_rules(*rules);
+    follow_classes(*rules, now);
   }
   forget_idle(now);
   return slices_.demand();
@@ -210,12 +210,12 @@ void ClusterRules::follow(Instant now) {
 }
 
 void ClusterRules::apply(Instant now) {
-  Tbf* const tbf = gate_.tbf(Head::kRegular);
-  if (tbf == nullptr) return;
-  std::vector<Tbf::ClassSlice> slices;
+  const RuleView* const rules = target_.rules(Head::kRegular);
+  if (rules == nullptr) return;
+  std::vector<ClassSlice> slices;
   slices.reserve(rules_.size() + given_back_.size() + classes_.size());
   const auto cut_off = [&](const RuleLimits& rule) {
-    Tbf::Slice slice;
+    Slice slice;
     if (rule.ops) slice.ops = cut_off_rate(*rule.ops);
     if (rule.bytes) slice.bytes = cut_off_rate(*rule.bytes);
     return slice;
@@ -230,12 +230,12 @@ void ClusterRules::apply(Instant now) {
     }
   }
   for (const Sliced& one : classes_) {
-    Tbf::Slice slice;
+    Slice slice;
     if (one.ops) slice.ops = rate_of(*one.ops, now);
     if (one.bytes) slice.bytes = rate_of(*one.bytes, now);
     slices.push_back({one.id.rule, one.is_whole ? std::nullopt : std::optional(one.id.key), slice});
   }
-  tbf->set_slices(slices, now);
+  target_.set_slices(slices, now);
   given_back_.clear();
 }
 

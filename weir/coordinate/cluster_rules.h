@@ -4,7 +4,7 @@
 // the slices that come back are set at the scheduler. It is an EpochUse, to be driven by an
 // EpochParticipant:
 //
-//   Tbf --gauges--> SliceMember --Ready--> leader --Start--> SliceMember --set_slices--> Tbf
+//   Target --gauges--> SliceMember --Ready--> leader --Start--> SliceMember --set_slices--> Target
 //
 // A limit means the same on ten servers as on one: each class of the rule, as its by= makes them,
 // may pass at the limit on all servers together. `jobid={a.*} rate=1000 scope=cluster` gives every
@@ -18,8 +18,8 @@
 // Classes that wanted nothing for a while give their place back. Without a slice under lease a
 // class runs at limit / (10 x members), also before the first epoch; so does one for which there is
 // no place. follow() is to be called when rules or the number of members have changed, before
-// anything else is scheduled, and apply() when next_apply() has come. REQUIRES: the Gate's tbf on
-// the regular head, with Tbf::Options::in_cluster; under other policies there are no rules, and
+// anything else is scheduled, and apply() when next_apply() has come. REQUIRES: a policy
+// with rules on the regular head, and RuleOptions::in_cluster; under others there are no rules, and
 // nothing is asked for. Time is given. One owner, no locks.
 #pragma once
 
@@ -38,7 +38,7 @@
 #include "weir/coordinate/participant.h"
 #include "weir/coordinate/rule_gauge.h"
 #include "weir/coordinate/slices.h"
-#include "weir/schedule/gate.h"
+#include "weir/target/target.h"
 
 namespace weir {
 
@@ -53,10 +53,10 @@ class ClusterRules final : public EpochUse {
   // A class that wanted nothing for so long has no place among the slices.
   static constexpr Nanoseconds kIdleTime = std::chrono::seconds{2};
 
-  // Gate and slices outlive it. `prefix` stands before the names of its classes, to tell the rules
-  // of several Gates apart.
-  ClusterRules(Gate& gate, SliceMember& slices, Nanoseconds epoch, std::string prefix = {})
-      : gate_(gate), slices_(slices), epoch_(epoch), prefix_(std::move(prefix)) {}
+  // Target and slices outlive it. `prefix` stands before the names of its classes, to tell the
+  // rules of several Targets apart.
+  ClusterRules(Target& target, SliceMember& slices, Nanoseconds epoch, std::string prefix = {})
+      : target_(target), slices_(slices), epoch_(epoch), prefix_(std::move(prefix)) {}
 
   EpochBytes ready(Instant now) override;
   void called(Instant now) override { apply(now); }
@@ -101,16 +101,16 @@ class ClusterRules final : public EpochUse {
     FieldSet by;
   };
 
-  void follow_rules(Tbf& tbf);
-  void follow_classes(Tbf& tbf, Instant now);
-  Sliced* sliced_of(const RuleLimits& rule, const Tbf::ClassLoad& load, Instant now);
+  void follow_rules(const RuleView& rules);
+  void follow_classes(const RuleView& rules, Instant now);
+  Sliced* sliced_of(const RuleLimits& rule, const ClassLoad& load, Instant now);
   bool has_room() const;
-  std::vector<Tbf::ClassLoad> loads_of(Tbf& tbf, Instant now);
+  std::vector<ClassLoad> loads_of(const RuleView& rules, Instant now);
   void forget_idle(Instant now);
   Rate rate_of(SliceMember::ClassIndex index, Instant now) const;
   Rate cut_off_rate(std::int64_t limit) const;
 
-  Gate& gate_;
+  Target& target_;
   SliceMember& slices_;
   Nanoseconds epoch_;
   std::string prefix_;

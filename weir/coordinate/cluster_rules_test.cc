@@ -22,12 +22,12 @@ Instant at(std::int64_t ms) { return instant_at(0) + milliseconds{ms}; }
 // One server in a cluster of its own, or alone.
 struct Server {
   Server() {
-    EXPECT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
-    EXPECT_TRUE(gate.apply_rule("start wide jobid={*} rate=1000 by=rule scope=cluster", at(0)));
+    EXPECT_TRUE(target.set_policy("tbf", "jobid", Heads::kBoth, {}));
+    EXPECT_TRUE(target.apply_rule("start wide jobid={*} rate=1000 by=rule scope=cluster", at(0)));
   }
   ~Server() {
-    EXPECT_TRUE(gate.apply_rule("stop wide", at(1'000'000)));  // whose limit would hold
-    gate.shutdown(at(1'000'000));
+    EXPECT_TRUE(target.apply_rule("stop wide", at(1'000'000)));  // whose limit would hold
+    target.shutdown(at(1'000'000));
     served(1'000'000);
   }
   // Carries messages to and fro.
@@ -38,22 +38,22 @@ struct Server {
     }
   }
   void send(int count, std::int64_t ms) {
-    for (int i = 0; i < count; ++i) gate.admit(requests.emplace_back(), Head::kRegular, at(ms));
+    for (int i = 0; i < count; ++i) target.admit(requests.emplace_back(), Head::kRegular, at(ms));
   }
   int served(std::int64_t ms) {
     int count = 0;
     for (;;) {
-      const Decision decision = gate.next(at(ms));
+      const Decision decision = target.next(at(ms));
       if (decision.kind() != Decision::Kind::kRun) return count;
-      gate.complete(decision.request(), at(ms));
+      target.complete(decision.request(), at(ms));
       ++count;
     }
   }
 
-  Gate gate{{.slots = 1000, .tbf = {.in_cluster = true}}};
+  Target target{{.gate = {.slots = 1000, .rules = {.in_cluster = true}}}, {}};
   SliceMember slices{{}};
   EpochMember member{{.rider = &slices}};
-  ClusterRules rules{gate, slices, milliseconds{10}};
+  ClusterRules rules{target, slices, milliseconds{10}};
   EpochParticipant participant{member, rules, {}};
   SliceLeader slice_leader{{.is_first = true},
                            [](std::string_view name) -> std::optional<std::int64_t> {
@@ -96,7 +96,7 @@ TEST(ClusterRules, ARuleThatIsChangedBeforeTheFirstEpochIsFollowed) {
   Server server;
   server.slices.expect_members(1);
   server.rules.follow(at(0));
-  ASSERT_TRUE(server.gate.apply_rule("change wide rate=100", at(0)));
+  ASSERT_TRUE(server.target.apply_rule("change wide rate=100", at(0)));
   server.rules.follow(at(0));
   server.send(1000, 0);
   int served = 0;
@@ -106,11 +106,11 @@ TEST(ClusterRules, ARuleThatIsChangedBeforeTheFirstEpochIsFollowed) {
 
 TEST(ClusterRules, TheAdministratorSeesTheLimitAndNotTheSlice) {
   Server server;
-  const Tbf& tbf = *server.gate.tbf(Head::kRegular);
-  const std::string before = tbf.rules(Head::kRegular).find("wide")->listing_line();
+  const RuleView& rules_now = *server.target.rules(Head::kRegular);
+  const std::string before = rules_now.rules(Head::kRegular).find("wide")->listing_line();
   server.participant.start(at(0));
   server.exchange(1);
-  EXPECT_EQ(tbf.rules(Head::kRegular).find("wide")->listing_line(), before);
+  EXPECT_EQ(rules_now.rules(Head::kRegular).find("wide")->listing_line(), before);
 }
 
 TEST(ClusterRules, CutOffItFallsBackWhenTheLeaseEnds) {
@@ -155,22 +155,22 @@ TEST(ClusterRules, AfterAnErrorItJoinsAnew) {
 struct Pair {
   explicit Pair(const std::string& rule) : name(rule.substr(6, rule.find(' ', 6) - 6)) {
     for (One& one : servers) {
-      EXPECT_TRUE(one.gate.start_policy("tbf", "jobid", Heads::kBoth));
-      EXPECT_TRUE(one.gate.apply_rule(rule, at(0)));
+      EXPECT_TRUE(one.target.set_policy("tbf", "jobid", Heads::kBoth, {}));
+      EXPECT_TRUE(one.target.apply_rule(rule, at(0)));
     }
   }
   ~Pair() {
     for (std::size_t i = 0; i < 2; ++i) {
-      EXPECT_TRUE(servers[i].gate.apply_rule("stop " + name, at(1'000'000)));
-      servers[i].gate.shutdown(at(1'000'000));
+      EXPECT_TRUE(servers[i].target.apply_rule("stop " + name, at(1'000'000)));
+      servers[i].target.shutdown(at(1'000'000));
       served(i, 1'000'000);
     }
   }
   struct One {
-    Gate gate{{.slots = 1000, .tbf = {.in_cluster = true, .classes_max = 64}}};
+    Target target{{.gate = {.slots = 1000, .rules = {.in_cluster = true, .classes_max = 64}}}, {}};
     SliceMember slices{{}};
     EpochMember member{{.rider = &slices}};
-    ClusterRules rules{gate, slices, milliseconds{10}};
+    ClusterRules rules{target, slices, milliseconds{10}};
     EpochParticipant participant{member, rules, {}};
     std::map<std::string, int> counts;
   };
@@ -192,16 +192,16 @@ struct Pair {
       Request& request = requests.emplace_back();
       request.attributes.job = JobId(job);
       request.bytes = bytes;
-      servers[server].gate.admit(request, Head::kRegular, at(ms));
+      servers[server].target.admit(request, Head::kRegular, at(ms));
     }
   }
   void served(std::size_t server, std::int64_t ms) {
     One& one = servers[server];
     for (;;) {
-      const Decision decision = one.gate.next(at(ms));
+      const Decision decision = one.target.next(at(ms));
       if (decision.kind() != Decision::Kind::kRun) return;
       ++one.counts[std::string(decision.request().attributes.job.text())];
-      one.gate.complete(decision.request(), at(ms));
+      one.target.complete(decision.request(), at(ms));
     }
   }
   // Both servers from one time to another; what each was served counts from then on.
@@ -221,7 +221,7 @@ struct Pair {
   std::optional<std::int64_t> limit_of(std::string_view slice) const {
     const std::string_view limit = limit_name(slice);
     const std::size_t slash = limit.find('/');
-    const RuleList& rules = servers[0].gate.tbf(Head::kRegular)->rules(Head::kRegular);
+    const RuleList& rules = servers[0].target.rules(Head::kRegular)->rules(Head::kRegular);
     const Rule* const rule = rules.find(limit.substr(0, slash));
     return rule == nullptr ? std::nullopt
                            : slice_limit(rule->limits(), limit.substr(slash) == "/bytes");
@@ -282,7 +282,7 @@ TEST(ClusterRules, TheLowestLimitsHoldInEveryWindow) {
     const std::int64_t phase = ms / 7'000 % 3;
     for (const std::size_t server : {0U, 1U}) {
       const bool is_hot = phase == 0 || phase == static_cast<std::int64_t>(server) + 1;
-      if (is_hot && pair.servers[server].gate.queued() < 20) pair.send(server, "a", 1, ms);
+      if (is_hot && pair.servers[server].target.queued() < 20) pair.send(server, "a", 1, ms);
     }
     for (auto& one : pair.servers) one.counts.clear();
     pair.step(ms);
@@ -340,14 +340,17 @@ TEST(ClusterRules, TheNameOfASliceSaysWhichLimitItIsOf) {
 
 TEST(RuleGauge, CountsWhatWasServedAndWhatWaits) {
   Server server;
-  Tbf& tbf = *server.gate.tbf(Head::kRegular);
-  tbf.set_slice("wide", {.ops = Rate::per_second(1000), .bytes = std::nullopt}, at(0));
+  const RuleView& rules = *server.target.rules(Head::kRegular);
+  const ClassSlice slice{.rule = "wide",
+                         .key = std::nullopt,
+                         .slice = {.ops = Rate::per_second(1000), .bytes = std::nullopt}};
+  server.target.set_slices({&slice, 1}, at(0));
   RuleGauge gauge("wide", at(0));
   server.send(5, 0);
-  EXPECT_EQ(gauge.measure(tbf, at(10)).ops, 500 * kMilli);
+  EXPECT_EQ(gauge.measure(rules, at(10)).ops, 500 * kMilli);
   const int served = server.served(20);
   EXPECT_GT(served, 0);
-  EXPECT_EQ(gauge.measure(tbf, at(20)).ops, 500 * kMilli);
+  EXPECT_EQ(gauge.measure(rules, at(20)).ops, 500 * kMilli);
 }
 
 // More than the limit is of no use to anybody, and long queues take long to count.
@@ -355,7 +358,7 @@ TEST(RuleGauge, CountsNoMoreThanTheLimitLetsThrough) {
   Server server;
   RuleGauge gauge("wide", at(0));
   server.send(1000, 0);
-  EXPECT_EQ(gauge.measure(*server.gate.tbf(Head::kRegular), at(10)).ops, 1100 * kMilli);
+  EXPECT_EQ(gauge.measure(*server.target.rules(Head::kRegular), at(10)).ops, 1100 * kMilli);
 }
 
 }  // namespace

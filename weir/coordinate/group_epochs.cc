@@ -29,8 +29,8 @@ std::int64_t place(std::span<const std::int64_t> data, std::size_t group, std::s
 
 }  // namespace
 
-GroupEpochs::GroupEpochs(Gate& gate, GroupOptions options)
-    : gate_(gate),
+GroupEpochs::GroupEpochs(Target& target, GroupOptions options)
+    : target_(target),
       options_(std::move(options)),
       waited_(options_.lengths.size() + 1),
       turns_(options_.lengths.size() + 1) {
@@ -42,8 +42,8 @@ Nanoseconds GroupEpochs::length_of(std::size_t group) const {
 }
 
 bool GroupEpochs::has_requests(std::uint32_t group) const {
-  const Tbf* const tbf = gate_.tbf(Head::kRegular);
-  return tbf != nullptr && tbf->group_queues(group) > 0;
+  const RuleView* const rules = target_.rules(Head::kRegular);
+  return rules != nullptr && rules->group_queues(group) > 0;
 }
 
 // Who has just had its turn comes after all others, and who knows nothing of the turns that were
@@ -52,10 +52,10 @@ EpochVector GroupEpochs::data(bool knows_turns) const {
   EpochVector data(kHead + waited_.size() * kPlaces);
   data[kServers] = 1;
   data[kMeaning] = options_.meaning;
-  const Tbf* const tbf = gate_.tbf(Head::kRegular);
+  const RuleView* const rules = target_.rules(Head::kRegular);
   for (std::uint32_t group = 0; group < waited_.size(); ++group) {
     std::int64_t* const places = &data[kHead + group * kPlaces];
-    places[kWaiting] = tbf == nullptr ? 0 : tbf->group_queues(group);
+    places[kWaiting] = rules == nullptr ? 0 : rules->group_queues(group);
     places[kWaited] = knows_turns && preferred_ != group ? waited_[group] + 1 : 0;
     places[kLength] = length_of(group) / std::chrono::microseconds{1};
   }
@@ -70,23 +70,23 @@ Instant GroupEpochs::ready_at(Instant now) {
   if (!options_.quiesce || !is_in_step_) return now;
   if (!quiet_since_) {
     quiet_since_ = now;
-    hold(true);
+    hold(true, now);
   }
-  if (gate_.running(Head::kRegular) == 0) return now;
+  if (target_.running(Head::kRegular) == 0) return now;
   return std::max(now, quiet_end());
 }
 
-void GroupEpochs::hold(bool on) {
+void GroupEpochs::hold(bool on, Instant now) {
   is_held_ = on;
   if (!on) quiet_since_.reset();
-  gate_.hold_regular(on);
+  target_.hold(on, now);
 }
 
 void GroupEpochs::tick(Instant now) {
   if (is_held_ && now >= quiet_end()) {
     ++ragged_;
     is_held_ = false;  // the epoch stays over
-    gate_.hold_regular(false);
+    target_.hold(false, now);
   }
   if (is_in_step_) return;
   if (now < began_ + length_ && !is_done_early(now)) return;
@@ -97,7 +97,7 @@ void GroupEpochs::tick(Instant now) {
 // Alone, as long as somebody waits for a turn.
 Instant GroupEpochs::next_wake() const {
   if (is_held_) return quiet_end();
-  return is_in_step_ || gate_.queued() == 0 ? kNever : began_ + length_;
+  return is_in_step_ || target_.queued() == 0 ? kNever : began_ + length_;
 }
 
 // The same on all servers, since all have the same data.
@@ -130,8 +130,8 @@ void GroupEpochs::begin(const Choice& choice, std::span<const std::int64_t> redu
   length_ = choice.length;
   began_ = now;
   if (preferred_) ++turns_[*preferred_];
-  if (Tbf* const tbf = gate_.tbf(Head::kRegular)) tbf->prefer(preferred_, now);
-  hold(false);
+  target_.prefer_group(preferred_, now);
+  hold(false, now);
 }
 
 Nanoseconds GroupEpochs::start_epoch(std::int64_t /*epoch*/, EpochView reduced, Instant now) {
@@ -144,7 +144,7 @@ Nanoseconds GroupEpochs::start_epoch(std::int64_t /*epoch*/, EpochView reduced, 
 
 void GroupEpochs::alone(std::int64_t /*error*/, Instant now) {
   is_in_step_ = false;
-  hold(false);
+  hold(false, now);
   tick(now);
 }
 

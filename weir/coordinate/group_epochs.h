@@ -22,8 +22,8 @@
 // all are quiet together, several servers keep to the length.
 //
 // A server that is cut off takes turns alone, by what waits at itself. Where servers have different
-// groups nobody is preferred, and is_mixed() says so. REQUIRES: the Gate's tbf on the regular head,
-// with as many groups; under other policies nobody is preferred. Time is given. One owner, no
+// groups nobody is preferred, and is_mixed() says so. REQUIRES: a policy with rules on the regular
+// head, with as many groups; under others nobody is preferred. Time is given. One owner, no
 // locks.
 #pragma once
 
@@ -37,12 +37,12 @@
 #include "weir/base/time.h"
 #include "weir/coordinate/participant.h"
 #include "weir/coordinate/vectors.h"
-#include "weir/schedule/gate.h"
+#include "weir/target/target.h"
 
 namespace weir {
 
 struct GroupOptions {
-  // For each group, in the order of Tbf::Options::groups, how long it is preferred in a row.
+  // For each group, in the order of RuleOptions::groups, how long it is preferred in a row.
   std::vector<Nanoseconds> lengths;
   Nanoseconds rest_length = std::chrono::milliseconds{100};  // of clients of no group
   bool quiesce = false;
@@ -58,8 +58,8 @@ inline constexpr Nanoseconds kGroupLengthMax = std::chrono::seconds{10};
 
 class GroupEpochs final : public EpochUse {
  public:
-  // The Gate outlives it. REQUIRES: at most kGroupsMax groups, lengths within their bounds.
-  GroupEpochs(Gate& gate, GroupOptions options);
+  // The Target outlives it. REQUIRES: at most kGroupsMax groups, lengths within their bounds.
+  GroupEpochs(Target& target, GroupOptions options);
 
   EpochBytes ready(Instant now) override;
   Instant ready_at(Instant now) override;
@@ -92,11 +92,11 @@ class GroupEpochs final : public EpochUse {
   Choice choose(std::span<const std::int64_t> reduced);
   void begin(const Choice& choice, std::span<const std::int64_t> reduced, Instant now);
   bool has_requests(std::uint32_t group) const;
-  void hold(bool on);
+  void hold(bool on, Instant now);
   Instant quiet_end() const { return *quiet_since_ + options_.quiet_max; }
   Nanoseconds length_of(std::size_t group) const;
 
-  Gate& gate_;
+  Target& target_;
   GroupOptions options_;
   std::vector<std::int64_t> waited_;  // epochs, of each group with requests
   std::vector<std::uint64_t> turns_;

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "weir/coordinate/gate_epochs.h"
+#include "weir/coordinate/target_epochs.h"
 
 namespace weir {
 namespace {
@@ -25,9 +25,11 @@ constexpr std::uint32_t kB = 1;
 constexpr std::uint32_t kRest = 2;
 constexpr std::array<int, 3> kClients = {1, 11, 30};  // one of each group
 
-Gate::Options gate_options(std::uint32_t slots) {
-  Gate::Options options{.slots = slots, .tbf = {.classes_max = 64}};
-  options.tbf.groups = {*NidList::parse("10.0.0.[1-9]@tcp"), *NidList::parse("10.0.0.[11-19]@tcp")};
+Target::Options target_options(std::uint32_t slots) {
+  Target::Options options;
+  options.gate = {.slots = slots, .rules = {.classes_max = 64}};
+  options.gate.rules.groups = {*NidList::parse("10.0.0.[1-9]@tcp"),
+                               *NidList::parse("10.0.0.[11-19]@tcp")};
   return options;
 }
 GroupOptions turns(bool quiesce = false) {
@@ -40,36 +42,36 @@ GroupOptions turns(bool quiesce = false) {
 
 struct Server {
   explicit Server(const GroupOptions& options = turns(), std::uint32_t slots = 1)
-      : gate(gate_options(slots)), use(gate, options) {
-    EXPECT_TRUE(gate.start_policy("tbf", "nid", Heads::kBoth));
-    EXPECT_TRUE(gate.apply_rule("change default rate=900000", at(0)));
+      : target(target_options(slots), at(0)), use(target, options) {
+    EXPECT_TRUE(target.set_policy("tbf", "nid", Heads::kBoth, {}));
+    EXPECT_TRUE(target.apply_rule("change default rate=900000", at(0)));
   }
   ~Server() {
     while (!running.empty()) complete(at(1'000'000));
-    gate.shutdown(at(1'000'000));
+    target.shutdown(at(1'000'000));
     while (begin(at(1'000'000)) >= 0) complete(at(1'000'000));
   }
   void send(std::uint32_t group, int count, Instant now, Head head = Head::kRegular) {
     for (int i = 0; i < count; ++i) {
       Request& request = requests.emplace_back();
       request.attributes.nid = *parse_nid("10.0.0." + std::to_string(kClients.at(group)) + "@tcp");
-      gate.admit(request, head, now);
+      target.admit(request, head, now);
     }
   }
   // The group whose request begins, -1 for nothing.
   int begin(Instant now) {
-    const Decision decision = gate.next(now);
+    const Decision decision = target.next(now);
     if (decision.kind() != Decision::Kind::kRun) return -1;
     running.push_back(&decision.request());
     const int client = static_cast<int>(decision.request().attributes.nid.low & 0xff);
     return client < 10 ? 0 : client < 20 ? 1 : 2;
   }
   void complete(Instant now) {
-    gate.complete(*running.front(), now);
+    target.complete(*running.front(), now);
     running.pop_front();
   }
 
-  Gate gate;
+  Target target;
   GroupEpochs use;
   std::deque<Request> requests;
   std::deque<Request*> running;
@@ -90,7 +92,7 @@ struct Alone : Server {
     return served;
   }
   LocalEpochHandler handler;
-  GateEpochs epochs{gate, handler, use};
+  TargetEpochs epochs{target, handler, use};
 };
 
 TEST(GroupEpochs, TakeTurnsOfTheirLengths) {
@@ -137,7 +139,7 @@ TEST(GroupEpochs, WithNobodyWaitingNobodyIsPreferred) {
 TEST(GroupEpochs, WithQuiesceNothingBeginsUntilWhatRunsIsDone) {
   Server server(turns(true), 4);
   LocalEpochHandler handler;
-  GateEpochs epochs(server.gate, handler, server.use);
+  TargetEpochs epochs(server.target, handler, server.use);
   server.send(kA, 100, at(0));
   server.send(kB, 100, at(0));
   epochs.init(at(0));
@@ -163,7 +165,7 @@ TEST(GroupEpochs, WithQuiesceNothingBeginsUntilWhatRunsIsDone) {
 TEST(GroupEpochs, AQuietPhaseIsBounded) {
   Server server(turns(true), 1);
   LocalEpochHandler handler;
-  GateEpochs epochs(server.gate, handler, server.use);
+  TargetEpochs epochs(server.target, handler, server.use);
   server.send(kA, 2, at(0));
   server.send(kB, 2, at(0));
   epochs.init(at(0));
@@ -189,7 +191,7 @@ struct Mute final : EpochHandler {
 TEST(GroupEpochs, AQuietPhaseEndsThoughTheOthersAreNotReady) {
   Server server(turns(true), 1);
   Mute handler;
-  GateEpochs epochs(server.gate, handler, server.use);
+  TargetEpochs epochs(server.target, handler, server.use);
   server.send(kA, 9, at(0));
   epochs.init(at(0));
   handler.asked(1, server.use.ready(at(0)), at(0));
@@ -210,7 +212,7 @@ TEST(GroupEpochs, AQuietPhaseEndsThoughTheOthersAreNotReady) {
 TEST(GroupEpochs, WhoIsAloneIsNeverQuiet) {
   Server server(turns(true), 1);
   Mute handler;
-  GateEpochs epochs(server.gate, handler, server.use);
+  TargetEpochs epochs(server.target, handler, server.use);
   server.send(kA, 100, at(0));
   server.send(kB, 100, at(0));
   epochs.init(at(0));
@@ -292,7 +294,7 @@ RC_GTEST_PROP(GroupEpochsProperty, AllChooseTheSameAndNobodyStarves, ()) {
     const Instant now = at(20 * epoch);
     Server& one = *servers[*rc::gen::inRange<std::size_t>(0, count)];
     if (*rc::gen::inRange(0, 2) == 0) one.send(*rc::gen::element(kA, kRest), 1, now);
-    if (*rc::gen::inRange(0, 4) == 0 && one.gate.tbf(Head::kRegular)->group_queues(kB) == 0) {
+    if (*rc::gen::inRange(0, 4) == 0 && one.target.rules(Head::kRegular)->group_queues(kB) == 0) {
       if (one.begin(now) >= 0) one.complete(now);
     }
     const EpochBytes data = reduced(servers, now);

@@ -26,15 +26,15 @@ Nanoseconds RuleGauge::time_to(Instant now) const {
   return std::max<Nanoseconds>(now - last_, std::chrono::milliseconds{1});
 }
 
-RuleGauge::Demand RuleGauge::measure(Tbf& tbf, Instant now) {
-  Tbf::ClassLoad all;
-  for (const Tbf::ClassLoad& load : tbf.cluster_loads(time_to(now))) {
+RuleGauge::Demand RuleGauge::measure(const RuleView& rules, Instant now) {
+  ClassLoad all;
+  for (const ClassLoad& load : rules.cluster_loads(time_to(now))) {
     if (load.rule == rule_) all += load;
   }
   return measure(all, now);
 }
 
-RuleGauge::Demand RuleGauge::measure(const Tbf::ClassLoad& load, Instant now) {
+RuleGauge::Demand RuleGauge::measure(const ClassLoad& load, Instant now) {
   const Nanoseconds time = time_to(now);
   const std::uint64_t served = std::exchange(served_, load.served);
   const std::uint64_t served_bytes = std::exchange(served_bytes_, load.served_bytes);

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "weir/base/time.h"
-#include "weir/schedule/tbf.h"
+#include "weir/schedule/rule_view.h"
 
 namespace weir {
 
@@ -28,14 +28,14 @@ class RuleGauge {
 
   RuleGauge(std::string rule, Instant now) : rule_(std::move(rule)), last_(now) {}
   // Of a class that has been there for a while: what it was served before does not count.
-  RuleGauge(const Tbf::ClassLoad& load, Instant now)
+  RuleGauge(const ClassLoad& load, Instant now)
       : rule_(load.rule), last_(now), served_(load.served), served_bytes_(load.served_bytes) {}
 
   const std::string& rule() const { return rule_; }
   // Of all classes of the rule together.
-  Demand measure(Tbf& tbf, Instant now);
+  Demand measure(const RuleView& rules, Instant now);
   // Of the class whose load it is.
-  Demand measure(const Tbf::ClassLoad& load, Instant now);
+  Demand measure(const ClassLoad& load, Instant now);
 
  private:
   Nanoseconds time_to(Instant now) const;

@@ -19,7 +19,7 @@ constexpr std::uint64_t kBacklog = 4;
 
 struct Shop {
   explicit Shop(std::uint64_t classes) : hints(classes), requests(classes * kBacklog) {
-    auto made = SharedGate::create({.slots = 16, .tbf = {.classes_max = classes}});
+    auto made = SharedGate::create({.slots = 16, .rules = {.classes_max = classes}});
     WEIR_ASSERT(made && (*made)->start_policy("tbf", "jobid", Heads::kBoth));
     gate = std::move(*made);
     // So fast that nobody waits for a token.

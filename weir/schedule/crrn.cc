@@ -74,4 +74,12 @@ void Crrn::set_quantum(std::uint16_t quantum) {
   quantum_ = quantum;
 }
 
+std::optional<std::uint64_t> Crrn::tunable(std::string_view name) const {
+  return name == kQuantum ? std::optional<std::uint64_t>(quantum_) : std::nullopt;
+}
+
+void Crrn::set_tunable(std::string_view name, std::uint64_t value) {
+  if (name == kQuantum) set_quantum(static_cast<std::uint16_t>(value));
+}
+
 }  // namespace weir

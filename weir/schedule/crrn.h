@@ -32,6 +32,7 @@ namespace weir {
 class Crrn final : public Policy {
  public:
   static constexpr std::string_view kName = "crrn";
+  static constexpr std::string_view kQuantum = "quantum";  // its tunable
   static constexpr std::uint16_t kQuantumDefault = 8;
   static constexpr std::uint16_t kQuantumMax = 65535;
   static constexpr std::size_t kClientsMax = 8192;
@@ -47,6 +48,8 @@ class Crrn final : public Policy {
   std::uint16_t quantum() const { return quantum_; }
   // Holds from each client's next batch on. REQUIRES: quantum > 0.
   void set_quantum(std::uint16_t quantum);
+  std::optional<std::uint64_t> tunable(std::string_view name) const override;
+  void set_tunable(std::string_view name, std::uint64_t value) override;
 
   std::size_t clients() const { return clients_.size(); }
 

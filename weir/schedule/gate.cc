@@ -5,18 +5,17 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
-#include "weir/schedule/crrn.h"
-#include "weir/schedule/fifo.h"
+#include "weir/classify/rule_list.h"
+#include "weir/schedule/policy_kinds.h"
 
 namespace weir {
 namespace {
 
 std::size_t index_of(Head head) { return static_cast<std::size_t>(head); }
-
-// In the order they are listed.
-constexpr std::array kPolicyNames = {Fifo::kName, Crrn::kName, TbfPolicy::kName};
 
 Heads only(Head head) { return head == Head::kRegular ? Heads::kRegular : Heads::kHigh; }
 
@@ -56,7 +55,7 @@ struct Gate::Seated {
 // last the one in force where it is not the fallback itself.
 class Gate::Entrance {
  public:
-  Entrance() : force_(&seat(std::make_unique<Fifo>(), "")) {}
+  explicit Entrance(std::unique_ptr<Policy> fallback) : force_(&seat(std::move(fallback), "")) {}
 
   Seated& in_force() const { return *force_; }
   bool runs(std::string_view name, std::string_view argument) const {
@@ -165,10 +164,14 @@ Gate::Seated& Gate::seated_of(const Request& request) {
 }
 
 Gate::Gate(const Options& options)
-    : options_(options),
-      entrances_{std::make_unique<Entrance>(), std::make_unique<Entrance>()},
-      regular_slots_(options.slots - options.hp_slots) {
+    : options_(options), regular_slots_(options.slots - options.hp_slots) {
   WEIR_ASSERT(options.hp_slots < options.slots, options.hp_slots, options.slots);
+  auto fallbacks = fallback_policy().make({}, {options_.rules, policies_made_});
+  WEIR_ASSERT(fallbacks.has_value());
+  for (const Head head : kHeads) {
+    entrances_[index_of(head)] =
+        std::make_unique<Entrance>(std::move((*fallbacks)[index_of(head)]));
+  }
 }
 
 Gate::~Gate() { WEIR_ASSERT(queued() == 0 && running() == 0, queued(), running()); }
@@ -216,7 +219,7 @@ Decision Gate::next(Instant now) {
   Pick other = ask(second, Urge::kInTime);
   if (other.request != nullptr) return Decision::run(*other.request);
   Instant until = std::min(one.until, other.until);
-  if (options_.tbf.sharing) {
+  if (options_.rules.sharing) {
     one = ask(first, Urge::kBorrow);
     if (one.request != nullptr) return Decision::run(*one.request);
     other = ask(second, Urge::kBorrow);
@@ -263,45 +266,17 @@ std::size_t Gate::queued() const {
   return entrance(Head::kRegular).queued() + entrance(Head::kHigh).queued();
 }
 
-Policy& Gate::policy_in_force(Head head) { return *entrance(head).in_force().policy; }
 const Policy& Gate::policy_in_force(Head head) const { return *entrance(head).in_force().policy; }
 
-// One for each head. A tbf of both heads is one engine.
-Result<Gate::Pair> Gate::make_policies(std::string_view name, std::string_view argument) {
-  Pair made;
-  if (name == Fifo::kName) return made;
-  if (name == Crrn::kName) {
-    for (auto& policy : made) policy = std::make_unique<Crrn>();
-    return made;
-  }
-  if (name == TbfPolicy::kName) {
-    const auto type = argument.empty() ? FieldSet::all() : FieldSet::parse_type(argument);
-    if (!type) return tl::unexpected(type.error());
-    const auto engine = std::make_shared<Tbf>(*type, options_.tbf, ++engines_made_);
-    for (const Head head : kHeads) {
-      made[index_of(head)] = std::make_unique<TbfPolicy>(engine, head);
-    }
-    return made;
-  }
-  return fail(std::errc::no_such_file_or_directory, quote(name), "no such policy",
-              "there are fifo, crrn and tbf");
-}
-
 Result<void> Gate::start_policy(std::string_view name, std::string_view argument, Heads heads) {
-  auto started = start(name, argument, heads);
-  if (listener_ != nullptr) {
-    listener_->policy_command(name, argument, heads, started.has_value());
-  }
-  return started;
-}
-
-Result<void> Gate::start(std::string_view name, std::string_view argument, Heads heads) {
-  auto made = make_policies(name, argument);
+  const auto kind = find_policy(name);
+  if (!kind) return tl::unexpected(kind.error());
+  auto made = (*kind)->make(argument, {options_.rules, ++policies_made_});
   if (!made) return tl::unexpected(made.error());
   ++switches_;
   for (const Head head : kHeads) {
     if (!names(heads, head)) continue;
-    if (name == Fifo::kName) {
+    if (*kind == &fallback_policy()) {
       entrance(head).stop();
     } else if (!entrance(head).runs(name, argument)) {
       entrance(head).start(std::move((*made)[index_of(head)]), argument);
@@ -310,22 +285,27 @@ Result<void> Gate::start(std::string_view name, std::string_view argument, Heads
   return {};
 }
 
-Tbf* Gate::tbf(Head head) {
-  Policy& policy = policy_in_force(head);
-  return policy.name() == TbfPolicy::kName ? &static_cast<TbfPolicy&>(policy).tbf() : nullptr;
-}
+RuleEngine* Gate::engine(Head head) { return entrance(head).in_force().policy->engine(); }
 
-const Tbf* Gate::tbf(Head head) const {
-  const Policy& policy = policy_in_force(head);
-  return policy.name() == TbfPolicy::kName ? &static_cast<const TbfPolicy&>(policy).tbf() : nullptr;
-}
+const RuleEngine* Gate::engine(Head head) const { return policy_in_force(head).engine(); }
 
-bool Gate::set_crrn_quantum(Head head, std::uint16_t quantum) {
-  Policy& policy = policy_in_force(head);
-  const bool is_crrn = policy.name() == Crrn::kName;
-  if (is_crrn) static_cast<Crrn&>(policy).set_quantum(quantum);
-  if (listener_ != nullptr) listener_->quantum_command(head, quantum, is_crrn);
-  return is_crrn;
+Result<void> Gate::set_tunable(Head head, std::string_view name, std::uint64_t value) {
+  Policy& policy = *entrance(head).in_force().policy;
+  const auto kind = find_policy(policy.name());
+  WEIR_ASSERT(kind.has_value());
+  const auto& tunables = (*kind)->tunables;
+  const auto found = std::find_if(tunables.begin(), tunables.end(),
+                                  [&](const Tunable& one) { return one.name == name; });
+  if (found == tunables.end()) {
+    return fail(std::errc::no_such_device, "policy " + quote(policy.name()),
+                fmt::format("has no {} to be set", quote(name)), "start the policy that has it");
+  }
+  if (value < found->least || value > found->most) {
+    return fail(std::errc::invalid_argument, quote(name), fmt::format("cannot be {}", value),
+                fmt::format("give a number from {} to {}", found->least, found->most));
+  }
+  policy.set_tunable(name, value);
+  return {};
 }
 
 // For the heads it names, as their engines would have it.
@@ -334,11 +314,13 @@ Result<RuleCommand> Gate::read_rule(std::string_view text) const {
   FieldSet type;
   for (const Head head : kHeads) {
     if (!names(outline.heads, head)) continue;
-    const Tbf* const engine = tbf(head);
+    const RuleEngine* const engine = this->engine(head);
     if (engine == nullptr) {
-      return fail(outline.starts ? std::errc::invalid_argument : std::errc::no_such_device,
-                  head == Head::kRegular ? "regular head" : "high-priority head",
-                  "tbf is not running there", "write tbf to nrs_policies first, or name one head");
+      return fail(
+          outline.starts ? std::errc::invalid_argument : std::errc::no_such_device,
+          head == Head::kRegular ? "regular head" : "high-priority head",
+          policies_with_rules() + " is not running there",
+          fmt::format("write {} to nrs_policies first, or name one head", policies_with_rules()));
     }
     if (!type.empty() && type != engine->type()) {
       return fail(std::errc::invalid_argument, "rule", "the heads run tbf of different types",
@@ -350,28 +332,22 @@ Result<RuleCommand> Gate::read_rule(std::string_view text) const {
 }
 
 Result<void> Gate::apply_rule(std::string_view text, Instant now) {
-  auto applied = apply(text, now);
-  if (listener_ != nullptr) listener_->rule_command(text, applied.has_value(), now);
-  return applied;
-}
-
-Result<void> Gate::apply(std::string_view text, Instant now) {
   auto command = read_rule(text);
   if (!command) return tl::unexpected(command.error());
   forward(now);
-  Tbf* const regular = tbf(Head::kRegular);
-  Tbf* const high = tbf(Head::kHigh);
+  RuleEngine* const regular = engine(Head::kRegular);
+  RuleEngine* const high = engine(Head::kHigh);
   if (command->heads != Heads::kBoth) {
     return (command->heads == Heads::kRegular ? regular : high)->apply(*command, now_);
   }
   if (regular == high) return regular->apply(*command, now_);
   // Two engines: neither is touched before both have agreed.
   for (const Head head : kHeads) {
-    if (auto checked = tbf(head)->rules(head).check(*command); !checked) return checked;
+    if (auto checked = engine(head)->rules(head).check(*command); !checked) return checked;
   }
   for (const Head head : kHeads) {
     command->heads = only(head);
-    const auto applied = tbf(head)->apply(*command, now_);
+    const auto applied = engine(head)->apply(*command, now_);
     WEIR_ASSERT(applied.has_value());
   }
   return {};
@@ -406,7 +382,7 @@ Result<void> Gate::check_rule_text(std::string_view text) const {
 
 Gate::RuleTrial::RuleTrial(const Gate& gate) : gate_(gate) {
   for (const Head head : kHeads) {
-    if (const Tbf* const engine = gate.tbf(head)) {
+    if (const RuleEngine* const engine = gate.engine(head)) {
       lists_[index_of(head)] = engine->rules(head).copy();
     }
   }
@@ -429,8 +405,9 @@ Result<void> Gate::RuleTrial::apply(std::string_view command) {
 
 std::vector<Gate::PolicyStatus> Gate::policies(Head head) const {
   std::vector<PolicyStatus> all;
-  for (const std::string_view name : kPolicyNames) {
-    PolicyStatus status{.name = name, .argument = {}, .is_fallback = name == Fifo::kName};
+  for (const auto& kind : policy_kinds()) {
+    PolicyStatus status{
+        .name = kind->name, .argument = {}, .is_fallback = kind.get() == &fallback_policy()};
     entrance(head).add_status(status);
     all.push_back(status);
   }

@@ -11,8 +11,9 @@
 // asks again when it fires, when a request is admitted and when one is completed. Time is given; it
 // may stand still, and a step back counts as standing still.
 //
-//   high head:     fifo + the policy in force (+ policies being drained) --+
-//   regular head:  fifo + the policy in force (+ policies being drained) --+--> slots --> device
+//   high head:     fallback + the policy in force (+ policies being drained) --+
+//   regular head:  fallback + the policy in force (+ policies being drained) --+--> slots -->
+//   device
 //
 // The high-priority head goes first, but after kHighInRowMax of its requests in a row the regular
 // one is asked first, so neither starves. At most `slots` requests run at a time; `hp_slots` of
@@ -41,7 +42,7 @@
 #include "weir/classify/command.h"
 #include "weir/schedule/policy.h"
 #include "weir/schedule/request.h"
-#include "weir/schedule/tbf.h"
+#include "weir/schedule/rule_engine.h"
 
 namespace weir {
 
@@ -67,28 +68,14 @@ class Decision {
   Instant until_;
 };
 
-// Told of commands after they were carried out or refused: whoever records a Gate.
-class CommandListener {
- public:
-  CommandListener() = default;
-  CommandListener(const CommandListener&) = delete;
-  CommandListener& operator=(const CommandListener&) = delete;
-  virtual ~CommandListener() = default;
-
-  virtual void policy_command(std::string_view name, std::string_view argument, Heads heads,
-                              bool is_done) = 0;
-  virtual void rule_command(std::string_view text, bool is_done, Instant now) = 0;
-  virtual void quantum_command(Head head, std::uint16_t quantum, bool is_done) = 0;
-};
-
 class Gate {
  public:
   static constexpr std::uint32_t kHighInRowMax = 10;
 
   struct Options {
     std::uint32_t slots = 16;
-    std::uint32_t hp_slots = 0;  // less than slots
-    Tbf::Options tbf = {};
+    std::uint32_t hp_slots = 0;                     // less than slots
+    RuleOptions rules = {};                         // of policies that have rules
     NodemapLookup nodemaps = default_nodemap_only;  // whose names rules may use
   };
 
@@ -121,7 +108,7 @@ class Gate {
   void promote(Request& request, Instant now);
 
   // No admit follows. What is queued is handed out without waiting for limits, except for those of
-  // the whole cluster, which hold to the end (Tbf::Options::in_cluster).
+  // the whole cluster, which hold to the end (RuleOptions::in_cluster).
   void shutdown(Instant now);
   bool is_shut_down() const { return shut_down_; }
 
@@ -132,23 +119,22 @@ class Gate {
   std::size_t running() const { return running_[0] + running_[1]; }
   std::size_t running(Head head) const { return running_[static_cast<std::size_t>(head)]; }
 
-  // Starts a policy on the named heads by its name ("fifo" stops the other). One in force with the
-  // same argument goes on as it is. The argument of tbf is its type; policies that take none only
-  // show it. ENOENT for a name there is none of, EINVAL for a type; then nothing changes.
+  // Starts a policy on the named heads by its name (policy_kinds.h); the name of the fallback stops
+  // the other. One in force with the same argument goes on as it is. ENOENT for a name there is
+  // none of, EINVAL for an argument that it does not take; then nothing changes.
   Result<void> start_policy(std::string_view name, std::string_view argument, Heads heads);
 
   // What a head runs, for tunables and listings. The policy in force; never null.
-  Policy& policy_in_force(Head head);
   const Policy& policy_in_force(Head head) const;
 
   // Grows with every policy that is started.
   std::uint64_t switches() const { return switches_; }
 
-  // The tbf engine in force on a head, nullptr if another policy is.
-  Tbf* tbf(Head head);
-  const Tbf* tbf(Head head) const;
-  // A rule command for the tbf policies of the heads it names: wholly or not at all. EINVAL (start)
-  // or ENODEV where one of them runs another policy; EINVAL where they are of different types.
+  // Of the policy in force on a head; nullptr if it has no rules.
+  RuleEngine* engine(Head head);
+  const RuleEngine* engine(Head head) const;
+  // A rule command for the policies of the heads it names: wholly or not at all. EINVAL (start) or
+  // ENODEV where one of them has no rules; EINVAL where they are of different types.
   Result<void> apply_rule(std::string_view text, Instant now);
   // All of them in this order, or none. The error names the command that cannot be applied.
   Result<void> apply_rules(std::span<const std::string> commands, Instant now);
@@ -156,12 +142,8 @@ class Gate {
   Result<void> check_rules(std::span<const std::string> commands) const;
   // Whether the heads that it names can read it; if it succeeds is another question.
   Result<void> check_rule_text(std::string_view text) const;
-  // How many requests a client may send in a row under crrn; false if a head runs another policy.
-  // REQUIRES: quantum > 0.
-  bool set_crrn_quantum(Head head, std::uint16_t quantum);
-
-  // One at most, which outlives the Gate or is taken back with nullptr.
-  void on_command(CommandListener* listener) { listener_ = listener; }
+  // A tunable of the policy in force. ENODEV: it has none of this name. EINVAL: out of its range.
+  Result<void> set_tunable(Head head, std::string_view name, std::uint64_t value);
 
   struct PolicyStatus {
     enum class State : std::uint8_t { kStopped, kStopping, kStarted };
@@ -182,10 +164,6 @@ class Gate {
   Entrance& entrance(Head head) { return *entrances_[static_cast<std::size_t>(head)]; }
   const Entrance& entrance(Head head) const { return *entrances_[static_cast<std::size_t>(head)]; }
   static Seated& seated_of(const Request& request);
-  using Pair = std::array<std::unique_ptr<Policy>, 2>;
-  Result<Pair> make_policies(std::string_view name, std::string_view argument);
-  Result<void> start(std::string_view name, std::string_view argument, Heads heads);
-  Result<void> apply(std::string_view text, Instant now);
   Result<RuleCommand> read_rule(std::string_view text) const;
   Pick pick_from(Head head, Instant now, Urge urge);
   bool has_slot(Head head) const;
@@ -198,9 +176,8 @@ class Gate {
   std::size_t regular_slots_;  // 0 while the regular head is held
   std::uint32_t high_in_row_ = 0;
   bool shut_down_ = false;
-  std::uint64_t engines_made_ = 0;
+  std::uint64_t policies_made_ = 0;
   std::uint64_t switches_ = 0;
-  CommandListener* listener_ = nullptr;
   Instant now_ = Instant::min();
 };
 

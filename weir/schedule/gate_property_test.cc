@@ -271,7 +271,7 @@ class Driver {
   // drained hands out is under none.
   std::vector<std::pair<std::string, const Limit*>> limits_of(const Live& live) const {
     std::vector<std::pair<std::string, const Limit*>> all;
-    const Tbf* const tbf = gate_.tbf(Head::kRegular);
+    const RuleEngine* const tbf = gate_.engine(Head::kRegular);
     if (tbf == nullptr || live.policy != policies_ || gate_.is_shut_down()) return all;
     for (unsigned layer = 0; layer < 2; ++layer) {
       const Rule* rule = tbf->rules(live.request.head()).match(live.request.attributes, layer);
@@ -306,7 +306,7 @@ class Driver {
     limits_.push_back(limit);
   }
   void change_something() {
-    const bool has_tbf = gate_.tbf(Head::kRegular) != nullptr;
+    const bool has_tbf = gate_.engine(Head::kRegular) != nullptr;
     if (!has_tbf || rng_.chance(1, 8)) {
       if (!has_tbf) return start_tbf(rng_.chance(1, 2) ? "jobid+uid" : "uid+jobid");
       ++policies_;

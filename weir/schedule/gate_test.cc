@@ -182,7 +182,7 @@ TEST(Gate, ASwitchDrainsTheOldPolicyBesideTheNewOne) {
 TEST(Gate, AnUnknownPolicyChangesNothing) {
   Bench bench;
   ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
-  Policy* const running = &bench.gate.policy_in_force(Head::kRegular);
+  const Policy* const running = &bench.gate.policy_in_force(Head::kRegular);
   for (const char* name : {"orr", "trr", "delay", "tbf\n", "CRRN", ""}) {
     const auto started = bench.gate.start_policy(name, "", Heads::kBoth);
     ASSERT_FALSE(started) << name;
@@ -194,7 +194,7 @@ TEST(Gate, AnUnknownPolicyChangesNothing) {
 TEST(Gate, TheSamePolicyGoesOnAsItIs) {
   Bench bench;
   ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kRegular));
-  Policy* const regular = &bench.gate.policy_in_force(Head::kRegular);
+  const Policy* const regular = &bench.gate.policy_in_force(Head::kRegular);
   EXPECT_EQ(bench.gate.policy_in_force(Head::kHigh).name(), "fifo");
   ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
   EXPECT_EQ(&bench.gate.policy_in_force(Head::kRegular), regular);
@@ -211,7 +211,7 @@ TEST(Gate, RefusesHostileRuleCommandsAndKeepsItsRules) {
   std::string longest = "start long jobid={uml\xc3\xa4ut ";
   longest += std::string(4095 - longest.size() - 1, 'x') + "}";
   ASSERT_TRUE(bench.gate.apply_rule(longest, kNow));
-  const RuleList& rules = bench.gate.tbf(Head::kRegular)->rules(Head::kRegular);
+  const RuleList& rules = bench.gate.engine(Head::kRegular)->rules(Head::kRegular);
   const std::string before = rules.listing();
   for (const std::string& text :
        {longest + " ", longest.substr(0, longest.size() - 1) + "x}", std::string(1'000'000, 'x'),
@@ -270,10 +270,10 @@ constexpr std::size_t kInventedJobs = 50'000;  // a million would take half a mi
 // the bound they share a class, and what it saved is all they get.
 TEST(Gate, AMillionInventedJobsTakeBoundedMemoryAndBuyNoBursts) {
   constexpr std::size_t kClasses = 1000;
-  Gate gate({.tbf = {.classes_max = kClasses}});
+  Gate gate({.rules = {.classes_max = kClasses}});
   ASSERT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
   ASSERT_TRUE(gate.apply_rule("start all jobid={*} rate=1", kNow));
-  const Tbf& tbf = *gate.tbf(Head::kRegular);
+  const RuleEngine& tbf = *gate.engine(Head::kRegular);
   std::size_t ran = 0;
   Request request;
   for (std::size_t i = 0; i < kInventedJobs; ++i) {
@@ -329,7 +329,7 @@ TEST(Gate, SeveralRuleCommandsApplyTogetherOrNotAtAll) {
   Gate& gate = bench.gate;
   ASSERT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
   ASSERT_TRUE(gate.apply_rule("start old jobid={old} rate=5", kNow));
-  const auto list = [&] { return gate.tbf(Head::kRegular)->rules(Head::kRegular).listing(); };
+  const auto list = [&] { return gate.engine(Head::kRegular)->rules(Head::kRegular).listing(); };
   const std::string before = list();
   using Commands = std::vector<std::string>;
   // Each is right only after those before it.
@@ -358,7 +358,7 @@ TEST(Gate, SeveralRuleCommandsApplyTogetherOrNotAtAll) {
 TEST(Crrn, ServesClientsInBatches) {
   Bench bench;
   ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
-  static_cast<Crrn&>(bench.gate.policy_in_force(Head::kRegular)).set_quantum(2);
+  ASSERT_TRUE(bench.gate.set_tunable(Head::kRegular, "quantum", 2));
   for (const int number : {1, 2, 3, 4}) bench.admit(number, Head::kRegular, 7);
   for (const int number : {11, 12}) bench.admit(number, Head::kRegular, 8);
   bench.run_all();
@@ -371,7 +371,7 @@ TEST(Crrn, ServesClientsInBatches) {
 TEST(Crrn, AClientThatPausedDoesNotReturnToItsBatch) {
   Bench bench;
   ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
-  static_cast<Crrn&>(bench.gate.policy_in_force(Head::kRegular)).set_quantum(3);
+  ASSERT_TRUE(bench.gate.set_tunable(Head::kRegular, "quantum", 3));
   for (const int number : {1, 2}) bench.admit(number, Head::kRegular, 7);
   bench.admit(11, Head::kRegular, 8);
   bench.run_one();
@@ -385,7 +385,7 @@ TEST(Crrn, AClientThatPausedDoesNotReturnToItsBatch) {
 TEST(Crrn, ForgetsIdleClientsAtItsBound) {
   Bench bench;
   ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
-  const auto& crrn = static_cast<Crrn&>(bench.gate.policy_in_force(Head::kRegular));
+  const auto& crrn = static_cast<const Crrn&>(bench.gate.policy_in_force(Head::kRegular));
   for (std::uint64_t from = 0; from < 3 * Crrn::kClientsMax; ++from) {
     Request request;
     request.attributes.nid = client(from);
@@ -409,7 +409,7 @@ TEST(Gate, RulesMayNameTheNodemapsItIsToldOf) {
   ASSERT_TRUE(told.apply_rule("start r nodemap={lab} rate=5", instant_at(0)));
   Attributes attributes;
   attributes.nodemap = 7;
-  EXPECT_EQ(told.tbf(Head::kRegular)->rules(Head::kRegular).match(attributes, 0)->name(), "r");
+  EXPECT_EQ(told.engine(Head::kRegular)->rules(Head::kRegular).match(attributes, 0)->name(), "r");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "weir/base/time.h"
@@ -20,6 +21,8 @@
 #include "weir/schedule/request.h"
 
 namespace weir {
+
+class RuleEngine;
 
 inline constexpr std::array kHeads = {Head::kRegular, Head::kHigh};
 
@@ -57,6 +60,15 @@ class Policy {
   virtual Pick pick(Instant now, Urge urge) = 0;
   // Takes out one that is queued here, wherever it stands.
   virtual void remove(Request& request, Instant now) = 0;
+
+  // What can be told to a policy with rules (rule_engine.h); nullptr: it has none.
+  virtual RuleEngine* engine() { return nullptr; }
+  virtual const RuleEngine* engine() const { return nullptr; }
+
+  // A number that can be changed while it runs, by its name in PolicyKind::tunables; nothing if
+  // there is none. Values are within their bounds.
+  virtual std::optional<std::uint64_t> tunable(std::string_view /*name*/) const { return {}; }
+  virtual void set_tunable(std::string_view /*name*/, std::uint64_t /*value*/) {}
 };
 
 }  // namespace weir

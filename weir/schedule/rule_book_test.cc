@@ -8,7 +8,6 @@
 
 #include "weir/base/rng.h"
 #include "weir/schedule/gate.h"
-#include "weir/schedule/nrs_text.h"
 
 namespace weir {
 namespace {
@@ -92,11 +91,15 @@ std::string random_command(Rng& rng) {
   }
 }
 
-std::string listing_of(Gate& gate) { return *read_nrs_tbf_rule(gate); }
+std::string listing_of(const Gate& gate) {
+  std::string text;
+  for (const Head head : kHeads) text += gate.engine(head)->rules(head).listing() + "\n";
+  return text;
+}
 
 std::string listing_after(const Texts& commands) {
   Gate gate({});
-  EXPECT_TRUE(write_nrs_policies(gate, "tbf jobid"));
+  EXPECT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
   for (const std::string& command : commands) {
     EXPECT_TRUE(gate.apply_rule(command, Instant{})) << command;
   }
@@ -109,7 +112,7 @@ TEST(RuleBookProperty, AgreesWithAGate) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Rng rng(seed);
     Gate gate({});
-    ASSERT_TRUE(write_nrs_policies(gate, "tbf jobid"));
+    ASSERT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
     RuleBook book, before;
     for (int i = 0; i < 40; ++i) {
       const std::string command = random_command(rng);

@@ -36,9 +36,9 @@
 // changed are entered anew, all others keep their place; idle ones are matched when their next
 // request comes. Time is given; nothing here reads a clock. One owner, no locks.
 //
-// Why somebody waited. Up to Options::stays queues have a Stay that says where the time of their
-// requests went, in request nanoseconds: n requests that stood for t count n * t. It is counted
-// only when a queue changes its place, and always adds up:
+// Why somebody waited. Up to RuleOptions::stays queues have a Stay that says where the time of
+// their requests went, in request nanoseconds: n requests that stood for t count n * t. It is
+// counted only when a queue changes its place, and always adds up:
 //
 //   limit + share + root + slot + order = sum of (left - came) + sum of (now - came) of who waits
 #pragma once
@@ -67,60 +67,23 @@
 #include "weir/classify/rule_list.h"
 #include "weir/pace/token_bucket.h"
 #include "weir/schedule/policy.h"
+#include "weir/schedule/rule_engine.h"
 
 namespace weir {
 
-// What a class has been served, since it was made.
-struct ClassTotals {
-  std::uint64_t served = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t waited_ns = 0;  // from admit to dispatch
-};
-
-// What a request waited for.
-enum class Delay : std::uint8_t {
-  kLimit,  // tokens of a rule's bucket, or others in front of it there
-  kShare,  // tokens of its job's share
-  kRoot,   // first in order, while the target was at its rate
-  kSlot,   // first in order, while the device had no slot free
-  kOrder,  // others whose turn came first
-};
-inline constexpr std::size_t kDelays = 5;
-using DelaySums = std::array<std::uint64_t, kDelays>;  // in request nanoseconds
-std::string_view delay_name(Delay delay);
-
-class Tbf {
+class Tbf final : public RuleEngine {
  public:
-  // How a target is shared out among jobs.
-  struct Sharing {
-    Cost cost;            // what a request takes of a share and of the root
-    bool lending = true;  // who lacks only its share may run when nothing else is ready
-  };
-  struct Options {
-    // Depth of a bucket of operations without burst=: the larger of a number and a time of its
-    // rate.
-    Tokens depth_min{3};
-    Nanoseconds depth_time = std::chrono::milliseconds{10};
-    Bytes byte_depth_min{65536};
-    // Limits with scope=cluster are this server's slices of them; otherwise they are its own.
-    bool in_cluster = false;
-    std::size_t classes_max = 8192;
-    std::size_t stays = 0;                          // queues whose waiting is told apart by cause
-    std::optional<Sharing> sharing = std::nullopt;  // none: limits alone decide
-    std::vector<NidList> groups = {};               // of clients, of which one may be preferred
-  };
-
   // `stamp` tells engines of one Gate apart.
-  Tbf(FieldSet type, const Options& options, std::uint64_t stamp = 0);
-  ~Tbf();
+  Tbf(FieldSet type, const RuleOptions& options, std::uint64_t stamp = 0);
+  ~Tbf() override;
   Tbf(const Tbf&) = delete;
   Tbf& operator=(const Tbf&) = delete;
 
-  FieldSet type() const { return rules(Head::kRegular).type(); }
-  const RuleList& rules(Head head) const { return *lists_[index(head)]; }
+  FieldSet type() const override { return rules(Head::kRegular).type(); }
+  const RuleList& rules(Head head) const override { return *lists_[index(head)]; }
 
   // Wholly, on all heads it names, or not at all.
-  Result<void> apply(const RuleCommand& command, Instant now);
+  Result<void> apply(const RuleCommand& command, Instant now) override;
 
   void admit(Request& request, Head head, Instant now);
   Pick pick(Head head, Instant now, Urge urge);
@@ -131,28 +94,16 @@ class Tbf {
   // A job's share from now on. One that is new starts full; another rate keeps the balance. Without
   // a rate the job is not paced, and `nodes` orders. REQUIRES: nodes > 0.
   void set_share(const JobId& job, std::optional<Rate> rate, Tokens depth, std::uint64_t nodes,
-                 Instant now);
+                 Instant now) override;
   // The job has no share any more.
-  void drop_share(const JobId& job, Instant now);
+  void drop_share(const JobId& job, Instant now) override;
   // Whether the job's share has a bucket that is not full: somebody would lose or win by a new one.
-  bool is_share_in_use(const JobId& job, Instant now) const;
+  bool is_share_in_use(const JobId& job, Instant now) const override;
   // The bucket of the whole target, of one rate and two depths. None: a free slot alone decides.
-  struct Root {
-    BucketShape rested;  // after a time in which nobody waited for the device
-    BucketShape busy;    // while somebody does; at least as deep
-  };
-  void set_root(const std::optional<Root>& root, Instant now);
+  void set_root(const std::optional<RootBucket>& root, Instant now) override;
   // What each job with a share did since last asked, in no order.
-  struct ShareReport {
-    JobId job;
-    Tokens borrowed;
-    Tokens lent;
-    // What its limits let through in `time`: over its queues with requests the smallest limit of
-    // each, a bucket of several counted once. None if one of them has no limit.
-    std::optional<Tokens> limit;
-  };
   void report_shares(Nanoseconds time, Instant now,
-                     const std::function<void(const ShareReport&)>& visit);
+                     const std::function<void(const ShareReport&)>& visit) override;
 
   // ---- limits of a whole cluster ----
 
@@ -160,7 +111,8 @@ class Tbf {
   // stay as they are. Balances stay, as far as the new depth allows. Nothing happens for other
   // rules, nor for classes that are not there.
   //
-  // In a cluster (Options::in_cluster) nothing is granted that other servers might be granted too:
+  // In a cluster (RuleOptions::in_cluster) nothing is granted that other servers might be granted
+  // too:
   //   the depth    is one token and what comes in during depth_time; with burst= it is the slice's
   //                part of that, rounded up. So all servers together hold at most depth_time of the
   //                limit, or burst=, and one token each: limit 1500/s, burst=15, slices of 1400, 90
@@ -168,90 +120,43 @@ class Tbf {
   //   no slice     is the least rate, one token in 1000 s.
   //   the balance  is empty when the rule starts, so that restarts hand out nothing.
   //   a shutdown   lifts all limits but these (Urge::kFinish).
-  struct Slice {
-    std::optional<Rate> ops;  // none: as the rule says, or the least rate in a cluster
-    std::optional<Rate> bytes;
-    bool operator==(const Slice&) const = default;
-  };
-  struct ClassSlice {
-    std::string_view rule;
-    std::optional<Attributes> key;  // of the class; none: of all classes that were given none
-    Slice slice;
-  };
-  void set_slices(std::span<const ClassSlice> slices, Instant now);
-  void set_slice(std::string_view rule, const Slice& slice, Instant now);
+  void set_slices(std::span<const ClassSlice> slices, Instant now) override;
 
   // What a class of such a rule was served since it was made, and what waits in its queues. Of that
   // no more is counted than the whole limit lets through in `time`. In tokens of the rule's cost,
   // and in bytes.
-  struct ClassLoad {
-    std::string rule;
-    Attributes key;            // only the fields of the rule's by
-    bool is_overflow = false;  // shared by those beyond classes_max
-    std::uint64_t served = 0;
-    std::uint64_t served_bytes = 0;
-    std::uint64_t waiting = 0;
-    std::uint64_t waiting_bytes = 0;
-
-    ClassLoad& operator+=(const ClassLoad& more) {
-      served += more.served;
-      served_bytes += more.served_bytes;
-      waiting += more.waiting;
-      waiting_bytes += more.waiting_bytes;
-      return *this;
-    }
-  };
-  std::vector<ClassLoad> cluster_loads(Nanoseconds time);
+  std::vector<ClassLoad> cluster_loads(Nanoseconds time) const override;
 
   // ---- groups of clients ----
 
   // Who goes first on the regular head from now on, by its place in options.groups; their number
   // stands for clients of no group. None: all are alike. Nothing happens without groups.
-  void prefer(std::optional<std::uint32_t> group, Instant now);
+  void prefer(std::optional<std::uint32_t> group, Instant now) override;
   // How many queues of a group have requests, on the regular head.
-  std::uint32_t group_queues(std::uint32_t group) const {
+  std::uint32_t group_queues(std::uint32_t group) const override {
     return group < group_queues_.size() ? group_queues_[group] : 0;
   }
 
   // ---- to look at ----
 
-  std::size_t classes() const { return classes_; }
-  std::size_t queues() const {
+  std::size_t classes() const override { return classes_; }
+  std::size_t queues() const override {
     return tables_[0]->size() + (tables_[1] == nullptr ? 0 : tables_[1]->size());
   }
   // Requests that came when no further class could be made and share one with others.
-  std::uint64_t overflowed() const { return overflowed_; }
+  std::uint64_t overflowed() const override { return overflowed_; }
   // Whether a request with this hint needs no search for its class.
   bool is_current(const ClassHint& hint, Head head) const;
   // Of the layer-0 class a request with these attributes is under; none if it is not known.
   std::optional<ClassTotals> totals(const Attributes& attributes, Head head) const;
 
-  // A class as it stands; references are good during the visit.
-  struct ClassView {
-    const Rule& rule;
-    Attributes key;            // only the fields of rule.by(); all empty for an overflow class too
-    bool is_overflow = false;  // shared by those beyond classes_max
-    std::optional<BucketShape> ops;
-    std::optional<BucketShape> bytes;
-    Tokens ops_level{};
-    Tokens bytes_level{};
-    ClassTotals totals{};
-  };
   // Visits classes from a place on, up to `count` places of memory, and gives the place to go on
   // from; none at the end. Classes that come and go between two calls may be missed.
   std::optional<std::size_t> visit_classes(
       std::size_t from, std::size_t count, Instant now,
-      const std::function<void(const ClassView&)>& visit) const;
+      const std::function<void(const ClassView&)>& visit) const override;
 
-  // Where the time of one queue went, since it was last idle among many.
-  struct StayView {
-    Attributes key;  // only the fields that tell queues apart
-    Head head = Head::kRegular;
-    std::uint32_t waiting = 0;
-    Instant begun{};
-    DelaySums delays{};  // up to now, of those that have left and of those that wait
-  };
-  void visit_stays(Instant now, const std::function<void(const StayView&)>& visit) const;
+  void visit_stays(Instant now, const std::function<void(const StayView&)>& visit) const override;
 
  private:
   struct Bucket;
@@ -387,7 +292,7 @@ class Tbf {
   template <class Visit>
   void each_live_class(Visit visit);
 
-  Options options_;
+  RuleOptions options_;
   std::array<std::unique_ptr<RuleList>, 2> lists_;
   absl::flat_hash_map<const RuleState*, std::unique_ptr<RuleState>> states_;
   absl::flat_hash_map<const Rule*, RuleState*> state_of_;
@@ -405,7 +310,7 @@ class Tbf {
   Instant root_refused_ = kNever;       // the root could not pay for who is first
   Instant root_until_ = kNever;         // and could not before
   std::vector<LoneClass*> lone_order_;  // as lone_classes_, to be walked in parts
-  std::optional<Root> root_shape_;
+  std::optional<RootBucket> root_shape_;
   TokenBucket root_ = TokenBucket::empty(Instant::min());
   bool rested_ = true;   // since the root last paid, nobody waited for the device for a moment
   std::uint64_t stamp_;  // of what hints point into
@@ -431,7 +336,8 @@ class TbfPolicy final : public Policy {
   Pick pick(Instant now, Urge urge) override { return tbf_->pick(head_, now, urge); }
   void remove(Request& request, Instant now) override { tbf_->remove(request, head_, now); }
 
-  Tbf& tbf() const { return *tbf_; }
+  Tbf* engine() override { return tbf_.get(); }
+  const Tbf* engine() const override { return tbf_.get(); }
 
  private:
   std::shared_ptr<Tbf> tbf_;

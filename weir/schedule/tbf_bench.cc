@@ -33,7 +33,7 @@ constexpr std::uint64_t kBacklog = 2;
 class Load {
  public:
   Load(std::uint64_t classes, Rates rates)
-      : gate_({.slots = 1, .hp_slots = 0, .tbf = {.classes_max = classes}}),
+      : gate_({.slots = 1, .hp_slots = 0, .rules = {.classes_max = classes}}),
         hints_(classes),
         requests_(classes * kBacklog),
         order_(classes * kBacklog) {
@@ -124,7 +124,7 @@ Request& named(Request& request, std::uint64_t number) {
 
 // A tbf that has seen so many jobs.
 std::unique_ptr<Tbf> known_jobs(std::uint64_t count, std::size_t classes_max) {
-  Tbf::Options options;
+  RuleOptions options;
   options.classes_max = classes_max;
   auto tbf = std::make_unique<Tbf>(FieldSet{Field::kJobid}, options);
   Request request;

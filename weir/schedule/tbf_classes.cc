@@ -68,7 +68,7 @@ std::size_t Tbf::ClassKeyHash::operator()(const ClassKey& key) const {
   return hash_words(key.by.hash(), reinterpret_cast<std::uintptr_t>(key.rule));
 }
 
-Tbf::Tbf(FieldSet type, const Options& options, std::uint64_t stamp)
+Tbf::Tbf(FieldSet type, const RuleOptions& options, std::uint64_t stamp)
     : options_(options),
       key_(type),
       heaps_(std::make_unique<Heaps>()),

@@ -24,16 +24,16 @@ Instant at(std::int64_t ms) { return instant_at(0) + milliseconds{ms}; }
 NidList nids(const char* text) { return *NidList::parse(text); }
 
 // Clients 1-9 are group 0, 11-19 group 1, all others none.
-Tbf::Options two_groups() {
-  Tbf::Options options;
+RuleOptions two_groups() {
+  RuleOptions options;
   options.classes_max = 64;
   options.groups = {nids("10.0.0.[1-9]@tcp"), nids("10.0.0.[11-19]@tcp")};
   return options;
 }
 
 struct Clients {
-  explicit Clients(const Tbf::Options& options = two_groups(), const char* type = "jobid")
-      : gate({.slots = 1'000'000, .tbf = options}) {
+  explicit Clients(const RuleOptions& options = two_groups(), const char* type = "jobid")
+      : gate({.slots = 1'000'000, .rules = options}) {
     EXPECT_TRUE(gate.start_policy("tbf", type, Heads::kBoth));
     EXPECT_TRUE(gate.apply_rule("change default rate=900000", at(0)));
   }
@@ -41,7 +41,7 @@ struct Clients {
     gate.shutdown(last);
     run(last);
   }
-  Tbf& tbf() { return *gate.tbf(Head::kRegular); }
+  RuleEngine& tbf() { return *gate.engine(Head::kRegular); }
   void send(int client, int count, Instant now, const std::string& job = "j",
             Head head = Head::kRegular) {
     for (int i = 0; i < count; ++i) {
@@ -137,7 +137,7 @@ TEST(TbfGroups, TheHighHeadKnowsNoGroups) {
 }
 
 TEST(TbfGroups, WithoutGroupsAPreferenceIsNothing) {
-  Clients clients(Tbf::Options{});
+  Clients clients(RuleOptions{});
   clients.send(11, 1, at(0), "b");
   clients.tbf().prefer(0, at(0));
   clients.send(1, 1, at(0), "a");
@@ -246,8 +246,8 @@ RC_GTEST_PROP(TbfGroupsProperty, OthersRunOnlyWhileThePreferredCannot, ()) {
 
 // Under shares the same holds of the numbers: nothing is lost, whoever is preferred.
 RC_GTEST_PROP(TbfGroupsProperty, UnderSharesEverythingIsServed, ()) {
-  Tbf::Options options = two_groups();
-  options.sharing = Tbf::Sharing{.cost = Cost::op(), .lending = *rc::gen::arbitrary<bool>()};
+  RuleOptions options = two_groups();
+  options.sharing = Sharing{.cost = Cost::op(), .lending = *rc::gen::arbitrary<bool>()};
   Clients clients(options);
   const std::vector<std::string> names = {"a", "b"};
   for (const std::string& job : names) {

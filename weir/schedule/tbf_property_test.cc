@@ -22,6 +22,7 @@
 #include "weir/base/rng.h"
 #include "weir/schedule/crrn.h"
 #include "weir/schedule/gate.h"
+#include "weir/schedule/tbf.h"
 
 namespace weir {
 namespace {
@@ -965,7 +966,7 @@ struct Grants {
 TEST(TbfLayers, LimitsHoldInEveryWindowAndEverybodyIsServed) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Rng rng(seed);
-    Tbf tbf(FieldSet{Field::kJobid, Field::kUid}, Tbf::Options{});
+    Tbf tbf(FieldSet{Field::kJobid, Field::kUid}, RuleOptions{});
     std::vector<Grants> grants;
     for (int layer = 0; layer < 4; ++layer) {
       const std::int64_t rate = rng.between(20, 300);

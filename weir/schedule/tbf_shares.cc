@@ -149,7 +149,7 @@ void Tbf::enter_again(Share& share, Instant now) {
   for (Queue* const queue : moved) enter(*queue, now);
 }
 
-void Tbf::set_root(const std::optional<Root>& root, Instant now) {
+void Tbf::set_root(const std::optional<RootBucket>& root, Instant now) {
   WEIR_ASSERT(options_.sharing.has_value());
   if (root && root_shape_) {
     root_.reshape(root_shape_->busy, root->busy, now);

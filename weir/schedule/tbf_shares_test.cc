@@ -22,8 +22,7 @@ constexpr Instant kStart = instant_at(7'000'000'000);
 class Shared {
  public:
   explicit Shared(bool lending = true, Cost cost = {})
-      : gate(
-            {.slots = 10'000, .tbf = {.sharing = Tbf::Sharing{.cost = cost, .lending = lending}}}) {
+      : gate({.slots = 10'000, .rules = {.sharing = Sharing{.cost = cost, .lending = lending}}}) {
     EXPECT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
   }
   ~Shared() {
@@ -37,7 +36,7 @@ class Shared {
     }
   }
 
-  Tbf& tbf() { return *gate.tbf(Head::kRegular); }
+  RuleEngine& tbf() { return *gate.engine(Head::kRegular); }
   void share(const std::string& job, std::optional<std::uint64_t> rate, std::uint64_t nodes = 1,
              std::uint64_t depth = 8) {
     std::optional<Rate> per_second;
@@ -46,8 +45,8 @@ class Shared {
   }
   void root(std::uint64_t rate, std::uint64_t rested, std::uint64_t busy) {
     const Rate per_second = Rate::per_second(rate);
-    tbf().set_root(Tbf::Root{.rested = BucketShape(per_second, Tokens{rested}),
-                             .busy = BucketShape(per_second, Tokens{busy})},
+    tbf().set_root(RootBucket{.rested = BucketShape(per_second, Tokens{rested}),
+                              .busy = BucketShape(per_second, Tokens{busy})},
                    now);
   }
   void send(const std::string& job, int count, Head head = Head::kRegular) {
@@ -72,9 +71,9 @@ class Shared {
   static std::size_t count(const std::string& order, char job) {
     return static_cast<std::size_t>(std::count(order.begin(), order.end(), job));
   }
-  Tbf::ShareReport report(const std::string& job, Nanoseconds time = milliseconds{20}) {
-    Tbf::ShareReport found;
-    tbf().report_shares(time, now, [&](const Tbf::ShareReport& share) {
+  ShareReport report(const std::string& job, Nanoseconds time = milliseconds{20}) {
+    ShareReport found;
+    tbf().report_shares(time, now, [&](const ShareReport& share) {
       if (share.job == JobId(job)) found = share;
     });
     return found;

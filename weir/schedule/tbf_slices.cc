@@ -28,11 +28,6 @@ std::uint64_t tokens_of(const Cost& cost, std::uint64_t requests, std::uint64_t 
 
 }  // namespace
 
-void Tbf::set_slice(std::string_view rule, const Slice& slice, Instant now) {
-  const ClassSlice one{.rule = rule, .key = std::nullopt, .slice = slice};
-  set_slices({&one, 1}, now);
-}
-
 void Tbf::set_slices(std::span<const ClassSlice> slices, Instant now) {
   bool is_changed = false;
   for (const ClassSlice& one : slices) {
@@ -75,7 +70,7 @@ Tbf::Pace* Tbf::own_pace(RuleState& state, const Attributes& key) {
   return used->pace;
 }
 
-std::vector<Tbf::ClassLoad> Tbf::cluster_loads(Nanoseconds time) {
+std::vector<ClassLoad> Tbf::cluster_loads(Nanoseconds time) const {
   std::vector<ClassLoad> loads;
   absl::flat_hash_map<const Class*, std::size_t> place_of;
   const auto rule_of = [](const Class& used) {

@@ -18,8 +18,8 @@ using std::chrono::milliseconds;
 Instant at(std::int64_t ms) { return instant_at(0) + milliseconds{ms}; }
 
 struct Server {
-  explicit Server(const std::string& rule, const Tbf::Options& options = {.in_cluster = true})
-      : gate({.slots = 1000, .tbf = options}) {
+  explicit Server(const std::string& rule, const RuleOptions& options = {.in_cluster = true})
+      : gate({.slots = 1000, .rules = options}) {
     EXPECT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
     EXPECT_TRUE(gate.apply_rule(rule, at(0)));
   }
@@ -29,8 +29,10 @@ struct Server {
     }
   }
   void slice(std::uint64_t per_second, std::int64_t ms) {
-    gate.tbf(Head::kRegular)
-        ->set_slice("wide", {.ops = Rate::per_second(per_second), .bytes = std::nullopt}, at(ms));
+    const ClassSlice one{.rule = "wide",
+                         .key = std::nullopt,
+                         .slice = {.ops = Rate::per_second(per_second), .bytes = std::nullopt}};
+    gate.engine(Head::kRegular)->set_slices({&one, 1}, at(ms));
   }
   void send(int count, std::int64_t ms, std::string_view job = "j") {
     for (int i = 0; i < count; ++i) {

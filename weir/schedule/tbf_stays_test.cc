@@ -33,13 +33,13 @@ std::uint64_t sum_of(const DelaySums& delays) {
 
 std::map<QueueName, DelaySums> delays_of(const Gate& gate, Instant now) {
   std::map<QueueName, DelaySums> all;
-  gate.tbf(Head::kRegular)->visit_stays(now, [&](const Tbf::StayView& stay) {
+  gate.engine(Head::kRegular)->visit_stays(now, [&](const StayView& stay) {
     all[{std::string(stay.key.job.text()), stay.head}] = stay.delays;
   });
   return all;
 }
 
-Tbf::Root root_of(std::uint64_t per_second, std::uint64_t depth) {
+RootBucket root_of(std::uint64_t per_second, std::uint64_t depth) {
   const BucketShape shape(Rate::per_second(per_second), Tokens{depth});
   return {.rested = shape, .busy = shape};
 }
@@ -47,7 +47,7 @@ Tbf::Root root_of(std::uint64_t per_second, std::uint64_t depth) {
 constexpr std::uint16_t kStays = 64;
 
 Gate::Options watched(Gate::Options options) {
-  options.tbf.stays = kStays;
+  options.rules.stays = kStays;
   return options;
 }
 
@@ -130,7 +130,7 @@ std::string difference(const Sums& expected, const std::map<QueueName, DelaySums
 
 Gate::Options sharing_options() {
   Gate::Options options{.slots = 3, .hp_slots = 0};
-  options.tbf.sharing = Tbf::Sharing{};
+  options.rules.sharing = Sharing{};
   return options;
 }
 
@@ -149,13 +149,13 @@ void change_something(World& world, Rng& rng, bool shares) {
       (void)world.gate.apply_rule("stop " + name, world.now);
       break;
     case 3:
-      world.gate.tbf(Head::kRegular)->drop_share(JobId(job), world.now);
+      world.gate.engine(Head::kRegular)->drop_share(JobId(job), world.now);
       break;
     case 4:
-      world.gate.tbf(Head::kRegular)->set_root(root_of(1 + rng.below(3000), 3), world.now);
+      world.gate.engine(Head::kRegular)->set_root(root_of(1 + rng.below(3000), 3), world.now);
       break;
     default:
-      world.gate.tbf(Head::kRegular)
+      world.gate.engine(Head::kRegular)
           ->set_share(JobId(job), Rate::per_second(1 + rng.below(1000)), Tokens{8},
                       1 + rng.below(4), world.now);
   }
@@ -269,7 +269,7 @@ TEST(TbfStays, WhoIsFirstWaitsForASlotAndTheOthersForTheirTurn) {
 
 TEST(TbfStays, TheRateOfTheTargetHoldsUpWhoIsFirst) {
   World world(sharing_options());
-  Tbf& tbf = *world.gate.tbf(Head::kRegular);
+  RuleEngine& tbf = *world.gate.engine(Head::kRegular);
   tbf.set_share(JobId("a"), Rate::per_second(1'000'000), Tokens{1000}, 1, world.now);
   tbf.set_root(root_of(100, 1), world.now);
   world.admit("a");
@@ -284,9 +284,9 @@ TEST(TbfStays, TheRateOfTheTargetHoldsUpWhoIsFirst) {
 
 TEST(TbfStays, AShareHoldsUpItsJobWhileOthersRun) {
   Gate::Options options{.slots = 4};
-  options.tbf.sharing = Tbf::Sharing{.cost = {}, .lending = false};
+  options.rules.sharing = Sharing{.cost = {}, .lending = false};
   World world(options);
-  world.gate.tbf(Head::kRegular)
+  world.gate.engine(Head::kRegular)
       ->set_share(JobId("a"), Rate::per_second(100), Tokens{1}, 1, world.now);
   world.admit("a");
   world.admit("a");

@@ -25,12 +25,12 @@ Instant at_ms(std::int64_t ms) { return kStart + milliseconds{ms}; }
 class Bench {
  public:
   // Depths as on a Lustre server: 3 tokens, whatever the rate.
-  static Tbf::Options lustre_depths() {
-    Tbf::Options options;
+  static RuleOptions lustre_depths() {
+    RuleOptions options;
     options.depth_time = Nanoseconds{0};
     return options;
   }
-  explicit Bench(const char* type = "jobid", Tbf::Options options = lustre_depths())
+  explicit Bench(const char* type = "jobid", RuleOptions options = lustre_depths())
       : tbf(*FieldSet::parse_type(type), options) {}
   ~Bench() {
     for (const Head head : {Head::kRegular, Head::kHigh}) {
@@ -284,7 +284,7 @@ TEST(Tbf, ASmallRequestDoesNotOvertakeALargeOneAtACommonBucket) {
 }
 
 TEST(Tbf, InventedJobsShareOneClassBeyondTheBoundAndBuyNoBursts) {
-  Tbf::Options options = Bench::lustre_depths();
+  RuleOptions options = Bench::lustre_depths();
   options.classes_max = 10;
   Bench bench("jobid", options);
   ASSERT_EQ(bench.command("start all jobid={*} rate=1"), 0);
@@ -298,7 +298,7 @@ TEST(Tbf, InventedJobsShareOneClassBeyondTheBoundAndBuyNoBursts) {
 }
 
 TEST(Tbf, AFloodOfInventedJobsTakesBoundedMemory) {
-  Tbf::Options options = Bench::lustre_depths();
+  RuleOptions options = Bench::lustre_depths();
   options.classes_max = 10;
   Tbf tbf(*FieldSet::parse_type("jobid"), options);
   for (int i = 0; i < 100'000; ++i) {
@@ -312,7 +312,7 @@ TEST(Tbf, AFloodOfInventedJobsTakesBoundedMemory) {
 }
 
 TEST(Tbf, ClassesWithNothingToRememberMakeRoom) {
-  Tbf::Options options = Bench::lustre_depths();
+  RuleOptions options = Bench::lustre_depths();
   options.classes_max = 10;
   Bench bench("jobid", options);
   for (std::int64_t ms = 0; ms < 10'000; ms += 10) {
@@ -352,8 +352,8 @@ class Hinted : public testing::Test {
     ASSERT_TRUE(tbf.apply(*parse_command(text, tbf.type()), kStart)) << text;
   }
 
-  static Tbf::Options few_classes() {
-    Tbf::Options options;
+  static RuleOptions few_classes() {
+    RuleOptions options;
     options.classes_max = 4;
     return options;
   }

@@ -12,7 +12,7 @@
 //   Result<std::string> rules = server.ask([](Server& it) -> Result<std::string> {
 //     Service* service = it.find_service("ost_io");
 //     if (service == nullptr) return fail(...);
-//     return read_nrs_tbf_rule(service->target.gate());
+//     return read_nrs_tbf_rule(service->target);
 //   });
 //
 // A command has the time of its turn, Server::now(), and must not wait for anything: all clients

@@ -11,7 +11,7 @@
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
 #include "weir/classify/rule_text.h"
-#include "weir/schedule/nrs_text.h"
+#include "weir/target/nrs_text.h"
 
 namespace weir::serve {
 namespace {
@@ -64,7 +64,7 @@ std::optional<std::string> left_of(const std::string& command, std::span<const H
   return std::nullopt;
 }
 
-// A command that the Gate would take, and a book with other rules does not.
+// A command that the Target would take, and a book with other rules does not.
 tl::unexpected<Error> refuse(const RuleText& text, const RuleBook& book) {
   const auto refused = book.check(text.text);
   if (!refused && refused.error().code == std::errc::no_space_on_device) {
@@ -96,7 +96,7 @@ std::string KeptRules::PolicySwitch::message() const {
 
 FieldSet KeptRules::type() const {
   for (const Head head : kHeads) {
-    if (const Tbf* const tbf = gate_.tbf(head)) return tbf->type();
+    if (const RuleView* const rules = target_.rules(head)) return rules->type();
   }
   return FieldSet::all();
 }
@@ -111,9 +111,9 @@ Result<void> KeptRules::begin(Texts file, Texts command_line, Instant now) {
   for (Texts* const rules : {&file, &command_line}) {
     const Origin origin = rules == &file ? Origin::kFile : Origin::kCommandLine;
     for (std::string& rule : *rules) {
-      if (auto read = name_rule(gate_.check_rule_text(rule), rule); !read) return read;
+      if (auto read = name_rule(target_.check_rule_text(rule), rule); !read) return read;
       const std::string written = std::exchange(rule, in_full(rule));
-      if (auto done = name_rule(gate_.apply_rule(rule, now), written); !done) return done;
+      if (auto done = name_rule(target_.apply_rule(rule, now), written); !done) return done;
       for (RuleBook* const book : {&kept_, &all_, &running_}) {
         const auto noted = book->apply(rule, origin);
         WEIR_ASSERT(noted.has_value());
@@ -157,13 +157,13 @@ KeptRules::Restored KeptRules::restore(const Texts& commands, Instant now) {
 RuleBook KeptRules::possible(const RuleBook& book) const {
   std::vector<Head> heads;
   for (const Head head : kHeads) {
-    if (gate_.tbf(head) != nullptr) heads.push_back(head);
+    if (target_.rules(head) != nullptr) heads.push_back(head);
   }
-  const bool is_one = gate_.tbf(Head::kRegular) == gate_.tbf(Head::kHigh);
+  const bool is_one = target_.rules(Head::kRegular) == target_.rules(Head::kHigh);
   RuleBook part =
       book.part(heads, is_one ? RuleBook::Sharing::kTogether : RuleBook::Sharing::kApart);
   part.keep_if([&](const RuleBook::Entry& entry) {
-    return gate_.check_rule_text(entry.command()).has_value();
+    return target_.check_rule_text(entry.command()).has_value();
   });
   return part;
 }
@@ -171,7 +171,7 @@ RuleBook KeptRules::possible(const RuleBook& book) const {
 // What fails all the same, since the cluster has a rule of that name, is inactive.
 void KeptRules::become(const Texts& commands, Instant now) {
   for (const std::string& command : commands) {
-    if (gate_.apply_rule(command, now)) (void)running_.apply(command, Origin::kKept);
+    if (target_.apply_rule(command, now)) (void)running_.apply(command, Origin::kKept);
   }
   kept_ = fold(file_, log_, nullptr);
   all_ = fold(file_, all_log_, nullptr);
@@ -183,13 +183,13 @@ bool KeptRules::Trial::is_needed(std::string_view command) const {
   return text.verb != "stop" || kept_.find(text.name) != nullptr;
 }
 
-// The Gate's own refusal comes first, with the errno of a Lustre server.
+// The Target's own refusal comes first, with the errno of a Lustre server.
 Result<void> KeptRules::Trial::apply(std::string_view command, Keeping keeping) {
   const std::string full = rules_.in_full(command);
   const bool keeps = keeping == Keeping::kKept;
   const bool is_kept_fine = !keeps || kept_.check(full).has_value();
   const bool is_fine = is_kept_fine && all_.check(full).has_value();
-  if (auto tried = gate_.apply(command); !tried) return tried;
+  if (auto tried = trial_.apply(command); !tried) return tried;
   if (!is_fine) return refuse(RuleText(full), is_kept_fine ? all_ : kept_);
   if (keeps) (void)kept_.apply(full, Origin::kKept);
   (void)all_.apply(full, Origin::kTemporary);
@@ -203,7 +203,7 @@ Result<void> KeptRules::apply(std::string_view command, Keeping keeping, Instant
     auto tried = Trial(*this).apply(command, keeping);
     if (!tried) return tried;
   }
-  if (auto done = gate_.apply_rule(keeps ? full : command, now); !done) return done;
+  if (auto done = target_.apply_rule(keeps ? full : command, now); !done) return done;
   note(full, keeping);
   return {};
 }
@@ -227,14 +227,14 @@ void KeptRules::forget(std::optional<std::string_view> command) {
 }
 
 Result<KeptRules::PolicySwitch> KeptRules::start_policy(std::string_view text, Instant now) {
-  std::array<const Tbf*, 2> before{};
-  for (const Head head : kHeads) before[static_cast<std::size_t>(head)] = gate_.tbf(head);
-  if (auto started = write_nrs_policies(gate_, text); !started) {
+  std::array<const RuleView*, 2> before{};
+  for (const Head head : kHeads) before[static_cast<std::size_t>(head)] = target_.rules(head);
+  if (auto started = write_nrs_policies(target_, text, now); !started) {
     return tl::unexpected(started.error());
   }
   std::vector<Head> same;
   for (const Head head : kHeads) {
-    if (gate_.tbf(head) == before[static_cast<std::size_t>(head)]) same.push_back(head);
+    if (target_.rules(head) == before[static_cast<std::size_t>(head)]) same.push_back(head);
   }
   if (same.size() == kHeads.size()) return PolicySwitch{};
   const RuleBook old = std::exchange(
@@ -275,7 +275,7 @@ Result<std::optional<Texts>> KeptRules::plan_file(const Texts& file) const {
   }
   auto commands = commands_between(running_, possible(fold(full, all_log_, nullptr)));
   if (!commands) return std::optional<Texts>();
-  if (auto checked = gate_.check_rules(*commands); !checked) {
+  if (auto checked = target_.check_rules(*commands); !checked) {
     return tl::unexpected(checked.error());
   }
   return commands;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules that a service should have, next to those that its Gate has now. A Gate forgets its
+// The rules that a service should have, next to those that its Target has now. A Target forgets its
 // rules with its policy, as a Lustre server does; these are kept, inactive, until tbf is back.
 //
 //   rules of the file, of the command line, kept commands (journal, API, weir rule)  --> kept()
@@ -8,14 +8,15 @@
 //      of which the policy in force can have                                         --> running()
 //
 // Commands of `lctl set_param` without -P are temporary: they are gone when the policy is. So after
-// any number of commands, reloads and policies the Gate has the rules that a new start with the
+// any number of commands, reloads and policies the Target has the rules that a new start with the
 // same file, command line and journal would give it, but for the temporary commands since the
 // policy was started.
 //
 // A kept command must therefore be possible without the temporary ones too; one that is not is
 // refused. Rules of the cluster are started by the cluster and are none of these.
 //
-// Every change of rules and policies goes through here, or the Gate and this disagree. On the loop.
+// Every change of rules and policies goes through here, or the Target and this disagree. On the
+// loop.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/classify/rule_log.h"
-#include "weir/schedule/gate.h"
 #include "weir/schedule/rule_book.h"
+#include "weir/target/target.h"
 
 namespace weir::serve {
 
@@ -47,7 +48,7 @@ class KeptRules {
     std::string message() const;
   };
 
-  explicit KeptRules(Gate& gate) : gate_(gate) {}
+  explicit KeptRules(Target& target) : target_(target) {}
 
   // ---- at the start ----
 
@@ -68,14 +69,14 @@ class KeptRules {
   class Trial {
    public:
     explicit Trial(const KeptRules& rules)
-        : rules_(rules), gate_(rules.gate_), kept_(rules.kept_), all_(rules.all_) {}
+        : rules_(rules), trial_(rules.target_.rule_trial()), kept_(rules.kept_), all_(rules.all_) {}
     Result<void> apply(std::string_view command, Keeping keeping);
     // Whether the next start needs it: not if it stops what would not be there.
     bool is_needed(std::string_view command) const;
 
    private:
     const KeptRules& rules_;
-    Gate::RuleTrial gate_;
+    Gate::RuleTrial trial_;
     RuleBook kept_;
     RuleBook all_;
   };
@@ -104,7 +105,7 @@ class KeptRules {
   const RuleBook& kept() const { return kept_; }
   // With temporary commands.
   const RuleBook& all() const { return all_; }
-  // What the Gate has of these.
+  // What the Target has of these.
   const RuleBook& running() const { return running_; }
 
  private:
@@ -116,7 +117,7 @@ class KeptRules {
   void note(const std::string& command, Keeping keeping);
   FieldSet type() const;
 
-  Gate& gate_;
+  Target& target_;
   Texts file_;
   Texts command_line_;
   RuleLog log_;      // kept commands

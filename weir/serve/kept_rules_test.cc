@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "weir/schedule/nrs_text.h"
+#include "weir/target/nrs_text.h"
 
 namespace weir::serve {
 namespace {
@@ -19,7 +19,7 @@ constexpr Instant kNow{};
 
 struct KeptRulesTest : testing::Test {
   KeptRulesTest() {
-    EXPECT_TRUE(write_nrs_policies(gate, "tbf jobid"));
+    EXPECT_TRUE(write_nrs_policies(target, "tbf jobid", {}));
     EXPECT_TRUE(
         rules.begin({"start file jobid={f} rate=1"}, {"start line jobid={l} rate=2"}, kNow));
   }
@@ -33,18 +33,18 @@ struct KeptRulesTest : testing::Test {
     return started.value_or(KeptRules::PolicySwitch{});
   }
   std::string list(Head head = Head::kRegular) const {
-    const Tbf* const tbf = gate.tbf(head);
+    const RuleView* const rules = target.rules(head);
     std::string text;
-    if (tbf == nullptr) return "-";
-    for (const Rule* const rule : tbf->rules(head).rules()) {
+    if (rules == nullptr) return "-";
+    for (const Rule* const rule : rules->rules(head).rules()) {
       text += rule->name() + ":" + std::to_string(rule->limits().rate_in_force()) + " ";
     }
     return text;
   }
   static std::errc code(const Result<void>& done) { return done ? std::errc{} : done.error().code; }
 
-  Gate gate{Gate::Options{}};
-  KeptRules rules{gate};
+  Target target{{}, {}};
+  KeptRules rules{target};
 };
 
 TEST_F(KeptRulesTest, RulesComeBackWithTbfAndTemporaryOnesDoNot) {
@@ -147,7 +147,7 @@ TEST_F(KeptRulesTest, ARuleOfBothHeadsStaysOneForBoth) {
   keep("start kept jobid={k} rate=3");
   policy("fifo");
   policy("tbf jobid");
-  const Rule* const rule = gate.tbf(Head::kRegular)->rules(Head::kRegular).find("kept");
+  const Rule* const rule = target.rules(Head::kRegular)->rules(Head::kRegular).find("kept");
   ASSERT_NE(rule, nullptr);
   EXPECT_EQ(rule->heads(), Heads::kBoth) << "its classes have one bucket for both";
 }

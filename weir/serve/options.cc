@@ -12,8 +12,7 @@
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/host/machine.h"
-#include "weir/schedule/gate.h"
-#include "weir/schedule/nrs_text.h"
+#include "weir/target/nrs_text.h"
 
 namespace weir::serve {
 namespace {
@@ -434,8 +433,10 @@ Result<void> check_lock(const LockOptions& lock, const std::vector<NodemapOption
   std::vector<std::string> names;
   names.reserve(nodemaps.size());
   for (const NodemapOptions& nodemap : nodemaps) names.push_back(nodemap.name);
-  Gate trial(Gate::Options{.nodemaps = nodemaps_named(std::move(names))});
-  if (auto written = write_nrs_policies(trial, lock.policy); !written) return written;
+  Target::Options options;
+  options.gate.nodemaps = nodemaps_named(std::move(names));
+  Target trial(options, Instant{});
+  if (auto written = write_nrs_policies(trial, lock.policy, Instant{}); !written) return written;
   return trial.check_rules(lock.rules);
 }
 
@@ -459,11 +460,6 @@ Result<void> check(const ServeOptions& options) {
   }
   for (const ClientGroup& one : options.groups.groups) {
     if (auto checked = check_name("group", one.name); !checked) return checked;
-  }
-  if (!options.groups.groups.empty() && !options.trace_file.empty()) {
-    return fail(std::errc::invalid_argument, "trace",
-                "cannot be written with groups of clients: turns are not part of it",
-                "leave out one of them");
   }
   if (auto checked = check_limits(options.limits); !checked) return checked;
   if (auto checked = check_tls(options.tls); !checked) return checked;

@@ -583,7 +583,7 @@ void Server::dispatch() {
 void Server::dispatch(Service& service) {
   for (std::uint32_t run = 0; run < kRunOfTurn; ++run) {
     if (pace_shape_ && !pace_.can_take(Tokens{1}, *pace_shape_, plane_.now)) {
-      const bool is_idle = service.target.gate().queued() == 0;
+      const bool is_idle = service.target.queued() == 0;
       service.wakes_at = is_idle ? kNever : pace_.ready_at(Tokens{1}, *pace_shape_);
       return;
     }

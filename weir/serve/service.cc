@@ -15,7 +15,7 @@
 #include "weir/base/quote.h"
 #include "weir/classify/number.h"
 #include "weir/host/fd.h"
-#include "weir/schedule/nrs_text.h"
+#include "weir/target/nrs_text.h"
 
 namespace weir::serve {
 namespace {
@@ -43,9 +43,9 @@ TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOpt
   Target::Options& target = described.options;
   target.gate.slots = options.slots;
   target.gate.hp_slots = options.hp_slots;
-  target.gate.tbf.classes_max = options.classes;
+  target.gate.rules.classes_max = options.classes;
   target.jobs_max = options.classes;
-  target.gate.tbf.stays = kStays;
+  target.gate.rules.stays = kStays;
   target.nodes_by_clients = unknown_jobs == UnknownJobs::kClients;
   described.nodemaps.reserve(nodemaps.size());
   for (const NodemapOptions& nodemap : nodemaps) described.nodemaps.push_back(nodemap.name);
@@ -90,21 +90,21 @@ GroupOptions turns_of(const GroupsOptions& options) {
 
 }  // namespace
 
-ServiceGroups::ServiceGroups(Gate& gate, const GroupsOptions& options, Instant now)
-    : gate_(gate), use_(gate, turns_of(options)) {
+ServiceGroups::ServiceGroups(Target& target, const GroupsOptions& options, Instant now)
+    : target_(target), use_(target, turns_of(options)) {
   names_.reserve(options.groups.size() + 1);
   for (const ClientGroup& group : options.groups) names_.push_back(group.name);
   names_.emplace_back(kNoGroup);
-  epochs_.emplace(gate, local_, use_).init(now);
+  epochs_.emplace(target, local_, use_).init(now);
 }
 
 void ServiceGroups::join(EpochHandler& others, Instant now) {
   has_joined_ = true;
-  epochs_.emplace(gate_, others, use_).init(now);
+  epochs_.emplace(target_, others, use_).init(now);
 }
 
 Instant ServiceGroups::next_wake() const {
-  return has_joined_ || gate_.queued() > 0 ? epochs_->next_wake() : kNever;
+  return has_joined_ || target_.queued() > 0 ? epochs_->next_wake() : kNever;
 }
 
 Decision Service::next(Instant now) {
@@ -121,15 +121,14 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               UnknownJobs unknown_jobs, const GroupsOptions& groups,
                                               Instant now, TraceFile* trace, Standing standing) {
   TraceTarget described = describe(options, nodemaps, unknown_jobs, now);
-  described.options.gate.tbf.in_cluster = standing == Standing::kInCluster;
-  described.options.gate.tbf.groups.reserve(groups.groups.size());
+  described.options.gate.rules.in_cluster = standing == Standing::kInCluster;
+  described.options.gate.rules.groups.reserve(groups.groups.size());
   for (const ClientGroup& group : groups.groups) {
-    described.options.gate.tbf.groups.push_back(group.nids);
+    described.options.gate.rules.groups.push_back(group.nids);
   }
   auto service = std::make_unique<Service>(options.name, described.options, now);
   if (trace != nullptr) service->target.record(&trace->add_target(described));
-  Gate& gate = service->target.gate();
-  if (auto started = write_nrs_policies(gate, options.policy); !started) {
+  if (auto started = write_nrs_policies(service->target, options.policy, now); !started) {
     Error error = started.error();
     error.code = std::errc::invalid_argument;  // whoever wrote the options has made a mistake
     error.where = "policy " + quote(options.policy);
@@ -139,7 +138,7 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
     return tl::unexpected(begun.error());
   }
   if (!groups.groups.empty()) {
-    service->groups = std::make_unique<ServiceGroups>(gate, groups, now);
+    service->groups = std::make_unique<ServiceGroups>(service->target, groups, now);
   }
   return service;
 }

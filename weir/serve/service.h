@@ -25,8 +25,8 @@
 #include "weir/base/job_id.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
-#include "weir/coordinate/gate_epochs.h"
 #include "weir/coordinate/group_epochs.h"
+#include "weir/coordinate/target_epochs.h"
 #include "weir/host/uring.h"
 #include "weir/nbd/codec/protocol.h"
 #include "weir/nbd/codec/requests.h"
@@ -43,7 +43,7 @@ namespace weir::serve {
 // The turns that groups of clients take at a service: on this server alone, until it joins others.
 class ServiceGroups {
  public:
-  ServiceGroups(Gate& gate, const GroupsOptions& options, Instant now);
+  ServiceGroups(Target& target, const GroupsOptions& options, Instant now);
 
   // In step with others from now on. The handler outlives it.
   void join(EpochHandler& others, Instant now);
@@ -54,15 +54,15 @@ class ServiceGroups {
   // In the order of turns(); "others" are the clients of no group.
   const std::vector<std::string>& names() const { return names_; }
   const GroupEpochs& turns() const { return use_; }
-  const GateEpochs& epochs() const { return *epochs_; }
+  const TargetEpochs& epochs() const { return *epochs_; }
   bool has_joined() const { return has_joined_; }
 
  private:
-  Gate& gate_;
+  Target& target_;
   std::vector<std::string> names_;
   LocalEpochHandler local_;
   GroupEpochs use_;
-  std::optional<GateEpochs> epochs_;
+  std::optional<TargetEpochs> epochs_;
   bool has_joined_ = false;
 };
 
@@ -75,7 +75,7 @@ struct Service {
   Instant wakes_at = kNever;
 
   Service(std::string_view service_name, const Target::Options& options, Instant now)
-      : name(service_name), slots(options.gate.slots), target(options, now), rules(target.gate()) {}
+      : name(service_name), slots(options.gate.slots), target(options, now), rules(target) {}
 
   // What runs next. Turns of groups begin and end inside of it.
   Decision next(Instant now);
@@ -91,7 +91,7 @@ struct ServedExport {
   StoreWatch watch;
 };
 
-// Whose limits with scope=cluster are: see Tbf::Options::in_cluster.
+// Whose limits with scope=cluster are: see RuleOptions::in_cluster.
 enum class Standing : std::uint8_t { kAlone, kInCluster };
 
 // With its policy started and its rules applied; from its first call on in the trace, if there is

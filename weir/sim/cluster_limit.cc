@@ -10,7 +10,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/coordinate/rule_gauge.h"
-#include "weir/schedule/gate.h"
+#include "weir/target/target.h"
 
 namespace weir::sim {
 namespace {
@@ -30,6 +30,12 @@ struct Tally {
   std::uint64_t served = 0;
 };
 
+Target::Options target_options() {
+  Target::Options options;
+  options.gate = {.slots = kSlots, .rules = {.in_cluster = true}};
+  return options;
+}
+
 // A server's traffic: a hot spot when it is its turn, a trickle always.
 class Traffic final : public ServerLoad {
  public:
@@ -37,18 +43,18 @@ class Traffic final : public ServerLoad {
       : spec_(spec),
         server_(server),
         tally_(tally),
-        gate_({.slots = kSlots, .tbf = {.in_cluster = true}}),
+        target_(target_options(), instant_at(0)),
         gauge_(kRule, instant_at(0)) {
     const bool started =
-        gate_.start_policy("tbf", "jobid", Heads::kBoth) &&
-        gate_.apply_rule(
+        target_.set_policy("tbf", "jobid", Heads::kBoth, instant_at(0)) &&
+        target_.apply_rule(
             fmt::format("start {} jobid={{*}} rate={} by=rule scope=cluster", kRule, spec.limit),
             instant_at(0));
     WEIR_ASSERT(started);
   }
   ~Traffic() override {
-    (void)gate_.apply_rule(fmt::format("stop {}", kRule), last_);  // whose limit would hold
-    gate_.shutdown(last_);
+    (void)target_.apply_rule(fmt::format("stop {}", kRule), last_);  // whose limit would hold
+    target_.shutdown(last_);
     while (!running_.empty()) finish_first(kNoMore);
     while (step(last_, kNoMore)) finish_first(kNoMore);
   }
@@ -58,11 +64,12 @@ class Traffic final : public ServerLoad {
   std::uint64_t served() const { return served_; }
 
   std::int64_t demand(Instant now) override {
-    return gauge_.measure(*gate_.tbf(Head::kRegular), now).ops;
+    return gauge_.measure(*target_.rules(Head::kRegular), now).ops;
   }
   void set_slice(std::int64_t slice, Instant now) override {
     const Rate rate(Tokens{static_cast<std::uint64_t>(slice)}, std::chrono::seconds{kMilli});
-    gate_.tbf(Head::kRegular)->set_slice(kRule, {.ops = rate, .bytes = std::nullopt}, now);
+    const ClassSlice one{.rule = kRule, .key = std::nullopt, .slice = {.ops = rate, .bytes = {}}};
+    target_.set_slices({&one, 1}, now);
   }
   Instant run(Instant now) override {
     last_ = now;
@@ -102,7 +109,7 @@ class Traffic final : public ServerLoad {
     free_.pop_back();
     ++tally_.arrived;
     ++outstanding_;
-    gate_.admit(request, Head::kRegular, now);
+    target_.admit(request, Head::kRegular, now);
   }
   void arrive(Instant now) {
     while (is_hot(now) && outstanding_ < spec_.window) admit(now);
@@ -113,7 +120,7 @@ class Traffic final : public ServerLoad {
   }
   // Whether something began to run.
   bool step(Instant now, More more) {
-    const Decision decision = gate_.next(now);
+    const Decision decision = target_.next(now);
     wait_until_ = decision.kind() == Decision::Kind::kWait ? decision.until() : kNever;
     if (decision.kind() != Decision::Kind::kRun) return false;
     Request& request = decision.request();
@@ -135,7 +142,7 @@ class Traffic final : public ServerLoad {
       const Nanoseconds latency = done.at - done.request->admitted_at();
       tally_.latency.record(static_cast<std::uint64_t>(latency.count()));
     }
-    gate_.complete(*done.request, std::max(done.at, last_));
+    target_.complete(*done.request, std::max(done.at, last_));
     free_.push_back(done.request);
     --outstanding_;
   }
@@ -144,7 +151,7 @@ class Traffic final : public ServerLoad {
   std::size_t server_;
   Tally& tally_;
   std::deque<Request> requests_;
-  Gate gate_;
+  Target target_;
   RuleGauge gauge_;
   std::vector<Request*> free_;
   std::priority_queue<Running> running_;

@@ -43,7 +43,7 @@ Result<void> fix_rates(const Scenario& scenario, const TargetSpec& spec, Stage& 
         in_bytes ? fmt::format("bps={}B/s burst={}B", rate, depth)
                  : fmt::format("rate={} burst={} cost={}", rate, depth, spec.cost.print());
     const std::string command = fmt::format("start s{} jobid={{{}}} {}", i, job.name, limit);
-    if (auto done = stage.target->gate().apply_rule(command, now); !done) return done;
+    if (auto done = stage.target->apply_rule(command, now); !done) return done;
     stage.bounds.jobs[i] = Limit{Rate::per_second(rate), Tokens{depth}};
   }
   return {};
@@ -79,7 +79,7 @@ Result<Stage> make_stage(Contender contender, const Scenario& scenario, const Ta
   }
   Target::Options options;
   options.gate.slots = spec.store.slots;
-  options.gate.tbf.classes_max = kJobsMax + 1;
+  options.gate.rules.classes_max = kJobsMax + 1;
   options.cost = spec.cost;
   Bounds bounds;
   bounds.jobs.resize(scenario.jobs.size());
@@ -92,7 +92,7 @@ Result<Stage> make_stage(Contender contender, const Scenario& scenario, const Ta
     options.estimate_capacity = spec.estimate;
     if (!spec.estimate) {
       options.capacity = spec.capacity;
-      const Tbf::Root root = Target::root_of(spec.capacity, spec.store.slots);
+      const RootBucket root = Target::root_of(spec.capacity, spec.store.slots);
       bounds.whole = Limit{spec.capacity, root.busy.depth()};
       bounds.enough = Limit{spec.capacity, root.rested.depth()};
       bounds.idling = Idling::kAtCapacity;
@@ -107,7 +107,7 @@ Result<Stage> make_stage(Contender contender, const Scenario& scenario, const Ta
 
   Stage stage{std::make_unique<Target>(options, now), std::move(bounds)};
   if (contender == Contender::kNone) return stage;
-  if (auto started = stage.target->gate().start_policy("tbf", "jobid", Heads::kBoth); !started) {
+  if (auto started = stage.target->set_policy("tbf", "jobid", Heads::kBoth, now); !started) {
     return tl::unexpected(started.error());
   }
   for (const JobSpec& job : scenario.jobs) {

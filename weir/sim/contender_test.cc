@@ -30,16 +30,16 @@ TEST(Contender, HasANameAndIsFoundByIt) {
 TEST(Contender, NoneIsFirstComeFirstServed) {
   const auto stage = stage_of(Contender::kNone, sample());
   ASSERT_TRUE(stage);
-  EXPECT_EQ(stage->target->gate().policy_in_force(Head::kRegular).name(), "fifo");
+  EXPECT_EQ(stage->target->policy(Head::kRegular).name(), "fifo");
   EXPECT_EQ(stage->bounds.idling, Idling::kForbidden);
 }
 
 TEST(Contender, StaticHasARuleForEveryJobByItsNodes) {
   const auto stage = stage_of(Contender::kStatic, sample());
   ASSERT_TRUE(stage);
-  const Tbf* tbf = stage->target->gate().tbf(Head::kRegular);
-  ASSERT_NE(tbf, nullptr);
-  EXPECT_EQ(tbf->rules(Head::kRegular).listing(),
+  const RuleView* rules = stage->target->rules(Head::kRegular);
+  ASSERT_NE(rules, nullptr);
+  EXPECT_EQ(rules->rules(Head::kRegular).listing(),
             "s1 jobid={small} 250, ref 0\ns0 jobid={big} 750, ref 0\ndefault * 10000, ref 0\n");
   EXPECT_EQ(stage->bounds.jobs[0]->rate, Rate::per_second(750));
   EXPECT_EQ(stage->bounds.jobs[0]->depth, Tokens{3});

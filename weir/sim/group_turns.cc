@@ -11,11 +11,11 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/rng.h"
-#include "weir/coordinate/gate_epochs.h"
 #include "weir/coordinate/group_epochs.h"
 #include "weir/coordinate/leader.h"
 #include "weir/coordinate/member.h"
-#include "weir/schedule/gate.h"
+#include "weir/coordinate/target_epochs.h"
+#include "weir/target/target.h"
 
 namespace weir::sim {
 namespace {
@@ -37,34 +37,36 @@ struct Operation {
   Instant begun{};
 };
 
-Gate::Options gate_options(const GroupTurnsSpec& spec) {
-  Gate::Options options{.slots = spec.slots, .tbf = {.classes_max = 64}};
+Target::Options target_options(const GroupTurnsSpec& spec) {
+  Target::Options options;
+  options.gate = {.slots = spec.slots, .rules = {.classes_max = 64}};
   for (std::size_t i = 0; i < spec.groups && spec.mode != GroupMode::kOff; ++i) {
-    options.tbf.groups.push_back(*NidList::parse(fmt::format("10.0.{}.*@tcp", i)));
+    options.gate.rules.groups.push_back(*NidList::parse(fmt::format("10.0.{}.*@tcp", i)));
   }
   return options;
 }
 
 struct Server {
   explicit Server(const GroupTurnsSpec& spec)
-      : gate(gate_options(spec)),
-        use(gate, {.lengths = std::vector<Nanoseconds>(spec.groups, spec.turn),
-                   .rest_length = spec.turn,
-                   .quiesce = spec.quiesce}),
+      : target(target_options(spec), instant_at(0)),
+        use(target, {.lengths = std::vector<Nanoseconds>(spec.groups, spec.turn),
+                     .rest_length = spec.turn,
+                     .quiesce = spec.quiesce}),
         member({.timeout = 4 * spec.turn}),
-        epochs(gate, spec.mode == GroupMode::kTogether ? static_cast<EpochHandler&>(member) : local,
+        epochs(target,
+               spec.mode == GroupMode::kTogether ? static_cast<EpochHandler&>(member) : local,
                use) {
-    const bool started = gate.start_policy("tbf", "nid", Heads::kBoth) &&
-                         gate.apply_rule("change default rate=999999", instant_at(0));
+    const bool started = target.set_policy("tbf", "nid", Heads::kBoth, instant_at(0)) &&
+                         target.apply_rule("change default rate=999999", instant_at(0));
     WEIR_ASSERT(started);
   }
   bool is_in_step() const { return epochs.participant().epoch() != kFirstEpoch; }
 
-  Gate gate;
+  Target target;
   GroupEpochs use;
   LocalEpochHandler local;
   EpochMember member;
-  GateEpochs epochs;
+  TargetEpochs epochs;
   std::vector<Part*> running;
   Instant armed = kNever;
   Instant waits_until = kNever;  // of the Gate
@@ -147,7 +149,7 @@ class World {
       part.operation = index;
       part.server = server;
       part.attributes.nid = nids_[operation.group];
-      servers_[server]->gate.admit(part, Head::kRegular, now_);
+      servers_[server]->target.admit(part, Head::kRegular, now_);
       push({.at = now_, .kind = Event::Kind::kWake, .server = server});
     }
   }
@@ -177,7 +179,7 @@ class World {
   void done(Part& part) {
     Server& server = *servers_[part.server];
     std::erase(server.running, &part);
-    server.gate.complete(part, now_);
+    server.target.complete(part, now_);
     free_.push_back(&part);
     if (is_cut(part.server)) ++result_.cut_served;
     step(part.server);
@@ -208,7 +210,7 @@ class World {
   void dispatch(std::size_t index) {
     Server& server = *servers_[index];
     for (;;) {
-      const Decision decision = server.gate.next(now_);
+      const Decision decision = server.target.next(now_);
       server.waits_until = decision.kind() == Decision::Kind::kWait ? decision.until() : kNever;
       if (decision.kind() != Decision::Kind::kRun) break;
       auto& part = static_cast<Part&>(decision.request());
@@ -218,7 +220,7 @@ class World {
       const Nanoseconds service{rng_.between(1, 2 * spec_.service.count())};
       push({.at = now_ + service, .kind = Event::Kind::kDone, .server = index, .part = &part});
     }
-    const bool could_run = server.gate.queued() > 0 && server.gate.running() < spec_.slots;
+    const bool could_run = server.target.queued() > 0 && server.target.running() < spec_.slots;
     if (could_run && !server.use.is_quiet() && server.waits_until == kNever) {
       ++result_.idle_findings;
     }
@@ -291,13 +293,13 @@ class World {
       result_.epochs += server->epochs.participant().epochs();
       result_.errors += server->epochs.participant().errors();
       result_.all_in_step = result_.all_in_step && server->is_in_step();
-      server->gate.shutdown(now_);
+      server->target.shutdown(now_);
       for (Part* const part : std::exchange(server->running, {}))
-        server->gate.complete(*part, now_);
+        server->target.complete(*part, now_);
       for (;;) {
-        const Decision decision = server->gate.next(now_);
+        const Decision decision = server->target.next(now_);
         if (decision.kind() != Decision::Kind::kRun) break;
-        server->gate.complete(decision.request(), now_);
+        server->target.complete(decision.request(), now_);
       }
     }
   }

@@ -25,22 +25,6 @@ class Periods final : public TargetRecorder {
     sums.push_back(sum_of(report, capacity));
     if (observer_ != nullptr) observer_->period_ended(report);
   }
-  void admitted(Request& /*request*/, Head /*head*/, Instant /*now*/) override {}
-  void decided(const Decision& /*decision*/, Instant /*now*/) override {}
-  void completed(const Request& /*request*/, Instant /*now*/) override {}
-  void withdrawn(const Request& /*request*/, Instant /*now*/) override {}
-  void promoted(const Request& /*request*/, Instant /*now*/) override {}
-  void shut_down(Instant /*now*/) override {}
-  void nodes_set(const JobId& /*job*/, std::uint64_t /*nodes*/, bool /*is_done*/,
-                 Instant /*now*/) override {}
-  void capacity_set(const std::optional<Rate>& /*capacity*/,
-                    std::optional<CapacitySource> /*source*/, Instant /*now*/) override {}
-  void nodes_by_clients_set(bool /*counts*/) override {}
-  void policy_command(std::string_view /*name*/, std::string_view /*argument*/, Heads /*heads*/,
-                      bool /*is_done*/) override {}
-  void rule_command(std::string_view /*text*/, bool /*is_done*/, Instant /*now*/) override {}
-  void quantum_command(Head /*head*/, std::uint16_t /*quantum*/, bool /*is_done*/) override {}
-
   std::vector<std::uint64_t> sums;
 
  private:
@@ -166,7 +150,7 @@ bool Replay::repeat(const TraceRecord& record) {
 }
 
 bool Replay::admit(const TraceRecord& record, Stand& stand) {
-  if (stand.target.gate().is_shut_down()) {
+  if (stand.target.is_shut_down()) {
     return nonsense(record, "a request was admitted after the shutdown");
   }
   std::unique_ptr<Outstanding> one;
@@ -234,20 +218,39 @@ bool Replay::finish(const TraceRecord& record, Stand& stand) {
 
 bool Replay::command(const TraceRecord& record, Stand& stand) {
   ++report_.commands;
-  Gate& gate = stand.target.gate();
+  Target& target = stand.target;
   bool is_done = record.flag;
-  if (record.kind == TraceKind::kRule) {
-    is_done = gate.apply_rule(record.text, now_).has_value();
-  } else if (record.kind == TraceKind::kPolicy) {
-    is_done = gate.start_policy(record.text, record.argument, record.heads).has_value();
-  } else if (record.kind == TraceKind::kQuantum) {
-    is_done = gate.set_crrn_quantum(record.head, static_cast<std::uint16_t>(record.number));
-  } else if (record.kind == TraceKind::kNodes) {
-    is_done = stand.target.set_nodes(JobId(record.text), record.number, now_).has_value();
-  } else if (record.kind == TraceKind::kClients) {
-    stand.target.set_nodes_by_clients(record.flag);
-  } else {
-    stand.target.replay_capacity(record.rate, record.source, now_);
+  switch (record.kind) {
+    case TraceKind::kRule:
+      is_done = target.apply_rule(record.text, now_).has_value();
+      break;
+    case TraceKind::kPolicy:
+      is_done = target.set_policy(record.text, record.argument, record.heads, now_).has_value();
+      break;
+    case TraceKind::kTunable:
+      is_done = target.set_tunable(record.head, record.text, record.number, now_).has_value();
+      break;
+    case TraceKind::kNodes:
+      is_done = target.set_nodes(JobId(record.text), record.number, now_).has_value();
+      break;
+    case TraceKind::kClients:
+      target.set_nodes_by_clients(record.flag, now_);
+      break;
+    case TraceKind::kRestore:
+      is_done = target.restore(*record.state, now_).has_value();
+      break;
+    case TraceKind::kSlices:
+      target.set_slices(record.slices, now_);
+      break;
+    case TraceKind::kPrefer:
+      target.prefer_group(record.group, now_);
+      break;
+    case TraceKind::kHold:
+      target.hold(record.flag, now_);
+      break;
+    default:
+      target.replay_capacity(record.rate, record.source, now_);
+      break;
   }
   if (is_done == record.flag) return true;
   const auto word = [](bool done) { return done ? "was carried out" : "was refused"; };

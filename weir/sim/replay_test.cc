@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "weir/base/rng.h"
-#include "weir/schedule/nrs_text.h"
+#include "weir/target/nrs_text.h"
 #include "weir/target/trace_writer.h"
 
 namespace weir::sim {
@@ -28,16 +28,31 @@ TraceReader::Source source_of(const std::string& bytes) {
   };
 }
 
-// A server with two targets under clients that come, go, change rules and switch policies, all by
-// chance. What it did is in `bytes`.
+// A server with three targets, one of them with groups of clients and in a cluster, under clients
+// that come, go, change rules and switch policies, all by chance. What it did is in `bytes`.
 class Server {
  public:
+  static constexpr const char* kWide = "start wide jobid={job*} rate=2000 scope=cluster";
+
   explicit Server(std::uint64_t seed, bool ends = true) : rng_(seed), ends_(ends) {
     add("ost_io", {.controller = ControllerOptions{}, .estimate_capacity = true});
     add("other", {.gate = {.slots = 4, .hp_slots = 1},
                   .controller = ControllerOptions{},
                   .capacity = Rate::per_second(3000),
                   .nodes_by_clients = true});
+    Target::Options together{.controller = ControllerOptions{}, .capacity = Rate::per_second(5000)};
+    together.gate.rules.in_cluster = true;
+    together.gate.rules.groups = {*NidList::parse("0.0.0.[0-0]@tcp"),
+                                  *NidList::parse("0.0.0.1@tcp")};
+    add("together", together);
+    Controller::State owed;
+    owed.allocator.ledger.accounts.resize(2);
+    owed.allocator.ledger.accounts[0].job = JobId("job1");
+    owed.allocator.ledger.accounts[0].record = 40;
+    owed.allocator.ledger.accounts[1].job = JobId("job2");
+    owed.allocator.ledger.accounts[1].record = -40;
+    EXPECT_TRUE(sides_.back().target->restore(owed, now_));
+    EXPECT_TRUE(write_nrs_tbf_rule(*sides_.back().target, kWide, now_));
   }
 
   void run(int turns) {
@@ -69,9 +84,13 @@ class Server {
     described.options.gate.nodemaps = nodemaps_named(described.nodemaps);
     side.target = std::make_unique<Target>(described.options, now_);
     side.target->record(&writer_.add_target(described));
-    EXPECT_TRUE(side.target->gate().start_policy("tbf", "jobid", Heads::kBoth));
+    EXPECT_TRUE(side.target->set_policy("tbf", "jobid", Heads::kBoth, {}));
   }
-  std::size_t queued() const { return sides_[0].waiting.size() + sides_[1].waiting.size(); }
+  std::size_t queued() const {
+    std::size_t all = 0;
+    for (const Side& side : sides_) all += side.waiting.size();
+    return all;
+  }
   std::uint64_t draw(std::uint64_t below) { return rng_.below(below); }
 
   void turn() {
@@ -116,21 +135,22 @@ class Server {
     }
   }
   void command(Side& side) {
-    Gate& gate = side.target->gate();
+    Target& target = *side.target;
     const std::string job = "job" + std::to_string(draw(9));
+    if (&side == &sides_.back() && draw(2) == 0) return act_together(target);
     switch (draw(10)) {
       case 0:
-        (void)write_nrs_tbf_rule(gate, "start r" + job + " jobid={" + job + "} rate=200", now_);
+        (void)write_nrs_tbf_rule(target, "start r" + job + " jobid={" + job + "} rate=200", now_);
         break;
       case 1:
-        (void)write_nrs_tbf_rule(gate, "change r" + job + " rate=" + std::to_string(draw(999) + 1),
-                                 now_);
+        (void)write_nrs_tbf_rule(target,
+                                 "change r" + job + " rate=" + std::to_string(draw(999) + 1), now_);
         break;
       case 2:
-        (void)write_nrs_tbf_rule(gate, "stop r" + job, now_);
+        (void)write_nrs_tbf_rule(target, "stop r" + job, now_);
         break;
       case 3:
-        (void)write_nrs_tbf_rule(gate, "start " + job, now_);  // refused
+        (void)write_nrs_tbf_rule(target, "start " + job, now_);  // refused
         break;
       case 4:
         (void)side.target->set_nodes(JobId(job), draw(5), now_);  // 0 forgets
@@ -142,15 +162,40 @@ class Server {
         side.target->replay_capacity(
             Rate::per_second(1000 + draw(4000)),
             draw(2) == 0 ? CapacitySource::kGiven : CapacitySource::kEstimated, now_);
-        side.target->set_nodes_by_clients(draw(2) == 0);
+        side.target->set_nodes_by_clients(draw(2) == 0, now_);
         break;
       case 6:
-        (void)write_nrs_policies(gate, "crrn");
-        (void)write_nrs_crrn_quantum(gate, "7");
+        (void)write_nrs_policies(target, "crrn", {});
+        (void)write_nrs_crrn_quantum(target, "7", {});
         break;
       default:
-        (void)write_nrs_policies(gate, "tbf jobid");
+        (void)write_nrs_policies(target, "tbf jobid", {});
     }
+  }
+  // What the other servers of a cluster make it do.
+  void act_together(Target& target) {
+    switch (draw(4)) {
+      case 0:
+        return target.prefer_group(
+            draw(4) == 0 ? std::nullopt : std::optional(static_cast<std::uint32_t>(draw(3))), now_);
+      case 1:
+        return target.hold(draw(3) == 0, now_);
+      case 2:
+        (void)write_nrs_tbf_rule(target, kWide, now_);
+        break;
+      default:
+        break;
+    }
+    Attributes key;
+    key.job = JobId("job" + std::to_string(1 + draw(8)));
+    const ClassSlice slices[] = {
+        {.rule = "wide",
+         .key = std::nullopt,
+         .slice = {.ops = Rate::per_second(1 + draw(900)), .bytes = std::nullopt}},
+        {.rule = "wide",
+         .key = key.only(FieldSet{Field::kJobid}),
+         .slice = {.ops = Rate::per_second(1 + draw(900)), .bytes = std::nullopt}}};
+    target.set_slices(slices, now_);
   }
   void ask() {
     for (Side& side : sides_) {

@@ -13,7 +13,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string_view>
 
+#include "weir/adapt/controller.h"
 #include "weir/adapt/period.h"
 #include "weir/base/job_id.h"
 #include "weir/base/rate.h"
@@ -26,21 +29,38 @@ namespace weir {
 // Who says what a device can do: an administrator, or the Target, which measures.
 enum class CapacitySource : std::uint8_t { kGiven, kEstimated };
 
-class TargetRecorder : public CommandListener {
+// Every function does nothing unless it is overridden.
+class TargetRecorder {
  public:
-  virtual void admitted(Request& request, Head head, Instant now) = 0;
-  virtual void decided(const Decision& decision, Instant now) = 0;
-  virtual void completed(const Request& request, Instant now) = 0;
-  virtual void withdrawn(const Request& request, Instant now) = 0;
-  virtual void promoted(const Request& request, Instant now) = 0;
-  virtual void shut_down(Instant now) = 0;
-  virtual void nodes_set(const JobId& job, std::uint64_t nodes, bool is_done, Instant now) = 0;
+  TargetRecorder() = default;
+  TargetRecorder(const TargetRecorder&) = delete;
+  TargetRecorder& operator=(const TargetRecorder&) = delete;
+  virtual ~TargetRecorder() = default;
+
+  virtual void admitted(Request& /*request*/, Head /*head*/, Instant /*now*/) {}
+  virtual void decided(const Decision& /*decision*/, Instant /*now*/) {}
+  virtual void completed(const Request& /*request*/, Instant /*now*/) {}
+  virtual void withdrawn(const Request& /*request*/, Instant /*now*/) {}
+  virtual void promoted(const Request& /*request*/, Instant /*now*/) {}
+  virtual void shut_down(Instant /*now*/) {}
+  virtual void policy_set(std::string_view /*name*/, std::string_view /*argument*/, Heads /*heads*/,
+                          bool /*is_done*/, Instant /*now*/) {}
+  virtual void tunable_set(Head /*head*/, std::string_view /*name*/, std::uint64_t /*value*/,
+                           bool /*is_done*/, Instant /*now*/) {}
+  virtual void rule_applied(std::string_view /*text*/, bool /*is_done*/, Instant /*now*/) {}
+  virtual void slices_set(std::span<const ClassSlice> /*slices*/, Instant /*now*/) {}
+  virtual void group_preferred(std::optional<std::uint32_t> /*group*/, Instant /*now*/) {}
+  virtual void held(bool /*is_held*/, Instant /*now*/) {}
+  virtual void nodes_set(const JobId& /*job*/, std::uint64_t /*nodes*/, bool /*is_done*/,
+                         Instant /*now*/) {}
   // Without a source: it stays as it was.
-  virtual void capacity_set(const std::optional<Rate>& capacity,
-                            std::optional<CapacitySource> source, Instant now) = 0;
-  virtual void nodes_by_clients_set(bool counts) = 0;
+  virtual void capacity_set(const std::optional<Rate>& /*capacity*/,
+                            std::optional<CapacitySource> /*source*/, Instant /*now*/) {}
+  virtual void nodes_by_clients_set(bool /*counts*/, Instant /*now*/) {}
+  virtual void restored(const Controller::State& /*state*/, bool /*is_done*/, Instant /*now*/) {}
   // What the controller decided, and the capacity it took the device to have.
-  virtual void period_ended(const PeriodReport& report, const std::optional<Rate>& capacity) = 0;
+  virtual void period_ended(const PeriodReport& /*report*/,
+                            const std::optional<Rate>& /*capacity*/) {}
 };
 
 }  // namespace weir

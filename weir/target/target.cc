@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "weir/base/assert.h"
+#include "weir/schedule/policy_kinds.h"
 
 namespace weir {
 namespace {
@@ -41,7 +44,7 @@ bool writes(const Request& request) {
 Gate::Options gate_options(const Target::Options& options) {
   Gate::Options gate = options.gate;
   if (options.controller) {
-    gate.tbf.sharing = Tbf::Sharing{.cost = options.cost, .lending = options.controller->lending};
+    gate.rules.sharing = Sharing{.cost = options.cost, .lending = options.controller->lending};
   }
   return gate;
 }
@@ -57,21 +60,22 @@ class Target::GateShares final : public Enforcer {
     return change(job, share, now);
   }
   Result<void> change(const JobId& job, const Share& share, Instant now) override {
-    Tbf* const tbf = gate_.tbf(Head::kRegular);
-    if (tbf == nullptr) {
-      return fail(std::errc::no_such_device, std::string(job.text()), "tbf is not in force");
+    RuleEngine* const engine = gate_.engine(Head::kRegular);
+    if (engine == nullptr) {
+      return fail(std::errc::no_such_device, std::string(job.text()),
+                  policies_with_rules() + " is not in force");
     }
-    tbf->set_share(job, share.rate, share.depth, share.nodes, now);
+    engine->set_share(job, share.rate, share.depth, share.nodes, now);
     return {};
   }
   Result<void> drop(const JobId& job, Instant now) override {
-    Tbf* const tbf = gate_.tbf(Head::kRegular);
-    if (tbf == nullptr) return {};
-    if (lending_ && tbf->is_share_in_use(job, now)) {
+    RuleEngine* const engine = gate_.engine(Head::kRegular);
+    if (engine == nullptr) return {};
+    if (lending_ && engine->is_share_in_use(job, now)) {
       return fail(std::errc::resource_unavailable_try_again, std::string(job.text()),
                   "its share is not full yet");
     }
-    tbf->drop_share(job, now);
+    engine->drop_share(job, now);
     return {};
   }
 
@@ -161,9 +165,56 @@ void Target::shutdown(Instant now) {
   if (recorder_ != nullptr) recorder_->shut_down(now);
 }
 
-void Target::record(TargetRecorder* recorder) {
-  recorder_ = recorder;
-  gate_.on_command(recorder);
+void Target::record(TargetRecorder* recorder) { recorder_ = recorder; }
+
+// ---- policies and rules ----
+
+Result<void> Target::set_policy(std::string_view name, std::string_view argument, Heads heads,
+                                Instant now) {
+  auto set = gate_.start_policy(name, argument, heads);
+  if (recorder_ != nullptr) recorder_->policy_set(name, argument, heads, set.has_value(), now);
+  return set;
+}
+
+Result<void> Target::set_tunable(Head head, std::string_view name, std::uint64_t value,
+                                 Instant now) {
+  auto set = gate_.set_tunable(head, name, value);
+  if (recorder_ != nullptr) recorder_->tunable_set(head, name, value, set.has_value(), now);
+  return set;
+}
+
+Result<void> Target::apply_rule(std::string_view text, Instant now) {
+  auto applied = gate_.apply_rule(text, now);
+  if (recorder_ != nullptr) recorder_->rule_applied(text, applied.has_value(), now);
+  return applied;
+}
+
+Result<void> Target::apply_rules(std::span<const std::string> commands, Instant now) {
+  if (auto checked = check_rules(commands); !checked) return checked;
+  for (const std::string& command : commands) {
+    const auto applied = apply_rule(command, now);
+    WEIR_ASSERT(applied.has_value());
+  }
+  return {};
+}
+
+void Target::set_slices(std::span<const ClassSlice> slices, Instant now) {
+  RuleEngine* const engine = gate_.engine(Head::kRegular);
+  if (engine == nullptr) return;
+  engine->set_slices(slices, now);
+  if (recorder_ != nullptr) recorder_->slices_set(slices, now);
+}
+
+void Target::prefer_group(std::optional<std::uint32_t> group, Instant now) {
+  RuleEngine* const engine = gate_.engine(Head::kRegular);
+  if (engine == nullptr) return;
+  engine->prefer(group, now);
+  if (recorder_ != nullptr) recorder_->group_preferred(group, now);
+}
+
+void Target::hold(bool is_held, Instant now) {
+  gate_.hold_regular(is_held);
+  if (recorder_ != nullptr) recorder_->held(is_held, now);
 }
 
 // The device is what holds things up while every slot is busy and more waits. What happens at one
@@ -196,8 +247,11 @@ Result<void> Target::set_nodes(const JobId& job, std::uint64_t nodes, Instant no
   return set;
 }
 
-Result<void> Target::restore(const Controller::State& state) {
-  return controller_ == nullptr ? Result<void>() : controller_->restore(state);
+Result<void> Target::restore(const Controller::State& state, Instant now) {
+  if (controller_ == nullptr) return {};
+  auto restored = controller_->restore(state);
+  if (recorder_ != nullptr) recorder_->restored(state, restored.has_value(), now);
+  return restored;
 }
 
 std::optional<Instant> Target::nodes_used_at(const JobId& job) const {
@@ -254,14 +308,14 @@ void Target::take_capacity(std::optional<Rate> capacity, Instant now) {
   set_root(now);
 }
 
-Tbf::Root Target::root_of(Rate capacity, std::uint32_t slots) {
+RootBucket Target::root_of(Rate capacity, std::uint32_t slots) {
   const Tokens depth = std::max(Tokens{slots}, tokens_in(capacity, kRootDepthTime));
   const Tokens busy = std::max(depth, tokens_in(capacity, kRootBusyTime));
   return {BucketShape(capacity, depth), BucketShape(capacity, busy)};
 }
 
-void Target::set_nodes_by_clients(bool counts) {
-  if (recorder_ != nullptr) recorder_->nodes_by_clients_set(counts);
+void Target::set_nodes_by_clients(bool counts, Instant now) {
+  if (recorder_ != nullptr) recorder_->nodes_by_clients_set(counts, now);
   if (options_.nodes_by_clients == counts) return;
   options_.nodes_by_clients = counts;
   for (const auto& [job, clients] : clients_) controller_->forget_nodes(job);
@@ -270,13 +324,13 @@ void Target::set_nodes_by_clients(bool counts) {
 
 // With an estimated capacity the free slot alone decides, and as published there is none.
 void Target::set_root(Instant now) {
-  Tbf* const tbf = gate_.tbf(Head::kRegular);
-  if (tbf == nullptr) return;
-  std::optional<Tbf::Root> root;
+  RuleEngine* const engine = gate_.engine(Head::kRegular);
+  if (engine == nullptr) return;
+  std::optional<RootBucket> root;
   if (options_.capacity && !options_.estimate_capacity && options_.controller->lending) {
     root = root_of(*options_.capacity, options_.gate.slots);
   }
-  tbf->set_root(root, now);
+  engine->set_root(root, now);
 }
 
 void Target::advance(Instant now) {
@@ -295,9 +349,10 @@ void Target::advance(Instant now) {
 void Target::follow_policy(Instant now) {
   switches_ = gate_.switches();
   const Policy& policy = gate_.policy_in_force(Head::kRegular);
-  controller_->suspend("policy " + std::string(policy.name()) + " is in force; shares need tbf",
-                       now);
-  if (gate_.tbf(Head::kRegular) == nullptr) return;
+  controller_->suspend(
+      fmt::format("policy {} is in force; shares need {}", policy.name(), policies_with_rules()),
+      now);
+  if (gate_.engine(Head::kRegular) == nullptr) return;
   controller_->resume();
   set_root(now);
   give_all_shares(now);
@@ -335,8 +390,8 @@ void Target::observe(Instant now) {
                                          .served = (entry.finished - job.finished).cost,
                                          .waiting = job.waiting.cost});
   }
-  if (Tbf* const tbf = gate_.tbf(Head::kRegular)) {
-    tbf->report_shares(options_.controller->period, now, [&](const Tbf::ShareReport& share) {
+  if (RuleEngine* const engine = gate_.engine(Head::kRegular)) {
+    engine->report_shares(options_.controller->period, now, [&](const ShareReport& share) {
       JobSample& sample = samples[share.job];
       sample.job = share.job;
       sample.limit = share.limit;

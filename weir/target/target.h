@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One device as the server and the simulator see it: a Gate, the controller that shares the device
-// out among jobs, and what both count. It is driven like a Gate, and the controller's periods end
-// by themselves inside the same calls:
+// One device as the server and the simulator see it, and the one door to its scheduler: start here.
+// Everything that changes what is decided is a command of the Target, and each is told to whoever
+// records it, so a trace can be repeated; everything else is to look at. Its daily life:
 //
 //   target.admit(request, head, now);
 //   Decision decision = target.next(now);       run this | ask again then | idle
 //   target.complete(request, now);
 //
-// wait_until includes the end of the period while jobs are active, so one timer serves both; while
-// none is, nothing wakes anybody, and periods that passed meanwhile are made up for with the next
-// call, one minute of them at most.
+// Inside are a Gate, the controller that shares the device out among jobs, and what both count. The
+// controller's periods end by themselves inside the same calls: wait_until includes the end of the
+// period while jobs are active, so one timer serves both; while none is, nothing wakes anybody, and
+// periods that passed meanwhile are made up for with the next call, one minute of them at most.
 //
 //   admit ---> JobStats <--- complete           what jobs did, counted per job
 //                 | end of the period
-//   Gate's loans -+--> Controller --> shares of the Gate's tbf, by job id
+//   Gate's loans -+--> Controller --> shares of the policy with rules, by job id
 //   busy slots ------> CapacityEstimate          if nobody said what the device can do
 //
-// A job's first request in a period gets it a share at once if it has none. The controller needs
-// tbf on the regular head: under other policies it is suspended and says so, and a tbf that is
-// started anew gets all shares again. Administrators' rules are the Gate's alone.
+// A job's first request in a period gets it a share at once if it has none. Shares, slices and
+// groups need a policy with rules on the regular head: under another one the controller is
+// suspended and says so, and one that is started anew gets all shares again.
 //
 // Time is given. One owner, no locks.
 #pragma once
@@ -28,7 +29,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
@@ -44,6 +47,7 @@
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
 #include "weir/schedule/gate.h"
+#include "weir/schedule/rule_engine.h"
 #include "weir/target/device_capacity.h"
 #include "weir/target/recorder.h"
 
@@ -68,7 +72,7 @@ class Target {
   using CapacitySource = weir::CapacitySource;
 
   // What keeps a device with so many slots at its capacity.
-  static Tbf::Root root_of(Rate capacity, std::uint32_t slots);
+  static RootBucket root_of(Rate capacity, std::uint32_t slots);
 
   Target(const Options& options, Instant now);
   // REQUIRES: as of the Gate's.
@@ -76,16 +80,33 @@ class Target {
   Target(const Target&) = delete;
   Target& operator=(const Target&) = delete;
 
-  // For policies and rules, and to look at.
-  Gate& gate() { return gate_; }
-  const Gate& gate() const { return gate_; }
+  // ---- requests ----
 
   void admit(Request& request, Head head, Instant now);
   Decision next(Instant now);
   void complete(Request& request, Instant now);
   void withdraw(Request& request, Instant now);
   void promote(Request& request, Instant now);
+  // No admit follows; see Gate::shutdown().
   void shutdown(Instant now);
+
+  // ---- policies and rules; what they do and refuse is the Gate's (gate.h) ----
+
+  Result<void> set_policy(std::string_view name, std::string_view argument, Heads heads,
+                          Instant now);
+  Result<void> set_tunable(Head head, std::string_view name, std::uint64_t value, Instant now);
+  Result<void> apply_rule(std::string_view text, Instant now);
+  // All of them in this order, or none. The error names the command that cannot be applied.
+  Result<void> apply_rules(std::span<const std::string> commands, Instant now);
+  // What this server may use of rules with scope=cluster (rule_engine.h). Nothing happens under a
+  // policy without rules.
+  void set_slices(std::span<const ClassSlice> slices, Instant now);
+  // Clients that go first (RuleOptions::groups). Nothing happens under a policy without rules.
+  void prefer_group(std::optional<std::uint32_t> group, Instant now);
+  // While it is held nothing of the regular head is begun; shutdown() ends it.
+  void hold(bool is_held, Instant now);
+
+  // ---- the device and its jobs ----
 
   // How many nodes a job runs on; 0: forget it, the job counts as one whose nodes nobody named.
   // EINVAL for absurd numbers.
@@ -99,8 +120,11 @@ class Target {
   // The same as a trace holds it: in tokens of this target's own unit. No source: as before.
   void replay_capacity(std::optional<Rate> capacity, std::optional<CapacitySource> source,
                        Instant now);
+  // What jobs owe each other, as it was when the last run ended. Before the first period ends;
+  // without a controller it is of no use. On failure nothing has changed.
+  Result<void> restore(const Controller::State& state, Instant now);
   // As Options::nodes_by_clients: what was counted so far is forgotten.
-  void set_nodes_by_clients(bool counts);
+  void set_nodes_by_clients(bool counts, Instant now);
   // What the device is taken to do; none while unknown.
   std::optional<Rate> capacity() const;
   // What a request takes of it.
@@ -113,10 +137,27 @@ class Target {
   // is taken back with nullptr.
   void record(TargetRecorder* recorder);
 
+  // ---- to look at ----
+
+  std::size_t queued() const { return gate_.queued(); }
+  std::size_t running() const { return gate_.running(); }
+  std::size_t running(Head head) const { return gate_.running(head); }
+  bool is_shut_down() const { return gate_.is_shut_down(); }
+  // What a head runs.
+  const Policy& policy(Head head) const { return gate_.policy_in_force(head); }
+  std::vector<Gate::PolicyStatus> policies(Head head) const { return gate_.policies(head); }
+  // Grows with every policy that is started.
+  std::uint64_t policy_switches() const { return gate_.switches(); }
+  // Rules, classes and waits of a head; nullptr if its policy has no rules.
+  const RuleView* rules(Head head) const { return gate_.engine(head); }
+  // Whether commands would succeed: all in this order, or one by one as they are tried.
+  Result<void> check_rules(std::span<const std::string> commands) const {
+    return gate_.check_rules(commands);
+  }
+  Gate::RuleTrial rule_trial() const { return Gate::RuleTrial(gate_); }
+  // Whether the heads that it names can read it; if it succeeds is another question.
+  Result<void> check_rule_text(std::string_view text) const { return gate_.check_rule_text(text); }
   const JobStats& stats() const { return stats_; }
-  // What jobs owe each other, as it was when the last run ended. Before the first period ends;
-  // without a controller it is of no use. On failure nothing has changed.
-  Result<void> restore(const Controller::State& state);
   // None without a controller.
   const Controller* controller() const { return controller_.get(); }
 

@@ -22,11 +22,11 @@ class World {
  public:
   explicit World(const Target::Options& options, Nanoseconds service = milliseconds{16})
       : target(options, instant_at(0)), service_(service) {
-    EXPECT_TRUE(target.gate().start_policy("tbf", "jobid", Heads::kBoth));
+    EXPECT_TRUE(target.set_policy("tbf", "jobid", Heads::kBoth, {}));
   }
   ~World() {
     target.shutdown(now_);
-    while (!running_.empty() || target.gate().queued() > 0) {
+    while (!running_.empty() || target.queued() > 0) {
       again_ = false;
       step();
     }
@@ -205,7 +205,7 @@ TEST(Target, AJobWhoseShareWentWhileItsRequestsRanHasOneAgainAtItsNextRequest) {
 
 TEST(Target, AnAdministratorsLimitHoldsUnderShares) {
   World world(shared_out(1000));
-  ASSERT_TRUE(world.target.gate().apply_rule("start slow jobid={slow} rate=50", world.now()));
+  ASSERT_TRUE(world.target.apply_rule("start slow jobid={slow} rate=50", world.now()));
   world.send("slow", 50);
   world.send("other", 50);
   world.run_until(instant_at(0) + seconds{10});
@@ -217,7 +217,7 @@ TEST(Target, AnAdministratorsLimitHoldsUnderShares) {
 // 10 a second are no whole token in 20 ms.
 TEST(Target, ALowLimitLeavesAJobInTheAllocation) {
   World world(shared_out(1000));
-  ASSERT_TRUE(world.target.gate().apply_rule("start slow jobid={slow} rate=10", world.now()));
+  ASSERT_TRUE(world.target.apply_rule("start slow jobid={slow} rate=10", world.now()));
   world.send("slow", 50);
   world.send("other", 50);
   for (int i = 1; i <= 20; ++i) {
@@ -248,11 +248,11 @@ TEST(Target, UnderOtherPoliciesTheControllerIsSuspendedAndComesBack) {
   world.send("small", 100);
   world.run_until(instant_at(0) + seconds{1});
   EXPECT_FALSE(world.target.controller()->suspended());
-  ASSERT_TRUE(world.target.gate().start_policy("fifo", "", Heads::kBoth));
+  ASSERT_TRUE(world.target.set_policy("fifo", "", Heads::kBoth, {}));
   world.run_until(instant_at(0) + seconds{2});
   ASSERT_TRUE(world.target.controller()->suspended());
   EXPECT_NE(world.target.controller()->suspended()->find("fifo"), std::string::npos);
-  ASSERT_TRUE(world.target.gate().start_policy("tbf", "nid", Heads::kBoth));
+  ASSERT_TRUE(world.target.set_policy("tbf", "nid", Heads::kBoth, {}));
   world.run_until(instant_at(0) + seconds{3});
   EXPECT_FALSE(world.target.controller()->suspended());
   world.forget_served();
@@ -356,7 +356,7 @@ TEST(Target, ForgetsNodesThatAreTakenBackAndTellsWhenTheyWereUsed) {
   ASSERT_TRUE(world.target.set_nodes(JobId("a"), 0, world.now()));
   EXPECT_EQ(world.target.controller()->nodes_of(JobId("a")), 1U);
   EXPECT_EQ(world.target.nodes_used_at(JobId("a")), std::nullopt);
-  world.target.set_nodes_by_clients(true);
+  world.target.set_nodes_by_clients(true, {});
   world.send("a", 4, 4);
   EXPECT_EQ(world.target.controller()->nodes_of(JobId("a")), 4U) << "its clients count again";
   ASSERT_TRUE(world.target.set_nodes(JobId("a"), 0, world.now()));
@@ -379,12 +379,12 @@ TEST(Target, ClientsOfTheNewestJobsCountHoweverManyHaveEnded) {
 
 TEST(Target, WhetherClientsStandForNodesMayChange) {
   World world(shared_out(1000));
-  world.target.set_nodes_by_clients(true);
+  world.target.set_nodes_by_clients(true, {});
   world.send("many", 30, 3);
   world.send("one", 30);
   world.run_until(instant_at(0) + seconds{1});
   EXPECT_EQ(world.target.controller()->nodes_of(JobId("many")), 3U);
-  world.target.set_nodes_by_clients(false);
+  world.target.set_nodes_by_clients(false, {});
   EXPECT_EQ(world.target.controller()->nodes_of(JobId("many")), 1U);
 }
 

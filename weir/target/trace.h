@@ -36,7 +36,7 @@
 namespace weir {
 
 inline constexpr std::string_view kTraceMagic = "weirtrc";
-inline constexpr std::uint8_t kTraceVersion = 1;
+inline constexpr std::uint8_t kTraceVersion = 2;
 inline constexpr std::size_t kTraceBlockHead = 12;
 inline constexpr std::size_t kTraceBlockBytes = 65536;               // what a block is filled to
 inline constexpr std::size_t kTraceBlockMax = std::size_t{1} << 20;  // what a reader accepts
@@ -58,14 +58,20 @@ enum class TraceKind : std::uint8_t {
   kShutdown,
   kPolicy,    // heads, name: text, argument: text; flag: it was carried out
   kRule,      // text; flag: it was carried out
-  kQuantum,   // head, quantum; flag: it was carried out
+  kTunable,   // head, name: text, value; flag: it was carried out
   kNodes,     // job: text, nodes; flag: it was carried out
   kCapacity,  // source: 0 as before, 1 given, 2 estimated; optional: tokens, nanoseconds
   kClients,   // flag: clients count as nodes from now on
+  kAccount,   // what a job owed at the end of an earlier run: an account of the ledger
+  kRestore,   // the rest of that state; those accounts are restored; flag: it was carried out
+  kSlice,     // rule: text; 0 for all classes, or 1 and fields; two rates
+  kSlices,    // those slices are set
+  kPrefer,    // group + 1, or 0 for none
+  kHold,      // flag: from now on nothing of the regular head is begun
   kPeriod,    // the sum of what was decided, 8 bytes; before the call in which the period ended
   kEnd,       // flag: before its time, because the file could not keep up
 };
-inline constexpr std::uint8_t kTraceKinds = 20;
+inline constexpr std::uint8_t kTraceKinds = 26;
 inline constexpr std::uint8_t kTraceKindMask = 0x1f;
 inline constexpr std::uint8_t kTraceTimeFollows = 0x20;
 inline constexpr std::uint8_t kTraceFlag = 0x40;

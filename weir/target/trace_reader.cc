@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace weir {
 namespace {
@@ -12,6 +13,7 @@ constexpr std::uint64_t kEntriesMax = std::uint64_t{1} << 22;  // of tables made
 constexpr Nanoseconds kLong = BucketShape::kFillTimeMax;
 constexpr std::uint32_t kTargetsMax = 65'536;
 constexpr std::size_t kNodemapsMax = 65'536;
+constexpr std::uint64_t kGroupsMax = 65'536;
 
 std::uint64_t fixed_at(std::string_view bytes, std::size_t at, std::size_t count) {
   std::uint64_t number = 0;
@@ -41,6 +43,8 @@ const TraceRecord* TraceReader::next() {
     switch (record_.kind) {
       case TraceKind::kChoose:
       case TraceKind::kAttributes:
+      case TraceKind::kAccount:
+      case TraceKind::kSlice:
         break;  // of use to this reader only
       case TraceKind::kEnd:
         return end(record_.flag ? Ending::kEarly : Ending::kWhole,
@@ -235,6 +239,7 @@ bool TraceReader::read_body() {
     case TraceKind::kIdle:
     case TraceKind::kShutdown:
     case TraceKind::kClients:
+    case TraceKind::kHold:
     case TraceKind::kEnd:
       return true;
     case TraceKind::kPolicy: {
@@ -245,12 +250,26 @@ bool TraceReader::read_body() {
     }
     case TraceKind::kRule:
       return get_text(record_.text);
-    case TraceKind::kQuantum: {
+    case TraceKind::kTunable: {
       bool high = false;
       if (!get_flag(high)) return false;
       record_.head = high ? Head::kHigh : Head::kRegular;
-      return get(record_.number, UINT16_MAX) && record_.number > 0;
+      return get_text(record_.text) && get(record_.number);
     }
+    case TraceKind::kAccount:
+      return read_account();
+    case TraceKind::kRestore:
+      return read_state();
+    case TraceKind::kSlice:
+      return read_slice();
+    case TraceKind::kSlices:
+      record_.slices = slices_;
+      are_slices_told_ = true;
+      return true;
+    case TraceKind::kPrefer:
+      if (!get(number, kGroupsMax)) return false;
+      if (number > 0) record_.group = static_cast<std::uint32_t>(number - 1);
+      return true;
     case TraceKind::kNodes:
       return get_text(record_.text, JobId::kSizeMax) && get(record_.number);
     case TraceKind::kCapacity: {
@@ -272,9 +291,73 @@ bool TraceReader::read_request() {
   return true;
 }
 
+bool TraceReader::get_signed(std::int64_t& number) {
+  std::uint64_t zigzag = 0;
+  if (!get(zigzag)) return false;
+  number = from_zigzag(zigzag);
+  return true;
+}
+
+bool TraceReader::get_tokens(Tokens& tokens) {
+  std::uint64_t count = 0;
+  if (!get(count)) return false;
+  tokens = Tokens{count};
+  return true;
+}
+
+bool TraceReader::read_account() {
+  Ledger::Account& one = accounts_.emplace_back();
+  std::string_view job;
+  if (accounts_.size() > kEntriesMax || !get_text(job, JobId::kSizeMax)) return false;
+  one.job = JobId(job);
+  return get_signed(one.record) && get_signed(one.remainder) && get_signed(one.fade_remainder) &&
+         get_signed(one.lent_remainder) && get_signed(one.borrowed_remainder) &&
+         get(one.allotted) && get(one.last_active) && get_tokens(one.lent) &&
+         get_tokens(one.borrowed) && get_tokens(one.lent_sum) && get_tokens(one.borrowed_sum);
+}
+
+// What makes no sense in it Controller::restore() refuses.
+bool TraceReader::read_state() {
+  state_ = {};
+  Ledger::State& ledger = state_.allocator.ledger;
+  ledger.accounts = std::exchange(accounts_, {});
+  bool is_there = false;
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  if (!get(ledger.period) || !get_flag(is_there)) return false;
+  if (is_there && !get_time(ledger.half_life.emplace(), Nanoseconds{0}, Nanoseconds::max())) {
+    return false;
+  }
+  if (!get_time(ledger.fade_period, Nanoseconds{0}, Nanoseconds::max()) || !get_fixed(high) ||
+      !get_fixed(low) || !get(ledger.written_off)) {
+    return false;
+  }
+  ledger.fade_carry = static_cast<unsigned __int128>(high) << 64 | low;
+  record_.state = &state_;
+  return get(state_.allocator.carry) && get(state_.allocator.carry_of);
+}
+
+bool TraceReader::read_slice() {
+  if (are_slices_told_) {
+    slices_.clear();
+    slice_rules_.clear();
+    are_slices_told_ = false;
+  }
+  std::string_view rule;
+  bool has_key = false;
+  if (slices_.size() >= kEntriesMax || !get_text(rule) || !get_flag(has_key)) return false;
+  ClassSlice& one = slices_.emplace_back();
+  one.rule = slice_rules_.emplace_back(rule);
+  if (has_key && !read_fields(one.key.emplace())) return false;
+  return get_rate(one.slice.ops) && get_rate(one.slice.bytes);
+}
+
 bool TraceReader::read_attributes() {
   if (attributes_.size() == kTraceAttributesMax) attributes_.clear();
-  Attributes one;
+  return read_fields(attributes_.emplace_back());
+}
+
+bool TraceReader::read_fields(Attributes& one) {
   std::string_view job;
   std::uint8_t net = 0;
   std::uint8_t family = 0;
@@ -290,7 +373,6 @@ bool TraceReader::read_attributes() {
   for (std::uint32_t* id : {&one.opcode, &one.uid, &one.gid, &one.projid, &one.nodemap}) {
     if (!get_as(*id)) return false;
   }
-  attributes_.push_back(one);
   return true;
 }
 
@@ -313,19 +395,33 @@ bool TraceReader::read_target() {
   return true;
 }
 
+bool TraceReader::read_groups(std::vector<NidList>& groups) {
+  std::uint64_t count = 0;
+  if (!get(count, kGroupsMax)) return false;
+  for (; count > 0; --count) {
+    std::string_view text;
+    if (!get_text(text)) return false;
+    auto group = NidList::parse(text);
+    if (!group) return false;
+    groups.push_back(std::move(*group));
+  }
+  return true;
+}
+
 bool TraceReader::read_options(Target::Options& options) {
-  Tbf::Options& tbf = options.gate.tbf;
+  RuleOptions& rules = options.gate.rules;
   std::uint64_t depth = 0;
   std::uint64_t byte_depth = 0;
   if (!get_as(options.gate.slots, kSlotsMax) || options.gate.slots == 0 ||
       !get_as(options.gate.hp_slots, options.gate.slots - 1) || !get(depth, kBurstTokensMax) ||
-      depth == 0 || !get_time(tbf.depth_time, Nanoseconds{0}, std::chrono::hours{1}) ||
+      depth == 0 || !get_time(rules.depth_time, Nanoseconds{0}, std::chrono::hours{1}) ||
       !get(byte_depth, kBurstTokensMax) || byte_depth == 0 ||
-      !get_as(tbf.classes_max, kEntriesMax)) {
+      !get_as(rules.classes_max, kEntriesMax) || !get_flag(rules.in_cluster) ||
+      !read_groups(rules.groups)) {
     return false;
   }
-  tbf.depth_min = Tokens{depth};
-  tbf.byte_depth_min = Bytes{byte_depth};
+  rules.depth_min = Tokens{depth};
+  rules.byte_depth_min = Bytes{byte_depth};
   bool is_there = false;
   if (!get_flag(is_there)) return false;
   if (is_there && !read_controller(options.controller.emplace())) return false;

@@ -10,10 +10,11 @@
 //   while (const TraceRecord* record = reader.next()) ...
 //   reader.ending()       why there are no more
 //
-// Memory: a block, and the attributes that can be named.
+// Memory: a block, the attributes that can be named, and what a restart or an epoch sets at once.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
@@ -47,7 +48,10 @@ struct TraceRecord {
   Head head = Head::kRegular;
   std::optional<Rate> rate;
   std::optional<CapacitySource> source;
-  const TraceTarget* made = nullptr;  // of kTarget
+  const TraceTarget* made = nullptr;         // of kTarget
+  std::optional<std::uint32_t> group;        // of kPrefer
+  const Controller::State* state = nullptr;  // of kRestore
+  std::span<const ClassSlice> slices;        // of kSlices
 };
 
 class TraceReader {
@@ -83,8 +87,15 @@ class TraceReader {
   bool read_body();
   bool read_target();
   bool read_options(Target::Options& options);
+  bool read_groups(std::vector<NidList>& groups);
   bool read_controller(ControllerOptions& controller);
   bool read_attributes();
+  bool read_fields(Attributes& one);
+  bool read_account();
+  bool read_state();
+  bool read_slice();
+  bool get_signed(std::int64_t& number);
+  bool get_tokens(Tokens& tokens);
   bool read_request();
   bool get_byte(std::uint8_t& byte, std::uint8_t most);
   bool get_flag(bool& flag);
@@ -108,6 +119,11 @@ class TraceReader {
   bool has_head_ = false;
   std::vector<Attributes> attributes_;
   TraceTarget made_;
+  std::vector<Ledger::Account> accounts_;  // for the kRestore that follows
+  Controller::State state_;
+  std::deque<std::string> slice_rules_;  // that slices_ shows
+  std::vector<ClassSlice> slices_;       // for the kSlices that follows
+  bool are_slices_told_ = false;
   TraceRecord record_;
   Ending ending_ = Ending::kNotYet;
   std::string complaint_;

@@ -65,8 +65,39 @@ class TraceWriter::Channel final : public TargetRecorder {
     writer_.put_rate(capacity);
     writer_.finish();
   }
-  void nodes_by_clients_set(bool counts) override {
-    begin(TraceKind::kClients, counts, writer_.now_);
+  void nodes_by_clients_set(bool counts, Instant now) override {
+    begin(TraceKind::kClients, counts, now);
+    writer_.finish();
+  }
+  void restored(const Controller::State& state, bool is_done, Instant now) override {
+    for (const Ledger::Account& account : state.allocator.ledger.accounts) {
+      begin(TraceKind::kAccount, false, now);
+      writer_.put_account(account);
+      writer_.finish();
+    }
+    begin(TraceKind::kRestore, is_done, now);
+    writer_.put_state(state);
+    writer_.finish();
+  }
+  void slices_set(std::span<const ClassSlice> slices, Instant now) override {
+    for (const ClassSlice& one : slices) {
+      begin(TraceKind::kSlice, false, now);
+      writer_.put_text(one.rule);
+      writer_.put_byte(one.key ? 1 : 0);
+      if (one.key) writer_.put_fields(*one.key);
+      writer_.put_rate(one.slice.ops);
+      writer_.put_rate(one.slice.bytes);
+      writer_.finish();
+    }
+    plain(TraceKind::kSlices, now);
+  }
+  void group_preferred(std::optional<std::uint32_t> group, Instant now) override {
+    begin(TraceKind::kPrefer, false, now);
+    writer_.put(group ? *group + std::uint64_t{1} : 0);
+    writer_.finish();
+  }
+  void held(bool is_held, Instant now) override {
+    begin(TraceKind::kHold, is_held, now);
     writer_.finish();
   }
   void period_ended(const PeriodReport& report, const std::optional<Rate>& capacity) override {
@@ -74,23 +105,25 @@ class TraceWriter::Channel final : public TargetRecorder {
     writer_.put_fixed(sum_of(report, capacity));
     writer_.finish();
   }
-  void policy_command(std::string_view policy, std::string_view argument, Heads heads,
-                      bool is_done) override {
-    begin(TraceKind::kPolicy, is_done, writer_.now_);
+  void policy_set(std::string_view policy, std::string_view argument, Heads heads, bool is_done,
+                  Instant now) override {
+    begin(TraceKind::kPolicy, is_done, now);
     writer_.put_byte(static_cast<std::uint8_t>(heads));
     writer_.put_text(policy);
     writer_.put_text(argument);
     writer_.finish();
   }
-  void rule_command(std::string_view text, bool is_done, Instant now) override {
+  void rule_applied(std::string_view text, bool is_done, Instant now) override {
     begin(TraceKind::kRule, is_done, now);
     writer_.put_text(text);
     writer_.finish();
   }
-  void quantum_command(Head head, std::uint16_t quantum, bool is_done) override {
-    begin(TraceKind::kQuantum, is_done, writer_.now_);
+  void tunable_set(Head head, std::string_view tunable, std::uint64_t value, bool is_done,
+                   Instant now) override {
+    begin(TraceKind::kTunable, is_done, now);
     writer_.put_byte(static_cast<std::uint8_t>(head));
-    writer_.put(quantum);
+    writer_.put_text(tunable);
+    writer_.put(value);
     writer_.finish();
   }
 
@@ -206,11 +239,14 @@ void TraceWriter::put_rate(const std::optional<Rate>& rate) {
 void TraceWriter::put_options(const Target::Options& options) {
   put(options.gate.slots);
   put(options.gate.hp_slots);
-  const Tbf::Options& tbf = options.gate.tbf;
-  put(tbf.depth_min.count());
-  put(ns_of(tbf.depth_time));
-  put(tbf.byte_depth_min.count());
-  put(tbf.classes_max);
+  const RuleOptions& rules = options.gate.rules;
+  put(rules.depth_min.count());
+  put(ns_of(rules.depth_time));
+  put(rules.byte_depth_min.count());
+  put(rules.classes_max);
+  put_byte(rules.in_cluster ? 1 : 0);
+  put(rules.groups.size());
+  for (const NidList& group : rules.groups) put_text(group.text());
   put_byte(options.controller ? 1 : 0);
   if (options.controller) {
     const ControllerOptions& controller = *options.controller;
@@ -231,6 +267,31 @@ void TraceWriter::put_options(const Target::Options& options) {
   put(options.jobs_max);
 }
 
+void TraceWriter::put_account(const Ledger::Account& account) {
+  put_text(account.job.text());
+  for (const std::int64_t number : {account.record, account.remainder, account.fade_remainder,
+                                    account.lent_remainder, account.borrowed_remainder}) {
+    put(to_zigzag(number));
+  }
+  for (const std::uint64_t number :
+       {account.allotted, account.last_active, account.lent.count(), account.borrowed.count(),
+        account.lent_sum.count(), account.borrowed_sum.count()}) {
+    put(number);
+  }
+}
+
+void TraceWriter::put_state(const Controller::State& state) {
+  const Ledger::State& ledger = state.allocator.ledger;
+  put(ledger.period);
+  put_optional(ledger.half_life, [](Nanoseconds time) { return ns_of(time); });
+  put(ns_of(ledger.fade_period));
+  put_fixed(static_cast<std::uint64_t>(ledger.fade_carry >> 64));
+  put_fixed(static_cast<std::uint64_t>(ledger.fade_carry));
+  put(ledger.written_off);
+  put(state.allocator.carry);
+  put(state.allocator.carry_of);
+}
+
 std::uint32_t TraceWriter::place_of(const Attributes& attributes) {
   if (const auto found = places_.find(attributes); found != places_.end()) return found->second;
   if (places_.size() == kTraceAttributesMax) places_.clear();
@@ -242,6 +303,10 @@ std::uint32_t TraceWriter::place_of(const Attributes& attributes) {
 
 void TraceWriter::put_attributes(const Attributes& attributes) {
   begin(TraceKind::kAttributes, false, now_);
+  put_fields(attributes);
+}
+
+void TraceWriter::put_fields(const Attributes& attributes) {
   put_text(attributes.job.text());
   put(attributes.nid.high);
   put(attributes.nid.low);

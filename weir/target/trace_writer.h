@@ -65,6 +65,9 @@ class TraceWriter {
   void put_optional(const std::optional<T>& value, Get get);
   void put_options(const Target::Options& options);
   void put_attributes(const Attributes& attributes);
+  void put_fields(const Attributes& attributes);
+  void put_account(const Ledger::Account& account);
+  void put_state(const Controller::State& state);
   std::uint32_t place_of(const Attributes& attributes);
 
   Sink sink_;

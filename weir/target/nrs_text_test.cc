@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/schedule/nrs_text.h"
+#include "weir/target/nrs_text.h"
 
 #include <algorithm>
 #include <memory>
@@ -21,42 +21,42 @@ constexpr const char* kHead =
     "\n";
 
 TEST(NrsText, ListsPoliciesByteForByte) {
-  Gate gate({});
+  Target target({}, {});
   std::string stopped;
   for (const char* name : {"crrn", "tbf"}) {
     stopped += std::string("  - name: ") + name +
                "\n    state: stopped\n    fallback: no\n"
                "    queued: 0                   \n    active: 0                   \n\n";
   }
-  EXPECT_EQ(read_nrs_policies(gate), "\nregular_requests:\n" + (kHead + stopped) +
-                                         "high_priority_requests:\n" + kHead + stopped);
+  EXPECT_EQ(read_nrs_policies(target), "\nregular_requests:\n" + (kHead + stopped) +
+                                           "high_priority_requests:\n" + kHead + stopped);
 }
 
 TEST(NrsText, ShowsWhatIsDrained) {
-  Gate gate({});
-  ASSERT_TRUE(write_nrs_policies(gate, "crrn reg"));
+  Target target({}, {});
+  ASSERT_TRUE(write_nrs_policies(target, "crrn reg", {}));
   Request request;
-  gate.admit(request, Head::kRegular, instant_at(0));
+  target.admit(request, Head::kRegular, instant_at(0));
   EXPECT_NE(
-      read_nrs_policies(gate).find("crrn\n    state: started\n    fallback: no\n    queued: 1 "),
+      read_nrs_policies(target).find("crrn\n    state: started\n    fallback: no\n    queued: 1 "),
       std::string::npos);
-  ASSERT_TRUE(write_nrs_policies(gate, "fifo"));
+  ASSERT_TRUE(write_nrs_policies(target, "fifo", {}));
   EXPECT_NE(
-      read_nrs_policies(gate).find("crrn\n    state: stopping\n    fallback: no\n    queued: 1 "),
+      read_nrs_policies(target).find("crrn\n    state: stopping\n    fallback: no\n    queued: 1 "),
       std::string::npos);
-  ASSERT_EQ(gate.next(instant_at(0)).kind(), Decision::Kind::kRun);
-  EXPECT_NE(read_nrs_policies(gate).find("queued: 0                   \n    active: 1 "),
+  ASSERT_EQ(target.next(instant_at(0)).kind(), Decision::Kind::kRun);
+  EXPECT_NE(read_nrs_policies(target).find("queued: 0                   \n    active: 1 "),
             std::string::npos);
-  gate.complete(request, instant_at(0));
-  EXPECT_EQ(read_nrs_policies(gate).find("stopping"), std::string::npos);
+  target.complete(request, instant_at(0));
+  EXPECT_EQ(read_nrs_policies(target).find("stopping"), std::string::npos);
 }
 
 TEST(NrsText, RefusesWhatAServerRefuses) {
-  Gate gate({});
-  ASSERT_TRUE(write_nrs_policies(gate, "crrn"));
-  const std::string before = read_nrs_policies(gate);
+  Target target({}, {});
+  ASSERT_TRUE(write_nrs_policies(target, "crrn", {}));
+  const std::string before = read_nrs_policies(target);
   const auto code = [&](const std::string& text) {
-    const auto written = write_nrs_policies(gate, text);
+    const auto written = write_nrs_policies(target, text, {});
     return written ? std::errc{} : written.error().code;
   };
   EXPECT_EQ(code(std::string(1044, 'x')), std::errc::invalid_argument);
@@ -66,57 +66,58 @@ TEST(NrsText, RefusesWhatAServerRefuses) {
        {"orr", "trr", "delay", "tbf\n", "crrn\n", "", " crrn", "Crrn", "fifo\n"}) {
     EXPECT_EQ(code(text), std::errc::no_such_file_or_directory) << text;
   }
-  EXPECT_EQ(read_nrs_policies(gate), before);
+  EXPECT_EQ(read_nrs_policies(target), before);
 }
 
 TEST(NrsText, RefusesHostileText) {
   using namespace std::string_literals;
-  Gate gate({});
-  ASSERT_TRUE(write_nrs_policies(gate, "tbf jobid"));
-  const std::string policies = read_nrs_policies(gate);
-  const std::string rules = *read_nrs_tbf_rule(gate);
+  Target target({}, {});
+  ASSERT_TRUE(write_nrs_policies(target, "tbf jobid", {}));
+  const std::string policies = read_nrs_policies(target);
+  const std::string rules = *read_nrs_tbf_rule(target);
   for (const std::string& text :
        {"tbf\0jobid"s, "tbf jobid\0"s, "tbf \xc3\xb6"s, "\xff"s, "\0"s, "tbf  jobid"s,
         std::string(4096, ' '), std::string(1'000'000, 'x')}) {
-    EXPECT_FALSE(write_nrs_policies(gate, text)) << text.substr(0, 40);
-    EXPECT_FALSE(write_nrs_tbf_rule(gate, text, instant_at(0))) << text.substr(0, 40);
-    EXPECT_FALSE(write_nrs_crrn_quantum(gate, text)) << text.substr(0, 40);
+    EXPECT_FALSE(write_nrs_policies(target, text, {})) << text.substr(0, 40);
+    EXPECT_FALSE(write_nrs_tbf_rule(target, text, instant_at(0))) << text.substr(0, 40);
+    EXPECT_FALSE(write_nrs_crrn_quantum(target, text, {})) << text.substr(0, 40);
   }
-  EXPECT_EQ(read_nrs_policies(gate), policies);
-  EXPECT_EQ(*read_nrs_tbf_rule(gate), rules);
+  EXPECT_EQ(read_nrs_policies(target), policies);
+  EXPECT_EQ(*read_nrs_tbf_rule(target), rules);
 }
 
 TEST(NrsText, ReadsAndWritesTheQuantum) {
-  Gate gate({});
-  EXPECT_EQ(read_nrs_crrn_quantum(gate).error().code, std::errc::no_such_device);
-  EXPECT_EQ(write_nrs_crrn_quantum(gate, "5").error().code, std::errc::no_such_device);
-  ASSERT_TRUE(write_nrs_policies(gate, "crrn"));
-  EXPECT_EQ(*read_nrs_crrn_quantum(gate), "reg_quantum:8    \nhp_quantum:8    \n");
-  ASSERT_TRUE(write_nrs_crrn_quantum(gate, "64\n"));
-  ASSERT_TRUE(write_nrs_crrn_quantum(gate, "hp_quantum:65535"));
-  EXPECT_EQ(*read_nrs_crrn_quantum(gate), "reg_quantum:64   \nhp_quantum:65535\n");
+  Target target({}, {});
+  EXPECT_EQ(read_nrs_crrn_quantum(target).error().code, std::errc::no_such_device);
+  EXPECT_EQ(write_nrs_crrn_quantum(target, "5", {}).error().code, std::errc::no_such_device);
+  ASSERT_TRUE(write_nrs_policies(target, "crrn", {}));
+  EXPECT_EQ(*read_nrs_crrn_quantum(target), "reg_quantum:8    \nhp_quantum:8    \n");
+  ASSERT_TRUE(write_nrs_crrn_quantum(target, "64\n", {}));
+  ASSERT_TRUE(write_nrs_crrn_quantum(target, "hp_quantum:65535", {}));
+  EXPECT_EQ(*read_nrs_crrn_quantum(target), "reg_quantum:64   \nhp_quantum:65535\n");
   for (const char* text : {"0", "65536", "x", "", "-1", "1.5", "reg_quantum:8 hp_quantum:4",
                            "99999999999", "reg_quantum:", "5 5", "quantum:5"}) {
-    const auto written = write_nrs_crrn_quantum(gate, text);
+    const auto written = write_nrs_crrn_quantum(target, text, {});
     ASSERT_FALSE(written) << text;
     EXPECT_EQ(written.error().code, std::errc::invalid_argument) << text;
   }
-  EXPECT_EQ(write_nrs_crrn_quantum(gate, "99999999999999999999").error().code,
+  EXPECT_EQ(write_nrs_crrn_quantum(target, "99999999999999999999", {}).error().code,
             std::errc::result_out_of_range);
-  EXPECT_EQ(*read_nrs_crrn_quantum(gate), "reg_quantum:64   \nhp_quantum:65535\n");
-  ASSERT_TRUE(write_nrs_policies(gate, "fifo hp"));
-  EXPECT_EQ(*read_nrs_crrn_quantum(gate), "reg_quantum:64   \n");
-  EXPECT_EQ(write_nrs_crrn_quantum(gate, "hp_quantum:5").error().code, std::errc::no_such_device);
-  ASSERT_TRUE(write_nrs_policies(gate, "fifo"));
-  ASSERT_TRUE(write_nrs_policies(gate, "crrn"));
-  EXPECT_EQ(*read_nrs_crrn_quantum(gate), "reg_quantum:8    \nhp_quantum:8    \n");
+  EXPECT_EQ(*read_nrs_crrn_quantum(target), "reg_quantum:64   \nhp_quantum:65535\n");
+  ASSERT_TRUE(write_nrs_policies(target, "fifo hp", {}));
+  EXPECT_EQ(*read_nrs_crrn_quantum(target), "reg_quantum:64   \n");
+  EXPECT_EQ(write_nrs_crrn_quantum(target, "hp_quantum:5", {}).error().code,
+            std::errc::no_such_device);
+  ASSERT_TRUE(write_nrs_policies(target, "fifo", {}));
+  ASSERT_TRUE(write_nrs_policies(target, "crrn", {}));
+  EXPECT_EQ(*read_nrs_crrn_quantum(target), "reg_quantum:8    \nhp_quantum:8    \n");
 }
 
 TEST(NrsText, TheCommandsOfTheOriginalDesignWorkVerbatim) {
-  Gate gate({});
+  Target target({}, {});
   const Instant now = instant_at(0);
   for (const char* policy : {"tbf nid", "tbf reg nid", "tbf hp nid"}) {
-    ASSERT_TRUE(write_nrs_policies(gate, policy)) << policy;
+    ASSERT_TRUE(write_nrs_policies(target, policy, {})) << policy;
   }
   for (const char* rule :
        {"start loginnode {192.168.1.1@tcp} 10000",
@@ -125,65 +126,65 @@ TEST(NrsText, TheCommandsOfTheOriginalDesignWorkVerbatim) {
         "reg change loginnode 1000", "hp change loginnode 1000", "stop loginnode",
         "reg start loginnode {192.168.1.1@tcp} 10000", "hp start loginnode {192.168.1.1@tcp} 10000",
         "reg stop loginnode", "hp stop loginnode"}) {
-    const auto written = write_nrs_tbf_rule(gate, rule, now);
+    const auto written = write_nrs_tbf_rule(target, rule, now);
     EXPECT_TRUE(written) << rule << ": " << written.error().message();
   }
 }
 
 TEST(NrsText, ListsRulesByteForByte) {
-  Gate gate({});
+  Target target({}, {});
   const Instant now = instant_at(0);
-  EXPECT_EQ(read_nrs_tbf_rule(gate).error().code, std::errc::no_such_device);
-  ASSERT_TRUE(write_nrs_policies(gate, "tbf jobid"));
-  ASSERT_TRUE(write_nrs_tbf_rule(gate, "start dd jobid={dd.0} rate=100", now));
-  ASSERT_TRUE(write_nrs_tbf_rule(gate, "hp stop dd", now));
+  EXPECT_EQ(read_nrs_tbf_rule(target).error().code, std::errc::no_such_device);
+  ASSERT_TRUE(write_nrs_policies(target, "tbf jobid", {}));
+  ASSERT_TRUE(write_nrs_tbf_rule(target, "start dd jobid={dd.0} rate=100", now));
+  ASSERT_TRUE(write_nrs_tbf_rule(target, "hp stop dd", now));
   Request request;
   request.attributes.job = JobId("dd.0");
-  gate.admit(request, Head::kRegular, now);
-  EXPECT_EQ(*read_nrs_tbf_rule(gate),
+  target.admit(request, Head::kRegular, now);
+  EXPECT_EQ(*read_nrs_tbf_rule(target),
             "regular_requests:\nCPT 0:\ndd jobid={dd.0} 100, ref 1\ndefault * 10000, ref 0\n"
             "high_priority_requests:\nCPT 0:\ndefault * 10000, ref 0\n");
-  gate.withdraw(request, now);
-  EXPECT_NE(read_nrs_policies(gate).find("  - name: tbf jobid\n    state: started\n"),
+  target.withdraw(request, now);
+  EXPECT_NE(read_nrs_policies(target).find("  - name: tbf jobid\n    state: started\n"),
             std::string::npos);
 }
 
 TEST(NrsText, AFailedSwitchKeepsThePolicyAndItsRules) {
-  Gate gate({});
+  Target target({}, {});
   const Instant now = instant_at(0);
-  ASSERT_TRUE(write_nrs_policies(gate, "tbf jobid"));
-  ASSERT_TRUE(write_nrs_tbf_rule(gate, "start dd jobid={dd.0} rate=100", now));
-  const std::string rules = *read_nrs_tbf_rule(gate);
+  ASSERT_TRUE(write_nrs_policies(target, "tbf jobid", {}));
+  ASSERT_TRUE(write_nrs_tbf_rule(target, "start dd jobid={dd.0} rate=100", now));
+  const std::string rules = *read_nrs_tbf_rule(target);
   for (const char* bad : {"tbf abc", "tbf jobid\n", "tbf ", "tbf nid++uid", "tbf +nid"}) {
-    EXPECT_EQ(write_nrs_policies(gate, bad).error().code, std::errc::invalid_argument) << bad;
-    EXPECT_EQ(*read_nrs_tbf_rule(gate), rules) << bad;
+    EXPECT_EQ(write_nrs_policies(target, bad, {}).error().code, std::errc::invalid_argument) << bad;
+    EXPECT_EQ(*read_nrs_tbf_rule(target), rules) << bad;
   }
-  ASSERT_TRUE(write_nrs_policies(gate, "tbf jobid"));
-  EXPECT_EQ(*read_nrs_tbf_rule(gate), rules) << "the same type goes on";
-  ASSERT_TRUE(write_nrs_policies(gate, "tbf nid"));
-  EXPECT_NE(*read_nrs_tbf_rule(gate), rules);
+  ASSERT_TRUE(write_nrs_policies(target, "tbf jobid", {}));
+  EXPECT_EQ(*read_nrs_tbf_rule(target), rules) << "the same type goes on";
+  ASSERT_TRUE(write_nrs_policies(target, "tbf nid", {}));
+  EXPECT_NE(*read_nrs_tbf_rule(target), rules);
 }
 
 TEST(NrsText, RuleCommandsWhereTbfDoesNotRun) {
-  Gate gate({});
+  Target target({}, {});
   const Instant now = instant_at(0);
   const auto code = [&](const char* text) {
-    const auto written = write_nrs_tbf_rule(gate, text, now);
+    const auto written = write_nrs_tbf_rule(target, text, now);
     return written ? std::errc{} : written.error().code;
   };
   EXPECT_EQ(code("start dd jobid={a} rate=1"), std::errc::invalid_argument);
   EXPECT_EQ(code("change dd rate=1"), std::errc::no_such_device);
   EXPECT_EQ(code("stop dd"), std::errc::no_such_device);
-  ASSERT_TRUE(write_nrs_policies(gate, "tbf reg jobid"));
+  ASSERT_TRUE(write_nrs_policies(target, "tbf reg jobid", {}));
   EXPECT_EQ(code("start dd jobid={a} rate=1"), std::errc::invalid_argument);
   EXPECT_EQ(code("stop dd"), std::errc::no_such_device);
   EXPECT_EQ(code("reg start dd jobid={a} rate=1"), std::errc{});
   EXPECT_EQ(code("hp stop dd"), std::errc::no_such_device);
-  ASSERT_TRUE(write_nrs_policies(gate, "tbf hp nid"));
+  ASSERT_TRUE(write_nrs_policies(target, "tbf hp nid", {}));
   EXPECT_EQ(code("start both jobid={a} rate=1"), std::errc::invalid_argument);
-  ASSERT_TRUE(write_nrs_policies(gate, "tbf hp jobid"));
+  ASSERT_TRUE(write_nrs_policies(target, "tbf hp jobid", {}));
   EXPECT_EQ(code("start dd jobid={a} rate=1"), std::errc::file_exists);
-  EXPECT_EQ(gate.tbf(Head::kHigh)->rules(Head::kHigh).find("dd"), nullptr) << "nothing applied";
+  EXPECT_EQ(target.rules(Head::kHigh)->rules(Head::kHigh).find("dd"), nullptr) << "nothing applied";
   EXPECT_EQ(code("start both jobid={a} rate=1"), std::errc{});
 }
 
@@ -210,17 +211,17 @@ Attributes other() { return process("10.0.0.2@tcp", "cp.0", 7); }
 class Upstream : public testing::Test {
  protected:
   void policy(const char* text) {
-    const auto written = write_nrs_policies(gate, text);
+    const auto written = write_nrs_policies(target, text, {});
     ASSERT_TRUE(written) << text << ": " << written.error().message();
   }
   void rule(const std::string& text) {
-    const auto written = write_nrs_tbf_rule(gate, text, now);
+    const auto written = write_nrs_tbf_rule(target, text, now);
     ASSERT_TRUE(written) << text << ": " << written.error().message();
   }
   // The names of the rules in list order: upstream's tbf_rule_check.
   std::string rules() const {
     std::string names;
-    for (const Rule* rule : gate.tbf(Head::kRegular)->rules(Head::kRegular).rules()) {
+    for (const Rule* rule : target.rules(Head::kRegular)->rules(Head::kRegular).rules()) {
       names += rule->name() + " ";
     }
     return names;
@@ -229,7 +230,7 @@ class Upstream : public testing::Test {
   // Time moves on to what is next; the request that runs then.
   Request& take() {
     for (;;) {
-      const Decision decision = gate.next(now);
+      const Decision decision = target.next(now);
       if (decision.kind() == Decision::Kind::kRun) return decision.request();
       EXPECT_EQ(decision.kind(), Decision::Kind::kWait);
       now = decision.until();
@@ -243,10 +244,10 @@ class Upstream : public testing::Test {
       Request request;
       request.attributes = who;
       request.bytes = Bytes{1 << 20};
-      gate.admit(request, Head::kRegular, now);
+      target.admit(request, Head::kRegular, now);
       EXPECT_EQ(&take(), &request);
       now += std::chrono::microseconds{100};
-      gate.complete(request, now);
+      target.complete(request, now);
     }
     return 100 / std::chrono::duration<double>(now - start).count();
   }
@@ -276,7 +277,7 @@ class Upstream : public testing::Test {
       request.attributes = i % 2 == 0 ? runas() : other();
       request.attributes.opcode = i % 4 < 2 ? kOstWrite : kOstRead;
       request.bytes = Bytes{1 << 20};
-      gate.admit(request, Head::kRegular, now);
+      target.admit(request, Head::kRegular, now);
     }
     std::vector<Request*> ran;
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -285,16 +286,16 @@ class Upstream : public testing::Test {
       EXPECT_EQ(std::count(ran.begin(), ran.end(), &request), 0);
       ran.push_back(&request);
       now += std::chrono::microseconds{100};
-      gate.complete(request, now);
+      target.complete(request, now);
     }
-    EXPECT_EQ(gate.queued() + gate.running(), 0U);
+    EXPECT_EQ(target.queued() + target.running(), 0U);
   }
   void write_read() {
     write_read([] {});
   }
 
   // Depths as on a Lustre server: 3 tokens, whatever the rate.
-  Gate gate{{.tbf = {.depth_time = Nanoseconds{0}}}};
+  Target target{{.gate = {.rules = {.depth_time = Nanoseconds{0}}}}, {}};
   Instant now = instant_at(0);
 };
 
@@ -308,7 +309,7 @@ TEST_F(Upstream, Sanityn77bCrrnWithQuanta) {
   policy("crrn");
   write_read();
   for (const char* quantum : {"1", "64"}) {
-    ASSERT_TRUE(write_nrs_crrn_quantum(gate, quantum));
+    ASSERT_TRUE(write_nrs_crrn_quantum(target, quantum, {}));
     write_read();
   }
   write_read([&] { policy("fifo"); });
@@ -422,7 +423,7 @@ TEST_F(Upstream, Sanityn77kExpressions) {
     write_read();
     verify(runas(), write, read);
     verify(other(), other_write, other_read);
-    for (const Rule* rule : gate.tbf(Head::kRegular)->rules(Head::kRegular).rules()) {
+    for (const Rule* rule : target.rules(Head::kRegular)->rules(Head::kRegular).rules()) {
       if (!rule->is_default()) this->rule("stop " + rule->name());
     }
   };
@@ -500,7 +501,7 @@ TEST_F(Upstream, Sanityn77khProjid) {
 // does not fit a client of another.
 TEST_F(Upstream, Sanityn77kjNodemap) {
   policy("tbf nodemap");
-  const auto missing = write_nrs_tbf_rule(gate, "start ext_nm_rw nodemap={TBF} rate=20", now);
+  const auto missing = write_nrs_tbf_rule(target, "start ext_nm_rw nodemap={TBF} rate=20", now);
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, std::errc::invalid_argument);
   EXPECT_EQ(rules(), "default ");
@@ -516,11 +517,12 @@ TEST_F(Upstream, Sanityn77kjNodemap) {
 
 TEST_F(Upstream, Sanityn77lGenericIsShownWithoutItsType) {
   policy("tbf nid");
-  EXPECT_NE(read_nrs_policies(gate).find("  - name: tbf nid\n    state: started\n"),
+  EXPECT_NE(read_nrs_policies(target).find("  - name: tbf nid\n    state: started\n"),
             std::string::npos);
   policy("tbf");
-  EXPECT_NE(read_nrs_policies(gate).find("  - name: tbf\n    state: started\n"), std::string::npos);
-  EXPECT_EQ(read_nrs_policies(gate).find("tbf nid"), std::string::npos);
+  EXPECT_NE(read_nrs_policies(target).find("  - name: tbf\n    state: started\n"),
+            std::string::npos);
+  EXPECT_EQ(read_nrs_policies(target).find("tbf nid"), std::string::npos);
 }
 
 // Upstream tries it with orr, in parallel: only 0, ENODEV and EAGAIN may come of it. Here a policy
@@ -528,15 +530,15 @@ TEST_F(Upstream, Sanityn77lGenericIsShownWithoutItsType) {
 TEST_F(Upstream, Sanityn78TuningRightAfterTheStart) {
   for (int i = 0; i < 10; ++i) {
     policy("crrn");
-    EXPECT_TRUE(write_nrs_crrn_quantum(gate, "1"));
+    EXPECT_TRUE(write_nrs_crrn_quantum(target, "1", {}));
     policy("fifo");
-    EXPECT_EQ(write_nrs_crrn_quantum(gate, "1").error().code, std::errc::no_such_device);
+    EXPECT_EQ(write_nrs_crrn_quantum(target, "1", {}).error().code, std::errc::no_such_device);
   }
 }
 
 TEST_F(Upstream, ConfSanity117RulesCannotBeReadUnderFifo) {
   policy("fifo");
-  EXPECT_EQ(read_nrs_tbf_rule(gate).error().code, std::errc::no_such_device);
+  EXPECT_EQ(read_nrs_tbf_rule(target).error().code, std::errc::no_such_device);
 }
 
 // What is kept of it over restarts is not the Gate's business; that each of the lines applies is.
@@ -549,7 +551,7 @@ TEST_F(Upstream, ConfSanity123ajTheRulesThatAreStored) {
     rule(text);
   }
   EXPECT_EQ(rules(), "rule4 rule3 rule2 rule1 default ");
-  const std::string listing = *read_nrs_tbf_rule(gate);
+  const std::string listing = *read_nrs_tbf_rule(target);
   EXPECT_NE(listing.find("rule1 uid={500 502 } 1000, ref 0\n"), std::string::npos) << listing;
   EXPECT_NE(listing.find("rule4 jobid={fio.0.0} 5000, ref 0\n"), std::string::npos) << listing;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Gate in the words of a Lustre administrator: what is read from and written to nrs_policies,
+// A Target in the words of a Lustre administrator: what is read from and written to nrs_policies,
 // nrs_tbf_rule and nrs_crrn_quantum, byte for byte, with the errno values a Lustre server gives.
 //
 //   write nrs_policies       <policy> [reg|hp] [<argument>]      "tbf jobid", "fifo reg"
@@ -9,31 +9,31 @@
 //
 // A write applies wholly or not at all. Different from Lustre, on purpose: a policy that is being
 // drained never makes a write wait or fail, and what one head runs can be read when the other runs
-// something else. One Gate is listed as one CPT, since its rates are the server's.
+// something else. One Target is listed as one CPT, since its rates are the server's.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "weir/base/result.h"
-#include "weir/schedule/gate.h"
+#include "weir/target/target.h"
 
 namespace weir {
 
-std::string read_nrs_policies(const Gate& gate);
+std::string read_nrs_policies(const Target& target);
 // EINVAL: too long, a name or argument too long, or no type of tbf. ENOENT: no such policy.
-Result<void> write_nrs_policies(Gate& gate, std::string_view text);
+Result<void> write_nrs_policies(Target& target, std::string_view text, Instant now);
 
 // ENODEV when no head runs tbf.
-Result<std::string> read_nrs_tbf_rule(const Gate& gate);
-// One trailing newline is part of the command; see parse_command() and Gate::apply_rule.
-Result<void> write_nrs_tbf_rule(Gate& gate, std::string_view text, Instant now);
+Result<std::string> read_nrs_tbf_rule(const Target& target);
+// One trailing newline is part of the command; see parse_command() and Target::apply_rule.
+Result<void> write_nrs_tbf_rule(Target& target, std::string_view text, Instant now);
 
 // ENODEV when no head runs crrn.
-Result<std::string> read_nrs_crrn_quantum(const Gate& gate);
+Result<std::string> read_nrs_crrn_quantum(const Target& target);
 // EINVAL: no number, or out of range. ERANGE: beyond 64 bits. ENODEV: no head it names runs crrn.
-Result<void> write_nrs_crrn_quantum(Gate& gate, std::string_view text);
+Result<void> write_nrs_crrn_quantum(Target& target, std::string_view text, Instant now);
 // Whether that would succeed.
-Result<void> check_nrs_crrn_quantum(const Gate& gate, std::string_view text);
+Result<void> check_nrs_crrn_quantum(const Target& target, std::string_view text);
 
 }  // namespace weir

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/coordinate/gate_epochs.h"
+#include "weir/coordinate/target_epochs.h"
 
 #include <deque>
 
@@ -42,13 +42,13 @@ class TenMilliseconds final : public EpochUse {
 };
 
 struct Life {
-  Gate gate{{.slots = 1}};
+  Target target{{.gate = {.slots = 1}}, {}};
   EpochCounter handler;
   TenMilliseconds use;
-  GateEpochs epochs{gate, handler, use};
+  TargetEpochs epochs{target, handler, use};
 };
 
-TEST(GateEpochs, InitCallsNextEpochOnceWithoutANumber) {
+TEST(TargetEpochs, InitCallsNextEpochOnceWithoutANumber) {
   Life life;
   life.epochs.init(at(0));
   EXPECT_EQ(life.handler.next_calls, 1);
@@ -62,20 +62,20 @@ TEST(GateEpochs, InitCallsNextEpochOnceWithoutANumber) {
   EXPECT_EQ(life.handler.last_current, 1);
 }
 
-TEST(GateEpochs, LastEpochComesWhenWhatWasQueuedHasBeenHandedOut) {
+TEST(TargetEpochs, LastEpochComesWhenWhatWasQueuedHasBeenHandedOut) {
   Life life;
   std::deque<Request> requests(2);
-  for (Request& request : requests) life.gate.admit(request, Head::kRegular, at(0));
+  for (Request& request : requests) life.target.admit(request, Head::kRegular, at(0));
   life.epochs.init(at(0));
-  life.gate.shutdown(at(1));
+  life.target.shutdown(at(1));
   life.epochs.tick(at(10));
   EXPECT_EQ(life.handler.last_calls, 0);
   EXPECT_EQ(life.handler.next_calls, 2) << "it goes on with its peers until then";
   for (Request& request : requests) {
-    EXPECT_EQ(&life.gate.next(at(11)).request(), &request);
-    life.gate.complete(request, at(11));
+    EXPECT_EQ(&life.target.next(at(11)).request(), &request);
+    life.target.complete(request, at(11));
   }
-  EXPECT_EQ(life.gate.next(at(11)).kind(), Decision::Kind::kIdle);
+  EXPECT_EQ(life.target.next(at(11)).kind(), Decision::Kind::kIdle);
   life.epochs.tick(at(11));
   EXPECT_EQ(life.handler.last_calls, 1);
   EXPECT_EQ(life.handler.last_current, 2);

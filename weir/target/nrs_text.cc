@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/schedule/nrs_text.h"
+#include "weir/target/nrs_text.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <iterator>
-#include <type_traits>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "weir/base/quote.h"
-#include "weir/schedule/crrn.h"
 
 namespace weir {
 namespace {
 
 constexpr std::size_t kPoliciesMax = 1043;  // bytes of a write to nrs_policies
 constexpr std::size_t kNameMax = 15;        // of a policy, and of its argument
+constexpr std::string_view kTbf = "tbf";
 constexpr std::string_view kRegularLabel = "reg_quantum:";
 constexpr std::string_view kHighLabel = "hp_quantum:";
 constexpr std::size_t kQuantumTextMax = 35;  // both labels with the largest values
@@ -35,8 +35,8 @@ std::string_view state_name(Gate::PolicyStatus::State state) {
   return {};
 }
 
-void append_head(std::string& text, const Gate& gate, Head head) {
-  for (const Gate::PolicyStatus& policy : gate.policies(head)) {
+void append_head(std::string& text, const Target& target, Head head) {
+  for (const Gate::PolicyStatus& policy : target.policies(head)) {
     fmt::format_to(std::back_inserter(text),
                    "  - name: {}{}{}\n    state: {}\n    fallback: {}\n"
                    "    queued: {:<20}\n    active: {:<20}\n\n",
@@ -67,11 +67,14 @@ Heads take_heads(std::string_view& rest) {
   return Heads::kBoth;
 }
 
-template <class AnyGate>
-auto* crrn_of(AnyGate& gate, Head head) {
-  using Policy = std::conditional_t<std::is_const_v<AnyGate>, const Crrn, Crrn>;
-  auto& policy = gate.policy_in_force(head);
-  return policy.name() == Crrn::kName ? static_cast<Policy*>(&policy) : nullptr;
+// Lustre's policy of this name, and what it calls its quantum.
+constexpr std::string_view kCrrn = "crrn";
+constexpr std::string_view kQuantum = "quantum";
+constexpr std::uint64_t kQuantumMax = 65535;
+
+std::optional<std::uint64_t> quantum_of(const Target& target, Head head) {
+  const Policy& policy = target.policy(head);
+  return policy.name() == kCrrn ? policy.tunable(kQuantum) : std::nullopt;
 }
 
 tl::unexpected<Error> crrn_not_running() {
@@ -88,7 +91,7 @@ Result<std::uint16_t> parse_quantum(std::string_view digits, std::string_view te
     return fail(std::errc::result_out_of_range, quote(text), "quantum is beyond 64 bits",
                 "give a number from 1 to 65535");
   }
-  if (error != std::errc{} || !whole || value < 1 || value > Crrn::kQuantumMax) {
+  if (error != std::errc{} || !whole || value < 1 || value > kQuantumMax) {
     return refuse(text, "no quantum", "write N, reg_quantum:N or hp_quantum:N, 1 to 65535");
   }
   return static_cast<std::uint16_t>(value);
@@ -96,31 +99,31 @@ Result<std::uint16_t> parse_quantum(std::string_view digits, std::string_view te
 
 }  // namespace
 
-std::string read_nrs_policies(const Gate& gate) {
+std::string read_nrs_policies(const Target& target) {
   std::string text = "\nregular_requests:\n";
-  append_head(text, gate, Head::kRegular);
+  append_head(text, target, Head::kRegular);
   text += "high_priority_requests:\n";
-  append_head(text, gate, Head::kHigh);
+  append_head(text, target, Head::kHigh);
   return text;
 }
 
-Result<void> write_nrs_policies(Gate& gate, std::string_view text) {
+Result<void> write_nrs_policies(Target& target, std::string_view text, Instant now) {
   if (text.size() > kPoliciesMax) return refuse(text, "command is too long", "at most 1043 bytes");
   std::string_view rest = text;
   const std::string_view name = take_word(rest);
   if (name.size() > kNameMax) return refuse(text, "policy name is too long", "at most 15 bytes");
   const Heads heads = take_heads(rest);
   if (rest.size() > kNameMax) return refuse(text, "argument is too long", "at most 15 bytes");
-  if (name == TbfPolicy::kName && rest.empty() && text.ends_with(' ')) {
+  if (name == kTbf && rest.empty() && text.ends_with(' ')) {
     return refuse(text, "no type behind the blank", "leave the blank out for all fields");
   }
-  return gate.start_policy(name, rest, heads);
+  return target.set_policy(name, rest, heads, now);
 }
 
-Result<std::string> read_nrs_tbf_rule(const Gate& gate) {
+Result<std::string> read_nrs_tbf_rule(const Target& target) {
   const auto block = [&](Head head) {
-    const Tbf* const tbf = gate.tbf(head);
-    return tbf == nullptr ? "" : "CPT 0:\n" + tbf->rules(head).listing();
+    const RuleView* const rules = target.rules(head);
+    return rules == nullptr ? "" : "CPT 0:\n" + rules->rules(head).listing();
   };
   const std::string regular = block(Head::kRegular);
   const std::string high = block(Head::kHigh);
@@ -131,15 +134,15 @@ Result<std::string> read_nrs_tbf_rule(const Gate& gate) {
   return "regular_requests:\n" + regular + "high_priority_requests:\n" + high;
 }
 
-Result<void> write_nrs_tbf_rule(Gate& gate, std::string_view text, Instant now) {
-  return gate.apply_rule(text, now);
+Result<void> write_nrs_tbf_rule(Target& target, std::string_view text, Instant now) {
+  return target.apply_rule(text, now);
 }
 
-Result<std::string> read_nrs_crrn_quantum(const Gate& gate) {
+Result<std::string> read_nrs_crrn_quantum(const Target& target) {
   std::string text;
   const auto append = [&](Head head, std::string_view label) {
-    if (const Crrn* crrn = crrn_of(gate, head)) {
-      fmt::format_to(std::back_inserter(text), "{}{:<5}\n", label, crrn->quantum());
+    if (const auto quantum = quantum_of(target, head)) {
+      fmt::format_to(std::back_inserter(text), "{}{:<5}\n", label, *quantum);
     }
   };
   append(Head::kRegular, kRegularLabel);
@@ -155,7 +158,7 @@ struct QuantumCommand {
   std::uint16_t quantum = 0;
 };
 
-Result<QuantumCommand> read_quantum_command(const Gate& gate, std::string_view text) {
+Result<QuantumCommand> read_quantum_command(const Target& target, std::string_view text) {
   if (text.size() > kQuantumTextMax)
     return refuse(text, "too long", "write N alone for both heads");
   std::string_view digits = text;
@@ -172,7 +175,7 @@ Result<QuantumCommand> read_quantum_command(const Gate& gate, std::string_view t
   QuantumCommand command{.heads = {}, .quantum = *quantum};
   for (const Head head : kHeads) {
     const bool is_named = head == Head::kRegular ? regular : high;
-    if (is_named && crrn_of(gate, head) != nullptr) command.heads.push_back(head);
+    if (is_named && quantum_of(target, head)) command.heads.push_back(head);
   }
   if (command.heads.empty()) return crrn_not_running();
   return command;
@@ -180,16 +183,18 @@ Result<QuantumCommand> read_quantum_command(const Gate& gate, std::string_view t
 
 }  // namespace
 
-Result<void> check_nrs_crrn_quantum(const Gate& gate, std::string_view text) {
-  const auto command = read_quantum_command(gate, text);
+Result<void> check_nrs_crrn_quantum(const Target& target, std::string_view text) {
+  const auto command = read_quantum_command(target, text);
   if (!command) return tl::unexpected(command.error());
   return {};
 }
 
-Result<void> write_nrs_crrn_quantum(Gate& gate, std::string_view text) {
-  const auto command = read_quantum_command(gate, text);
+Result<void> write_nrs_crrn_quantum(Target& target, std::string_view text, Instant now) {
+  const auto command = read_quantum_command(target, text);
   if (!command) return tl::unexpected(command.error());
-  for (const Head head : command->heads) gate.set_crrn_quantum(head, command->quantum);
+  for (const Head head : command->heads) {
+    if (auto set = target.set_tunable(head, kQuantum, command->quantum, now); !set) return set;
+  }
   return {};
 }
 

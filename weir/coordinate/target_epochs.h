@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part a Gate takes in the epochs, from its beginning to its end: the life of a local request
+// The part a Target takes in the epochs, from its beginning to its end: the life of a local request
 // scheduler as the epoch handler sees it.
 //
 //   init()      calls next_epoch once, so that its first epoch begins in step with its peers
 //   tick()      next_epoch again when an epoch is over; to be called with every turn of the driver
-//   the Gate's shutdown(), and everything queued handed out: last_epoch, once, and then nothing
+//   the Target's shutdown(), and everything queued handed out: last_epoch, once, and then nothing
 //
-// What is done with epochs is the EpochUse's. A Gate without requests needs no wake-up of ours if
+// What is done with epochs is the EpochUse's. A Target without requests needs no wake-up of ours if
 // its handler is local, since nobody waits for it. Time is given. One owner, no locks.
 #pragma once
 
 #include "weir/base/time.h"
 #include "weir/coordinate/participant.h"
-#include "weir/schedule/gate.h"
+#include "weir/target/target.h"
 
 namespace weir {
 
-class GateEpochs {
+class TargetEpochs {
  public:
   // All outlive it.
-  GateEpochs(Gate& gate, EpochHandler& handler, EpochUse& use,
-             const EpochParticipant::Options& options = {})
-      : gate_(gate), participant_(handler, use, options) {}
+  TargetEpochs(Target& target, EpochHandler& handler, EpochUse& use,
+               const EpochParticipant::Options& options = {})
+      : target_(target), participant_(handler, use, options) {}
 
   void init(Instant now) { participant_.start(now); }
   void tick(Instant now);
@@ -33,7 +33,7 @@ class GateEpochs {
   const EpochParticipant& participant() const { return participant_; }
 
  private:
-  Gate& gate_;
+  Target& target_;
   EpochParticipant participant_;
   bool is_over_ = false;
 };

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What can be seen of a policy with rules (rule_engine.h): its rules, its classes with their
+// buckets, where the time of waiting requests went, and what classes could use of limits that are a
+// whole cluster's. Nothing here changes anything.
+//
+// References and views in what a visitor is given are good during the visit.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/time.h"
+#include "weir/classify/attributes.h"
+#include "weir/classify/rule.h"
+#include "weir/classify/rule_list.h"
+#include "weir/pace/token_bucket.h"
+#include "weir/schedule/request.h"
+
+namespace weir {
+
+// What a class has been served, since it was made.
+struct ClassTotals {
+  std::uint64_t served = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t waited_ns = 0;  // from admit to dispatch
+};
+
+// What a request waited for.
+enum class Delay : std::uint8_t {
+  kLimit,  // tokens of a rule's bucket, or others in front of it there
+  kShare,  // tokens of its job's share
+  kRoot,   // first in order, while the target was at its rate
+  kSlot,   // first in order, while the device had no slot free
+  kOrder,  // others whose turn came first
+};
+inline constexpr std::size_t kDelays = 5;
+using DelaySums = std::array<std::uint64_t, kDelays>;  // in request nanoseconds
+std::string_view delay_name(Delay delay);
+
+// A class as it stands.
+struct ClassView {
+  const Rule& rule;
+  Attributes key;            // only the fields of rule.by(); all empty for an overflow class too
+  bool is_overflow = false;  // shared by those beyond classes_max
+  std::optional<BucketShape> ops;
+  std::optional<BucketShape> bytes;
+  Tokens ops_level{};
+  Tokens bytes_level{};
+  ClassTotals totals{};
+};
+
+// Where the time of one queue went, since it was last idle among many.
+struct StayView {
+  Attributes key;  // only the fields that tell queues apart
+  Head head = Head::kRegular;
+  std::uint32_t waiting = 0;
+  Instant begun{};
+  DelaySums delays{};  // up to now, of those that have left and of those that wait
+};
+
+// What a class of a rule with scope=cluster was served since it was made, and what waits in its
+// queues. In tokens of the rule's cost, and in bytes.
+struct ClassLoad {
+  std::string rule;
+  Attributes key;            // only the fields of the rule's by
+  bool is_overflow = false;  // shared by those beyond classes_max
+  std::uint64_t served = 0;
+  std::uint64_t served_bytes = 0;
+  std::uint64_t waiting = 0;
+  std::uint64_t waiting_bytes = 0;
+
+  ClassLoad& operator+=(const ClassLoad& more) {
+    served += more.served;
+    served_bytes += more.served_bytes;
+    waiting += more.waiting;
+    waiting_bytes += more.waiting_bytes;
+    return *this;
+  }
+};
+
+class RuleView {
+ public:
+  RuleView() = default;
+  RuleView(const RuleView&) = delete;
+  RuleView& operator=(const RuleView&) = delete;
+  virtual ~RuleView() = default;
+
+  // The fields that rules may use.
+  virtual FieldSet type() const = 0;
+  virtual const RuleList& rules(Head head) const = 0;
+
+  virtual std::size_t classes() const = 0;
+  virtual std::size_t queues() const = 0;
+  // Requests that came when no further class could be made and share one with others.
+  virtual std::uint64_t overflowed() const = 0;
+  // Visits classes from a place on, up to `count` places of memory, and gives the place to go on
+  // from; none at the end. Classes that come and go between two calls may be missed.
+  virtual std::optional<std::size_t> visit_classes(
+      std::size_t from, std::size_t count, Instant now,
+      const std::function<void(const ClassView&)>& visit) const = 0;
+  virtual void visit_stays(Instant now,
+                           const std::function<void(const StayView&)>& visit) const = 0;
+
+  // Of what waits no more is counted than the whole limit lets through in `time`.
+  virtual std::vector<ClassLoad> cluster_loads(Nanoseconds time) const = 0;
+  // How many queues of a group of clients have requests, on the regular head.
+  virtual std::uint32_t group_queues(std::uint32_t group) const = 0;
+};
+
+}  // namespace weir
