@@ -12,6 +12,7 @@ import unittest
 SOURCE = os.environ["WEIR_SOURCE_DIR"]
 RELEASE = os.path.dirname(os.path.dirname(os.path.dirname(os.environ["WEIR_RELEASE_BIN"])))
 EXAMPLE = os.path.join(SOURCE, "examples", "limiter")
+POLICY = os.path.join(SOURCE, "examples", "policy")
 
 
 def run(*command, **options):
@@ -54,6 +55,30 @@ class InstallTest(unittest.TestCase):
         # 1 MiB at 2 MiB/s, a burst of 64 KiB; 16 blocks at 20 a second, a burst of 2.
         self.assertGreaterEqual(self.copy_limited(program, 1 << 20, "2MiB/s", "1M"), 0.46)
         self.assertGreaterEqual(self.copy_limited(program, 1 << 20, "1GiB/s", "20"), 14 / 20)
+
+    def test_a_policy_of_another_program_runs_in_the_server(self):
+        with open(os.path.join(POLICY, "edf.cc"), encoding="utf-8") as source:
+            self.assertLess(len(source.readlines()), 150)
+        build = self.folder + "/policy"
+        run("cmake", "-S", POLICY, "-B", build, "-G", "Ninja",
+            "-DCMAKE_PREFIX_PATH=" + self.prefix, "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+        run("cmake", "--build", build)
+        control, socket = self.folder + "/control", self.folder + "/nbd"
+        server = subprocess.Popen(
+            [build + "/edf-server", "--export", "a=memory:16MiB", "--listen", "unix:" + socket,
+             "--control", control, "--policy", "edf"], stdout=subprocess.PIPE, text=True)
+        try:
+            self.assertIn("ready", server.stdout.readline())
+            uri = "nbd+unix:///a?socket=" + socket
+            run("qemu-io", "-f", "raw", "-c", "write -P 7 0 1M", "-c", "read -P 7 0 1M", uri)
+            weir = [self.prefix + "/bin/weir"]
+            listed = run(*weir, "lctl", "--control", control, "get_param", "-n",
+                         "ost.OSS.ost_io.nrs_policies")
+            self.assertIn("  - name: edf\n    state: started\n", listed)
+        finally:
+            server.terminate()
+            self.assertEqual(server.wait(60), 0)
+            server.stdout.close()
 
     def test_found_by_pkg_config(self):
         environment = {**os.environ, "PKG_CONFIG_PATH": self.prefix + "/lib/pkgconfig"}

@@ -33,10 +33,10 @@ struct KeptRulesTest : testing::Test {
     return started.value_or(KeptRules::PolicySwitch{});
   }
   std::string list(Head head = Head::kRegular) const {
-    const RuleView* const rules = target.rules(head);
+    const RuleView* const seen = target.rules(head);
     std::string text;
-    if (rules == nullptr) return "-";
-    for (const Rule* const rule : rules->rules(head).rules()) {
+    if (seen == nullptr) return "-";
+    for (const Rule* const rule : seen->rules(head).rules()) {
       text += rule->name() + ":" + std::to_string(rule->limits().rate_in_force()) + " ";
     }
     return text;
