@@ -47,7 +47,8 @@ class Clients(unittest.TestCase):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (folder / "weir.conf").write_text(config, encoding="utf-8")
         order, left = [], len(CLIENTS) * READS * (16 + 512)
-        with Server("--config", folder / "weir.conf", *arguments) as server, contextlib.ExitStack() as stack:
+        with Server("--config", folder / "weir.conf", *arguments) as server, \
+                contextlib.ExitStack() as stack:
             selector = stack.enter_context(selectors.DefaultSelector())
             clients = []
             for address in CLIENTS:

@@ -30,9 +30,14 @@ def cxx_tests(root):
     """Names "module.Suite.Name" of all unit tests, those of threads and of the Lustre model."""
     macro = re.compile(r"\b(?:TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)"
                        r"\(\s*(\w+)\s*,\s*(\w+)")
-    return {f"{file.parent.name}.{suite}.{name}" for file in project_files(root)
-            if file.match("weir/*/*_test.cc") or file.match("tests/stress/*.cc")
-            or file.match("tests/lustre/*_test.cc")
+
+    def module(file):
+        parts = file.parent.parts
+        return "_".join(parts[1:]) if parts[0] == "weir" else parts[-1]
+
+    return {f"{module(file)}.{suite}.{name}" for file in project_files(root)
+            if (file.parts[0] == "weir" and file.name.endswith("_test.cc"))
+            or file.match("tests/stress/*.cc") or file.match("tests/lustre/*_test.cc")
             for suite, name in macro.findall(strip_cxx(read(root, file)))}
 
 

@@ -38,10 +38,12 @@ PROJECT = {
     "weir/host/CMakeLists.txt": "weir_module(host LAYER 3 DEPS pace/parts)",
     "weir/pace/parts/CMakeLists.txt": "weir_module(pace/parts LAYER 1 PURE)",
     "weir/pace/parts/part.h": "#pragma once\nint part();\n",
-    "weir/pace/parts/part.cc": '#include "weir/pace/parts/part.h"\nint part() { return 1; }\n',
+    "weir/pace/parts/part.cc": '#include "weir/pace/parts/part.h"\n'
+                               "int part() { return 1; }\n",
     "weir/host/clock.h": "#pragma once\nlong now_ns();\n",
     "weir/host/clock.cc": '#include "weir/host/clock.h"\n'
-                          '#include "weir/pace/parts/part.h"\n#include <time.h>\n#include <thread>\n'
+                          '#include "weir/pace/parts/part.h"\n'
+                          "#include <time.h>\n#include <thread>\n"
                           "long now_ns() { timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"
                           " return t.tv_nsec; }\n",
 }

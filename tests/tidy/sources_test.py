@@ -41,8 +41,7 @@ class Tree:
         return [f for f in self.files if f.suffix in (".md", ".pod", ".toml", ".json")]
 
     def modules(self):
-        return sorted({pathlib.PurePath(*f.parts[:2]) for f in self.files
-                       if f.parts[0] == "weir" and len(f.parts) > 2})
+        return sorted({f.parent for f in self.files if f.parts[0] == "weir" and len(f.parts) > 2})
 
     def pure_modules(self):
         return [m for m in self.modules() if m / "CMakeLists.txt" in self.files
@@ -187,8 +186,9 @@ def declared_modules(tree):
         file = module / "CMakeLists.txt"
         if file not in tree.files:
             yield f"{module}: no CMakeLists.txt"
-        elif not re.search(rf"^weir_module\({module.name}\b", tree.text(file), re.MULTILINE):
-            yield f"{file}:1: does not declare weir_module({module.name} ...)"
+        elif not re.search(rf"^weir_module\({module.relative_to('weir')}\b", tree.text(file),
+                           re.MULTILINE):
+            yield f"{file}:1: does not declare weir_module({module.relative_to('weir')} ...)"
 
 
 def orphaned_tests(tree):

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The live page and what it is drawn with, compiled into the binary (weir/base/embedded_file.h).
+// The live page and what it is drawn with, compiled into the binary
+// (weir/base/embedded_file.h), in the order of their paths.
+//
+//   find_embedded(embedded_files(), "live.html")
 #pragma once
 
 #include <span>

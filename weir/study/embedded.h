@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The scenarios that come with Weir, and the pages of reports, compiled into the binary (weir/base/embedded_file.h).
+// The scenarios that come with Weir and the pages of reports, compiled into the binary
+// (weir/base/embedded_file.h), in the order of their paths.
+//
+//   find_embedded(embedded_files(), "redistribution.toml")
 #pragma once
 
 #include <span>

@@ -242,6 +242,17 @@ bool TraceReader::read_body() {
     case TraceKind::kHold:
     case TraceKind::kEnd:
       return true;
+    case TraceKind::kPeriod:
+      return get_fixed(record_.number);
+    default:
+      return read_command();
+  }
+}
+
+// What is told to a Target besides requests.
+bool TraceReader::read_command() {
+  std::uint64_t number = 0;
+  switch (record_.kind) {
     case TraceKind::kPolicy: {
       std::uint8_t heads = 0;
       if (!get_byte(heads, static_cast<std::uint8_t>(Heads::kHigh))) return false;
@@ -278,10 +289,9 @@ bool TraceReader::read_body() {
       if (source > 0) record_.source = static_cast<CapacitySource>(source - 1);
       return get_rate(record_.rate);
     }
-    case TraceKind::kPeriod:
-      return get_fixed(record_.number);
+    default:
+      return false;
   }
-  return false;
 }
 
 bool TraceReader::read_request() {

@@ -85,6 +85,7 @@ class TraceReader {
   const TraceRecord* end(Ending ending, std::string_view complaint);
   bool read_record();
   bool read_body();
+  bool read_command();
   bool read_target();
   bool read_options(Target::Options& options);
   bool read_groups(std::vector<NidList>& groups);
