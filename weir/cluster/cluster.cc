@@ -149,10 +149,6 @@ class Cluster::Core {
 };
 
 Result<void> Cluster::Core::open() {
-  if (!server_.options().trace_file.empty()) {
-    return fail(std::errc::invalid_argument, "trace", "cannot be written in a cluster",
-                "slices come from other servers and are not in it: leave out one of the two");
-  }
   const auto incarnation = random_number();
   if (!incarnation) return tl::unexpected(incarnation.error());
   auto state = ClusterStateFile::open(options_.state_file, options_.prefix);

@@ -295,7 +295,6 @@ TEST(ServeConfig, AClusterNeedsAStateFileAndSaysHowItStartsWithoutRules) {
 
 TEST(ServeConfig, RulesOfTheClusterAreNotOfAFile) {
   ServeOptions options = parsed(kEveryKey);
-  options.trace_file.clear();  // goes with neither cluster nor groups
   EXPECT_TRUE(serve::check(options));
   options.services[0].rules = {"start b nid={*@tcp} rate=5 scope=cluster"};
   EXPECT_FALSE(serve::check(options));
