@@ -286,8 +286,13 @@ class Hung(StoreTest):
                 for i, buffer in enumerate(buffers):
                     hung.aio_pread(buffer, (i + 100) * 4096)
                 # Slots are given back after a second; then nothing is held up any more.
-                for _ in range(100):
-                    other.pwrite(b"2" * 4096, 0)
+                written = nbd.Buffer.from_bytearray(b"2" * 4096)
+                cookies = [other.aio_pwrite(written, 0) for _ in range(100)]
+                deadline = time.monotonic() + 10
+                while other.aio_in_flight():
+                    self.assertLess(time.monotonic(), deadline, "they wait for the other store")
+                    other.poll(100)
+                self.assertTrue(all(map(other.aio_command_completed, cookies)))
                 began = time.monotonic()
                 for _ in range(100):
                     other.flush()
