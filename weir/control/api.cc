@@ -270,6 +270,7 @@ Json status_json(const Snapshot& shot, std::string_view version, std::string_vie
            {{"accepted", counters.accepted},
             {"refused", counters.refused},
             {"broken", counters.broken},
+            {"stalled", counters.stalled},
             {"requests", counters.requests},
             {"requests_refused", counters.requests_refused},
             {"claims_refused", counters.claims_refused},

@@ -63,6 +63,9 @@ void add_server(std::string& page, const Snapshot& shot) {
       shot.counters.refused);
   one("weir_connections_broken_total", "counter", "Connections that broke the protocol.",
       shot.counters.broken);
+  one("weir_connections_stalled_total", "counter",
+      "Connections that announced a write and did not send it while others waited for memory.",
+      shot.counters.stalled);
   one("weir_requests_total", "counter", "Requests read from clients.", shot.counters.requests);
   one("weir_requests_refused_total", "counter", "Requests answered with an error of the protocol.",
       shot.counters.requests_refused);
