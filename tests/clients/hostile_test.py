@@ -193,11 +193,13 @@ class Stalls(HostileTest):
     def test_they_make_room_for_others_and_slow_ones_go_on(self):
         slow = self.enter()
         slow.sendall(s.request(s.WRITE, 5, 0, 2 * MIB))
-        # A first buffer may take half of what is left, so smaller ones come last.
+        # A first buffer may take half of what is left, so smaller ones come last. Those before the
+        # last ones fill the memory once: whoever waits behind them waits for one of them.
+        sizes = [8 * MIB] * 6 + [4 * MIB, 2 * MIB, MIB, MIB // 2, MIB // 4] + [MIB // 8] * 49
         neighbour = self.enter()
-        stalled = [self.enter() for _ in range(60)]
-        for i, client in enumerate(stalled):
-            self.send_half_a_write(client, 8 * MIB >> i // 10)
+        stalled = [self.enter() for _ in sizes]
+        for client, size in zip(stalled, sizes):
+            self.send_half_a_write(client, size)
         neighbour.settimeout(0.5)
         text = b"".join(s.request(s.WRITE, i, 0, MIB, payload=bytes(MIB)) for i in range(10))
         answered, sent, given = 0, 0, 0
