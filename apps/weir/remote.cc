@@ -74,6 +74,13 @@ void show_status(const Json& status) {
   if (const auto dropped = status["counters"]["log_dropped"].get<std::uint64_t>(); dropped > 0) {
     fmt::print("log       {} lines could not be written to standard error\n", dropped);
   }
+  for (const Json& one : status["hung_exports"]) {
+    fmt::print(
+        "hung      export {}: its store has finished nothing for {}; {} requests wait; "
+        "check the device or file server behind it\n",
+        quote(one["export"].get<std::string>()), short_time(one["silent_ns"].get<double>()),
+        one["unfinished"].get<std::uint64_t>() + one["kept"].get<std::uint64_t>());
+  }
   fmt::print("{:<12} {:<14} {:>10} {:>8} {:>8} {:>8} {:>8} {:>6}  {}\n", "SERVICE", "POLICY",
              "CAPACITY", "QUEUED", "RUNNING", "CLASSES", "JOBS", "RULES", "ADAPTIVE");
   for (const Json& one : status["services"]) {

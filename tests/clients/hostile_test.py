@@ -174,6 +174,67 @@ class Dawdles(HostileTest):
         self.assertEqual(s.simple_reply(stuck), (0, 1, b""))
 
 
+class Stalls(HostileTest):
+    """Clients that announce large writes and do not send them, more than the memory would hold."""
+    ARGUMENTS = ("--memory", "64MiB")
+    WINDOW = 10  # seconds in which a client has to send some of its payload, if others wait
+    ENOUGH = 1 << 16  # bytes of it
+
+    @staticmethod
+    def send_half_a_write(client, size):
+        client.setblocking(False)
+        text = s.request(s.WRITE, 1, 0, size, payload=bytes(size // 2))
+        with contextlib.suppress(BlockingIOError):
+            sent = 0
+            while sent < len(text):
+                sent += client.send(text[sent:])
+        client.settimeout(STUCK)
+
+    def test_they_make_room_for_others_and_slow_ones_go_on(self):
+        slow = self.enter()
+        slow.sendall(s.request(s.WRITE, 5, 0, 2 * MIB))
+        # A first buffer may take half of what is left, so smaller ones come last. Those before the
+        # last ones fill the memory once: whoever waits behind them waits for one of them.
+        sizes = [8 * MIB] * 6 + [4 * MIB, 2 * MIB, MIB, MIB // 2, MIB // 4] + [MIB // 8] * 49
+        neighbour = self.enter()
+        stalled = [self.enter() for _ in sizes]
+        for client, size in zip(stalled, sizes):
+            self.send_half_a_write(client, size)
+        neighbour.settimeout(0.5)
+        text = b"".join(s.request(s.WRITE, i, 0, MIB, payload=bytes(MIB)) for i in range(10))
+        answered, sent, given = 0, 0, 0
+        begun = time.monotonic()
+        while answered < 10:
+            # A window begins when a payload was last looked at, so it is two at most.
+            elapsed = time.monotonic() - begun
+            self.assertLess(elapsed, 3 * self.WINDOW, "it waits for memory")
+            owed = int(elapsed * 3 * self.ENOUGH / self.WINDOW) - given
+            slow.sendall(bytes(owed))
+            given += owed
+            with contextlib.suppress(TimeoutError):
+                if sent < len(text):
+                    sent += neighbour.send(text[sent:])
+                else:
+                    self.assertEqual(s.simple_reply(neighbour)[0], 0)
+                    answered += 1
+        self.until(lambda: "others wait for memory, and of a write of 8388608 bytes it has sent"
+                   in self.server.log)
+        self.assertTrue(s.is_closed(stalled[0]))
+        self.is_well()  # there is memory for newcomers, too
+        slow.sendall(bytes(2 * MIB - given))
+        self.assertEqual(s.simple_reply(slow), (0, 5, b""))
+
+    def test_nobody_is_sent_away_while_there_is_memory(self):
+        idle = self.enter()
+        idle.sendall(s.request(s.WRITE, 1, 0, MIB, payload=bytes(1000)))
+        begun = time.monotonic()
+        while time.monotonic() - begun < 1.2 * self.WINDOW:
+            self.is_well()
+            time.sleep(0.1)
+        idle.sendall(bytes(MIB - 1000))
+        self.assertEqual(s.simple_reply(idle), (0, 1, b""))
+
+
 class Hoards(unittest.TestCase):
     """Clients that ask for much and read nothing, more than the memory would hold."""
     HOARDERS = 140

@@ -31,7 +31,7 @@ LEAN = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_m
 
 class Server:
     def __init__(self, *arguments, binary=None, env=None, control=False, prefix=(),
-                 stderr=subprocess.PIPE):
+                 stderr=subprocess.PIPE, starts=True):
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name)
         self.socket = self.path / "s"
@@ -40,6 +40,7 @@ class Server:
         self.binary = binary or WEIR
         self.prefix = prefix  # a command that runs it
         self.env = env
+        self.starts = starts  # otherwise the block begins before it is ready
         self.stderr = stderr  # another one: it is not read, and `log` stays empty
         self.log = ""
         self.process = None
@@ -47,7 +48,8 @@ class Server:
 
     def __enter__(self):
         self.launch()
-        self.await_ready()
+        if self.starts:
+            self.await_ready()
         return self
 
     def launch(self):

@@ -3,11 +3,14 @@
 work that it cuts into pieces, and stores that hang."""
 import contextlib
 import errno
+import fcntl
 import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -32,14 +35,51 @@ def run(*command):
     return done.stdout
 
 
-def refused(*arguments):
+def refused(*arguments, lines=1):
     """What a server says that does not start."""
     done = subprocess.run([WEIR, "serve", "--listen", "127.0.0.1:0", "--control", "none",
                            *arguments], capture_output=True, text=True, timeout=STUCK, check=False)
     assert done.returncode in (64, 73) and done.stdout == "", (done.returncode, done.stdout,
                                                                done.stderr)
-    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.count("\n") == lines, done.stderr
     return done.stderr
+
+
+class Orphan:
+    """An open file, locked or opened alone, whose process is gone, while the block lasts: as after
+    a kill while I/O is under way. It is in flight in a Unix socket, so only the kernel has it."""
+    OPENS = """if True:
+        import fcntl, os, socket, sys
+        file = os.open(sys.argv[1], os.O_RDWR | (0 if sys.argv[2] else os.O_EXCL))
+        if sys.argv[2]:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        socket.send_fds(socket.socket(fileno=int(sys.argv[3])), [b"x"], [file])
+        """
+
+    def __init__(self, path, lock=False):
+        self.path, self.lock = path, lock
+
+    def __enter__(self):
+        self.socket, theirs = socket.socketpair()
+        with theirs:
+            subprocess.run([sys.executable, "-c", self.OPENS, str(self.path),
+                            "lock" if self.lock else "", str(theirs.fileno())],
+                           pass_fds=[theirs.fileno()], timeout=STUCK, check=True)
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def is_waited_for(self, test, server):
+        """The server, which is starting, waits for it, and is ready when it is let go."""
+        deadline = time.monotonic() + STUCK
+        while f"waiting for '{self.path}'" not in server.log:
+            test.assertIsNone(server.process.poll(), server.log)
+            test.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        test.assertIsNone(server.process.poll(), server.log)
+        self.socket.close()
+        server.await_ready()
 
 
 class StoreTest(unittest.TestCase):
@@ -147,19 +187,20 @@ class Created(StoreTest):
                 refused(*arguments)
 
     def test_a_restart_after_a_kill_waits_for_what_was_under_way(self):
-        folder = self.folder()
-        export = ("--export", f"a=file:{folder}/f,size=64MiB,direct")
-        for _ in range(5):
-            with Server(*export) as server:
-                client = self.client(server)
-                buffer = nbd.Buffer.from_bytearray(bytearray(8 * MIB))
-                cookies = [client.aio_pwrite(buffer, i % 8 * 8 * MIB, flags=nbd.CMD_FLAG_FUA)
-                           for i in range(64)]
-                while not client.aio_command_completed(cookies[0]):
-                    client.poll(-1)  # then others are under way
-                server.kill()
-                with Server(*export):
-                    pass
+        path = self.folder() / "f"
+        path.write_bytes(bytes(MIB))
+        with Orphan(path, lock=True) as orphan, Server("--export", f"a=file:{path},direct",
+                                                       starts=False) as server:
+            orphan.is_waited_for(self, server)
+            self.assertEqual(self.client(server).get_size(), MIB)
+
+    def test_a_lock_of_a_living_process_is_refused(self):
+        path = self.folder() / "f"
+        path.write_bytes(bytes(MIB))
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            said = refused("--export", f"a=file:{path}")
+        self.assertIn(f"'{path}': another server has it: process {os.getpid()}", said)
 
 
 # ---- work in pieces ----
@@ -245,8 +286,13 @@ class Hung(StoreTest):
                 for i, buffer in enumerate(buffers):
                     hung.aio_pread(buffer, (i + 100) * 4096)
                 # Slots are given back after a second; then nothing is held up any more.
-                for _ in range(100):
-                    other.pwrite(b"2" * 4096, 0)
+                written = nbd.Buffer.from_bytearray(b"2" * 4096)
+                cookies = [other.aio_pwrite(written, 0) for _ in range(100)]
+                deadline = time.monotonic() + 10
+                while other.aio_in_flight():
+                    self.assertLess(time.monotonic(), deadline, "they wait for the other store")
+                    other.poll(100)
+                self.assertTrue(all(map(other.aio_command_completed, cookies)))
                 began = time.monotonic()
                 for _ in range(100):
                     other.flush()
@@ -259,6 +305,54 @@ class Hung(StoreTest):
             while hung.aio_in_flight():
                 hung.poll(-1)
             self.assertEqual(hung.pread(4096, 0), b"1" * 4096)
+
+    def shown(self, server):
+        """What status, API and metrics show of hung exports; they agree."""
+        hung = server.status()["hung_exports"]
+        text = run(WEIR, "status", "--control", server.control)
+        self.assertEqual([f"export '{one['export']}'" in text for one in hung],
+                         [True] * len(hung), text)
+        self.assertEqual("hung" in text, bool(hung), text)
+        series = dict(re.findall(r'^weir_export_hung_requests{export="(.)"} (\d+)$',
+                                 server.fetch("/metrics"), re.MULTILINE))
+        self.assertEqual(sorted(series), ["a", "b"])
+        self.assertEqual({name for name, count in series.items() if count != "0"},
+                         {one["export"] for one in hung})
+        return hung
+
+    def test_is_shown_until_it_goes_on(self):
+        disk = self.enterContext(Forgetful())
+        with Server("--export", f"a=file:{disk.disk}", "--export", "b=memory:1MiB",
+                    "--slots", "4", control=True) as server:
+            hung, other = self.client(server), self.client(server, "b")
+            hung.pwrite(b"1" * 4096, 0)
+            self.assertEqual(self.shown(server), [])
+            disk.process.send_signal(signal.SIGSTOP)
+            try:
+                buffers = [nbd.Buffer(4096) for _ in range(20)]
+                for i, buffer in enumerate(buffers):
+                    hung.aio_pread(buffer, (i + 100) * 4096)
+                deadline = time.monotonic() + STUCK
+                # It is tried again each second, which is no sign of life.
+                while not any(one["silent_ns"] > 2.5e9 for one in server.status()["hung_exports"]):
+                    self.assertLess(time.monotonic(), deadline)
+                    hung.poll(10)
+                shown, = self.shown(server)
+                self.assertEqual((shown["export"], shown["service"]), ("a", "ost_io"))
+                self.assertEqual(shown["unfinished"] + shown["kept"], 20)
+                self.assertGreater(
+                    float(re.search(r'^weir_export_hung_seconds{export="a"} (.*)$',
+                                    server.fetch("/metrics"), re.MULTILINE).group(1)), 2.5)
+                other.pwrite(b"2" * 4096, 0)
+            finally:
+                disk.process.send_signal(signal.SIGCONT)
+            while hung.aio_in_flight():
+                hung.poll(-1)
+            # A snapshot is up to 0.2 s old.
+            while server.status()["hung_exports"]:
+                self.assertLess(time.monotonic(), deadline)
+                hung.poll(10)
+            self.assertEqual(self.shown(server), [])
 
     def test_a_client_of_a_hung_store_may_leave(self):
         disk = self.enterContext(Forgetful())
@@ -374,6 +468,27 @@ class Devices(StoreTest):
             self.assertIn("readonly", said)
             with Server("--export", f"a=device:{loop.path},readonly") as server:
                 self.assertTrue(self.client(server).is_read_only())
+
+    def test_a_restart_after_a_kill_waits_for_what_was_under_way(self):
+        with Loop(512) as loop, Orphan(loop.path) as orphan, \
+                Server("--export", f"a=device:{loop.path}", starts=False) as server:
+            orphan.is_waited_for(self, server)
+            self.assertEqual(self.client(server).get_size(), 64 * MIB)
+
+    def test_a_device_that_stays_in_use_is_refused(self):
+        with Loop(512) as loop:
+            export = ("--export", f"a=device:{loop.path}")
+            with open(os.open(loop.path, os.O_RDWR | os.O_EXCL), "rb"):
+                said = refused(*export)
+                self.assertIn(f"'{loop.path}': process {os.getpid()} has it open", said)
+                self.assertIn(",force", said)
+            with Orphan(loop.path):
+                told, said = refused(*export, lines=2).splitlines()
+                self.assertIn(f"waiting for '{loop.path}'", told)
+                self.assertIn(f"'{loop.path}': it is in use, and no process is seen", said)
+                self.assertIn("fuser", said)
+            said = refused(*export, "--export", f"b=device:{loop.path}")
+            self.assertIn(f"'{loop.path}': this server has it already", said)
 
     def test_a_mounted_device_is_refused_and_a_served_one_is_not_mounted(self):
         folder = self.folder()

@@ -96,9 +96,13 @@ class Partition(UnderLoad, unittest.TestCase):
 
     def test_a_member_is_cut_from_etcd_but_not_from_the_leader(self):
         member = self.others[0]
+        before = len(self.world.members[member].log)
         self.network.part({member}, {*NODES})
         wait_for("it says so", lambda: "etcd" in self.status(member)["why"])
+        wait_for("and in the log", lambda: "though etcd cannot be used"
+                 in self.world.members[member].log[before:])
         self.epochs_go_on(*SERVERS)
+        self.assertNotIn("running alone", self.world.members[member].log[before:])
         self.assertEqual(self.status(member)["state"], "joined")
         self.assertEqual(self.status(member)["leader"], self.leader)
         self.heals()

@@ -199,6 +199,22 @@ TEST(Controller, AnIdleShareIsKeptUntilItHadTimeToFillAndLendsOnlyWhatItWasAllot
   EXPECT_EQ(world.server.take_log(), "change b, drop a");
 }
 
+TEST(Controller, LoansBeyondTheLargestNumberCount) {
+  const JobSample borrows{.job = job_b, .arrived = Tokens{100}, .borrowed = Tokens{5}};
+  const JobSample most{.job = job_a, .lent = Tokens{UINT64_MAX}};
+  const JobSample more{.job = job_a, .lent = Tokens{1}};
+  JobSample both = most;
+  both.borrowed = Tokens{1};
+  for (const std::vector<JobSample>& samples :
+       {std::vector<JobSample>{most, more, borrows}, std::vector<JobSample>{both, borrows}}) {
+    World world;
+    world.decide({wants(job_a, 100), wants(job_b, 100)});
+    world.decide(samples);
+    EXPECT_EQ(world.controller.ledger().find(job_a)->record, 5);
+    EXPECT_EQ(world.controller.ledger().find(job_b)->record, -5);
+  }
+}
+
 TEST(Controller, WhatFailsIsTriedAgainAndRecordsDoNotDependOnIt) {
   World world;
   World smooth;

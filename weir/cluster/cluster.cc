@@ -222,6 +222,7 @@ Result<void> Cluster::Core::open_membership(std::uint64_t incarnation) {
            },
        .may_lead = [this] { return !is_refused_; },
        .connected = [this] { return connected(); },
+       .is_led = [this] { return unjoined_since_ == kNever.time_since_epoch().count(); },
        .check = [this](const std::string& service,
                        const std::string& command) { return check(service, command); },
        .say = say,

@@ -141,6 +141,7 @@ class Membership::Core {
   void lose_lease();
   Result<void> leave();
   void note(const Result<void>& turned);
+  void tell_away(const Error& why);
   void ask(std::function<Result<void>()> carry_out, Answer answer);
   Result<void> change(const std::string& service, const SharedCommand& command);
   Result<void> drop(const std::string& name);
@@ -174,7 +175,7 @@ class Membership::Core {
   bool seeks_ = false;
   std::string challenge_;  // as it stands in etcd; empty: none
   Instant stands_aside_until_{};
-  bool was_told_ = false;  // that etcd is away
+  enum class Told : std::uint8_t { kNothing, kInEpochs, kAlone } told_ = Told::kNothing;
   bool was_joined_ = false;
   std::string last_mistake_;
 };
@@ -492,6 +493,18 @@ void Membership::Core::read_rule(const EtcdClient::Entry& entry, MembershipView&
   view.rules.push_back(std::move(*rule));
 }
 
+// Epochs go on without etcd while their leader does; that this has ended is told as well, once.
+void Membership::Core::tell_away(const Error& why) {
+  const Told now = listener_.is_led() ? Told::kInEpochs : Told::kAlone;
+  if (told_ == now || told_ == Told::kAlone) return;
+  told_ = now;
+  const std::string_view words = now == Told::kAlone
+                                     ? "running alone until etcd can be used"
+                                     : "in epochs as long as their leader is there, though etcd "
+                                       "cannot be used";
+  listener_.say(fmt::format("cluster: {}: {}", words, why.message()));
+}
+
 // An operator is told once that etcd is away, and once that it is back.
 void Membership::Core::note(const Result<void>& turned) {
   {
@@ -500,14 +513,11 @@ void Membership::Core::note(const Result<void>& turned) {
   }
   if (!turned) {
     if (lease_ != 0 && host::now() >= kept_at_ + length_) lose_lease();
-    if (!std::exchange(was_told_, true)) {
-      listener_.say(fmt::format("cluster: running alone until etcd can be used: {}",
-                                turned.error().message()));
-    }
+    tell_away(turned.error());
     listener_.unheard(turned.error());
     return;
   }
-  if (std::exchange(was_told_, false) || !was_joined_) {
+  if (std::exchange(told_, Told::kNothing) != Told::kNothing || !was_joined_) {
     listener_.say(fmt::format("cluster: registered as {}", options_.name));
   }
   was_joined_ = true;

@@ -86,6 +86,7 @@ class Membership {
     std::function<void()> unseated;                    // its lease has run out
     std::function<bool()> may_lead;                    // is not refused by who leads
     std::function<Connected()> connected;              // after heard()
+    std::function<bool()> is_led;                      // a leader has this server among its own
     // The rule commands that this server could carry out, before they are written.
     std::function<Result<void>(const std::string& service, const std::string& command)> check;
     std::function<void(std::string_view line)> say;

@@ -246,6 +246,18 @@ Json rules_json(const ServiceShot& shot) {
   return all;
 }
 
+Json hung_json(const Snapshot& shot) {
+  Json all = Json::array();
+  for (const HungExportShot& one : shot.hung) {
+    all.push_back({{"export", one.name},
+                   {"service", one.service},
+                   {"unfinished", one.unfinished},
+                   {"kept", one.kept},
+                   {"silent_ns", one.silent_ns}});
+  }
+  return all;
+}
+
 Json status_json(const Snapshot& shot, std::string_view version, std::string_view generation) {
   Json services = Json::array();
   for (const ServiceShot& one : shot.services) services.push_back(service_json(one));
@@ -258,6 +270,7 @@ Json status_json(const Snapshot& shot, std::string_view version, std::string_vie
            {{"accepted", counters.accepted},
             {"refused", counters.refused},
             {"broken", counters.broken},
+            {"stalled", counters.stalled},
             {"requests", counters.requests},
             {"requests_refused", counters.requests_refused},
             {"claims_refused", counters.claims_refused},
@@ -266,6 +279,7 @@ Json status_json(const Snapshot& shot, std::string_view version, std::string_vie
             {"log_dropped", shot.log_dropped}}},
           {"memory", {{"used", shot.memory_used}, {"limit", shot.memory_limit}}},
           {"exports", shot.exports},
+          {"hung_exports", hung_json(shot)},
           {"services", services}};
 }
 

@@ -214,6 +214,7 @@ class World {
   serve::Service& service() { return *server_->find_service("ost_io"); }
 
   Texts disk;  // records
+  std::function<void()> when_written;
   bool is_full = false;
   bool forgets = false;  // what it has confirmed
 
@@ -249,6 +250,7 @@ class World {
                 [this](const Texts& records, const std::function<void(const Result<void>&)>& then) {
                   if (is_full) return then(fail(std::errc::no_space_on_device, "disk", "is full"));
                   if (!forgets) disk.insert(disk.end(), records.begin(), records.end());
+                  if (when_written) std::exchange(when_written, nullptr)();
                   then({});
                 },
             .locks = [] { return Params(); }};
@@ -427,6 +429,26 @@ TEST(ChangeQueueProperty, WhatIsListedIsWhatARestartShows) {
   }
   EXPECT_GT(confirmed, refused / 4) << "most commands make sense";
   EXPECT_GT(refused, confirmed / 4) << "and some do not";
+}
+
+// As the cluster does, which waits for nobody.
+TEST(ChangeQueue, ANameThatIsTakenWhileItIsWrittenIsNotStartedByTheNextStart) {
+  World world;
+  const SpecList file = {{.name = "f0", .field = "jobid", .rate = 1}};
+  world.start(file, {});
+  const auto start = [](const std::string& name) {
+    return Change{.target = rule_path("ost_io"), .value = "start " + name + " jobid={a} rate=7"};
+  };
+  ASSERT_TRUE(world.change(start("k1"), true));
+  world.when_written = [&] {
+    ASSERT_TRUE(world.service().target.gate().apply_rule("start k0 jobid={b} rate=3", {}));
+  };
+  EXPECT_FALSE(world.change(start("k0"), true));
+  const auto kept = [](std::vector<std::string> names) { return names; };
+  EXPECT_EQ(world.kept(), kept({"k1", "f0"}));
+  world.start(file, {});
+  EXPECT_EQ(world.kept(), kept({"k1", "f0"}));
+  EXPECT_EQ(effective_records(world.disk).size(), 1U);
 }
 
 // A disk that confirms what it does not keep is found out by the first kills.

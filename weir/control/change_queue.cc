@@ -10,6 +10,7 @@
 
 #include "weir/control/change.h"
 #include "weir/control/snapshot.h"
+#include "weir/serve/event_log.h"
 
 namespace weir::control {
 namespace {
@@ -156,7 +157,8 @@ void ChangeQueue::carry_out_group(const GroupPtr& group) {
         for (Item& one : group->items) {
           if (one.is_off()) continue;
           auto outcomes = carry_out(server, one.item, moment_at(server.now()));
-          if (!failure_of(outcomes)) ++generation_;
+          one.has_failed = failure_of(outcomes).has_value();
+          if (!one.has_failed) ++generation_;
           if (!one.item.is_for_locks) one.tried.outcomes.clear();
           one.tried.outcomes.insert(one.tried.outcomes.begin(), outcomes.begin(), outcomes.end());
         }
@@ -166,8 +168,32 @@ void ChangeQueue::carry_out_group(const GroupPtr& group) {
       },
       [this, group](const Result<void>& done) {
         if (!done) return give_up(done.error());
-        finish_group(*group);
+        take_back(group);
       });
+}
+
+// What was written of changes that could not be carried out, so that the next start does not make
+// them. Those who asked are told of the failure, whether the disk takes this or not.
+void ChangeQueue::take_back(const GroupPtr& group) {
+  std::vector<std::string> records;
+  for (const Item& one : group->items) {
+    const bool is_written = !one.is_off() && one.of->journalling == Journalling::kFirst;
+    if (!is_written || !one.has_failed) continue;
+    for (const std::string& record : one.tried.records) {
+      auto change = parse_change(record);
+      if (!change || !is_rule(*change)) continue;
+      change->kind = Change::Kind::kForget;
+      records.push_back(print_change(*change));
+    }
+  }
+  if (records.empty()) return finish_group(*group);
+  host_.write(records, [this, group](const Result<void>& written) {
+    if (!written) {
+      serve::EventLog::say("journal: a change that was refused may be made by the next start: " +
+                           written.error().message());
+    }
+    finish_group(*group);
+  });
 }
 
 void ChangeQueue::finish_group(Group& group) {

@@ -4,12 +4,15 @@
 // before it acts.
 //
 //   wait ---> try on the loop ---> write and sync ---> carry out on the loop ---> confirm
-//                  |                    |
-//                  refused              refused: nothing was changed
+//                  |                    |                       |
+//                  refused              |                       refused: its record is forgotten
+//                                       refused: nothing was changed
 //
 // One group of changes is on its way at a time, so what was tried can be carried out, and what
-// readers see is what a restart would show. All that wait meanwhile are the next group and share
-// its sync, up to a change of policy, which is a group of its own.
+// readers see is what a restart would show. Only the cluster does not wait: it may start a rule of
+// a name that was free when a change was tried. Then the change is refused, and another record of
+// the journal takes back the one that was written. All that wait meanwhile are the next group and
+// share its sync, up to a change of policy, which is a group of its own.
 //
 // Each change that is carried out has a number, the generation; so has a reload of the file. A
 // request may expect one, and is refused if it is not that any more.
@@ -94,6 +97,7 @@ class ChangeQueue {
     bool is_first = false;  // of its request
     Tried tried = {};
     bool is_refused = false;
+    bool has_failed = false;  // was written, and could not be carried out
 
     bool is_off() const { return is_refused || of->answer.is_stale; }
   };
@@ -111,6 +115,7 @@ class ChangeQueue {
   void write_group(const GroupPtr& group);
   void refuse_unwritten(Group& group, const Error& error) const;
   void carry_out_group(const GroupPtr& group);
+  void take_back(const GroupPtr& group);
   void finish_group(Group& group);
   void give_up(const Error& error);
 

@@ -137,6 +137,12 @@ std::vector<ParamOutcome> carry_out(serve::Server& server, const ChangeItem& ite
   Notes notes;
   const Params params = server_params(server, moment, keeping_of(item), &notes);
   std::vector<ParamOutcome> outcomes;
+  // The cluster may have taken the name since it was tried.
+  if (const auto allowed = check_own(server, change); !allowed) {
+    outcomes.push_back(outcome_of(change));
+    outcomes.back().error = allowed.error();
+    return outcomes;
+  }
   if (change.kind == Change::Kind::kParam) {
     outcomes = write_params(params, change.target, *change.value);
     if (outcomes.empty() && !item.is_for_locks) outcomes.push_back(not_found(change));

@@ -63,6 +63,9 @@ void add_server(std::string& page, const Snapshot& shot) {
       shot.counters.refused);
   one("weir_connections_broken_total", "counter", "Connections that broke the protocol.",
       shot.counters.broken);
+  one("weir_connections_stalled_total", "counter",
+      "Connections that announced a write and did not send it while others waited for memory.",
+      shot.counters.stalled);
   one("weir_requests_total", "counter", "Requests read from clients.", shot.counters.requests);
   one("weir_requests_refused_total", "counter", "Requests answered with an error of the protocol.",
       shot.counters.requests_refused);
@@ -112,6 +115,29 @@ void add_services(std::string& page, const Snapshot& shot) {
       rates.add(labels_of(one.name, "rule", rule.name), rule.rate);
     }
   }
+}
+
+// A series for each export at all times, so that an alert has something to compare with.
+void add_exports(std::string& page, const Snapshot& shot) {
+  const auto family = [&](std::string_view name, std::string_view help, auto&& add) {
+    Family lines(page, name, "gauge", help);
+    for (const std::string& name_of_one : shot.exports) {
+      const auto hung =
+          std::find_if(shot.hung.begin(), shot.hung.end(),
+                       [&](const HungExportShot& one) { return one.name == name_of_one; });
+      add(lines, "{export=" + metric_label(name_of_one) + "}",
+          hung == shot.hung.end() ? HungExportShot{} : *hung);
+    }
+  };
+  family("weir_export_hung_requests",
+         "Requests that wait for a store that hangs; 0: it finishes what it is given.",
+         [](Family& lines, const std::string& labels, const HungExportShot& one) {
+           lines.add(labels, one.unfinished + one.kept);
+         });
+  family("weir_export_hung_seconds", "Time since a store that hangs has finished a request.",
+         [](Family& lines, const std::string& labels, const HungExportShot& one) {
+           lines.add_seconds(labels, one.silent_ns);
+         });
 }
 
 void add_groups(std::string& page, const Snapshot& shot) {
@@ -358,6 +384,7 @@ std::string Metrics::scrape(const Snapshot& shot) {
   std::string page;
   add_server(page, shot);
   add_services(page, shot);
+  add_exports(page, shot);
   add_groups(page, shot);
   if (shot.cluster) add_cluster(page, *shot.cluster);
   add_locks(page, shot.locks);

@@ -264,7 +264,16 @@ void SnapshotTaker::begin(serve::Server& server) {
   shot_.memory_limit = server.options().limits.memory.count();
   shot_.log_dropped = host::log_dropped();
   shot_.services.resize(server.services().size());
-  for (const auto& served : server.exports()) shot_.exports.push_back(served->options.name);
+  for (const auto& served : server.exports()) {
+    shot_.exports.push_back(served->options.name);
+    if (!served->watch.is_hung()) continue;
+    shot_.hung.push_back(
+        {.name = served->options.name,
+         .service = served->service->name,
+         .unfinished = served->watch.unfinished(),
+         .kept = served->watch.kept(),
+         .silent_ns = static_cast<std::uint64_t>(served->watch.silence(server.now()).count())});
+  }
   if (const serve::Guest* const guest = server.guest()) {
     guest->describe(shot_.cluster.emplace(), server.now());
   }

@@ -127,6 +127,15 @@ struct ServiceShot {
   static constexpr std::size_t kRulesMax = 1000;
 };
 
+// An export whose store hangs (store_watch.h).
+struct HungExportShot {
+  std::string name;
+  std::string service;
+  std::uint64_t unfinished = 0;  // requests that the store was given
+  std::uint64_t kept = 0;        // requests that wait until it goes on
+  std::uint64_t silent_ns = 0;   // since it last finished one
+};
+
 struct Snapshot {
   Moment moment;
   serve::Counters counters;
@@ -136,6 +145,7 @@ struct Snapshot {
   std::uint64_t log_dropped = 0;  // texts that could not be written
   std::vector<ServiceShot> services;
   std::vector<std::string> exports;
+  std::vector<HungExportShot> hung;
   std::vector<lock::NamespaceView> locks;       // of the lock service, if there is one
   std::optional<serve::ClusterStatus> cluster;  // what this server itself knows of it
 };

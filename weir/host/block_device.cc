@@ -13,8 +13,10 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "weir/base/quote.h"
+#include "weir/host/holder.h"
 
 namespace weir::host {
 namespace {
@@ -108,7 +110,7 @@ Result<BlockDevice> inspect_device(int file, const std::string& where) {
   return device;
 }
 
-std::string use_of(dev_t device) {
+std::string system_use_of(dev_t device) {
   if (const std::string point = mount_of(device); !point.empty()) {
     return "it is mounted at " + quote(point);
   }
@@ -116,7 +118,28 @@ std::string use_of(dev_t device) {
   if (const std::string holder = holder_of(device); !holder.empty()) {
     return "it is part of " + quote(holder);
   }
-  return "it is in use";
+  return {};
+}
+
+long process_with(dev_t device) {
+  const auto has_it = [&](const fs::path& process) {
+    std::error_code error;
+    for (const fs::directory_entry& one : fs::directory_iterator(process / "fd", error)) {
+      struct stat status {};
+      if (stat(one.path().c_str(), &status) == 0 && S_ISBLK(status.st_mode) &&
+          status.st_rdev == device) {
+        return true;
+      }
+    }
+    return false;
+  };
+  if (has_it("/proc/self")) return getpid();
+  std::error_code error;
+  for (const fs::directory_entry& one : fs::directory_iterator("/proc", error)) {
+    const long pid = std::strtol(one.path().filename().c_str(), nullptr, 10);
+    if (pid > 0 && has_it(one.path()) && is_alive(pid)) return pid;
+  }
+  return 0;
 }
 
 }  // namespace weir::host

@@ -3,9 +3,9 @@
 // What a block device is, and what uses it on this machine:
 //
 //   inspect_device(fd)    its size, the unit that discards and direct I/O are counted in, whether
-//   it
-//                         can be written
-//   use_of(device)        "it is mounted at '/data'", "it is swap space", "it is part of dm-0"
+//                         it can be written
+//   system_use_of(device) "it is mounted at '/data'", "it is swap space", "it is part of dm-0"
+//   process_with(device)  that has it open
 //
 // A device that is opened with O_EXCL is refused (EBUSY) while a file system, swap or another
 // device has it, and cannot be mounted as long as it is open: that is how mkfs(8) protects itself
@@ -29,7 +29,11 @@ struct BlockDevice {
 
 Result<BlockDevice> inspect_device(int file, const std::string& where);
 
-// Of the device or of its partitions. "it is in use" if nothing more can be told.
-std::string use_of(dev_t device);
+// Of the device or of its partitions. Empty: the system does not use it.
+std::string system_use_of(dev_t device);
+
+// A living process that has it open, this one first; 0: none is seen. Those of other users are seen
+// by root only. Looks at every file that is open on the machine.
+long process_with(dev_t device);
 
 }  // namespace weir::host

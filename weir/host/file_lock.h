@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One user of a file at a time, by flock(2). A process that was killed may hold its lock for a
-// while: the kernel keeps the file open until the I/O that was under way in its io_uring is done.
-// So a lock whose holder is gone is waited for; one whose holder lives is refused after a moment
-// that a process may need to end.
+// One user of a file at a time, by flock(2). A lock whose holder is gone is waited for; one whose
+// holder lives is refused after a moment (holder.h).
 #pragma once
 
 #include <cstdint>
@@ -15,8 +13,8 @@ namespace weir::host {
 
 enum class LockKind : std::uint8_t { kShared, kExclusive };
 
-// Blocks for half a second if a process holds the lock, for ten if none is found that does. EBUSY
-// then: the error says which process it is, if that can be told, with the hint.
+// Blocks for kLiving if a process holds the lock, for kGone if none is found that does. EBUSY then:
+// the error says which process it is, if that can be told, with the hint.
 Result<void> lock_file(int file, LockKind kind, std::string_view where, std::string_view hint);
 
 }  // namespace weir::host

@@ -273,6 +273,18 @@ TEST(TbfShares, OnlyTheIdleLend) {
   EXPECT_EQ(shared.report("a").lent, Tokens{0});
 }
 
+// Nothing collects what is lent while nobody asks for a report; it stays at the largest number.
+TEST(TbfShares, WhatTheIdleLendInMonthsDoesNotWrap) {
+  Shared shared;
+  shared.share("a", 1'000'000'000'000, 1, 10);
+  for (int i = 0; i < 2; ++i) {
+    shared.now += std::chrono::hours{5000};  // 1.8e19 tokens, nearly 2^64
+    shared.send("a", 1);
+    shared.run();
+  }
+  EXPECT_EQ(shared.report("a").lent, Tokens{UINT64_MAX});
+}
+
 TEST(TbfShares, AnotherRateKeepsTheBalanceAndActsAtOnce) {
   Shared shared(false);
   shared.share("a", 1, 1, 8);

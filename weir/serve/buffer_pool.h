@@ -92,6 +92,11 @@ class BufferPool {
   Buffer take(MemoryAccount& account, std::size_t bytes);
   void give_back(MemoryAccount& account, Buffer buffer);
 
+  // Whether take() fails because of what others hold, and not because of what it holds itself.
+  bool is_refused_by_others(const MemoryAccount& account, std::size_t bytes) const {
+    return account.held + bytes <= account_limit_;
+  }
+
   // Whether charge() would succeed.
   bool has_room(const MemoryAccount& account, std::uint64_t bytes) const;
   bool charge(MemoryAccount& account, std::uint64_t bytes);

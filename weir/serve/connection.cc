@@ -12,6 +12,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
+#include "weir/base/units.h"
 #include "weir/serve/store_errors.h"
 
 namespace weir::serve {
@@ -54,6 +55,7 @@ Connection::Connection(Plane& plane, host::Fd socket, const Peer& peer)
       peer_(peer),
       handshake_ends_(plane.now + plane.options.limits.handshake_timeout),
       greeting_(std::make_unique<Greeting>(plane.options.tls.offer())) {
+  payload_.connection = this;
   receive_.connection = this;
   receive_.done = received;
   send_.connection = this;
@@ -100,7 +102,7 @@ void Connection::end() {
   if (receive_.is_pending) {
     plane_.uring->cancel(receive_);
   } else if (writing_ != nullptr) {
-    release(*std::exchange(writing_, nullptr));
+    release(end_payload());
   }
   settle();
 }
@@ -121,7 +123,7 @@ void Connection::close() {
   });
   drain(replies_, [this](Exchange& exchange) { release(exchange); });
   if (!send_.is_pending) drain(sending_, [this](Exchange& exchange) { release(exchange); });
-  if (writing_ != nullptr && !receive_.is_pending) release(*std::exchange(writing_, nullptr));
+  if (writing_ != nullptr && !receive_.is_pending) release(end_payload());
   settle();
 }
 
@@ -216,15 +218,21 @@ void Connection::received(host::Operation& io, const host::Completion& completio
   const bool reads = self.state_ == State::kOpen || self.state_ == State::kHandshake;
   if (!reads) {  // it has ended meanwhile
     self.plane_.uring->give_back(completion);
-    if (self.writing_ != nullptr) self.release(*std::exchange(self.writing_, nullptr));
+    if (self.writing_ != nullptr) self.release(self.end_payload());
     self.settle();
     return;
   }
   if (completion.result == -ENOBUFS || completion.result == -EINTR) return self.receive();
+  const bool is_counted = std::exchange(self.is_counted_, false);
+  if (is_counted && completion.result == -ECANCELED) return self.judge_payload();
   if (completion.result <= 0) return self.close();
   if (self.is_direct_) {
     self.reader_->payload_received(static_cast<std::uint32_t>(completion.result));
-    if (self.reader_->payload_left() == 0) self.admit(*std::exchange(self.writing_, nullptr));
+    if (self.reader_->payload_left() == 0) {
+      self.admit(self.end_payload());
+    } else if (is_counted) {
+      return self.judge_payload();
+    }
     self.receive();
     return;
   }
@@ -388,15 +396,63 @@ bool Connection::has_room_for_request() const {
 bool Connection::give_payload_memory() {
   writing_->buffer = plane_.pool.take(memory_, writing_->asked.length);
   lacks_memory_ = !writing_->buffer;
-  if (lacks_memory_) mark_hungry();
+  if (lacks_memory_) {
+    note_starved(writing_->asked.length);
+    mark_hungry();
+  } else if (writing_->buffer.size() > BufferPool::kGuaranteed) {
+    plane_.payloads.push_back(payload_);
+    mark_payload();
+  }
   return !lacks_memory_;
+}
+
+void Connection::note_starved(std::size_t bytes) {
+  plane_.is_starved = plane_.is_starved || plane_.pool.is_refused_by_others(memory_, bytes);
+}
+
+void Connection::mark_payload() {
+  payload_.marked = plane_.now;
+  payload_.left = reader_->payload_left();
+}
+
+Exchange& Connection::end_payload() {
+  if (payload_.link.is_linked()) plane_.payloads.erase(payload_);
+  return *std::exchange(writing_, nullptr);
+}
+
+// The ring tells of a large rest when all of it has come. So a receive that goes on for long is
+// cancelled, which tells how much that was.
+void Connection::check_payload() {
+  plane_.payloads.erase(payload_);
+  plane_.payloads.push_back(payload_);
+  if (state_ == State::kOpen && !(receive_.is_pending && is_direct_)) return judge_payload();
+  payload_.marked = plane_.now;  // it is judged when that is told
+  is_counted_ = true;
+  plane_.uring->cancel(receive_);
+}
+
+void Connection::judge_payload() {
+  const std::uint32_t left = reader_->payload_left();
+  if (payload_.left - left >= kPayloadMin) {
+    mark_payload();
+    return receive();
+  }
+  ++plane_.counters.stalled;
+  plane_.log.note(
+      EventLog::Kind::kTimeout,
+      fmt::format("{}: disconnected: others wait for memory, and of a write of {} bytes "
+                  "it has sent {}, {} of them in the last {}",
+                  print_nid(peer_.nid), writing_->asked.length, writing_->asked.length - left,
+                  payload_.left - left, print_duration(kPayloadTime)),
+      plane_.now);
+  close();
 }
 
 void Connection::take_payload(Input payload) {
   const std::uint32_t left = reader_->payload_left();
   const std::size_t at = writing_->asked.length - left - payload.size();
   std::memcpy(writing_->buffer.data() + at, payload.data(), payload.size());
-  if (left == 0) admit(*std::exchange(writing_, nullptr));
+  if (left == 0) admit(end_payload());
 }
 
 void Connection::refuse(const nbd::RequestEvent& event) {
@@ -484,7 +540,9 @@ void Connection::run_at_store(Exchange& exchange) {
 bool Connection::take_reply_memory(Exchange& exchange) {
   if (unsent_ >= kUnsentMax) return false;
   const bool reads = exchange.asked.command == nbd::Command::kRead;
-  exchange.buffer = plane_.pool.take(memory_, reads ? exchange.asked.length : kStatusBytes);
+  const std::size_t bytes = reads ? exchange.asked.length : kStatusBytes;
+  exchange.buffer = plane_.pool.take(memory_, bytes);
+  if (!exchange.buffer) note_starved(bytes);
   return static_cast<bool>(exchange.buffer);
 }
 

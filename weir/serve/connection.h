@@ -16,6 +16,10 @@
 // are charged. In the handshake nothing more is read or answered while kAnswersMax bytes of answers
 // wait for the client.
 //
+// A client that announces a large write and does not send it would keep the memory for it from all
+// others. So while somebody waits for memory that others hold, whoever has sent less than
+// kPayloadMin of a payload in kPayloadTime is disconnected. Sending that much is slow, and enough.
+//
 // Replies go out at the end of a turn, all that are ready in one message of the ring. Payload that
 // is in a file is sent from there by the kernel, as much as the socket takes; the rest when it has
 // room again.
@@ -59,6 +63,9 @@ class Connection {
   // What GnuTLS keeps, the beginning of a record, and one record of replies.
   static constexpr std::uint64_t kTlsReserve = std::uint64_t{64} << 10;
   static constexpr std::uint32_t kRequestsFree = 32;
+  // 6.5 kB/s: slower than any network that storage is used over.
+  static constexpr Nanoseconds kPayloadTime = std::chrono::seconds{10};
+  static constexpr std::uint32_t kPayloadMin = std::uint32_t{1} << 16;
 
   // Greets. The plane must outlive it. REQUIRES: kConnectionReserve was reserved; it is given back
   // at the end.
@@ -95,6 +102,9 @@ class Connection {
   void flush();
   // There may be memory or room again.
   void resume();
+  // Disconnects unless its payload comes. REQUIRES: it is in Plane::payloads, marked kPayloadTime
+  // ago.
+  void check_payload();
   // It is its turn among those that sent more requests than a turn takes in (intake.h).
   void go_on_reading();
 
@@ -137,6 +147,11 @@ class Connection {
   bool has_room_for_request() const;
   bool give_payload_memory();
   void take_payload(Input payload);
+  void note_starved(std::size_t bytes);
+  void mark_payload();
+  void judge_payload();
+  // Its payload has come, or is not wanted any longer.
+  Exchange& end_payload();
   void refuse(const nbd::RequestEvent& event);
   void admit(Exchange& exchange);
   void broken(nbd::BreakReason reason);
@@ -193,10 +208,12 @@ class Connection {
   bool is_direct_ = false;     // the pending receive goes to a request's own buffer
   bool lacks_memory_ = false;  // for the payload of writing_
   bool awaits_room_ = false;   // the pending send waits for room in the socket
+  bool is_counted_ = false;    // the pending receive is cancelled to learn how much has come
   std::uint32_t unanswered_ = 0;
   std::uint64_t began_ = 0;   // requests, ever
   std::uint64_t unsent_ = 0;  // payload of replies that are ready
   Instant handshake_ends_;
+  IncomingPayload payload_;  // of writing_
   Io receive_;
   Io send_;
   std::unique_ptr<Greeting> greeting_;

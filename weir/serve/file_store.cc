@@ -24,6 +24,7 @@
 #include "weir/host/block_device.h"
 #include "weir/host/durable.h"
 #include "weir/host/file_lock.h"
+#include "weir/host/holder.h"
 
 namespace weir::serve {
 namespace {
@@ -147,12 +148,25 @@ struct Opened {
   bool is_new = false;
 };
 
+dev_t device_at(const StoreOptions& options) {
+  struct stat status {};
+  return stat(options.path.c_str(), &status) == 0 ? status.st_rdev : 0;
+}
+
+// Of a device that cannot be had alone, after it was waited for.
+std::string use_of(const StoreOptions& options) {
+  const dev_t device = device_at(options);
+  if (std::string use = host::system_use_of(device); !use.empty()) return use;
+  const long holder = host::process_with(device);
+  if (holder == getpid()) return "this server has it already";
+  if (holder != 0) return fmt::format("process {} has it open; see ps -p {}", holder, holder);
+  return "it is in use, and no process is seen that has it open; see lsblk and fuser -v of it";
+}
+
 tl::unexpected<Error> cannot_open(int error, const StoreOptions& options, bool is_device) {
   const std::string where = quote(options.path);
   if (error == EBUSY && is_device) {
-    struct stat status {};
-    stat(options.path.c_str(), &status);
-    return fail(std::errc::device_or_resource_busy, where, host::use_of(status.st_rdev),
+    return fail(std::errc::device_or_resource_busy, where, use_of(options),
                 "free it first, export it readonly, or add ,force to write to it all the same");
   }
   const bool missing = error == ENOENT && !options.size;
@@ -183,7 +197,19 @@ Result<Opened> open_file(const StoreOptions& options, bool read_only) {
     if (errno != EEXIST) return cannot_open(errno, options, is_device);
   }
   host::Fd file = open_with(0);
-  if (!file.is_open()) return cannot_open(errno, options, is_device);
+  int error = errno;
+  // What the system uses stays in use.
+  if (!file.is_open() && error == EBUSY && is_alone &&
+      host::system_use_of(status.st_rdev).empty()) {
+    const auto attempt = [&] {
+      file = open_with(0);
+      error = errno;
+      return file.is_open() || error != EBUSY;
+    };
+    host::wait_until_free(
+        attempt, [&] { return host::process_with(status.st_rdev); }, quote(options.path));
+  }
+  if (!file.is_open()) return cannot_open(error, options, is_device);
   return Opened{std::move(file), false};
 }
 

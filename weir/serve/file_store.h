@@ -23,7 +23,8 @@
 //
 // One server at a time: the file is locked (flock(2)) for as long as the store lives. A device is
 // opened with O_EXCL unless it is read only or the options say force, so one that is mounted is
-// refused and one that is served cannot be mounted. A file that is created here is there wholly or
+// refused and one that is served cannot be mounted. Both are waited for while a server that was
+// killed has them (host/holder.h). A file that is created here is there wholly or
 // not at all: with its size, durable, or removed again.
 #pragma once
 

@@ -72,6 +72,14 @@ class ExchangeSlab {
   std::vector<std::unique_ptr<Exchange>> free_;
 };
 
+// A large payload that a client has announced and not sent wholly; see connection.h.
+struct IncomingPayload {
+  Connection* connection = nullptr;
+  Instant marked;          // when it was last looked at,
+  std::uint32_t left = 0;  // and what had not come then
+  RingLink<IncomingPayload> link;
+};
+
 // A message and its parts, for the kernel to read when a turn ends.
 struct Outgoing {
   static constexpr std::size_t kPartsMax = 512;
@@ -84,6 +92,7 @@ struct Counters {
   std::uint64_t refused = 0;            // connections above the limit
   std::uint64_t broken = 0;             // connections that broke the protocol
   std::uint64_t handshake_expired = 0;  // connections that took too long to begin
+  std::uint64_t stalled = 0;            // connections whose payload did not come
   std::uint64_t tls_sessions = 0;       // that were agreed on
   std::uint64_t tls_failed = 0;         // connections whose TLS failed
   std::uint64_t claims_refused = 0;
@@ -121,6 +130,8 @@ struct Plane {
   std::vector<Connection*> dirty;   // have replies to send
   std::vector<Connection*> hungry;  // wait for memory or for room
   std::vector<Connection*> over;    // are done with
+  bool is_starved = false;          // one of `hungry` waits for memory that others hold
+  Ring<IncomingPayload, &IncomingPayload::link> payloads;  // the longest unseen first
   std::vector<std::unique_ptr<Outgoing>> outgoing;
   std::size_t outgoing_used = 0;  // of this turn
 

@@ -313,6 +313,7 @@ void Server::add_connection(host::Fd socket, bool is_tcp) {
   }
   if (!plane_.pool.reserve(Connection::kConnectionReserve)) {
     ++plane_.counters.refused;
+    has_refused_ = true;
     plane_.log.note(EventLog::Kind::kRefusal,
                     fmt::format("refused a connection of {}: {} are open, and the memory limit "
                                 "leaves no room for another; raise it (--memory)",
@@ -501,6 +502,7 @@ void Server::turn() {
   wake_stores();
   answer_statuses();
   feed_hungry();
+  check_payloads();
   read_on();
   dispatch();
   flush();
@@ -516,6 +518,16 @@ void Server::expire_handshakes() {
     if (oldest.is_shaking_hands() && oldest.handshake_ends() > plane_.now) return;
     handshakes_.erase(oldest);
     if (oldest.is_shaking_hands()) oldest.expire();
+  }
+}
+
+void Server::check_payloads() {
+  if (plane_.hungry.empty()) plane_.is_starved = false;
+  const bool is_short = plane_.is_starved || std::exchange(has_refused_, false);
+  while (is_short && !plane_.payloads.empty()) {
+    const IncomingPayload& oldest = plane_.payloads.front();
+    if (oldest.marked + Connection::kPayloadTime > plane_.now) return;
+    oldest.connection->check_payload();
   }
 }
 
@@ -564,6 +576,7 @@ void Server::answer_statuses() {
 void Server::feed_hungry() {
   if (!plane_.freed || plane_.hungry.empty()) return;
   plane_.freed = false;
+  plane_.is_starved = false;  // whoever still lacks memory says so
   const std::vector<Connection*> hungry = std::exchange(plane_.hungry, {});
   for (Connection* const connection : hungry) connection->resume();
 }
@@ -627,6 +640,9 @@ Instant Server::wakes_at() const {
     at = std::min({at, served->store->wakes_at(), served->watch.wakes_at()});
   }
   if (!handshakes_.empty()) at = std::min(at, handshakes_.front().handshake_ends());
+  if (plane_.is_starved && !plane_.payloads.empty()) {
+    at = std::min(at, plane_.payloads.front().marked + Connection::kPayloadTime);
+  }
   if (trace_ != nullptr) at = std::min(at, trace_->wakes_at());
   return at;
 }

@@ -173,6 +173,7 @@ class Server {
 
   void turn();
   void expire_handshakes();
+  void check_payloads();
   void wake_stores();
   void watch_store(ServedExport& served);
   void answer_statuses();
@@ -211,6 +212,7 @@ class Server {
   Instant accepts_again_ = kNever;
   Instant stop_at_ = kNever;
   Instant abandon_at_ = kNever;
+  bool has_refused_ = false;  // a connection in this turn, for lack of memory
   bool is_stopping_ = false;
   bool has_commands_ = false;
   std::optional<SignalWatch> watch_;  // ends first

@@ -4,7 +4,7 @@
 namespace weir::serve {
 
 void StoreWatch::started(StoreOperation& operation, Instant now) {
-  if (working_.empty() && given_up_list_.empty()) quiet_since_ = now;
+  if (working_.empty() && given_up_list_.empty()) silent_since_ = quiet_since_ = now;
   operation.is_given_up = false;
   working_.push_back(operation);
   ++working_count_;
@@ -18,7 +18,7 @@ void StoreWatch::finished(StoreOperation& operation, Instant now) {
     working_.erase(operation);
     --working_count_;
   }
-  quiet_since_ = now;
+  silent_since_ = quiet_since_ = now;
   is_hung_ = false;
 }
 

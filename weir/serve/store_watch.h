@@ -45,6 +45,10 @@ class StoreWatch {
   // What it was given and has not finished since it hangs, and what is kept.
   std::uint32_t given_up() const { return given_up_; }
   std::uint32_t kept() const { return kept_count_; }
+  // All that it was given and has not finished, one that is tried now included.
+  std::uint32_t unfinished() const { return given_up_ + working_count_; }
+  // For how long it has finished nothing, of what it was given before. REQUIRES: is_hung().
+  Nanoseconds silence(Instant now) const { return now - silent_since_; }
 
   void keep(StoreOperation& operation);
   // One that is kept and not wanted any longer.
@@ -58,10 +62,11 @@ class StoreWatch {
 
   std::uint32_t slots_;
   bool is_hung_ = false;
-  Instant quiet_since_;  // the store began to work, or finished something
-  List working_;         // the store works on these
-  List given_up_list_;   // and on these, which hold no slot
-  List kept_;            // in their order
+  Instant silent_since_;  // the store began to work, or finished something
+  Instant quiet_since_;   // the same, or check() found that it hangs
+  List working_;          // the store works on these
+  List given_up_list_;    // and on these, which hold no slot
+  List kept_;             // in their order
   std::uint32_t working_count_ = 0;
   std::uint32_t given_up_ = 0;
   std::uint32_t kept_count_ = 0;

@@ -57,7 +57,10 @@ TEST(StoreWatch, WhatAHungStoreWorksOnIsGivenUpAndTheRestIsKept) {
   ASSERT_EQ(watch.try_one(), &c);
   watch.started(c, at(2000));
   EXPECT_EQ(watch.given_up(), 2U);
+  EXPECT_EQ(watch.unfinished(), 3U);
   EXPECT_EQ(watch.kept(), 1U);
+  EXPECT_EQ(watch.silence(at(2000)), milliseconds{2000})
+      << "what was tried is not what it finished";
 
   watch.finished(c, at(2001));  // only a part of it hangs
   EXPECT_FALSE(watch.is_hung());
