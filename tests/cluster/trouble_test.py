@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistakes of administrators and peers: told in clear words, and harmless to the others."""
+import contextlib
 import pathlib
+import select
 import shutil
 import signal
+import socket
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 from world import (AT_A_RATE, RELEASE, WEIR, Etcd, Member, Remote, World, free_ports,
@@ -91,6 +96,51 @@ class Trouble(unittest.TestCase):
         self.assertEqual(status, 0, error)
         for word in "joined", "leader", "rounds", "evictions", "s0", "s1":
             self.assertIn(word, text)
+
+
+class Sluggish(threading.Thread):
+    """A way to an address that hears nothing of a connection for a while, as when its machine is
+    overloaded."""
+    DELAY = 1.5  # seconds
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.port = port
+        self.entrance = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.entrance.getsockname()[1]}"
+
+    def run(self):
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self.pass_on, args=(self.entrance.accept()[0],),
+                                 daemon=True).start()
+
+    def pass_on(self, client):
+        time.sleep(self.DELAY)
+        with client, socket.create_connection(("127.0.0.1", self.port)) as there, \
+                contextlib.suppress(OSError):
+            while True:
+                for one in select.select([client, there], [], [])[0]:
+                    data = one.recv(1 << 16)
+                    if not data:
+                        return
+                    (there if one is client else client).sendall(data)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.entrance.shutdown(socket.SHUT_RDWR)
+        self.join()
+        self.entrance.close()
+
+
+class Overloaded(unittest.TestCase):
+    def test_an_etcd_that_takes_long_to_answer_a_new_connection_is_met(self):
+        with Etcd() as etcd, Sluggish(etcd.clients[0]) as way, \
+                Member("s0", [way.address], binary=RELEASE, more=AT_A_RATE) as member:
+            wait_for("it has joined", member.is_joined)
 
 
 class Alone(unittest.TestCase):

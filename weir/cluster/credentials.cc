@@ -18,6 +18,9 @@ namespace {
 
 constexpr int kReconnectMinMs = 50;
 constexpr int kReconnectMaxMs = 1000;
+// How long an attempt may take: a TLS handshake between machines that are overloaded takes seconds,
+// and one that is given up was work for nothing. A longer one would outlast a cut of the network.
+constexpr int kConnectMs = 3000;
 constexpr int kUnacknowledgedMaxMs = 2000;
 // Not the pings are wanted, which an etcd or a server may find too many, but what gRPC sets with
 // them: the TCP_USER_TIMEOUT of the socket.
@@ -182,7 +185,7 @@ grpc::ChannelArguments channel_arguments() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMinMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   return arguments;
 }
