@@ -112,13 +112,15 @@ class Certificates(unittest.TestCase):
     def test_they_cannot_make_a_good_leader_yield(self):
         self.start("s0", "s1")
         self.wait_joined("s0", "s1")
-        term = self.status("s0")["term"]
-        self.start(*BAD)
-        wait_for("all are registered", lambda: self.registered() == {"s0", "s1", *BAD})
-        time.sleep(3 * LEASE)
-        self.wait_joined("s0", "s1")
+        with Leaders(self.etcd) as leaders:
+            self.start(*BAD)
+            wait_for("all are registered", lambda: self.registered() == {"s0", "s1", *BAD})
+            time.sleep(3 * LEASE)
+            self.wait_joined("s0", "s1")
+        # A machine that is too busy may cost a good one its lease; then the other one leads.
+        self.assertLessEqual(set(leaders.seen), {"s0", "s1"})
         for name in "s0", "s1":
-            self.assertEqual(self.status(name)["term"], term, self.logs())
+            self.assertNotIn("servers reach each other and not this one", self.members[name].log)
 
     def test_one_that_was_first_makes_way_for_two_that_trust_each_other(self):
         self.start("stranger")

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One user of a file at a time, by flock(2). A lock whose holder is gone is waited for; one whose
-// holder lives is refused after a moment (holder.h).
+// One user of a file at a time, by flock(2).
+//
+// A lock whose holder is gone is waited for: the kernel keeps the file of a process that was killed
+// open until its I/O has ended. One whose holder lives is refused after a moment (holder.h).
 #pragma once
 
 #include <cstdint>
