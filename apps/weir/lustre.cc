@@ -23,6 +23,7 @@
 #include "weir/config/slurm.h"
 #include "weir/host/clock.h"
 #include "weir/host/files.h"
+#include "weir/host/heap.h"
 #include "weir/host/signals.h"
 #include "weir/host/state_file.h"
 #include "weir/host/timer_fd.h"
@@ -259,6 +260,7 @@ class LustreRun {
         tree_(tree_options(arguments)) {}
 
   int run() {
+    host::pin_heap_thresholds();
     read_options();
     if (!arguments_.dry_run) {
       guard_.emplace(value_or_fail(

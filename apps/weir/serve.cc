@@ -24,6 +24,7 @@
 #include "weir/config/slurm.h"
 #include "weir/control/control.h"
 #include "weir/host/files.h"
+#include "weir/host/heap.h"
 #include "weir/host/log.h"
 #include "weir/serve/event_log.h"
 #include "weir/serve/options.h"
@@ -416,6 +417,7 @@ bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& f
 }
 
 int run_server(const ServeArguments& arguments) {
+  host::pin_heap_thresholds();
   const auto from_file = read_options(arguments);
   if (!from_file) throw Failure{Exit::kConfig, from_file.error().message()};
   serve::ServeOptions options = *from_file;

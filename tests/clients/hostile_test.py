@@ -16,6 +16,7 @@ from server import STUCK, Server
 MIB = 1 << 20
 AT_ONCE = 5             # seconds, on a busy machine and with sanitizers
 CONNECTION = 64 * 1024  # bytes that a connection may take beside payload
+CLASS = 4 * 1024        # that a class and its job may take
 SLACK = 16 * MIB        # of the allocator and the kernel's pages
 RELEASE = s.RELEASE if pathlib.Path(s.RELEASE).exists() else s.WEIR  # whose memory is its own
 
@@ -368,6 +369,84 @@ class Floods(HostileTest):
         self.assertLess(sent, 100 * len(flood))  # it stops reading
         self.is_well()
         self.assertLess(self.server.memory() - before, 64 * MIB + 2 * CONNECTION + SLACK)
+
+
+class Turnover(unittest.TestCase):
+    """Much comes and goes; what is free is used again or given back."""
+
+    def serve(self, *arguments):
+        server = self.enterContext(Server("--export", "a=memory:8MiB", "--memory", "64MiB",
+                                          *arguments, control=True, binary=RELEASE))
+        filler = self.enter(server)
+        filler.sendall(s.request(s.WRITE, 1, 0, 8 * MIB, payload=bytes(8 * MIB)))
+        self.assertEqual(s.simple_reply(filler), (0, 1, b""))
+        return server
+
+    def enter(self, server, job="first"):
+        client = server.connect()
+        self.addCleanup(client.close)
+        s.enter(client, f"a,job={job}".encode())
+        return client
+
+    def test_buffers_of_changing_sizes_take_no_more_than_the_limit(self):
+        """Writes that lack their last byte hold their buffers for as long as the test wants."""
+        server = self.serve()
+        choose = random.Random(1)
+        idle = [self.enter(server, f"j.{number}") for number in range(100)]
+        before = server.memory()
+        halves = []  # clients and the bytes they have written
+        for number in range(100, 220):
+            size = 1 << choose.randrange(12, 23)
+            choose.shuffle(idle)
+            while idle and sum(held for _, held in halves) + size <= 30 * MIB:
+                idle[-1].sendall(s.request(s.WRITE, 1, 0, size, payload=bytes(size - 1)))
+                halves.append((idle.pop(), size))
+            most = server.memory() - before
+            self.assertLess(most, 64 * MIB + 101 * CONNECTION + SLACK, f"{number - 99} sizes")
+            choose.shuffle(halves)
+            for _ in range(choose.randrange(len(halves) // 2, len(halves)) + 1):
+                client, _ = halves.pop()
+                client.sendall(b"\0")
+                self.assertEqual(s.simple_reply(client), (0, 1, b""))
+                idle.append(client)
+            # Others come: what they need lies between the buffers.
+            idle[0].close()
+            idle[0] = self.enter(server, f"j.{number}")
+
+    def test_invented_jobs_take_no_more_than_their_classes(self):
+        """Tables of 8,192 jobs are made anew all the time meanwhile."""
+        server = self.serve("--capacity", "100k")
+        before = server.memory()
+        for number in range(14_000):
+            with server.connect() as client:
+                s.enter(client, f"a,job=made-up.{number}".encode())
+                client.sendall(s.request(s.READ, 1, 0, 512))
+                s.simple_reply(client, 512)
+        self.assertLess(server.memory() - before, 8192 * CLASS + SLACK)
+
+    def test_requests_of_clients_that_have_gone_are_given_back(self):
+        server = self.serve()
+        before = server.memory()
+        clients = []
+        bad = s.request(77, 1) * 1023
+        for number in range(100):
+            clients.append(self.enter(server, f"j.{number}"))
+            clients[-1].sendall(s.request(s.READ, 1, 0, 8 * MIB))  # more than the socket takes
+            clients[-1].setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                clients[-1].send(bad)
+            # What stays of this job lies behind the requests.
+            self.enter(server, f"k.{number}").close()
+        self.until(lambda: server.memory() - before > 12 * MIB)
+        for client in clients:
+            client.close()
+        self.until(lambda: server.memory() - before < 9 * MIB)
+
+    def until(self, condition):
+        end = time.monotonic() + STUCK
+        while not condition():
+            self.assertLess(time.monotonic(), end, "it does not happen")
+            time.sleep(0.01)
 
 
 class Idle(unittest.TestCase):

@@ -10,6 +10,7 @@ import unittest
 from unittest import mock
 
 import drill  # puts the folders of the other tests on the path
+import memory_drill
 from kill_drill import differences
 from network_drill import LIMIT, Watch
 from neighbour import summary
@@ -24,6 +25,24 @@ def content(region, block, *serials):
     sectors = [pattern(region.number, block, serial) if serial else bytes(SECTOR)
                for serial in serials]
     return b"".join(sectors[i % len(sectors)] for i in range(BLOCK // SECTOR))
+
+
+class Growth(unittest.TestCase):
+    """The memory after 30 cycles, with what comes and goes beside it."""
+    MIB = 1 << 20
+
+    def grown(self, of_a_connection):
+        choose = random.Random(1)
+        warming = [20 * self.MIB, 25 * self.MIB, 29 * self.MIB]
+        return memory_drill.growth(warming + [
+            30 * self.MIB + choose.randrange(2 * self.MIB) + (5 * self.MIB if cycle == 20 else 0) +
+            cycle * memory_drill.CONNECTIONS * of_a_connection for cycle in range(30)])
+
+    def test_what_is_filled_once_and_what_is_not_over_yet_is_no_growth(self):
+        self.assertLess(self.grown(0), memory_drill.GROWTH / 2)
+
+    def test_a_small_leak_is_found(self):
+        self.assertGreater(self.grown(500), memory_drill.GROWTH)
 
 
 class Regions(unittest.TestCase):

@@ -2,7 +2,6 @@
 #include "weir/account/ledger.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "weir/base/assert.h"
@@ -37,17 +36,16 @@ void Ledger::add_accounts(const std::vector<JobId>& missing,
                           const std::vector<std::size_t>& wanted) {
   const std::size_t after = accounts_.size() + missing.size();
   if (after > jobs_max_) write_off(after - jobs_max_, wanted);
-  std::vector<Account> added(missing.size());
-  for (std::size_t i = 0; i < missing.size(); ++i) {
-    added[i].job = missing[i];
-    added[i].last_active = state_.period;
+  // In place: with new jobs in every period, a copy of all accounts would be made 50 times a
+  // second.
+  const auto before = static_cast<std::ptrdiff_t>(accounts_.size());
+  for (const JobId& job : missing) {
+    Account& added = accounts_.emplace_back();
+    added.job = job;
+    added.last_active = state_.period;
   }
-  std::vector<Account> merged;
-  merged.reserve(accounts_.size() + added.size());
-  std::merge(accounts_.begin(), accounts_.end(), added.begin(), added.end(),
-             std::back_inserter(merged),
-             [](const Account& a, const Account& b) { return a.job < b.job; });
-  accounts_ = std::move(merged);
+  std::inplace_merge(accounts_.begin(), accounts_.begin() + before, accounts_.end(),
+                     [](const Account& a, const Account& b) { return a.job < b.job; });
 }
 
 void Ledger::write_off(std::size_t count, const std::vector<std::size_t>& wanted) {

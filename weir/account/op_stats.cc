@@ -40,7 +40,7 @@ void OpStats::record(Handle& handle, const JobId& job, Op op, Bytes bytes, Nanos
 OpStats::Job& OpStats::job_of(const JobId& id, Instant now) {
   if (const auto found = index_.find(id); found != index_.end()) return *found->second;
   drop_idle(now);
-  if (jobs_.size() >= kJobsMax) drop(JobId(by_idle_time_.front().id));
+  if (jobs_.size() >= jobs_max_) drop(JobId(by_idle_time_.front().id));
   Job& made = jobs_.emplace_back();
   made.id = id;
   made.since = made.updated = now;

@@ -33,7 +33,7 @@ namespace weir {
 
 class OpStats {
  public:
-  static constexpr std::size_t kJobsMax = 8192;
+  static constexpr std::size_t kJobsMaxDefault = 8192;
   static constexpr Nanoseconds kCleanupDefault = std::chrono::seconds{600};
 
   enum class Op : std::uint8_t { kRead, kWrite, kPunch, kSync };
@@ -73,7 +73,8 @@ class OpStats {
     std::uint64_t generation_ = 0;
   };
 
-  OpStats() = default;
+  // REQUIRES: jobs_max > 0.
+  explicit OpStats(std::size_t jobs_max = kJobsMaxDefault) : jobs_max_(jobs_max) {}
   ~OpStats() { clear(); }
   OpStats(const OpStats&) = delete;
   OpStats& operator=(const OpStats&) = delete;
@@ -96,6 +97,7 @@ class OpStats {
   Job& job_of(const JobId& id, Instant now);
   void drop_idle(Instant now);
 
+  std::size_t jobs_max_;
   std::list<Job> jobs_;
   Ring<Job, &Job::idle_link> by_idle_time_;
   absl::flat_hash_map<JobId, std::list<Job>::iterator, std::hash<JobId>> index_;

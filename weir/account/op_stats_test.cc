@@ -74,14 +74,14 @@ TEST(OpStats, AHandleOfAJobThatWasDroppedFindsItAgain) {
 }
 
 TEST(OpStats, AboveTheBoundTheLongestIdleMakesRoom) {
-  OpStats stats;
+  OpStats stats(100);
   OpStats::Handle handle;
-  for (std::size_t i = 0; i <= OpStats::kJobsMax; ++i) {
+  for (std::size_t i = 0; i <= 100; ++i) {
     stats.record(handle, JobId(std::to_string(i)), Op::kSync, Bytes{0}, microseconds{1},
                  Instant{} + microseconds{i});
   }
-  const auto& jobs = stats.jobs(Instant{} + microseconds{OpStats::kJobsMax});
-  EXPECT_EQ(jobs.size(), OpStats::kJobsMax);
+  const auto& jobs = stats.jobs(Instant{} + microseconds{100});
+  EXPECT_EQ(jobs.size(), 100U);
   EXPECT_EQ(jobs.front().id.text(), "1");
 }
 
@@ -121,7 +121,7 @@ TEST(OpStats, AnInventedJobIdCostsTheSameHoweverManyThereAre) {
                  Instant{} + microseconds{i});
   }
   EXPECT_EQ(stats.jobs(Instant{} + seconds{1}).front().id.text(),
-            std::to_string(500'000 - OpStats::kJobsMax));
+            std::to_string(500'000 - OpStats::kJobsMaxDefault));
 }
 
 }  // namespace

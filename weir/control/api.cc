@@ -277,7 +277,8 @@ Json status_json(const Snapshot& shot, std::string_view version, std::string_vie
             {"store_errors", counters.store_errors},
             {"memory_waits", counters.memory_waits},
             {"log_dropped", shot.log_dropped}}},
-          {"memory", {{"used", shot.memory_used}, {"limit", shot.memory_limit}}},
+          {"memory",
+           {{"used", shot.memory_used}, {"kept", shot.memory_kept}, {"limit", shot.memory_limit}}},
           {"exports", shot.exports},
           {"hung_exports", hung_json(shot)},
           {"services", services}};

@@ -74,6 +74,8 @@ void add_server(std::string& page, const Snapshot& shot) {
       shot.counters.claims_refused);
   one("weir_memory_bytes", "gauge", "Memory that connections hold or that is set aside for them.",
       shot.memory_used);
+  one("weir_memory_kept_bytes", "gauge", "Buffers that are kept for the next requests.",
+      shot.memory_kept);
   one("weir_memory_limit_bytes", "gauge", "Memory that connections may hold.", shot.memory_limit);
   one("weir_memory_waits_total", "counter", "Times a connection waited for memory.",
       shot.counters.memory_waits);

@@ -261,6 +261,7 @@ void SnapshotTaker::begin(serve::Server& server) {
   shot_.counters = server.counters();
   shot_.connections = server.connection_count();
   shot_.memory_used = server.memory_used().count();
+  shot_.memory_kept = server.memory_kept().count();
   shot_.memory_limit = server.options().limits.memory.count();
   shot_.log_dropped = host::log_dropped();
   shot_.services.resize(server.services().size());

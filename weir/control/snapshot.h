@@ -141,6 +141,7 @@ struct Snapshot {
   serve::Counters counters;
   std::uint32_t connections = 0;
   std::uint64_t memory_used = 0;  // bytes that connections hold
+  std::uint64_t memory_kept = 0;  // of buffers that nobody holds
   std::uint64_t memory_limit = 0;
   std::uint64_t log_dropped = 0;  // texts that could not be written
   std::vector<ServiceShot> services;

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
-#include <new>
+
+#include <sanitizer/asan_interface.h>
 
 #include "weir/base/assert.h"
 
@@ -19,8 +19,8 @@ Buffer::~Buffer() { WEIR_ASSERT(data_ == nullptr); }
 
 BufferPool::~BufferPool() {
   WEIR_ASSERT(used() == 0 && lent_ == 0, reserved_, lent_, charged_);
-  for (const auto& list : free_) {
-    for (std::byte* const data : list) std::free(data);
+  for (unsigned power = kPowerMin; power <= kPowerMax; ++power) {
+    for (std::byte* const data : free_[power]) slabs_.give_back(data, power);
   }
 }
 
@@ -63,10 +63,10 @@ Buffer BufferPool::make(MemoryAccount& account, std::uint8_t power) {
     data = list.back();
     list.pop_back();
     kept_ -= size;
+    ASAN_UNPOISON_MEMORY_REGION(data, size);
   } else {
     drop_kept(size);
-    data = static_cast<std::byte*>(std::aligned_alloc(std::size_t{1} << kPowerMin, size));
-    if (data == nullptr) throw std::bad_alloc();
+    data = slabs_.take(power);
   }
   shared_ += less(account.held + size, std::max(account.held, kGuaranteed));
   lent_ += size;
@@ -83,10 +83,11 @@ void BufferPool::give_back(MemoryAccount& account, Buffer buffer) {
   shared_ -= less(account.held + size, std::max(account.held, kGuaranteed));
   std::byte* const data = std::exchange(buffer.data_, nullptr);
   if (kept_ + size > kKeptMax || used() + kept_ + size > limit_) {
-    std::free(data);
+    slabs_.give_back(data, buffer.power_);
     return;
   }
   kept_ += size;
+  ASAN_POISON_MEMORY_REGION(data, size);
   free_[buffer.power_].push_back(data);
 }
 
@@ -95,7 +96,7 @@ void BufferPool::drop_kept(std::uint64_t size) {
   for (unsigned power = kPowerMax; power >= kPowerMin && used() + kept_ + size > limit_; --power) {
     auto& list = free_[power];
     while (!list.empty() && used() + kept_ + size > limit_) {
-      std::free(list.back());
+      slabs_.give_back(list.back(), power);
       list.pop_back();
       kept_ -= std::uint64_t{1} << power;
     }

@@ -23,8 +23,9 @@
 // quarter of the shared part, and an account may have as much of it as it leaves to the others.
 //
 // Buffers are powers of two from 4 KiB on, aligned to 4 KiB for O_DIRECT; some are kept for the
-// next taker, up to kKeptMax and within the limit, because fresh pages cost more than a copy. One
-// owner, no locks.
+// next taker, up to kKeptMax and within the limit, because fresh pages cost more than a copy. The
+// others are no longer resident (buffer_slabs.h), so buffers never take more than the limit,
+// whatever the mix of sizes. One owner, no locks.
 #pragma once
 
 #include <array>
@@ -35,6 +36,7 @@
 #include <vector>
 
 #include "weir/base/quantity.h"
+#include "weir/serve/buffer_slabs.h"
 
 namespace weir::serve {
 
@@ -71,8 +73,8 @@ struct MemoryAccount {
 
 class BufferPool {
  public:
-  static constexpr unsigned kPowerMin = 12;
-  static constexpr unsigned kPowerMax = 26;
+  static constexpr unsigned kPowerMin = BufferSlabs::kPowerMin;
+  static constexpr unsigned kPowerMax = BufferSlabs::kPowerMax;
   static constexpr std::uint64_t kKeptMax = std::uint64_t{1} << 26;
   // Of buffers, that an account may hold whatever the others do.
   static constexpr std::uint64_t kGuaranteed = std::uint64_t{1} << 15;
@@ -112,6 +114,10 @@ class BufferPool {
   // buffer is as large as the limit.
   std::uint64_t used() const { return reserved_ + shared_ + charged_; }
   std::uint64_t limit() const { return limit_; }
+  // Buffers for the next taker; with used() never more than the limit.
+  std::uint64_t kept() const { return kept_; }
+  // Of what is used, what may lie on the heap: all but buffers.
+  std::uint64_t on_heap() const { return reserved_ + charged_; }
   // How often take() found no room.
   std::uint64_t refused() const { return refused_; }
 
@@ -120,6 +126,7 @@ class BufferPool {
   Buffer make(MemoryAccount& account, std::uint8_t power);
   void drop_kept(std::uint64_t size);
 
+  BufferSlabs slabs_;
   std::uint64_t limit_;
   std::uint64_t account_limit_;
   std::uint64_t reserved_ = 0;

@@ -19,6 +19,7 @@
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/host/clock.h"
+#include "weir/host/heap.h"
 #include "weir/serve/listen.h"
 
 namespace weir::serve {
@@ -507,6 +508,7 @@ void Server::turn() {
   dispatch();
   flush();
   bury();
+  if (heap_trim_.is_due(plane_.pool.on_heap(), plane_.now)) host::trim_heap();
   if (trace_ != nullptr) trace_->turn(plane_.now);
   if (plane_.now >= accepts_again_ && !is_stopping_) accept_all();
   if (plane_.now >= stop_at_) close_all();
@@ -633,7 +635,7 @@ Instant Server::wakes_at() const {
   // What was sent at the end of this turn may have made room for somebody.
   if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
   if (!plane_.statuses.empty() || plane_.intake.has_line()) return plane_.now;
-  Instant at = std::min({accepts_again_, stop_at_, abandon_at_});
+  Instant at = std::min({accepts_again_, stop_at_, abandon_at_, heap_trim_.wakes_at()});
   if (guest_ != nullptr) at = std::min(at, guest_->wakes_at());
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
   for (const auto& served : plane_.exports) {

@@ -43,6 +43,7 @@
 #include "weir/serve/command.h"
 #include "weir/serve/connection.h"
 #include "weir/serve/guest.h"
+#include "weir/serve/heap_trim.h"
 #include "weir/serve/options.h"
 #include "weir/serve/plane.h"
 #include "weir/serve/signal_watch.h"
@@ -107,6 +108,7 @@ class Server {
   const Counters& counters() const { return plane_.counters; }
   // That connections hold, of ServeLimits::memory; see buffer_pool.h.
   Bytes memory_used() const { return Bytes{plane_.pool.used()}; }
+  Bytes memory_kept() const { return Bytes{plane_.pool.kept()}; }
   std::uint32_t connection_count() const { return connection_count_; }
   std::span<const std::unique_ptr<Service>> services() const { return plane_.services; }
   std::span<const std::unique_ptr<ServedExport>> exports() const { return plane_.exports; }
@@ -189,6 +191,7 @@ class Server {
   ServeOptions options_;
   std::unique_ptr<TraceFile> trace_;  // outlives the services it is told of
   Plane plane_;
+  HeapTrim heap_trim_;
   host::SignalFd signals_;  // until it runs
   host::Fd watch_wake_fd_;  // until it runs
   host::Mailbox<Command> commands_;

@@ -52,7 +52,12 @@ TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOpt
   target.gate.nodemaps = nodemaps_named(described.nodemaps);
   if (options.adaptive == Adaptive::kOn) target.controller = ControllerOptions{};
   if (options.adaptive == Adaptive::kPaper) target.controller = ControllerOptions::paper();
-  if (target.controller && options.period) target.controller->period = *options.period;
+  if (target.controller) {
+    if (options.period) target.controller->period = *options.period;
+    // More than its default would take the loop too long: all are copied once a second.
+    target.controller->jobs_max =
+        std::min<std::size_t>(target.controller->jobs_max, options.classes);
+  }
   target.capacity = options.capacity.rate;
   target.estimate_capacity =
       target.controller.has_value() && options.capacity.kind == Capacity::Kind::kAuto;
@@ -154,7 +159,7 @@ Result<void> try_services(const ServeOptions& options) {
 
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
                                                   host::Uring& uring) {
-  auto served = std::make_unique<ServedExport>();
+  auto served = std::make_unique<ServedExport>(service.jobs_max);
   served->options = options;
   served->service = &service;
   auto store = open_store(options.store, options.read_only, uring);

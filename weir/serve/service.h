@@ -14,6 +14,8 @@
 // operation, not 4 GiB of a bandwidth.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -69,19 +71,27 @@ class ServiceGroups {
 struct Service {
   std::string name;
   std::uint32_t slots;
+  std::size_t jobs_max;  // that are known at a time
   Target target;
   KeptRules rules;
   std::unique_ptr<ServiceGroups> groups;  // none: nobody is preferred
   Instant wakes_at = kNever;
 
   Service(std::string_view service_name, const Target::Options& options, Instant now)
-      : name(service_name), slots(options.gate.slots), target(options, now), rules(target) {}
+      : name(service_name),
+        slots(options.gate.slots),
+        jobs_max(options.jobs_max),
+        target(options, now),
+        rules(target) {}
 
   // What runs next. Turns of groups begin and end inside of it.
   Decision next(Instant now);
 };
 
 struct ServedExport {
+  explicit ServedExport(std::size_t jobs_max)
+      : stats(std::min(jobs_max, OpStats::kJobsMaxDefault)) {}
+
   ExportOptions options;
   std::unique_ptr<Store> store;
   Service* service = nullptr;

@@ -145,6 +145,30 @@ TEST(Service, AServiceInAClusterIsInStepThoughItHasNothingToDo) {
   EXPECT_TRUE(service.groups->epochs().is_over());
 }
 
+// --classes bounds what is remembered of jobs, too.
+TEST(Service, RecordsOfLendingAreKeptForAsManyJobsAsThereAreClasses) {
+  ServiceOptions options;
+  options.classes = 16;
+  options.capacity = Capacity::ops(Rate::per_second(100'000));
+  const auto opened = open_service(options, {}, UnknownJobs::kOne, {}, instant_at(0));
+  ASSERT_TRUE(opened);
+  Service& service = **opened;
+  Instant now = instant_at(0);
+  for (int job = 0; job < 100; ++job) {
+    Request request;
+    request.attributes.job = JobId("j." + std::to_string(job));
+    service.target.admit(request, Head::kRegular, now);
+    const Decision decision = service.next(now);
+    ASSERT_EQ(decision.kind(), Decision::Kind::kRun) << job;
+    service.target.complete(decision.request(), now);
+    now += std::chrono::seconds{1};  // some periods
+    (void)service.next(now);
+  }
+  ASSERT_NE(service.target.controller(), nullptr);
+  EXPECT_EQ(service.target.controller()->ledger().accounts().size(), 16U);
+  service.target.shutdown(now);
+}
+
 TEST(Service, PoliciesAndRulesAreTried) {
   ServeOptions options;
   ServiceOptions& service = options.services.emplace_back();
