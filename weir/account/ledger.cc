@@ -36,7 +36,8 @@ void Ledger::add_accounts(const std::vector<JobId>& missing,
                           const std::vector<std::size_t>& wanted) {
   const std::size_t after = accounts_.size() + missing.size();
   if (after > jobs_max_) write_off(after - jobs_max_, wanted);
-  // In place: with new jobs in every period, a copy of all accounts would be made 50 times a second.
+  // In place: with new jobs in every period, a copy of all accounts would be made 50 times a
+  // second.
   const auto before = static_cast<std::ptrdiff_t>(accounts_.size());
   for (const JobId& job : missing) {
     Account& added = accounts_.emplace_back();

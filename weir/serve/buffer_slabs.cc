@@ -62,8 +62,8 @@ void BufferSlabs::give_back(std::byte* data, unsigned power) {
 }
 
 void BufferSlabs::add_slab(Size& size, unsigned power) {
-  void* const memory = mmap(nullptr, slab_size(power), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const memory =
+      mmap(nullptr, slab_size(power), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   // A huge page would make buffers resident that nobody has. Kernels without them answer EINVAL.
   if (power < kSlabPower) madvise(memory, slab_size(power), MADV_NOHUGEPAGE);
