@@ -232,9 +232,10 @@ class Bites(unittest.TestCase):
             | P8 | upward | pending |
             | P6 | downward | pending |
             """.replace("            ", ""))
-        self.finds(promises, "P1 names pace.Bucket.Old", "P1 is there twice", "P2 names", "P3 names",
-                   "P4 names ./dev bench nothing", "P5 names neither", "not of the form",
-                   "P7 names ./dev drill nothing", "P5 is there twice", "P6 after P8")
+        self.finds(promises, "P1 names pace.Bucket.Old", "P1 is there twice", "P2 names",
+                   "P3 names", "P4 names ./dev bench nothing", "P5 names neither",
+                   "not of the form", "P7 names ./dev drill nothing", "P5 is there twice",
+                   "P6 after P8")
 
     def test_links(self):
         self.write("docs/a.md", "# One thing: `x`\n"
