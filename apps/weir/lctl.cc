@@ -26,8 +26,8 @@ Examples:
   weir lctl get_param -n 'obdfilter.*.job_stats'
   weir lctl set_param 'ldlm.namespaces.*.pool.limit=200000'
 
-Give --control PATH before the command, or set WEIR_SOCKET. Exit status: an errno value, as on Lustre.
-Manual: weir-lctl(1).)";
+Give --control PATH before the command, or set WEIR_SOCKET. The exit status is an errno value, as on
+Lustre. Manual: weir-lctl(1).)";
 
 // What stands behind a command: flags in any order, then names.
 struct Words {
