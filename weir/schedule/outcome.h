@@ -2,7 +2,8 @@
 //
 // How a request ended, as its driver tells the Gate. What a request costs is not always known when
 // it is admitted: a read may end at the end of the file, a reply may be longer than was guessed.
-// With the bytes that it moved in the end, the difference is settled with the buckets that paid.
+// With the bytes that it moved in the end, the difference is settled with the buckets that paid
+// (Gate::complete). A value; a session makes one for each reply.
 #pragma once
 
 #include <cstdint>
