@@ -22,6 +22,7 @@
 #include "weir/classify/mistake.h"
 #include "weir/classify/number.h"
 #include "weir/classify/opcode.h"
+#include "weir/classify/rule_keys.h"
 #include "weir/classify/rule_list.h"
 #include "weir/host/fd.h"
 
@@ -70,29 +71,9 @@ std::string json_text(std::string_view text) {
   return out + '"';
 }
 
-std::string json_number(const std::optional<std::uint64_t>& number) {
-  return number ? std::to_string(*number) : "null";
-}
-
-std::string key_text(FieldSet by) {
-  if (by.empty()) return "rule";
-  return by == FieldSet::all() ? "generic" : by.print_type();
-}
-
 std::string json_rule(const Rule& rule) {
-  const Limits& limits = rule.limits();
-  std::optional<std::uint64_t> burst_ops;
-  std::optional<std::uint64_t> burst_bytes;
-  if (limits.burst_ops) burst_ops = limits.burst_ops->count();
-  if (limits.burst_bytes) burst_bytes = limits.burst_bytes->count();
-  return fmt::format(
-      R"({{"name":{},"conditions":{},"rate":{},"ref":{},"layer":{},"by":{},"bps":{},)"
-      R"("burst":{},"burst_bytes":{},"cost":{},"scope":{},"realtime":{}}})",
-      json_text(rule.name()), json_text(rule.conds()), limits.rate_in_force(), rule.refs(),
-      rule.layer(), json_text(key_text(rule.by())),
-      limits.bps ? json_text(print_bandwidth(*limits.bps)) : "null", json_number(burst_ops),
-      json_number(burst_bytes), json_text(limits.cost.print()),
-      limits.scope == Scope::kLocal ? R"("local")" : R"("cluster")", limits.realtime);
+  return fmt::format(R"({{"name":{},"conditions":{},"ref":{},{}}})", json_text(rule.name()),
+                     json_text(rule.conds()), rule.refs(), json_keys(rule));
 }
 
 // ---- lines ----

@@ -105,8 +105,8 @@ class Membership::Core {
   void end();
   void notice();
   using Answer = std::function<void(Result<void>)>;
-  void change_rule(const std::string& service, const SharedCommand& command, Answer answer) {
-    ask([this, service, command] { return change(service, command); }, std::move(answer));
+  void change_rule(const std::string& service, const RuleChange& change, Answer answer) {
+    ask([this, service, change] { return carry_out(service, change); }, std::move(answer));
   }
   void forget(const std::string& name, Answer answer) {
     ask([this, name] { return drop(name); }, std::move(answer));
@@ -143,7 +143,7 @@ class Membership::Core {
   void note(const Result<void>& turned);
   void tell_away(const Error& why);
   void ask(std::function<Result<void>()> carry_out, Answer answer);
-  Result<void> change(const std::string& service, const SharedCommand& command);
+  Result<void> carry_out(const std::string& service, const RuleChange& change);
   Result<void> drop(const std::string& name);
   std::string key(std::string_view rest) const { return prefix_ + std::string(rest); }
   Instant sure_until() const { return kept_at_ + length_ * 2 / 3; }
@@ -562,31 +562,30 @@ Result<void> Membership::Core::drop(const std::string& name) {
               "has come back, or was forgotten, at the same time", "look at: weir cluster status");
 }
 
-Result<void> Membership::Core::change(const std::string& service, const SharedCommand& command) {
-  using Verb = SharedCommand::Verb;
-  const std::string name = service + "/" + command.name;
+Result<void> Membership::Core::carry_out(const std::string& service, const RuleChange& change) {
+  const std::string name = service + "/" + change.name;
   const std::string rule_key = key(kRules) + name;
   const auto entries = etcd_->list(rule_key);
   if (!entries) return tl::unexpected(entries.error());
   const auto found = std::find_if(entries->begin(), entries->end(),
                                   [&](const auto& one) { return one.key == rule_key; });
   const bool is_there = found != entries->end();
-  if (is_there == (command.verb == Verb::kStart)) {
+  if (is_there == (change.verb == Verb::kStart)) {
     return is_there ? fail(std::errc::file_exists, "rule " + quote(name), "is there already",
                            "change it, or stop it first")
                     : fail(std::errc::no_such_file_or_directory, "rule " + quote(name),
                            "is none of the cluster's", "list them with: weir cluster rule list");
   }
   EtcdClient::Write write{rule_key, std::nullopt, 0};
-  if (command.verb == Verb::kStart) {
-    write.value = command.text + "\n";
-  } else if (command.verb == Verb::kChange) {
+  if (change.verb == Verb::kStart) {
+    write.value = print(change) + "\n";
+  } else if (change.verb == Verb::kChange) {
     auto rule = read_shared_rule(name, found->value);
     if (!rule) return tl::unexpected(rule.error());
-    write.value = with_change(std::move(*rule), command).print();
+    write.value = with_change(std::move(*rule), change).print();
   }
-  if (command.verb != Verb::kStop) {
-    if (auto checked = listener_.check(service, command.text); !checked) return checked;
+  if (change.verb != Verb::kStop) {
+    if (auto checked = listener_.check(service, change); !checked) return checked;
   }
   const auto done = etcd_->commit({{rule_key, is_there ? found->modified : 0}}, {write});
   if (!done) return tl::unexpected(done.error());
@@ -614,9 +613,9 @@ void Membership::look_again() { core_->notice(); }
 void Membership::start() { core_->start(); }
 void Membership::stop() { core_->end(); }
 
-void Membership::change_rule(const std::string& service, const SharedCommand& command,
+void Membership::change_rule(const std::string& service, const RuleChange& change,
                              std::function<void(Result<void>)> answer) {
-  core_->change_rule(service, command, std::move(answer));
+  core_->change_rule(service, change, std::move(answer));
 }
 void Membership::forget(const std::string& name, std::function<void(Result<void>)> answer) {
   core_->forget(name, std::move(answer));

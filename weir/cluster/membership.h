@@ -88,7 +88,7 @@ class Membership {
     std::function<Connected()> connected;              // after heard()
     std::function<bool()> is_led;                      // a leader has this server among its own
     // The rule commands that this server could carry out, before they are written.
-    std::function<Result<void>(const std::string& service, const std::string& command)> check;
+    std::function<Result<void>(const std::string& service, const RuleChange& change)> check;
     std::function<void(std::string_view line)> say;
     std::function<void(const Error& why)> unheard;  // etcd could not be asked
   };
@@ -110,7 +110,7 @@ class Membership {
   void stop();
 
   // For every thread: carried out on its own, in turn. When it ends the answer is ECANCELED.
-  void change_rule(const std::string& service, const SharedCommand& command,
+  void change_rule(const std::string& service, const RuleChange& change,
                    std::function<void(Result<void>)> answer);
   // The same. EBUSY: it is registered; ENOENT: no such server is known.
   void forget(const std::string& name, std::function<void(Result<void>)> answer);

@@ -437,7 +437,9 @@ Result<void> check_lock(const LockOptions& lock, const std::vector<NodemapOption
   options.gate.nodemaps = nodemaps_named(std::move(names));
   Target trial(options, Instant{});
   if (auto written = write_nrs_policies(trial, lock.policy, Instant{}); !written) return written;
-  return trial.check_rules(lock.rules);
+  const auto rules = trial.read_rules(lock.rules);
+  if (!rules) return tl::unexpected(rules.error());
+  return trial.check_rules(*rules);
 }
 
 }  // namespace
