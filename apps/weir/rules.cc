@@ -29,15 +29,16 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kInput = R"(
 Input, a line each:
   start NAME CONDITIONS [KEY=VALUE ...]   and change, stop, with reg or hp before them:
                                           a rule command, see weir-rules(7)
   list [hp]                               the rules in list order: NAME CONDITIONS RATE, ref N
   match [FIELD=VALUE ...] [bytes=SIZE]    NAME<tab>REASON of the rule for such a request, for layer
                                           0 and each further layer that has rules
-  # ...                                   a comment
+  # ...                                   a comment)";
 
+constexpr const char* kExamples = R"(
 Examples:
   weir rules --type jobid site.rules
   echo 'match jobid=dd.0 opcode=ost_write' | cat site.rules - | weir rules -
@@ -45,6 +46,12 @@ Examples:
 
 A command that fails is told on standard error as 'line N: ERRNO: message' and the run goes on; the
 exit status is the errno of the last one that failed, or 0.)";
+
+std::string footer() {
+  std::string text = kInput + std::string("\n\nKeys:\n");
+  for (const RuleKey& key : rule_keys()) text += fmt::format("  {:<26}{}\n", key.form, key.doc);
+  return text + kExamples;
+}
 
 struct RulesArguments {
   std::string file;
@@ -349,7 +356,7 @@ void add_rules(CLI::App& weir, int& status) {
       ->type_name("NAME")
       ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "Answer in JSON, one object a line");
-  command->footer(kFooter);
+  command->footer(footer());
   command->callback([arguments, &status] { status = rules(*arguments); });
 }
 

@@ -55,6 +55,12 @@ class Extending(unittest.TestCase):
         said = self.tries("policy", "schedule_test", f"{test} --gtest_filter='RootLast.*'", most=4)
         self.assertIn("[  PASSED  ] 2 tests.", said)
 
+    def test_a_rule_key(self):
+        test = BUILD / "weir/classify/classify_test"
+        said = self.tries("rule_key", "classify_test",
+                          f"{test} --gtest_filter='RuleKeys.*:RuleSpec*:Limits.*'", most=5)
+        self.assertIn("Limits.APercentageOfTheRateIsInForce", said)
+
     def test_a_scenario(self):
         weir = BUILD / "apps/weir/weir"
         said = self.tries("scenario", "weir", f"{weir} sim --list; {weir} sim two-readers", most=1)

@@ -476,6 +476,9 @@ RuleOutline outline_of(std::string_view text) {
     text.remove_prefix(3);
   }
   outline.starts = text.starts_with("start");
+  const std::string_view verb = text.substr(0, text.find(' '));
+  outline.has_verb =
+      verb.size() < text.size() && (verb == "start" || verb == "change" || verb == "stop");
   return outline;
 }
 

@@ -53,11 +53,12 @@ Result<RuleCommand> parse_command(std::string_view text, FieldSet type,
 Result<RuleCommand> bind(const RuleChange& change, FieldSet type,
                          const NodemapLookup& nodemaps = default_nodemap_only);
 
-// What can be told of a command that may have mistakes: which heads it is for and whether it
-// starts a rule.
+// What can be told of a command that may have mistakes: which heads it is for, whether it starts a
+// rule, and whether it begins as one at all.
 struct RuleOutline {
   Heads heads = Heads::kBoth;
   bool starts = false;
+  bool has_verb = false;
 };
 RuleOutline outline_of(std::string_view text);
 

@@ -271,9 +271,7 @@ constexpr RuleKey kRuleKeys[] = {
     {.name = "burst",
      .form = "burst=N|SIZE",
      .example = "9",
-     .doc =
-         "How much may pass at once after a pause: tokens of the rate as in burst=9, or bytes of "
-         "bps as in burst=1MiB.",
+     .doc = "How much may pass at once after a pause.",
      .of = RuleKey::Of::kWeir,
      .use = RuleKey::Use::kAlways,
      .members = members<&RuleKeys::burst_ops, &RuleKeys::burst_bytes>(),
@@ -284,8 +282,7 @@ constexpr RuleKey kRuleKeys[] = {
     {.name = "by",
      .form = "by=rule|FIELD[+FIELD]...",
      .example = "nid+uid",
-     .doc = "What makes a class, each of which has its own limit: one for the whole rule, or one "
-            "for each combination of these fields, whether or not they are of the policy's type.",
+     .doc = "What makes a class, each of which has its own limit.",
      .of = RuleKey::Of::kWeir,
      .use = RuleKey::Use::kAlways,
      .members = members<&RuleKeys::by>(),
@@ -296,7 +293,7 @@ constexpr RuleKey kRuleKeys[] = {
     {.name = "layer",
      .form = "layer=0..3",
      .example = "1",
-     .doc = "Each layer is matched on its own, and all limits that are found hold at once.",
+     .doc = "Each layer is matched on its own, and all limits found hold at once.",
      .of = RuleKey::Of::kWeir,
      .use = RuleKey::Use::kAlways,
      .members = members<&RuleKeys::layer>(),
@@ -307,8 +304,7 @@ constexpr RuleKey kRuleKeys[] = {
     {.name = "cost",
      .form = "cost=op|bytes|affine:A:B",
      .example = "affine:1:2",
-     .doc = "How many tokens of the rate a request takes: one, one for each byte, or A and B for "
-            "each KiB, rounded up.",
+     .doc = "How many tokens of the rate a request takes.",
      .of = RuleKey::Of::kWeir,
      .use = RuleKey::Use::kAlways,
      .members = members<&RuleKeys::cost>(),
@@ -319,8 +315,7 @@ constexpr RuleKey kRuleKeys[] = {
     {.name = "scope",
      .form = "scope=local|cluster",
      .example = "cluster",
-     .doc = "Whether the limit is this server's or the whole cluster's: then each class of the "
-            "rule, as by makes them, passes at the limit on all servers together.",
+     .doc = "Whether the limit is this server's or the whole cluster's.",
      .of = RuleKey::Of::kWeir,
      .use = RuleKey::Use::kAlways,
      .members = members<&RuleKeys::scope>(),

@@ -156,7 +156,7 @@ void Driver::see_rules(const RuleTable& table) {
     const bool is_shared = foreign_.contains(name);
     if (!is_shared && (own.heads != heads || !own.agrees)) {
       ++counters_.repairs;
-      note(write("stop " + name, "CPTs or heads disagree about it"));
+      note(write(stop_of(name), "CPTs or heads disagree about it"));
       if (!options_.dry_run) continue;
     }
     if (is_shared) continue;

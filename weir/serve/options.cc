@@ -411,7 +411,8 @@ Result<void> check_cluster(const ServeOptions& options) {
   for (const ServiceOptions& service : options.services) {
     for (const auto* const rules : {&service.rules, &service.more_rules}) {
       for (const std::string& rule : *rules) {
-        if (rule.find("scope=cluster") == std::string::npos) continue;
+        const auto change = parse_rule(rule);
+        if (!change || change->keys.scope != Scope::kCluster) continue;
         return fail(std::errc::invalid_argument, "rule " + quote(rule), "is the whole cluster's",
                     "start it with: weir cluster rule start");
       }
