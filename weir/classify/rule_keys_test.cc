@@ -120,8 +120,8 @@ TEST(RuleKeys, AreThoseOfTheManual) {
 
 TEST(RuleKeys, TheManualIsFoundToDiffer) {
   const Items items = keys_in(
-      "=head1 KEYS\n\n=over\n\n=item B<rate>=I<N>\n\nOperations a second, 1 to 999999, for each\n"
-      "class. More.\n\n=item B<pace>=I<N>\n\nNo key.\n\n=back\n");
+      "=head1 KEYS\n\n=over\n\n=item B<rate>=I<N>\n\nOperations per second for each class,\n"
+      "from 1 to 999999. More.\n\n=item B<pace>=I<N>\n\nNo key.\n\n=back\n");
   const std::vector<std::string> missing_and_more = {"rank=NAME is missing", "pace=N is of no key"};
   EXPECT_EQ(differences(rule_keys().first(2), items), missing_and_more);
   const Items other = keys_in("=head1 KEYS\n\n=item B<rate>=I<N>\n\nSomething else.\n\n=back\n");
