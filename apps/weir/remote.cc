@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "weir/base/quote.h"
+#include "weir/classify/limits.h"
 
 namespace weir::app {
 namespace {

@@ -219,7 +219,7 @@ class Errors(RulesTest):
 
 
 def manual_keys():
-    """Names and forms of weir-rules(7), which a unit test compares with the table of keys."""
+    """Names and forms of weir-rules(7), which tidy/man_test.py compares with the table of keys."""
     page = (ROOT / "docs/man/weir-rules.7.pod").read_text(encoding="utf-8")
     section = page[page.index("=head1 KEYS"):]
     items = re.findall(r"^=item (.*)$", section[:section.index("=back")], re.MULTILINE)

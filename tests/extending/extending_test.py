@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import unittest
 
 ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"]).resolve()
@@ -58,7 +59,8 @@ class Extending(unittest.TestCase):
     def test_a_rule_key(self):
         test = BUILD / "weir/classify/classify_test"
         said = self.tries("rule_key", "classify_test",
-                          f"{test} --gtest_filter='RuleKeys.*:RuleSpec*:Limits.*'", most=5)
+                          f"{test} --gtest_filter='RuleKeys.*:RuleSpec*:Limits.*'; "
+                          f"{sys.executable} tests/tidy/man_test.py RuleKeys", most=5)
         self.assertIn("Limits.APercentageOfTheRateIsInForce", said)
 
     def test_a_scenario(self):

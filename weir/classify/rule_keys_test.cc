@@ -2,13 +2,8 @@
 #include "weir/classify/rule_keys.h"
 
 #include <array>
-#include <fstream>
-#include <iterator>
-#include <map>
-#include <regex>
 #include <span>
 #include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -67,66 +62,6 @@ TEST(RuleKeys, EachIsSetByAStartAndShownAsJson) {
     EXPECT_NE(key.json(*list.find("a")), key.json(*list.find("b"))) << key.name;
     EXPECT_NE(json_keys(*list.find("a")).find(key.json(*list.find("a"))), std::string::npos);
   }
-}
-
-// ---- the manual ----
-
-// "rate=N" of "=item B<rate>=I<N>".
-std::string plain(const std::string& pod) {
-  const std::string text = std::regex_replace(pod, std::regex("[BIC]<([^<>]*)>"), "$1");
-  return std::regex_replace(text, std::regex("\\s+"), " ");
-}
-
-using Items = std::map<std::string, std::string>;  // what stands below each =item
-
-Items keys_in(const std::string& page) {
-  Items items;
-  std::string section = page.substr(page.find("=head1 KEYS"));
-  section = section.substr(0, section.find("=back"));
-  for (std::size_t at = section.find("=item "); at != std::string::npos;) {
-    const std::size_t next = section.find("=item ", at + 1);
-    const std::string item =
-        section.substr(at + 6, next == std::string::npos ? next : next - at - 6);
-    const std::size_t line = item.find('\n');
-    items[plain(item.substr(0, line))] = plain(item.substr(line));
-    at = next;
-  }
-  return items;
-}
-
-// Keys of the table whose item the manual has not, or with another line; items of no key.
-std::vector<std::string> differences(std::span<const RuleKey> keys, Items items) {
-  std::vector<std::string> found;
-  for (const RuleKey& key : keys) {
-    const auto item = items.find(std::string(key.form));
-    const std::string mark = key.of == RuleKey::Of::kWeir ? " (Weir) " : " ";
-    if (item == items.end()) {
-      found.push_back(std::string(key.form) + " is missing");
-    } else if (!item->second.starts_with(mark + std::string(key.doc))) {
-      found.push_back(std::string(key.form) + " says" + item->second);
-    }
-    items.erase(std::string(key.form));
-  }
-  for (const auto& [form, text] : items) found.push_back(form + " is of no key");
-  return found;
-}
-
-TEST(RuleKeys, AreThoseOfTheManual) {
-  std::ifstream file(WEIR_DOCS "/man/weir-rules.7.pod");
-  const std::string page{std::istreambuf_iterator<char>(file), {}};
-  ASSERT_FALSE(page.empty());
-  EXPECT_EQ(differences(rule_keys(), keys_in(page)), std::vector<std::string>{});
-}
-
-TEST(RuleKeys, TheManualIsFoundToDiffer) {
-  const Items items = keys_in(
-      "=head1 KEYS\n\n=over\n\n=item B<rate>=I<N>\n\nOperations per second for each class,\n"
-      "from 1 to 999999. More.\n\n=item B<pace>=I<N>\n\nNo key.\n\n=back\n");
-  const std::vector<std::string> missing_and_more = {"rank=NAME is missing", "pace=N is of no key"};
-  EXPECT_EQ(differences(rule_keys().first(2), items), missing_and_more);
-  const Items other = keys_in("=head1 KEYS\n\n=item B<rate>=I<N>\n\nSomething else.\n\n=back\n");
-  EXPECT_EQ(differences(rule_keys().first(1), other),
-            std::vector<std::string>{"rate=N says Something else. "});
 }
 
 // ---- two rows with one name ----
