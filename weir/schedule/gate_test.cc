@@ -535,7 +535,7 @@ class Paying : public ::testing::Test {
     EXPECT_EQ(bench.ran, (Order{1}));
   }
   void apply(const std::string& text) {
-    const auto applied = bench.gate.apply_rule(text, kNow);
+    const auto applied = bench.gate.write_rule(text, kNow);
     ASSERT_TRUE(applied) << applied.error().message();
   }
   Request& admit(int number, std::uint64_t bytes) {
@@ -669,7 +669,7 @@ TEST_F(Paying, AnAdmittedRequestWouldWaitForAllThatIsBeforeIt) {
 TEST(GateWait, CountsWhatWaitsInABucketOfAWholeRule) {
   Bench bench;
   ASSERT_TRUE(bench.gate.start_policy("tbf", "nid", Heads::kBoth));
-  ASSERT_TRUE(bench.gate.apply_rule("start all nid={*.*.*.*@tcp} rate=1 burst=1 by=rule", kNow));
+  ASSERT_TRUE(bench.gate.write_rule("start all nid={*.*.*.*@tcp} rate=1 burst=1 by=rule", kNow));
   for (int number = 0; number < 5; ++number) {
     bench.admit(number, Head::kRegular, static_cast<std::uint64_t>(number));
   }
@@ -678,9 +678,9 @@ TEST(GateWait, CountsWhatWaitsInABucketOfAWholeRule) {
   another.attributes.nid = client(77);
   EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{5});
   // Rules that come and go take what waits with them.
-  ASSERT_TRUE(bench.gate.apply_rule("start few nid={*.*.*.*@tcp} rate=1 burst=2 by=rule", kNow));
+  ASSERT_TRUE(bench.gate.write_rule("start few nid={*.*.*.*@tcp} rate=1 burst=2 by=rule", kNow));
   EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{3});
-  ASSERT_TRUE(bench.gate.apply_rule("stop few", kNow));
+  ASSERT_TRUE(bench.gate.write_rule("stop few", kNow));
   EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{5});
 }
 
