@@ -93,8 +93,8 @@ std::string bounded_text(const TomlTable& table, std::string_view key, std::size
 std::string plain_name(const TomlTable& table, std::string without) {
   std::string name = table.text("name", std::move(without));
   if (serve::is_plain_name(name)) return name;
-  const TomlValue* given = table.get("name");
-  if (given == nullptr) {
+  const auto given = table.get("name");
+  if (!given) {
     table.miss("name");
   } else if (given->as<std::string>() != nullptr) {
     table.refuse("name", "is none",
@@ -195,14 +195,13 @@ void read_claims(const TomlTable& table, serve::ClaimsOptions& claims) {
 }
 
 void read_job_nodes(const TomlTable& table, std::vector<serve::JobNodes>& jobs) {
-  const TomlValue* value = table.get("nodes");
-  if (value == nullptr) return;
-  const auto* members = value->as<TomlValue::Table>();
-  if (members == nullptr) {
+  const auto value = table.get("nodes");
+  if (!value) return;
+  if (!value->is_table()) {
     table.refuse("nodes", "must be a table such as { 'ior.n1' = 4 }");
     return;
   }
-  for (const TomlMember& member : *members) {
+  for (const TomlMember& member : value->members()) {
     const TomlKey& key = member.key;
     const auto* count = member.value.as<std::int64_t>();
     const auto refuse = [&](std::string_view what, std::string_view hint = {}) {
@@ -211,7 +210,7 @@ void read_job_nodes(const TomlTable& table, std::vector<serve::JobNodes>& jobs) 
     };
     if (key.name.empty() || key.name.size() > JobId::kSizeMax) {
       refuse("have no job", fmt::format("a job id has 1 to {} bytes", JobId::kSizeMax));
-    } else if (member.value.as<TomlValue::Table>() != nullptr) {
+    } else if (member.value.is_table()) {
       refuse("are a table", "write a job with dots in quotes: 'ior.n1' = 4");
     } else if (count == nullptr || *count < 1 ||
                static_cast<std::uint64_t>(*count) > Bounds::kNodesMax) {
@@ -394,14 +393,14 @@ void read_rules(const TomlTable& table, const ServeOptions& options,
 }
 
 void read_capacity(const TomlTable& table, serve::ServiceOptions& service) {
-  if (const TomlValue* value = table.get("capacity")) {
+  if (const auto value = table.get("capacity")) {
     const auto* number = value->as<std::int64_t>();
     const auto capacity = serve::parse_capacity(number != nullptr ? fmt::format("{}", *number)
                                                                   : table.text("capacity", "auto"));
     if (capacity) {
       service.capacity = *capacity;
     } else {
-      refuse_with(table, value->at, "capacity", capacity.error());
+      refuse_with(table, value->at(), "capacity", capacity.error());
     }
   }
   if (!table.has("cost")) return;
@@ -646,11 +645,9 @@ void read_export(const TomlTable& table, ServeOptions& options) {
 
 // "service 'fast'": how messages tell one of many tables from the others.
 std::string called(std::string_view table, const TomlValue& value) {
-  for (const TomlMember& member : *value.as<TomlValue::Table>()) {
-    const auto* name = member.key.name == "name" ? member.value.as<std::string>() : nullptr;
-    if (name != nullptr) return fmt::format("{} {}", table, quote(*name));
-  }
-  return std::string(table);
+  const auto given = value.find("name");
+  const auto* name = given ? given->as<std::string>() : nullptr;
+  return name != nullptr ? fmt::format("{} {}", table, quote(*name)) : std::string(table);
 }
 
 // What others refer to comes first.
@@ -659,7 +656,7 @@ void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptio
   for (const Part& part : parts()) tables.push_back(part.table);
   const TomlTable root(document, "file", mistakes, tables);
   const auto once = [&](std::string_view name, auto read) {
-    if (const TomlValue* value = root.get(name)) {
+    if (const auto value = root.get(name)) {
       read(TomlTable(*value, std::string(name), mistakes, keys_of(name)));
     }
   };
