@@ -129,7 +129,7 @@ class PeriodReader : public nlohmann::json_sax<Json> {
   // A value that fits nowhere.
   bool value(const std::string& text) {
     if (field_ != Field::kNone) return refuse(field_name() + ": " + text, field_hint());
-    if (depth_ == 0) return refuse(text + " is no period", kForm);
+    if (depth_ == 0) return refuse(text + " is not a period", kForm);
     if (depth_ == 1) return refuse(R"("jobs" is )" + text, kForm);
     return refuse(fmt::format("job {} is {}", quote(job_), text),
                   R"(expected {"nodes":N,"demand":N})");
@@ -230,7 +230,7 @@ class Explanation {
   void print(Tokens budget, const std::vector<JobPeriod>& jobs) {
     ++number_;
     if (jobs.empty()) {
-      fmt::print("period {}: nobody is active, so nothing is handed out\n", number_);
+      fmt::print("period {}: no job is active; no tokens are allocated\n", number_);
     } else {
       print_initial(budget, jobs);
       for (const JobPeriod& job : jobs) print_lending(job);
@@ -255,24 +255,24 @@ class Explanation {
   void print_initial(Tokens budget, const std::vector<JobPeriod>& jobs) const {
     std::uint64_t nodes = 0;
     for (const JobPeriod& job : jobs) nodes += job.nodes;
-    fmt::print("period {}: {}, which {} makes in {} with the fraction carried, for {} node{}\n",
-               number_, tokens(budget.count()), print_rate(rate_), arguments_.period, nodes,
+    fmt::print("period {}: {} ({} for {}, with the fraction carried over) for {} node{}\n", number_,
+               tokens(budget.count()), print_rate(rate_), arguments_.period, nodes,
                nodes == 1 ? "" : "s");
     for (const JobPeriod& job : jobs) {
-      fmt::print("  {} has {} of the nodes: {} at first; it wants {}\n", quote(job.job.text()),
-                 job.nodes, tokens(job.initial.count()), job.demand.count());
+      fmt::print("  {} has {} of the nodes: initial allocation {}, demand {}\n",
+                 quote(job.job.text()), job.nodes, tokens(job.initial.count()), job.demand.count());
     }
   }
 
   void print_lending(const JobPeriod& job) const {
     const std::string name = quote(job.job.text());
     if (job.redistributed < job.initial) {
-      fmt::print("  {} lends {}, since it wants no more than {}\n", name,
+      fmt::print("  {} lends {}: its demand is only {}\n", name,
                  tokens((job.initial - job.redistributed).count()), job.demand.count());
     } else if (job.redistributed > job.initial) {
       const JobPeriod* known = before(job.job);
       const bool had = known != nullptr && known->final > Tokens{0};
-      fmt::print("  {} borrows {} of what is lent: it wants {} where it {} {}\n", name,
+      fmt::print("  {} borrows {}: its demand is {}, and it {} {}\n", name,
                  tokens((job.redistributed - job.initial).count()), job.demand.count(),
                  had ? "last had" : "has", had ? known->final.count() : job.initial.count());
     }
@@ -286,11 +286,11 @@ class Explanation {
         if (other.final <= other.redistributed) continue;
         lenders += (lenders.empty() ? "" : ", ") + quote(other.job.text());
       }
-      fmt::print("  {} pays {} back to {}, having borrowed before{}\n", name,
+      fmt::print("  {} repays {} to {}, because it borrowed before{}\n", name,
                  tokens((job.redistributed - job.final).count()), lenders,
-                 arguments_.floor ? "; it keeps half of its first share" : "");
+                 arguments_.floor ? "; it keeps half of its initial allocation" : "");
     } else if (job.final > job.redistributed) {
-      fmt::print("  {} is paid {} back, having lent before\n", name,
+      fmt::print("  {} gets {} back that it lent before\n", name,
                  tokens((job.final - job.redistributed).count()));
     }
   }
@@ -299,13 +299,13 @@ class Explanation {
     for (const JobPeriod& job : jobs) {
       const std::string debt =
           job.record == 0
-              ? "is even"
+              ? "has no open loans"
               : fmt::format(
                     "has {} {}", job.record > 0 ? "lent" : "borrowed",
                     tokens(static_cast<std::uint64_t>(job.record > 0 ? job.record : -job.record)));
       fmt::print("  {} gets {} and {}\n", quote(job.job.text()), tokens(job.final.count()), debt);
     }
-    if (arguments_.half_life) fmt::print("  records fade by half in {}\n", *arguments_.half_life);
+    if (arguments_.half_life) fmt::print("  records are halved in {}\n", *arguments_.half_life);
   }
 
   const AllocArguments& arguments_;

@@ -273,7 +273,7 @@ Input open_input(const std::string& file) {
   struct stat in, out;
   if (fstat(input.fd, &in) != 0) check(fail_errno(errno, input.name), Exit::kNoInput, "");
   if (S_ISDIR(in.st_mode)) {
-    throw Failure{Exit::kNoInput, input.name + ": is a folder; name a file"};
+    throw Failure{Exit::kNoInput, input.name + ": is a directory; name a file"};
   }
   if (S_ISREG(in.st_mode)) {
     const off_t at = lseek(input.fd, 0, SEEK_CUR);

@@ -76,13 +76,14 @@ Nanoseconds time_of(const std::string& text, Nanoseconds without, const char* op
 
 int run(const LockArguments& arguments) {
   if (arguments.words.size() < 2) {
-    throw Failure{Exit::kUsage, "run: name a resource and, behind --, a command"};
+    throw Failure{Exit::kUsage, "run: a resource and, after --, a command are required"};
   }
   LockRun run;
   run.connect = connect_options(arguments);
   run.resource = arguments.words.front();
   if (!lock::LockTable::is_name(run.resource)) {
-    throw Failure{Exit::kUsage, fmt::format("run: a resource has 1 to {} bytes", lock::kNameMax)};
+    throw Failure{Exit::kUsage, fmt::format("run: the name of a resource must have 1 to {} bytes",
+                                            lock::kNameMax)};
   }
   run.command.assign(arguments.words.begin() + 1, arguments.words.end());
   run.mode = arguments.shared ? lock::Mode::kShared : lock::Mode::kExclusive;
@@ -202,7 +203,8 @@ int stats(const LockArguments& arguments) {
 int act(const LockArguments& arguments) {
   const std::string& action = arguments.action;
   if (action != "run" && !arguments.words.empty()) {
-    throw Failure{Exit::kUsage, fmt::format("{}: takes no {}", action, quote(arguments.words[0]))};
+    throw Failure{Exit::kUsage,
+                  fmt::format("{}: unexpected argument {}", action, quote(arguments.words[0]))};
   }
   if (action == "run") return run(arguments);
   if (action == "list") return list(arguments);

@@ -131,7 +131,7 @@ class Checklist {
   }
   int finish() const {
     fmt::print("{:<10} {}\n", "result",
-               worst_ ? "not ready; what is missing is above"
+               worst_ ? "not ready; see the lines above"
                       : "ready: weir lustre run --dry-run shows what it would do");
     return static_cast<int>(worst_.value_or(Exit::kOk));
   }
@@ -169,7 +169,7 @@ void check_rules(lustre::Tree& tree, const lustre::Names& names, Checklist& list
     if (rule.name == "default") continue;
     ++(names.owner(rule.name, rule.conds) ? ours : others);
   }
-  list.tell("rules", fmt::format("{} of Weir, {} of others, which stay as they are and match first",
+  list.tell("rules", fmt::format("{} of Weir; {} others, which stay unchanged and match first",
                                  ours, others));
 }
 
@@ -180,8 +180,8 @@ void check_map(const std::string& path, Checklist& list) {
   }
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (access(folder.c_str(), W_OK) == 0) return list.tell("map", path + ": not there yet");
-  list.miss("map", fail_errno(errno, folder, "make it, or name another file with --map").value());
+  if (access(folder.c_str(), W_OK) == 0) return list.tell("map", path + ": does not exist yet");
+  list.miss("map", fail_errno(errno, folder, "create it, or name another file with --map").value());
 }
 
 int check_server(const LustreArguments& arguments) {
@@ -190,7 +190,7 @@ int check_server(const LustreArguments& arguments) {
   const lustre::Names names = read_names(arguments, map.value_or(""));
   Checklist list;
   check_jobs(tree, list);
-  list.tell("CPTs", fmt::format("{}; a change of a rule gives away up to {} tokens on each",
+  list.tell("CPTs", fmt::format("{}; each change of a rule gives up to {} free tokens on each",
                                 lustre::partitions_of(tree), lustre::depth_of(tree)));
   const auto policies = lustre::policies_of(tree);
   if (!policies) {
@@ -279,7 +279,7 @@ class LustreRun {
     }
     host::notify_manager("READY=1");
     in_files_before_ = tree_.in_files();
-    print_error("weir lustre: driving ost_io every {}{}\n", print_duration(period_),
+    print_error("weir lustre: adjusting the rules of ost_io every {}{}\n", print_duration(period_),
                 arguments_.dry_run ? ", writing nothing" : "");
     loop(signals, timer);
     return finish();
@@ -316,7 +316,7 @@ class LustreRun {
       for (const char* const command : {"fifo", "tbf jobid"}) {
         fmt::print("{:<60} # nrs_policies: {}\n", command, type.error().what);
       }
-      print_error("weir lustre: without tbf there are no rules to tell of\n");
+      print_error("weir lustre: without tbf there are no rules to show\n");
       return false;
     }
     if (!type && arguments_.set_policy) {
@@ -410,8 +410,8 @@ class LustreRun {
     shared_ = sizes.shared;
     unknown_ = sizes.unknown;
     print_error(
-        "weir lustre: of {} job ids {} are of hosts that several jobs share and {} of none "
-        "that Slurm knows; each counts one node\n",
+        "weir lustre: of {} job ids, {} belong to hosts that several jobs share and {} to no job "
+        "that Slurm knows; each counts as one node\n",
         seen.size(), shared_, unknown_);
   }
 
@@ -425,7 +425,7 @@ class LustreRun {
     const auto done = driver_->round(began);
     in_rounds_ += host::now() - began;
     if (done) {
-      if (!told_.empty()) print_error("weir lustre: going on\n");
+      if (!told_.empty()) print_error("weir lustre: working again\n");
       told_.clear();
       size_new_jobs();
     } else {
@@ -517,7 +517,7 @@ int drive(const LustreArguments& arguments) {
   if (arguments.action == "check") return check_server(arguments);
   if (arguments.action == "run") return LustreRun(arguments).run();
   throw Failure{Exit::kUsage,
-                fmt::format("{} is no action; expected check or run", quote(arguments.action))};
+                fmt::format("{} is not an action; expected check or run", quote(arguments.action))};
 }
 
 }  // namespace

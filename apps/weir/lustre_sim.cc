@@ -67,7 +67,7 @@ lustre::Driver::Options driver_options(const sim::Scenario& scenario, Contender 
 Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, Contender contender,
                                      const LustreSimOptions& options) {
   if (contender == Contender::kWfq) {
-    return fail(std::errc::invalid_argument, "policy wfq", "cannot be made of rules",
+    return fail(std::errc::invalid_argument, "policy wfq", "cannot be expressed as rules",
                 "leave it out: --policy none,static,adaptbf,weir");
   }
   sim::LustreRunOptions run;

@@ -288,7 +288,8 @@ std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
   wanted.locks = locks;
   if (!wanted.is_on() && wanted.journal.empty()) {
     if (!arguments.control) {
-      serve::EventLog::say("no control: XDG_RUNTIME_DIR is not set; name a socket with --control");
+      serve::EventLog::say(
+          "no control socket: XDG_RUNTIME_DIR is not set; name a socket with --control");
     }
     return nullptr;
   }
@@ -297,7 +298,7 @@ std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
   const bool asked = arguments.control || !wanted.http.tcp.empty() || !wanted.journal.empty() ||
                      !server.options().control_socket.empty();
   if (asked) throw Failure{status_of(control.error()), control.error().message()};
-  serve::EventLog::say("no control: " + control.error().message());
+  serve::EventLog::say("no control socket: " + control.error().message());
   return nullptr;
 }
 

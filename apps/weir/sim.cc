@@ -110,10 +110,10 @@ std::vector<sim::Contender> policies_of(const std::string& list) {
     const auto contender = sim::contender_by(name);
     if (!contender) {
       const auto meant = nearest(name, names);
-      throw Failure{Exit::kUsage,
-                    fmt::format("--policy: no policy {}; {}", quote(name),
-                                meant ? fmt::format("did you mean {}?", *meant)
-                                      : fmt::format("there are: {}", fmt::join(names, ", ")))};
+      throw Failure{Exit::kUsage, fmt::format("--policy: no policy {}; {}", quote(name),
+                                              meant ? fmt::format("did you mean {}?", *meant)
+                                                    : fmt::format("expected one or more of: {}",
+                                                                  fmt::join(names, ", ")))};
     }
     if (std::find(chosen.begin(), chosen.end(), *contender) == chosen.end()) {
       chosen.push_back(*contender);
@@ -127,7 +127,7 @@ std::optional<Nanoseconds> period_of(const std::optional<std::string>& text) {
   const Nanoseconds period = value_or_fail(parse_duration(*text), Exit::kUsage, "--period");
   if (period < ControllerOptions::kPeriodMin || period > ControllerOptions::kPeriodMax) {
     throw Failure{Exit::kUsage,
-                  fmt::format("--period: {} is no period; expected 1ms to 10s", quote(*text))};
+                  fmt::format("--period: {} is not valid; expected 1ms to 10s", quote(*text))};
   }
   return period;
 }
@@ -135,7 +135,8 @@ std::optional<Nanoseconds> period_of(const std::optional<std::string>& text) {
 // Leaves the jobs or groups that were named, for what one does alone.
 void keep_only(const std::string& list, sim::Scenario& scenario) {
   if (!scenario.trace.empty()) {
-    throw Failure{Exit::kUsage, "--only: a trace cannot be cut into jobs; make one without them"};
+    throw Failure{Exit::kUsage,
+                  "--only: cannot select jobs of a trace; use a trace without the other jobs"};
   }
   std::set<std::string> wanted;
   for (const std::string& name : split(list)) wanted.insert(name);
@@ -171,7 +172,7 @@ sim::Scenario scenario_of(const SimArguments& arguments) {
     }
   } else if (arguments.service != "as-given") {
     throw Failure{Exit::kUsage,
-                  fmt::format("--service: {} is none; expected exponential or as-given",
+                  fmt::format("--service: {} is not valid; expected exponential or as-given",
                               quote(arguments.service))};
   }
   check(sim::check(scenario), Exit::kUsage, "");
@@ -343,9 +344,10 @@ std::vector<sim::Contender> cluster_policies_of(const SimArguments& arguments) {
   std::vector<sim::Contender> contenders = policies_of(*arguments.policies);
   for (const sim::Contender contender : contenders) {
     if (!sim::is_cluster_contender(contender)) {
-      throw Failure{Exit::kUsage, fmt::format("--policy: {} knows no cluster; cluster-limit runs "
-                                              "under slices, fixed and each",
-                                              sim::contender_name(contender))};
+      throw Failure{
+          Exit::kUsage,
+          fmt::format("--policy: {} is not valid for cluster-limit; expected slices, fixed or each",
+                      sim::contender_name(contender))};
     }
   }
   return contenders;
@@ -382,7 +384,7 @@ int simulate_cluster_limit(const SimArguments& arguments) {
   const std::uint64_t findings = tell_findings(study.outcomes);
   if (findings == 0) return 0;
   throw Failure{Exit::kSoftware,
-                fmt::format("{} times what must hold did not; the first are above", findings)};
+                fmt::format("{} checks failed; the first are listed above", findings)};
 }
 
 // ---- traces of servers ----
@@ -423,7 +425,8 @@ int report_traces(const SimArguments& arguments) {
   const std::vector<sim::Contender> contenders =
       policies_of(arguments.policies.value_or(kPolicies));
   if (contenders.size() != arguments.traces.size()) {
-    throw Failure{Exit::kUsage, "--replay: with a scenario, --policy names that of each trace"};
+    throw Failure{Exit::kUsage,
+                  "--replay: with a scenario, --policy must name the policy of each trace"};
   }
   study::Study study;
   study.on_server = true;
@@ -494,7 +497,7 @@ int simulate(const SimArguments& arguments) {
   for (const std::string& path : arguments.traces) replay_trace(path, arguments.quiet, nullptr);
   if (!arguments.traces.empty()) return 0;
   if (arguments.scenario.empty()) {
-    throw Failure{Exit::kUsage, "a scenario is required; weir sim --list names those there are"};
+    throw Failure{Exit::kUsage, "a scenario is required; weir sim --list shows the names"};
   }
   if (const auto found = study::find_scenario(arguments.scenario);
       found && study::is_lock_scenario(found->text)) {
@@ -537,7 +540,7 @@ int simulate(const SimArguments& arguments) {
   const std::uint64_t findings = tell_findings(study.outcomes) + tell_findings(study.sweep);
   if (findings > 0) {
     throw Failure{Exit::kSoftware,
-                  fmt::format("{} times what must hold did not; the first are above", findings)};
+                  fmt::format("{} checks failed; the first are listed above", findings)};
   }
   return 0;
 }
