@@ -14,11 +14,16 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "weir/serve/protocol.h"
 #include "weir/serve/server.h"
 #include "weir/target/nrs_text.h"
 
 namespace weir::serve {
 namespace {
+
+// Nobody connects.
+const auto kProtocol = add_protocol(
+    {.name = "none", .help = "", .begin = [](SessionPort&) { return nullptr; }}, Standard::kYes);
 
 // A server in memory, on a thread of its own.
 class Running {
