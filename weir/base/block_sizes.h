@@ -2,6 +2,10 @@
 //
 // What offsets, lengths and payloads of an export may be: the same for its store, for the protocol
 // that offers it, and for the file that configures it.
+//
+//   minimum       every offset and length is a multiple of it: what O_DIRECT asks for
+//   preferred     what the device does best
+//   maximum       the payload of one request: memory is kept for so much
 #pragma once
 
 #include <cstdint>
@@ -9,9 +13,9 @@
 namespace weir {
 
 struct BlockSizes {
-  std::uint32_t minimum = 1;         // of what every offset and length is a multiple
-  std::uint32_t preferred = 4096;    // of what goes fastest
-  std::uint32_t maximum = 1U << 25;  // of the payload of one request
+  std::uint32_t minimum = 1;
+  std::uint32_t preferred = 4096;
+  std::uint32_t maximum = 1U << 25;
 
   bool operator==(const BlockSizes&) const = default;
 };

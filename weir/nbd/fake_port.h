@@ -2,6 +2,9 @@
 //
 // The server's side of the seam for tests and fuzzers of the session: two exports, claims that
 // count, and a record of what the session has answered. Nothing of it is served.
+//
+//   scratch    1 MiB that can do everything
+//   archive    1 MiB, read-only
 #pragma once
 
 #include <array>

@@ -84,7 +84,7 @@ TEST_F(NbdSessionTest, RequestsHaveTheIdentityThatWasClaimedAndAKind) {
   EXPECT_EQ(request_.command, StoreCommand::kRead);
   EXPECT_EQ(request_.attributes.job, JobId("ior.n1"));
   EXPECT_EQ(opcode_name(request_.attributes.opcode), "ost_read");
-  EXPECT_EQ(request_.tag, 7U);
+  EXPECT_EQ(big_endian(request_.tag), 7U) << "as it came";
   EXPECT_EQ(request_.offset, 4096U);
   EXPECT_EQ(request_.length, 8192U);
   EXPECT_EQ(request_.bytes, Bytes{8192});
@@ -111,7 +111,7 @@ TEST_F(NbdSessionTest, PayloadIsLeftToTheServer) {
   more.request(Command::kFlush, 2, 0, 0);
   in_ = more;  // 505 bytes of payload later
   ASSERT_EQ(next(), Event::kRequest);
-  EXPECT_EQ(request_.tag, 2U);
+  EXPECT_EQ(big_endian(request_.tag), 2U);
 }
 
 TEST_F(NbdSessionTest, RepliesAreThoseOfTheProtocol) {
@@ -123,7 +123,7 @@ TEST_F(NbdSessionTest, RepliesAreThoseOfTheProtocol) {
   ASSERT_EQ(request_.head_size, kSimpleReplyBytes);
   EXPECT_EQ(load_be<std::uint32_t>(request_.head.data()), kSimpleReplyMagic);
   EXPECT_EQ(load_be<std::uint32_t>(request_.head.data() + 4), 0U);
-  EXPECT_EQ(load_be<std::uint64_t>(request_.head.data() + 8), request_.tag);
+  EXPECT_EQ(big_endian(load_be<std::uint64_t>(request_.head.data() + 8)), request_.tag);
   const auto error = [&](int code) {
     session_->reply(request_, {.error = code, .text = "text"});
     return load_be<std::uint32_t>(request_.head.data() + 4);

@@ -2,7 +2,11 @@
 //
 // What a Session says, checked before it is believed. A protocol refuses what its client may not
 // ask for; if one forgets to, its mistake ends here and not in a store: the connection is closed
-// and the log names the protocol and what it said. Pure.
+// and the log names the protocol and what it said.
+//
+//   if (const std::string wrong = request_fault(request); !wrong.empty()) ...close it...
+//
+// Pure.
 #pragma once
 
 #include <cstddef>
