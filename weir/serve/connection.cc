@@ -122,6 +122,7 @@ void Connection::close() {
     served_by(exchange).watch.drop(exchange.operation);
     release(exchange);
   });
+  forget_performed();
   drain(replies_, [this](Exchange& exchange) { release(exchange); });
   if (!send_.is_pending) drain(sending_, [this](Exchange& exchange) { release(exchange); });
   if (writing_ != nullptr && !receive_.is_pending) release(end_payload());
@@ -642,23 +643,32 @@ void Connection::perform(Exchange& exchange) {
                                               : std::span<std::byte>{});
 }
 
+// What the session performs needs nobody to wait for: it is told, and its answers count no more.
+void Connection::forget_performed() {
+  Exchange* next = nullptr;
+  for (Exchange* one = working_.empty() ? nullptr : &working_.front(); one != nullptr; one = next) {
+    next = working_.behind(*one);
+    if (!one->is_performed) continue;
+    working_.erase(*one);
+    leave_slot(*one);
+    session_->forget(*one);
+    release(*one);
+  }
+}
+
 void Connection::answer(std::uint64_t id, const OwnResult& result) {
+  if (state_ == State::kClosed) return;
   Exchange* found = working_.empty() ? nullptr : &working_.front();
   while (found != nullptr && !(found->id == id && found->is_performed)) {
     found = working_.behind(*found);
   }
   if (found == nullptr) {
-    if (state_ == State::kClosed) return;
     return fault(fmt::format("answered request {}, which it does not perform", id));
   }
   Exchange& exchange = *found;
   working_.erase(exchange);
   leave_slot(exchange);
   plane_.effort_left -= std::min(plane_.effort_left, result.effort);
-  if (state_ == State::kClosed) {
-    release(exchange);
-    return settle();
-  }
   if (result.size > exchange.reply_room) {
     release(exchange);
     return fault(

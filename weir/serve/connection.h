@@ -167,6 +167,7 @@ class Connection final : private SessionPort {
   void record(const Exchange& exchange);
   bool take_reply_memory(Exchange& exchange);
   void run_own(Exchange& exchange);
+  void forget_performed();
   void reply(Exchange& exchange);
   void reply_error(Exchange& exchange);
 

@@ -18,7 +18,8 @@
 //   reply(request, result)   the store is done, in whatever order: makes the head of the reply; the
 //                            data of a read is sent behind it
 //   perform(request, room)   its turn has come, for requests that are the session's own to do
-//                            (is_own): answered with SessionPort::answer(), now or later
+//                            (is_own): answered with SessionPort::answer(), now or later; after
+//                            that, request and room are not the session's any more
 //
 // A request may name any export that the session has opened and any identity, so clients behind one
 // connection can be told apart. A session that says something impossible is a mistake of ours: it
@@ -115,6 +116,8 @@ class Session {
   virtual void reply(IoRequest& request, const IoResult& result) = 0;
   // REQUIRES of the caller: request.is_own; `room` has reply_room bytes.
   virtual void perform(IoRequest& request, std::span<std::byte> room) = 0;
+  // The connection has closed: one that it performs is gone when this returns, and its room.
+  virtual void forget(IoRequest& /*request*/) {}
   // After kBreak.
   virtual std::string_view problem() const = 0;
 };
