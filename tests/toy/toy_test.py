@@ -85,10 +85,10 @@ class Served(unittest.TestCase):
 
     def test_the_server_lists_where_it_listens_and_refuses_unknown_protocols(self):
         refused = subprocess.run(
-            [BINARY, "--control", "none", "--export", "a=memory:1MiB", "--listen", "tyo+:0"],
+            [BINARY, "--control", "none", "--export", "a=memory:1MiB", "--listen", "toys+:0"],
             capture_output=True, text=True, timeout=server.STUCK)
         self.assertEqual(refused.returncode, 64, refused.stderr)
-        self.assertIn("'tyo': no such protocol; did you mean toy? there are: toy, nbd",
+        self.assertIn("'toys': no such protocol; did you mean toy? there are: toy, nbd",
                       refused.stderr)
 
     def test_a_client_that_is_not_understood_is_disconnected(self):

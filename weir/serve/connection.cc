@@ -65,6 +65,7 @@ Connection::Connection(Plane& plane, const ProtocolKind& protocol, host::Fd sock
   send_.done = sent;
   session_->greet(greeting_->out);
   mark_dirty();
+  receive();  // unless it has to take a greeting first
 }
 
 Connection::~Connection() {
