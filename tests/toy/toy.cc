@@ -7,11 +7,15 @@
 //   letter, argument, tag (2), length (4), offset (8)        [payload of a write]
 //   status, 0, tag (2), size (4)                             [data]
 //
-//   R read     W write     S size of the export: performed by the session
+//   R read     W write     T try: a read that is refused (status 'B') if it is expected to wait for
+//                             longer than `argument` milliseconds
+//   S size of the export: performed by the session, and exempt: paid for, never queued
+//   G guess: pays for `length` bytes before it runs, and turns out to have moved `offset`
 //   X nonsense, by argument: a read outside of the export (1), of more than it allows (2), an
 //     answer to a request that is not there (3), an answer twice (4), one larger than its room (5)
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string_view>
@@ -55,6 +59,7 @@ class ToySession final : public Session {
     const std::uint64_t id = request.id;
     OwnResult result{.size = 8};
     store_be(room.data(), opened_.facts->size);
+    if (letter == 'G') result.moved = Bytes{request.offset};
     if (letter == 5) result.size = room.size() + 1;
     put_head(request, 'K', 8);
     port_.answer(letter == 3 ? id + 1 : id, result);
@@ -78,7 +83,16 @@ class ToySession final : public Session {
         return ask(request, OperationKind::kRead, "ost_read", StoreCommand::kRead);
       case 'W':
         return ask(request, OperationKind::kWrite, "ost_write", StoreCommand::kWrite);
+      case 'T': {
+        const Event event = ask(request, OperationKind::kRead, "ost_read", StoreCommand::kRead);
+        if (port_.expected_wait(request) <= std::chrono::milliseconds{argument}) return event;
+        put_head(request, 'B', 0);
+        return Event::kRefused;
+      }
       case 'S':
+        request.is_exempt = true;
+        return ask_own(request, letter);
+      case 'G':
         return ask_own(request, letter);
       case 'X':
         if (argument > 2) return ask_own(request, static_cast<char>(argument));

@@ -99,6 +99,40 @@ class Served(unittest.TestCase):
         self.assertIn("a letter that is no request of toy", toy.log)
 
 
+class Paced(unittest.TestCase):
+    """What a gateway needs of the scheduler."""
+
+    def test_an_exempt_request_is_paid_for_and_never_queued(self):
+        with Toy("--adaptive", "off", "--rule", "start r jobid={*} rate=1") as toy, \
+                Client(toy) as client:
+            for tag in range(1, 6):  # more than the burst of 3
+                client.send(b"R", tag, length=512)
+            client.send(b"S", 99)
+            tags = [client.reply()[1] for _ in range(4)]
+            self.assertEqual(sorted(tags), [1, 2, 3, 99], "it does not wait behind the others")
+        with Toy("--adaptive", "off", "--rule", "start r jobid={*} rate=1") as toy, \
+                Client(toy) as client:
+            self.assertEqual(client.ask(b"T", 1, length=512)[0], b"K")
+            for tag in range(8):
+                self.assertEqual(client.ask(b"S", tag)[0], b"K")
+            self.assertEqual(client.ask(b"T", 2, length=512, argument=255)[0], b"B",
+                             "the bucket owes what they have taken")
+
+    def test_what_was_not_moved_is_given_back(self):
+        for moved, status in ((0, b"K"), (MIB, b"B")):
+            with Toy("--adaptive", "off", "--rule", "start r jobid={*} bps=1MiB") as toy, \
+                    Client(toy) as client:
+                self.assertEqual(client.ask(b"G", 1, length=MIB, offset=moved)[0], b"K")
+                self.assertEqual(client.ask(b"T", 2, length=4096, argument=200)[0], status)
+
+    def test_a_session_refuses_what_would_wait_for_too_long(self):
+        with Toy("--adaptive", "off", "--rule", "start r jobid={*} rate=1") as toy, \
+                Client(toy) as client:
+            for tag in range(3):  # the burst
+                self.assertEqual(client.ask(b"T", tag, length=512)[0], b"K")
+            self.assertEqual(client.ask(b"T", 9, length=512, argument=100)[0], b"B")
+
+
 class Nonsense(unittest.TestCase):
     """Of a session, which is a mistake in the server: nobody else notices."""
 

@@ -58,6 +58,9 @@ class FakePort final : public serve::SessionPort {
       if (!visit(one, is_hole)) return;
     }
   }
+  Nanoseconds expected_wait(const serve::IoRequest& /*request*/) const override {
+    return Nanoseconds{0};
+  }
   void answer(std::uint64_t id, const serve::OwnResult& result) override {
     answered_id = id;
     answered = result;

@@ -25,7 +25,6 @@
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
-#include "weir/classify/opcode.h"
 
 namespace weir {
 
@@ -76,7 +75,6 @@ class Request {
   Place place_ = Place::kOutside;
 
  public:
-  OperationKind kind = OperationKind::kOther;  // what it does, whatever a protocol calls it
   HeapHook seat_heap;
   void* seat_group = nullptr;  // the client, class or queue it stands with
   void* account = nullptr;     // where the Target counts it, if one does

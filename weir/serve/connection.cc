@@ -114,14 +114,11 @@ void Connection::close() {
   state_ = State::kClosed;
   shutdown(socket_.get(), SHUT_RDWR);  // ends what the kernel waits for
   rest_.clear();
-  drain(queued_, [this](Exchange& exchange) {
-    served_by(exchange).service->target.withdraw(exchange, plane_.now);
-    release(exchange);
-  });
-  drain(parked_, [this](Exchange& exchange) { release(exchange); });
+  drain(queued_, [this](Exchange& exchange) { drop(exchange); });
+  drain(parked_, [this](Exchange& exchange) { drop(exchange); });
   drain(kept_, [this](Exchange& exchange) {
     served_by(exchange).watch.drop(exchange.operation);
-    release(exchange);
+    drop(exchange);
   });
   forget_performed();
   drain(replies_, [this](Exchange& exchange) { release(exchange); });
@@ -148,6 +145,7 @@ Exchange& Connection::new_exchange() {
   exchange.id = ++began_;
   exchange.operation.file = -1;
   exchange.is_performed = false;
+  exchange.is_tried = false;
   if (++unanswered_ > kRequestsFree) {
     const bool charged = plane_.pool.charge(memory_, sizeof(Exchange));
     WEIR_ASSERT(charged, unanswered_);  // has_room_for_request() said so
@@ -302,6 +300,10 @@ Result<Attributes> Connection::identify(const Claims& claims) {
     plane_.log.note(EventLog::Kind::kClaim, attributes.error().message(), plane_.now);
   }
   return attributes;
+}
+
+Nanoseconds Connection::expected_wait(const IoRequest& request) const {
+  return request.opened->served->service->target.expected_wait(request, Head::kRegular, plane_.now);
 }
 
 void Connection::extents(const OpenedExport& opened, std::uint64_t offset, std::uint64_t length,
@@ -469,6 +471,10 @@ void Connection::take_payload(Input& in) {
 }
 
 void Connection::admit(Exchange& exchange) {
+  if (exchange.is_exempt) {
+    served_by(exchange).service->target.charge(exchange, Head::kRegular, plane_.now);
+    return run_unless_hung(exchange);
+  }
   queued_.push_back(exchange);
   served_by(exchange).service->target.admit(exchange, Head::kRegular, plane_.now);
 }
@@ -491,7 +497,7 @@ void Connection::resume() {
     if (!take_reply_memory(exchange)) return wait_for_room();
     is_wait_counted_ = false;
     parked_.erase(exchange);
-    exchange.is_own ? run_own(exchange) : start(exchange);
+    resume(exchange);
   }
   if (state_ != State::kOpen) return;
   if (lacks_memory_ && !give_payload_memory()) return;
@@ -504,9 +510,13 @@ void Connection::resume() {
 
 void Connection::run(Exchange& exchange) {
   queued_.erase(exchange);
+  run_unless_hung(exchange);
+}
+
+void Connection::run_unless_hung(Exchange& exchange) {
   StoreWatch& watch = served_by(exchange).watch;
-  if (!watch.is_hung()) return run_at_store(exchange);
-  leave_slot(exchange);
+  if (!watch.is_hung() || std::exchange(exchange.is_tried, false)) return run_at_store(exchange);
+  defer(exchange);
   kept_.push_back(exchange);
   exchange.operation.owner = &exchange;
   watch.keep(exchange.operation);
@@ -514,26 +524,54 @@ void Connection::run(Exchange& exchange) {
 
 void Connection::run_kept(Exchange& exchange) {
   kept_.erase(exchange);
-  run_at_store(exchange);
+  resume(exchange);
 }
 
-void Connection::leave_slot(Exchange& exchange) {
+void Connection::try_kept(Exchange& exchange) {
+  exchange.is_tried = true;
+  run_kept(exchange);
+}
+
+void Connection::give_up(Exchange& exchange) { leave_slot(exchange, Outcome::failed()); }
+
+void Connection::defer(Exchange& exchange) {
   if (exchange.place() == Request::Place::kRunning) {
-    served_by(exchange).service->target.complete(exchange, plane_.now);
+    served_by(exchange).service->target.defer(exchange, plane_.now);
+  }
+}
+
+// One that is exempt has no slot to wait for.
+void Connection::resume(Exchange& exchange) {
+  if (exchange.place() != Request::Place::kDeferred) return run_unless_hung(exchange);
+  queued_.push_back(exchange);
+  served_by(exchange).service->target.resume(exchange, plane_.now);
+}
+
+void Connection::drop(Exchange& exchange) {
+  if (exchange.place() != Request::Place::kOutside) {
+    served_by(exchange).service->target.withdraw(exchange, plane_.now);
+  }
+  release(exchange);
+}
+
+void Connection::leave_slot(Exchange& exchange, const Outcome& outcome) {
+  if (exchange.place() == Request::Place::kRunning) {
+    served_by(exchange).service->target.complete(exchange, plane_.now, outcome);
   }
 }
 
 void Connection::run_at_store(Exchange& exchange) {
   const Store& store = *served_by(exchange).store;
   const bool reads = !exchange.is_own && exchange.command == StoreCommand::kRead;
-  if (reads && exchange.length >= kSendFileMin && tls_ == nullptr) {
+  if (reads && exchange.length >= kSendFileMin && tls_ == nullptr && !exchange.buffer) {
     exchange.operation.file = store.sendable(exchange.offset, exchange.length);
   }
   const bool needs_buffer = exchange.is_own
                                 ? exchange.reply_room > 0
                                 : reads && exchange.operation.file < 0 && store.copies_reads();
-  if (needs_buffer && !take_reply_memory(exchange)) {
-    leave_slot(exchange);
+  // One that was deferred comes with its buffer.
+  if (needs_buffer && !exchange.buffer && !take_reply_memory(exchange)) {
+    defer(exchange);
     parked_.push_back(exchange);
     return wait_for_room();
   }
@@ -668,7 +706,8 @@ void Connection::answer(std::uint64_t id, const OwnResult& result) {
   }
   Exchange& exchange = *found;
   working_.erase(exchange);
-  leave_slot(exchange);
+  leave_slot(exchange, {.how = result.error != 0 ? Outcome::How::kFailed : Outcome::How::kDone,
+                        .bytes = result.moved});
   plane_.effort_left -= std::min(plane_.effort_left, result.effort);
   if (result.size > exchange.reply_room) {
     release(exchange);

@@ -47,6 +47,7 @@
 #include "weir/host/fd.h"
 #include "weir/host/tls.h"
 #include "weir/host/uring.h"
+#include "weir/schedule/outcome.h"
 #include "weir/serve/peer.h"
 #include "weir/serve/plane.h"
 #include "weir/serve/protocol.h"
@@ -91,10 +92,12 @@ class Connection final : private SessionPort {
   void run(Exchange& exchange);
   // Lets its session perform one that has waited for this turn.
   void perform(Exchange& exchange);
-  // Goes on with one that was kept because the store hung (store_watch.h).
+  // Goes on with one that was kept because the store hung (store_watch.h), or tries it all the
+  // same.
   void run_kept(Exchange& exchange);
-  // Gives the slot of its service back, if it has one.
-  void leave_slot(Exchange& exchange);
+  void try_kept(Exchange& exchange);
+  // The store hangs and has not finished it: its slot is for others.
+  void give_up(Exchange& exchange);
   // Sends the replies there are.
   void flush();
   // There may be memory or room again.
@@ -130,6 +133,7 @@ class Connection final : private SessionPort {
   TlsOptions::Mode tls() const override { return plane_.options.tls.mode; }
   void extents(const OpenedExport& opened, std::uint64_t offset, std::uint64_t length,
                const Store::ExtentVisitor& visit) const override;
+  Nanoseconds expected_wait(const IoRequest& request) const override;
   void answer(std::uint64_t id, const OwnResult& result) override;
 
   // ---- bytes in ----
@@ -160,6 +164,15 @@ class Connection final : private SessionPort {
   void fault(std::string_view what);
 
   // ---- through the store ----
+  // It may run and cannot yet: others have its slot meanwhile.
+  void defer(Exchange& exchange);
+  // It can run now, as soon as there is a slot.
+  void resume(Exchange& exchange);
+  // Nobody wants it any more, and it has not run.
+  void drop(Exchange& exchange);
+  // The Target is told that it has ended, if it holds a slot.
+  void leave_slot(Exchange& exchange, const Outcome& outcome = {});
+  void run_unless_hung(Exchange& exchange);
   void run_at_store(Exchange& exchange);
   void start(Exchange& exchange);
   static void finished(StoreOperation& operation);

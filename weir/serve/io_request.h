@@ -18,6 +18,7 @@
 #include "weir/account/op_stats.h"
 #include "weir/base/block_sizes.h"
 #include "weir/base/quantity.h"
+#include "weir/classify/opcode.h"
 #include "weir/schedule/request.h"
 #include "weir/serve/store.h"
 #include "weir/serve/store_errors.h"
@@ -53,8 +54,9 @@ struct IoRequest : Request {
   static constexpr std::size_t kHeadMax = 64;
 
   // ---- what is asked ----
-  // Of Request: kind, bytes (what counts against limits and capacities of bytes), attributes with
-  // the opcode that rules ask for, and hint.
+  // Of Request: bytes (what counts against limits and capacities of bytes), attributes with the
+  // opcode that rules ask for, and hint.
+  OperationKind kind = OperationKind::kOther;  // what it does, whatever a protocol calls it
   OpenedExport* opened = nullptr;
   std::uint64_t tag = 0;  // the protocol's own, such as what a reply has to repeat
   std::uint64_t offset = 0;
@@ -62,6 +64,7 @@ struct IoRequest : Request {
   StoreCommand command = StoreCommand::kRead;
   std::uint8_t flags = 0;        // kDurable and so on
   bool is_own = false;           // the session performs it, not the store; `command` means nothing
+  bool is_exempt = false;        // paid for, but never queued: it runs at once and takes no slot
   std::uint32_t reply_room = 0;  // of one that is_own: bytes for its reply, at most kReplyRoomMax
 
   static constexpr std::uint32_t kReplyRoomMax = std::uint32_t{1} << 20;
@@ -84,6 +87,7 @@ struct IoRequest : Request {
     opened = nullptr;
     flags = 0;
     is_own = false;
+    is_exempt = false;
     reply_room = 0;
     head_size = 0;
     payload = {};

@@ -9,9 +9,11 @@
 // moves:
 //
 //   queued (Gate) --> working (store) --> replies (to be sent) --> sending --> free again
-//              \---> parked: may run, but there is no memory for its payload yet, or no use
+//      ^       \---> parked: may run, but there is no memory for its payload yet, or no use
+//      \_______________/ has its buffer
 //
-// A parked one has left its slot of the Gate, so it holds up nobody but its own connection.
+// A parked one is deferred: it holds no slot, so it holds up nobody but its own connection. With
+// its buffer it is resumed, and runs when there is a slot again.
 #pragma once
 
 #include <array>
@@ -48,6 +50,7 @@ struct Exchange : IoRequest {
   Instant started;  // by the store
   Buffer buffer;
   bool is_performed = false;  // by the session, now
+  bool is_tried = false;      // although its store hangs
   RingLink<Exchange> link;    // in one list of its connection at a time
 
   // Payload of a reply is in the buffer, in the store, or in a file.

@@ -548,15 +548,11 @@ void Server::watch_store(ServedExport& served) {
   const auto exchange_of = [](StoreOperation& operation) -> Exchange& {
     return *static_cast<Exchange*>(operation.owner);
   };
-  const auto run = [&](StoreOperation& operation) {
-    Exchange& exchange = exchange_of(operation);
-    exchange.connection->run_kept(exchange);
-  };
   StoreWatch& watch = served.watch;
   if (watch.check(plane_.now)) {
     while (StoreOperation* const one = watch.give_up()) {
       Exchange& exchange = exchange_of(*one);
-      exchange.connection->leave_slot(exchange);
+      exchange.connection->give_up(exchange);
     }
     plane_.log.note(
         EventLog::Kind::kHung,
@@ -565,9 +561,15 @@ void Server::watch_store(ServedExport& served) {
                     quote(served.options.name), watch.given_up(),
                     print_duration(StoreWatch::kHungAfter)),
         plane_.now);
-    if (StoreOperation* const one = watch.try_one()) run(*one);
+    if (StoreOperation* const one = watch.try_one()) {
+      Exchange& exchange = exchange_of(*one);
+      exchange.connection->try_kept(exchange);
+    }
   }
-  while (StoreOperation* const one = watch.resume()) run(*one);
+  while (StoreOperation* const one = watch.resume()) {
+    Exchange& exchange = exchange_of(*one);
+    exchange.connection->run_kept(exchange);
+  }
 }
 
 void Server::perform_waiting() {

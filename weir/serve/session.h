@@ -33,12 +33,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "weir/base/quantity.h"
 #include "weir/base/result.h"
+#include "weir/base/time.h"
 #include "weir/classify/attributes.h"
 #include "weir/serve/claims.h"
 #include "weir/serve/io_request.h"
@@ -58,6 +61,8 @@ struct IoResult {
 struct OwnResult {
   int error = 0;  // an errno value: it counts as failed
   std::size_t size = 0;
+  // What it moved in the end: the difference to what it was charged for is settled. None: as much.
+  std::optional<Bytes> moved = std::nullopt;
   // How long it has kept the loop, in microseconds: a turn begins none after kEffortOfTurn.
   std::uint32_t effort = 1;
 };
@@ -82,6 +87,9 @@ class SessionPort {
   // See Store::extents().
   virtual void extents(const OpenedExport& opened, std::uint64_t offset, std::uint64_t length,
                        const Store::ExtentVisitor& visit) const = 0;
+  // How long a request as it is filled in would wait at least, if it were admitted now: a session
+  // may refuse it instead. REQUIRES: it names an export.
+  virtual Nanoseconds expected_wait(const IoRequest& request) const = 0;
   // Ends the request of this id, which perform() was called with, and sends its reply.
   virtual void answer(std::uint64_t id, const OwnResult& result) = 0;
 
