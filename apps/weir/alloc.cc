@@ -29,9 +29,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kFooter = R"(
-Input, a line for each period:
+Input, one line per period:
   {"jobs":{"ID":{"nodes":N,"demand":N},...}}
-Output, a line for each period: the jobs that were active in it (demand above 0), sorted by id
+Output, one line per period: the jobs that were active in it (demand above 0), sorted by id
   {"budget":N,"jobs":{"ID":{"initial":N,"redistributed":N,"final":N,"record":N},...}}
 
 Examples:
@@ -39,8 +39,8 @@ Examples:
     weir alloc --rate 100 --period 100ms
   weir alloc --rate 20k --period 20ms --half-life 60s --floor --explain periods.jsonl
 
-A line that cannot be read is told on standard error as 'weir alloc: line N: ...', the others are
-processed as if it were not there, and the exit status is 65.)";
+A line that cannot be read is reported on standard error as 'weir alloc: line N: ...' and skipped;
+the exit status is then 65. Manual: weir-alloc(1).)";
 
 // Far beyond a hundred thousand jobs.
 constexpr std::size_t kLineMax = std::size_t{64} << 20;
@@ -383,23 +383,28 @@ int alloc(const AllocArguments& arguments) {
 
 void add_alloc(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<AllocArguments>();
-  CLI::App* command = weir.add_subcommand(
-      "alloc", "Share tokens out among jobs, period by period, as AdapTBF does");
-  command->add_option("FILE", arguments->file, "Periods to read; - is standard input (default)");
-  command->add_option("--rate", arguments->rate, "Tokens of the target, as 1000, 20k or 30/min")
+  CLI::App* command =
+      weir.add_subcommand("alloc", "Compute token allocations of jobs with the AdapTBF algorithm");
+  command->add_option("FILE", arguments->file,
+                      "Read periods from FILE; - is standard input (default)");
+  command
+      ->add_option("--rate", arguments->rate,
+                   "Rate of the target for all jobs, such as 1000, 20k or 30/min")
       ->type_name("RATE")
       ->required();
-  command->add_option("--period", arguments->period, "Time that a line stands for, as 100ms")
+  command
+      ->add_option("--period", arguments->period,
+                   "Length of a period (one line of input), such as 100ms")
       ->type_name("DURATION")
       ->required();
   command
       ->add_option("--half-life", arguments->half_life,
-                   "Records of what was lent fade by half in this time (default: never)")
+                   "Halve lending records in this time (default: never)")
       ->type_name("DURATION");
   command->add_flag("--floor", arguments->floor,
-                    "Who pays back keeps half of what it was first given");
+                    "Let a job that repays keep half of its initial allocation");
   command->add_flag("--explain", arguments->explain,
-                    "Say in words who lent how much to whom, and why");
+                    "Print the reasoning in words: which jobs lent and borrowed how much, and why");
   command->footer(kFooter);
   command->callback([arguments, &status] { status = alloc(*arguments); });
 }

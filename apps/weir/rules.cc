@@ -29,12 +29,12 @@ namespace weir::app {
 namespace {
 
 constexpr const char* kFooter = R"(
-Input, a line each:
-  start NAME CONDITIONS [KEY=VALUE ...]   and change, stop, with reg or hp before them:
-                                          a rule command, see weir-rules(7)
-  list [hp]                               the rules in list order: NAME CONDITIONS RATE, ref N
-  match [FIELD=VALUE ...] [bytes=SIZE]    NAME<tab>REASON of the rule for such a request, for layer
-                                          0 and each further layer that has rules
+Input, one per line:
+  start NAME CONDITIONS [KEY=VALUE ...]   a rule command (start, change or stop, after an optional
+                                          reg or hp), see weir-rules(7)
+  list [hp]                               print the rules in order: NAME CONDITIONS RATE, ref N
+  match [FIELD=VALUE ...] [bytes=SIZE]    print NAME<tab>REASON of the rule that such a request
+                                          matches, for layer 0 and each other layer with rules
   # ...                                   a comment
 
 Examples:
@@ -42,8 +42,8 @@ Examples:
   echo 'match jobid=dd.0 opcode=ost_write' | cat site.rules - | weir rules -
   (cat site.rules; echo list) | weir rules --json - | jq .rules
 
-A command that fails is told on standard error as 'line N: ERRNO: message' and the run goes on; the
-exit status is the errno of the last one that failed, or 0.)";
+A command that fails is reported on standard error as 'line N: ERRNO: message', and the next line is
+read. The exit status is the errno of the last command that failed, or 0. Manual: weir-rules(1).)";
 
 struct RulesArguments {
   std::string file;
@@ -355,19 +355,21 @@ int rules(const RulesArguments& arguments) {
 
 void add_rules(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<RulesArguments>();
-  CLI::App* command =
-      weir.add_subcommand("rules", "Try rule commands, and see which rule a request would match");
-  command->add_option("FILE", arguments->file, "Lines to read; - is standard input")->required();
+  CLI::App* command = weir.add_subcommand(
+      "rules", "Check rule commands, and show which rule a request would match");
+  command->add_option("FILE", arguments->file, "Read commands from FILE; - is standard input")
+      ->required();
   command
-      ->add_option("--type", arguments->type,
-                   "Fields joined with '+', as in 'tbf TYPE' (default generic: all)")
+      ->add_option(
+          "--type", arguments->type,
+          "Fields that rules can use, joined with '+', as in 'tbf TYPE' (default generic: all)")
       ->type_name("TYPE");
   command
       ->add_option("--nodemap", arguments->nodemaps,
-                   "A nodemap that rules may name; may be given more than once")
+                   "Define a nodemap for use in rules; can be repeated")
       ->type_name("NAME")
       ->allow_extra_args(false);
-  command->add_flag("--json", arguments->json, "Answer in JSON, one object a line");
+  command->add_flag("--json", arguments->json, "Print JSON, one object per line");
   command->footer(kFooter);
   command->callback([arguments, &status] { status = rules(*arguments); });
 }

@@ -45,14 +45,14 @@ Policies:
   none      first come, first served
   static    a fixed rate for each job by its nodes
   adaptbf   the AdapTBF controller as published: served counts, 100 ms, no lending in between
-  weir      Weir's own: backlog, 20 ms, instant loans that are paid back
+  weir      Weir's controller: backlog, 20 ms, instant loans that are paid back
   wfq       fair queueing by nodes without tokens: the upper bound
-cluster-limit, one limit on ten servers, runs under slices, fixed and each instead; group-epochs,
-groups of clients that take turns, under all of its own.
-Of scenarios of locks:
-  weir, dld, lustre   who moves the lock volume: Weir, the document of 2007, or Lustre's way
-  frozen              nobody does
-  lru-N               caches of N locks instead
+The scenario cluster-limit, one limit on ten servers, has the policies slices, fixed and each.
+group-epochs, groups of clients that take turns, always runs all of its own.
+Policies for scenarios of locks:
+  weir, dld, lustre   set the lock volume as Weir, the 2007 design document or Lustre do
+  frozen              the lock volume stays at its maximum
+  lru-N               each client caches N locks
 
 Examples:
   weir sim --list
@@ -65,7 +65,8 @@ Examples:
   weir sim lock-volume --policy weir,lru-100
   weir serve --export ram=memory:1GiB --trace /tmp/t      and later: weir sim --replay /tmp/t
 
-The report is DIR/report.html; result.json, periods.csv and throughput.csv hold its numbers.)";
+The report is DIR/report.html; result.json, periods.csv and throughput.csv contain its data.
+Manual: weir-sim(1).)";
 
 constexpr const char* kPolicies = "none,static,adaptbf,weir,wfq";
 constexpr const char* kLustrePolicies = "none,static,adaptbf,weir";
@@ -546,38 +547,41 @@ int simulate(const SimArguments& arguments) {
 void add_sim(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<SimArguments>();
   CLI::App* command =
-      weir.add_subcommand("sim", "Run a scenario under several policies, in virtual time");
-  command->add_option("SCENARIO", arguments->scenario,
-                      "A name (see --list), or a TOML file: with a / or ending in .toml");
+      weir.add_subcommand("sim", "Simulate a scenario under several policies, in virtual time");
+  command->add_option(
+      "SCENARIO", arguments->scenario,
+      "Name of a scenario (see --list), or a TOML file: with a / or ending in .toml");
   command
-      ->add_option("--policy", arguments->policies,
-                   "Joined with ',' (default all; of locks, the scenario's own)")
+      ->add_option(
+          "--policy", arguments->policies,
+          "Run these policies, separated by commas (default all; for locks, those of the scenario)")
       ->type_name("LIST");
   const auto set_seed = [arguments](const std::string& text) {
     arguments->seed = value_or_fail(parse_count(text), Exit::kUsage, "--seed");
   };
-  command->add_option_function<std::string>("--seed", set_seed, "Of all chance (default 1)")
+  command->add_option_function<std::string>("--seed", set_seed, "Random seed (default 1)")
       ->type_name("N");
-  command->add_option("--out", arguments->out, "Write report.html and the numbers here")
+  command->add_option("--out", arguments->out, "Write report.html and the results to DIR")
       ->type_name("DIR");
   command
       ->add_option("--service", arguments->service,
                    "Service times: as-given (default), or exponential with the same mean")
       ->type_name("KIND");
-  command->add_option("--period", arguments->period, "Of the controllers, instead of their own")
+  command->add_option("--period", arguments->period, "Set the period of all controllers")
       ->type_name("TIME");
-  command->add_option("--length", arguments->length, "Of the run, instead of the scenario's")
+  command->add_option("--length", arguments->length, "Set the length of the run")
       ->type_name("TIME");
-  command->add_option("--only", arguments->only, "Leave out all jobs but these")->type_name("JOBS");
+  command->add_option("--only", arguments->only, "Run only these jobs")->type_name("JOBS");
   command
       ->add_option("--replay", arguments->traces,
-                   "Repeat a trace of weir serve and compare each decision; more than one, with "
-                   "the scenario they were made by and their policies, give its table and report")
+                   "Repeat a trace of weir serve and compare each decision; with a scenario and "
+                   "--policy, show the results of several traces in its table")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  command->add_flag("--list", arguments->list, "Name the scenarios there are, and exit");
-  command->add_flag("--unchecked", arguments->unchecked, "Run without the checkers: faster");
-  command->add_flag("-q,--quiet", arguments->quiet, "No table and no progress");
+  command->add_flag("--list", arguments->list, "List the scenarios and exit");
+  command->add_flag("--unchecked", arguments->unchecked,
+                    "Run without the checkers, which is faster");
+  command->add_flag("-q,--quiet", arguments->quiet, "Print no table and no progress");
   command->footer(kFooter);
   command->callback([arguments, &status] { status = simulate(*arguments); });
 }

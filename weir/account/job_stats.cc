@@ -53,7 +53,10 @@ JobStats::Entry* JobStats::place_for_another() {
   gone_.arrived += entry->arrived;
   gone_.started += entry->started;
   gone_.withdrawn += entry->withdrawn;
+  gone_.abandoned += entry->abandoned;
   gone_.finished += entry->finished;
+  gone_.surcharged += entry->surcharged;
+  gone_.refunded += entry->refunded;
   gone_.read += entry->read;
   gone_.written += entry->written;
   gone_.wait_sum += entry->wait_sum;

@@ -8,7 +8,10 @@
 //   entry.arrive(cost, now);  entry.start(cost, waited);  entry.finish({...}, now);   per request
 //   stats.release(entry);                                when the queue ends
 //
-//   waiting = arrived - started - withdrawn          running = started - finished
+//   waiting = arrived - started - withdrawn          running = started - finished - abandoned
+//
+// What a request costs is counted as it was estimated until it finishes; what it cost in the end is
+// counted then, by the difference:   served = finished + surcharged - refunded
 //
 // At most jobs_max jobs are kept. An entry that is held stays where it is; of the others the one
 // released longest ago makes room, and its counters go into gone(), so that totals never shrink. If
@@ -55,7 +58,8 @@ class JobStats {
   };
   // What a finished request was.
   struct Finished {
-    Tokens cost{};
+    Tokens cost{};     // as it arrived
+    Tokens settled{};  // what it cost in the end
     Bytes read{};
     Bytes written{};
     Nanoseconds latency{0};  // since it arrived
@@ -68,7 +72,10 @@ class JobStats {
     Count arrived{};
     Count started{};
     Count withdrawn{};  // before they started
+    Count abandoned{};  // after that, but the device has never seen them
     Count finished{};
+    Tokens surcharged{};
+    Tokens refunded{};
     Bytes read{};
     Bytes written{};
     Nanoseconds wait_sum{0};
@@ -81,12 +88,18 @@ class JobStats {
       last_seen = now;
     }
     void withdraw(Tokens cost) { withdrawn.add(cost); }
+    void abandon(Tokens cost) { abandoned.add(cost); }
     void start(Tokens cost, Nanoseconds waited) {
       started.add(cost);
       wait_sum += waited;
     }
     void finish(const Finished& request, Instant now) {
       finished.add(request.cost);
+      if (request.settled > request.cost) {
+        surcharged += request.settled - request.cost;
+      } else {
+        refunded += request.cost - request.settled;
+      }
       read += request.read;
       written += request.written;
       latency_sum += request.latency;
@@ -95,7 +108,9 @@ class JobStats {
     }
 
     Count waiting() const { return arrived - started - withdrawn; }
-    Count running() const { return started - finished; }
+    Count running() const { return started - finished - abandoned; }
+    // Only grows, since a request that gets something back has paid it.
+    Count served() const { return {finished.requests, finished.cost + surcharged - refunded}; }
 
    private:
     friend class JobStats;

@@ -48,7 +48,8 @@ struct Gate::Seated {
   std::unique_ptr<Policy> policy;
   std::string argument;  // what it was started with
   std::size_t queued = 0;
-  std::size_t running = 0;  // requests it chose that have not completed
+  std::size_t running = 0;   // requests it chose that have not completed
+  std::size_t deferred = 0;  // and those of them that hold no slot
 };
 
 // The policies behind one head: the fallback first, then those being drained, oldest first, and
@@ -91,12 +92,16 @@ class Gate::Entrance {
     --seated.running;
     if (is_drained(seated)) forget_drained();
   }
+  void withdrawn_deferred(Seated& seated) {
+    --seated.deferred;
+    completed(seated);
+  }
 
   void add_status(PolicyStatus& status) const {
     for (const auto& seated : policies_) {
       if (seated->policy->name() != status.name) continue;
       status.queued += seated->queued;
-      status.running += seated->running;
+      status.running += seated->running - seated->deferred;
       if (seated.get() == force_ || status.is_fallback) {
         status.state = PolicyStatus::State::kStarted;
         status.argument = seated->argument;
@@ -174,7 +179,9 @@ Gate::Gate(const Options& options)
   }
 }
 
-Gate::~Gate() { WEIR_ASSERT(queued() == 0 && running() == 0, queued(), running()); }
+Gate::~Gate() {
+  WEIR_ASSERT(queued() == 0 && running() == 0 && deferred_ == 0, queued(), running(), deferred_);
+}
 
 Instant Gate::forward(Instant now) {
   now_ = std::max(now_, now);
@@ -205,8 +212,28 @@ Pick Gate::pick_from(Head head, Instant now, Urge urge) {
   return pick;
 }
 
+// Those of the high head first, each head in the order in which they were resumed.
+[[gnu::noinline]] Request* Gate::pick_resumed() {
+  for (const Head head : {Head::kHigh, Head::kRegular}) {
+    auto& waiting = waiting_again_[index_of(head)];
+    if (waiting.empty() || !has_slot(head)) continue;
+    Request& first = waiting.front();
+    waiting.erase(first);
+    --resumed_;
+    --deferred_;
+    --seated_of(first).deferred;
+    ++running_[index_of(head)];
+    first.place_ = Request::Place::kRunning;
+    return &first;
+  }
+  return nullptr;
+}
+
 Decision Gate::next(Instant now) {
   forward(now);
+  if (resumed_ > 0) [[unlikely]] {
+    if (Request* const again = pick_resumed()) return Decision::run_again(*again);
+  }
   const bool regular_first = high_in_row_ >= kHighInRowMax;
   const Head first = regular_first ? Head::kRegular : Head::kHigh;
   const Head second = regular_first ? Head::kHigh : Head::kRegular;
@@ -237,10 +264,67 @@ void Gate::complete(Request& request, Instant now) {
   entrance(request.head_).completed(seated_of(request));
 }
 
+void Gate::complete(Request& request, Instant now, const Outcome& outcome) {
+  Policy& policy = *seated_of(request).policy;
+  if (outcome.how == Outcome::How::kNotStarted) {
+    policy.refund(request, forward(now));
+  } else if (outcome.bytes && *outcome.bytes != request.bytes) {
+    policy.settle(request, *outcome.bytes, forward(now));
+  }
+  complete(request, now);
+}
+
 void Gate::withdraw(Request& request, Instant now) {
-  WEIR_ASSERT(request.place_ == Request::Place::kQueued);
-  entrance(request.head_).remove(request, seated_of(request), forward(now));
+  Seated& seated = seated_of(request);
+  switch (request.place_) {
+    case Request::Place::kQueued:
+      entrance(request.head_).remove(request, seated, forward(now));
+      break;
+    case Request::Place::kResumed:
+      waiting_again_[index_of(request.head_)].erase(request);
+      --resumed_;
+      [[fallthrough]];
+    case Request::Place::kDeferred:
+      --deferred_;
+      seated.policy->refund(request, forward(now));
+      entrance(request.head_).withdrawn_deferred(seated);
+      break;
+    default:
+      WEIR_ASSERT(false, static_cast<int>(request.place_));
+  }
   request.place_ = Request::Place::kOutside;
+}
+
+void Gate::defer(Request& request, Instant now) {
+  WEIR_ASSERT(request.place_ == Request::Place::kRunning);
+  forward(now);
+  --running_[index_of(request.head_)];
+  ++deferred_;
+  ++seated_of(request).deferred;
+  request.place_ = Request::Place::kDeferred;
+}
+
+void Gate::resume(Request& request, Instant now) {
+  WEIR_ASSERT(request.place_ == Request::Place::kDeferred);
+  forward(now);
+  waiting_again_[index_of(request.head_)].push_back(request);
+  ++resumed_;
+  request.place_ = Request::Place::kResumed;
+}
+
+void Gate::charge(Request& request, Head head, Instant now) {
+  WEIR_ASSERT(request.place_ == Request::Place::kOutside);
+  request.head_ = head;
+  request.admitted_at_ = forward(now);
+  entrance(head).in_force().policy->charge(request, now_);
+}
+
+Nanoseconds Gate::expected_wait(const Request& request, Head head, Instant now) const {
+  if (shut_down_) return Nanoseconds{0};
+  const Instant from = std::max(now_, now);
+  const Instant ready = policy_in_force(head).ready_at(request, from);
+  if (ready == kNever) return Nanoseconds::max();
+  return std::max(ready - from, Nanoseconds{0});
 }
 
 void Gate::promote(Request& request, Instant now) {

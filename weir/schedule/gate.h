@@ -20,6 +20,9 @@
 // them can be kept from the regular head, by default none, since a slot kept free is a slot that
 // idles.
 //
+// A driver that has no memory for a request that may run defers it, and resumes it when there is
+// some: meanwhile others use its slot. A request that must not wait is charged instead of admitted.
+//
 // Policies are exchanged while requests wait: the new one is started first, and only then the old
 // one stops getting requests and is drained beside it, in turns. A switch that fails changes
 // nothing.
@@ -38,8 +41,10 @@
 #include <vector>
 
 #include "weir/base/result.h"
+#include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/classify/command.h"
+#include "weir/schedule/outcome.h"
 #include "weir/schedule/policy.h"
 #include "weir/schedule/request.h"
 #include "weir/schedule/rule_engine.h"
@@ -52,6 +57,8 @@ class Decision {
   enum class Kind : std::uint8_t { kRun, kWait, kIdle };
 
   static Decision run(Request& request) { return {Kind::kRun, &request, kNever}; }
+  // The same of one that was deferred.
+  static Decision run_again(Request& request) { return {Kind::kRun, &request, kNever, true}; }
   static Decision wait_until(Instant until) { return {Kind::kWait, nullptr, until}; }
   // Nothing to do before the next admit or complete.
   static Decision idle() { return {Kind::kIdle, nullptr, kNever}; }
@@ -59,11 +66,14 @@ class Decision {
   Kind kind() const { return kind_; }
   Request& request() const { return *request_; }
   Instant until() const { return until_; }
+  // Whether it has been let run before, and was deferred.
+  bool is_resumed() const { return is_resumed_; }
 
  private:
-  Decision(Kind kind, Request* request, Instant until)
-      : kind_(kind), request_(request), until_(until) {}
+  Decision(Kind kind, Request* request, Instant until, bool is_resumed = false)
+      : kind_(kind), is_resumed_(is_resumed), request_(request), until_(until) {}
   Kind kind_;
+  bool is_resumed_;
   Request* request_;
   Instant until_;
 };
@@ -92,7 +102,7 @@ class Gate {
   };
 
   explicit Gate(const Options& options);
-  // REQUIRES: nothing is queued or running.
+  // REQUIRES: nothing is queued, running or deferred.
   ~Gate();
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
@@ -100,12 +110,30 @@ class Gate {
   // REQUIRES: the request is outside; shutdown() has not been called.
   void admit(Request& request, Head head, Instant now);
   Decision next(Instant now);
-  // REQUIRES: the request is running.
+  // Done, and it moved the bytes it was charged for. REQUIRES: the request is running.
   void complete(Request& request, Instant now);
-  // Its client has gone; nothing is charged. REQUIRES: the request is queued.
+  // The same with another outcome. What it paid too much goes back to the buckets that paid, what
+  // is missing is taken from them, and may leave a debt. A refund is lost if rules have changed
+  // since it was let run, since others may be its limits now.
+  void complete(Request& request, Instant now, const Outcome& outcome);
+  // Its client has gone; nothing is charged: what a deferred one paid goes back, as above.
+  // REQUIRES: the request is queued, deferred or resumed.
   void withdraw(Request& request, Instant now);
-  // Moves a queued request from the regular to the high head; one that is there or runs stays.
+  // Moves a queued request from the regular to the high head; others stay where they are.
   void promote(Request& request, Instant now);
+  // There is no buffer for it: it gives its slot back, and what it paid stays paid.
+  // REQUIRES: the request is running, and nothing of it has begun.
+  void defer(Request& request, Instant now);
+  // There is one now: it is the next to get a slot, after those that were resumed before it; those
+  // of the high head go first. REQUIRES: the request is deferred.
+  void resume(Request& request, Instant now);
+  // A request that does not wait: it pays what it would pay if it ran now, though that may leave a
+  // debt, and is neither queued nor completed. REQUIRES: the request is outside; it stays there.
+  void charge(Request& request, Head head, Instant now);
+  // How long a request like this would wait if it came now. A lower estimate, from its limits and
+  // what waits before it in its class; slots, shares that are lent and other classes are not
+  // counted. O(1).
+  Nanoseconds expected_wait(const Request& request, Head head, Instant now) const;
 
   // No admit follows. What is queued is handed out without waiting for limits, except for those of
   // the whole cluster, which hold to the end (RuleOptions::in_cluster).
@@ -118,6 +146,9 @@ class Gate {
   std::size_t queued() const;
   std::size_t running() const { return running_[0] + running_[1]; }
   std::size_t running(Head head) const { return running_[static_cast<std::size_t>(head)]; }
+  // Those that hold no slot though they were let run, and those of them that wait for one again.
+  std::size_t deferred() const { return deferred_; }
+  std::size_t resumed() const { return resumed_; }
 
   // Starts a policy on the named heads by its name (policy_kinds.h); the name of the fallback stops
   // the other. One in force with the same argument goes on as it is. ENOENT for a name there is
@@ -166,6 +197,7 @@ class Gate {
   static Seated& seated_of(const Request& request);
   Result<RuleCommand> read_rule(std::string_view text) const;
   Pick pick_from(Head head, Instant now, Urge urge);
+  Request* pick_resumed();
   bool has_slot(Head head) const;
   // Time that does not step back.
   Instant forward(Instant now);
@@ -173,6 +205,9 @@ class Gate {
   Options options_;
   std::array<std::unique_ptr<Entrance>, 2> entrances_;
   std::array<std::size_t, 2> running_{};
+  std::array<Ring<Request, &Request::seat_ring>, 2> waiting_again_;  // by head
+  std::size_t deferred_ = 0;
+  std::size_t resumed_ = 0;    // of deferred_
   std::size_t regular_slots_;  // 0 while the regular head is held
   std::uint32_t high_in_row_ = 0;
   bool shut_down_ = false;

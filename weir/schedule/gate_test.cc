@@ -32,9 +32,8 @@ class Bench {
   ~Bench() {
     gate.shutdown(kNow);
     do {
-      for (auto& [number, request] : requests_) {
-        if (request->place() == Request::Place::kRunning) gate.complete(*request, kNow);
-      }
+      for (auto& [number, request] : requests_) end(*request);
+      for (auto& [number, request] : others_) end(*request);
     } while (run_one());
   }
 
@@ -44,13 +43,22 @@ class Bench {
     gate.admit(*request, head, kNow);
     return *request;
   }
+  // One that is somebody else's.
+  Request& admit_as(int number, Request& request) {
+    others_[number] = &request;
+    gate.admit(request, Head::kRegular, kNow);
+    return request;
+  }
   bool run_one() {
     const Decision decision = gate.next(kNow);
     if (decision.kind() != Decision::Kind::kRun) return false;
-    const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto& numbered) {
-      return numbered.second.get() == &decision.request();
-    });
-    ran.push_back(found->first);
+    const auto is_it = [&](const auto& numbered) {
+      return &*numbered.second == &decision.request();
+    };
+    const auto found = std::find_if(requests_.begin(), requests_.end(), is_it);
+    ran.push_back(found == requests_.end()
+                      ? std::find_if(others_.begin(), others_.end(), is_it)->first
+                      : found->first);
     return true;
   }
   void run_all() {
@@ -61,7 +69,13 @@ class Bench {
   std::vector<int> ran;
 
  private:
+  void end(Request& request) {
+    if (request.place() == Request::Place::kRunning) gate.complete(request, kNow);
+    if (request.place() == Request::Place::kDeferred) gate.withdraw(request, kNow);
+  }
+
   std::map<int, std::unique_ptr<Request>> requests_;
+  std::map<int, Request*> others_;
 };
 
 using Order = std::vector<int>;
@@ -410,6 +424,261 @@ TEST(Gate, RulesMayNameTheNodemapsItIsToldOf) {
   Attributes attributes;
   attributes.nodemap = 7;
   EXPECT_EQ(told.engine(Head::kRegular)->rules(Head::kRegular).match(attributes, 0)->name(), "r");
+}
+
+// ---- requests without a buffer ----
+
+TEST(Gate, ADeferredRequestGivesItsSlotToOthers) {
+  Bench bench({.slots = 2});
+  Request& first = bench.admit(1);
+  for (const int number : {2, 3, 4}) bench.admit(number);
+  bench.run_all();
+  bench.gate.defer(first, kNow);
+  EXPECT_EQ(first.place(), Request::Place::kDeferred);
+  EXPECT_EQ(bench.gate.running(), 1U);
+  EXPECT_EQ(bench.gate.deferred(), 1U);
+  EXPECT_EQ(bench.gate.queued(), 2U) << "it is not queued any more";
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2, 3}));
+  bench.gate.withdraw(first, kNow);
+  EXPECT_EQ(bench.gate.deferred(), 0U);
+}
+
+TEST(Gate, AResumedRequestIsTheNextToGetASlot) {
+  Bench bench({.slots = 2});
+  Request& a = bench.admit(1);
+  Request& b = bench.admit(2);
+  bench.run_all();
+  bench.gate.defer(a, kNow);
+  bench.gate.defer(b, kNow);
+  bench.admit(3, Head::kHigh);
+  Request& c = bench.admit(4, Head::kHigh);
+  bench.admit(5, Head::kHigh);
+  bench.run_all();
+  bench.gate.resume(b, kNow);
+  bench.gate.resume(a, kNow);
+  EXPECT_EQ(bench.gate.next(kNow).kind(), Decision::Kind::kIdle) << "no slot is free";
+  EXPECT_EQ(bench.gate.resumed(), 2U);
+  bench.gate.complete(c, kNow);
+  const Decision decision = bench.gate.next(kNow);
+  ASSERT_EQ(decision.kind(), Decision::Kind::kRun);
+  EXPECT_EQ(&decision.request(), &b) << "before those of the high head, and the first resumed";
+  EXPECT_TRUE(decision.is_resumed());
+  EXPECT_EQ(bench.gate.running(), 2U);
+  bench.gate.defer(b, kNow);  // the buffer has gone again
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2, 3, 4, 1}));
+  EXPECT_EQ(bench.gate.running(), 2U);
+  bench.gate.withdraw(b, kNow);
+}
+
+TEST(Gate, ResumedRequestsObeyTheSlotsOfTheirHead) {
+  Bench bench({.slots = 2, .hp_slots = 1});
+  Request& regular = bench.admit(1);
+  bench.run_all();
+  bench.gate.defer(regular, kNow);
+  bench.admit(2);
+  bench.run_all();
+  bench.gate.resume(regular, kNow);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2})) << "the slot that is left is the high head's";
+  Request& high = bench.admit(3, Head::kHigh);
+  bench.run_all();
+  bench.gate.defer(high, kNow);
+  bench.gate.resume(high, kNow);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2, 3, 3}));
+  bench.gate.hold_regular(true);
+  bench.gate.complete(high, kNow);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2, 3, 3})) << "while the regular head is held it waits";
+}
+
+TEST(Gate, APolicyStaysWhileARequestItChoseIsDeferred) {
+  Bench bench;
+  ASSERT_TRUE(bench.gate.start_policy("tbf", "nid", Heads::kBoth));
+  Request& request = bench.admit(1);
+  bench.run_all();
+  bench.gate.defer(request, kNow);
+  ASSERT_TRUE(bench.gate.start_policy("fifo", "", Heads::kBoth));
+  const auto state = [&] {
+    for (const auto& policy : bench.gate.policies(Head::kRegular)) {
+      if (policy.name == "tbf") return policy.state;
+    }
+    return Gate::PolicyStatus::State::kStarted;
+  };
+  EXPECT_EQ(state(), Gate::PolicyStatus::State::kStopping);
+  bench.gate.withdraw(request, kNow);
+  EXPECT_EQ(state(), Gate::PolicyStatus::State::kStopped);
+}
+
+// ---- what is paid besides ----
+
+// A class of 100 bytes a second, 1000 at once, that has just paid 800 for its first request.
+class Paying : public ::testing::Test {
+ protected:
+  Paying() {
+    EXPECT_TRUE(bench.gate.start_policy("tbf", "nid", Heads::kBoth));
+    apply("start slow nid={0.0.0.0@tcp} bps=100B burst=1000B");
+    first = &admit(1, 800);
+    bench.run_all();
+    EXPECT_EQ(bench.ran, (Order{1}));
+  }
+  void apply(const std::string& text) {
+    const auto applied = bench.gate.apply_rule(text, kNow);
+    ASSERT_TRUE(applied) << applied.error().message();
+  }
+  Request& admit(int number, std::uint64_t bytes) {
+    auto& request = requests_.emplace_back(std::make_unique<Request>());
+    request->attributes.nid = client(0);
+    request->bytes = Bytes{bytes};
+    return bench.admit_as(number, *request);
+  }
+  // When a request of so many bytes could run.
+  Nanoseconds wait_of(std::uint64_t bytes) const {
+    Request request;
+    request.attributes.nid = client(0);
+    request.bytes = Bytes{bytes};
+    return bench.gate.expected_wait(request, Head::kRegular, kNow);
+  }
+
+  std::vector<std::unique_ptr<Request>> requests_;
+  Bench bench;
+  Request* first = nullptr;
+};
+
+using std::chrono::seconds;
+
+TEST_F(Paying, WhatWasNotMovedGoesBack) {
+  EXPECT_EQ(wait_of(1000), seconds{8});
+  bench.gate.complete(*first, kNow, Outcome::done(Bytes{300}));
+  EXPECT_EQ(wait_of(1000), seconds{3});
+}
+
+TEST_F(Paying, WhatWasMovedBesidesIsPaidAndMayLeaveADebt) {
+  bench.gate.complete(*first, kNow, Outcome::done(Bytes{1500}));
+  EXPECT_EQ(wait_of(1000), seconds{15});
+  EXPECT_EQ(wait_of(0), seconds{5}) << "a debt of 500";
+}
+
+TEST_F(Paying, NothingIsSettledForWhatWasCharged) {
+  bench.gate.complete(*first, kNow, Outcome::done(Bytes{800}));
+  EXPECT_EQ(wait_of(1000), seconds{8});
+}
+
+TEST_F(Paying, WhatFailedStaysPaidUnlessItSaysWhatItMoved) {
+  bench.gate.complete(*first, kNow, Outcome::failed());
+  EXPECT_EQ(wait_of(1000), seconds{8});
+}
+
+TEST_F(Paying, WhatNeverBeganGetsItsTokensBack) {
+  bench.gate.complete(*first, kNow, Outcome::not_started());
+  EXPECT_EQ(wait_of(1000), seconds{0});
+}
+
+TEST_F(Paying, ADeferredRequestStaysPaidAndGetsItBackWhenItsClientDies) {
+  bench.gate.defer(*first, kNow);
+  EXPECT_EQ(wait_of(1000), seconds{8});
+  bench.gate.resume(*first, kNow);
+  bench.run_all();
+  EXPECT_EQ(wait_of(1000), seconds{8}) << "and pays nothing again";
+  bench.gate.defer(*first, kNow);
+  bench.gate.resume(*first, kNow);
+  bench.gate.withdraw(*first, kNow);
+  EXPECT_EQ(first->place(), Request::Place::kOutside);
+  EXPECT_EQ(wait_of(1000), seconds{0});
+}
+
+TEST_F(Paying, ARefundLetsAWaitingRequestGoSooner) {
+  admit(2, 1000);
+  EXPECT_EQ(bench.gate.next(kNow).until(), kNow + seconds{8});
+  bench.gate.complete(*first, kNow, Outcome::done(Bytes{0}));
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2}));
+}
+
+TEST_F(Paying, ASurchargeMakesAWaitingRequestGoLater) {
+  admit(2, 1000);
+  EXPECT_EQ(bench.gate.next(kNow).until(), kNow + seconds{8});
+  bench.gate.complete(*first, kNow, Outcome::done(Bytes{900}));
+  EXPECT_EQ(bench.gate.next(kNow).until(), kNow + seconds{9});
+}
+
+TEST_F(Paying, NothingGoesBackToALimitThatDidNotPay) {
+  apply("start other nid={0.0.0.0@tcp} bps=100B burst=1000B");
+  Request& second = admit(2, 1000);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2}));
+  bench.gate.complete(*first, kNow, Outcome::not_started());
+  EXPECT_EQ(wait_of(1000), seconds{10}) << "the other rule's bucket is as empty as before";
+  bench.gate.complete(second, kNow, Outcome::done(Bytes{0}));
+  EXPECT_EQ(wait_of(1000), seconds{0});
+}
+
+TEST_F(Paying, ARequestOfAPolicyThatWasDrainedHasPaidNothing) {
+  Request& second = admit(2, 1000);
+  ASSERT_TRUE(bench.gate.start_policy("fifo", "", Heads::kBoth));
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2}));
+  bench.gate.complete(second, kNow, Outcome::not_started());
+  bench.gate.complete(*first, kNow, Outcome::not_started());
+}
+
+TEST_F(Paying, AnExemptRequestPaysAndWaitsForNothing) {
+  Request exempt;
+  exempt.attributes.nid = client(0);
+  exempt.bytes = Bytes{700};
+  bench.gate.charge(exempt, Head::kRegular, kNow);
+  EXPECT_EQ(exempt.place(), Request::Place::kOutside);
+  EXPECT_EQ(bench.gate.queued(), 0U);
+  EXPECT_EQ(bench.gate.running(), 1U) << "the first one's slot";
+  EXPECT_EQ(wait_of(0), seconds{5}) << "a debt of 500";
+}
+
+TEST_F(Paying, AnExemptRequestOfANewClassPaysToo) {
+  Request exempt;
+  exempt.attributes.nid = client(9);
+  exempt.bytes = Bytes{0};
+  apply("start nine nid={0.0.0.9@tcp} rate=1 burst=1");
+  EXPECT_EQ(bench.gate.expected_wait(exempt, Head::kRegular, kNow), seconds{0});
+  for (int i = 0; i < 3; ++i) bench.gate.charge(exempt, Head::kRegular, kNow);
+  EXPECT_EQ(bench.gate.expected_wait(exempt, Head::kRegular, kNow), seconds{3});
+}
+
+TEST_F(Paying, AnAdmittedRequestWouldWaitForAllThatIsBeforeIt) {
+  for (const int number : {2, 3, 4}) admit(number, 500);
+  EXPECT_EQ(wait_of(500), seconds{18}) << "200 are there, 2000 are needed";
+  bench.gate.withdraw(*requests_.back(), kNow);
+  EXPECT_EQ(wait_of(500), seconds{13});
+  Request other;
+  other.attributes.nid = client(1);
+  other.bytes = Bytes{500};
+  EXPECT_EQ(bench.gate.expected_wait(other, Head::kRegular, kNow), seconds{0});
+}
+
+TEST(GateWait, CountsWhatWaitsInABucketOfAWholeRule) {
+  Bench bench;
+  ASSERT_TRUE(bench.gate.start_policy("tbf", "nid", Heads::kBoth));
+  ASSERT_TRUE(bench.gate.apply_rule("start all nid={*.*.*.*@tcp} rate=1 burst=1 by=rule", kNow));
+  for (int number = 0; number < 5; ++number) {
+    bench.admit(number, Head::kRegular, static_cast<std::uint64_t>(number));
+  }
+  bench.run_all();
+  Request another;
+  another.attributes.nid = client(77);
+  EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{5});
+  // Rules that come and go take what waits with them.
+  ASSERT_TRUE(bench.gate.apply_rule("start few nid={*.*.*.*@tcp} rate=1 burst=2 by=rule", kNow));
+  EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{3});
+  ASSERT_TRUE(bench.gate.apply_rule("stop few", kNow));
+  EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{5});
+}
+
+TEST(GateWait, IsNoneWithoutLimits) {
+  Bench bench({.slots = 1});
+  for (const int number : {1, 2, 3}) bench.admit(number);
+  Request another;
+  EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{0});
 }
 
 }  // namespace

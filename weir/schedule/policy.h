@@ -61,6 +61,17 @@ class Policy {
   // Takes out one that is queued here, wherever it stands.
   virtual void remove(Request& request, Instant now) = 0;
 
+  // What follows is for policies with limits; without any there is nothing to do.
+
+  // One that was picked here moved another number of bytes than it was charged for.
+  virtual void settle(const Request& /*request*/, Bytes /*moved*/, Instant /*now*/) {}
+  // One that was picked here has never begun: what it paid goes back.
+  virtual void refund(const Request& /*request*/, Instant /*now*/) {}
+  // One that is queued nowhere pays whatever the balance is.
+  virtual void charge(const Request& /*request*/, Instant /*now*/) {}
+  // When one like this could run at the earliest, were it admitted now; may lie in the past.
+  virtual Instant ready_at(const Request& /*request*/, Instant now) const { return now; }
+
   // What can be told to a policy with rules (rule_engine.h); nullptr: it has none.
   virtual RuleEngine* engine() { return nullptr; }
   virtual const RuleEngine* engine() const { return nullptr; }

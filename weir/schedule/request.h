@@ -4,11 +4,18 @@
 // request object and owns it; the scheduler links it and never copies or allocates one.
 //
 //   outside --admit--> queued --next--> running --complete--> outside
-//                        \--withdraw--> outside
+//                        |               |   ^
+//                        |             defer next
+//                        |               v   |
+//                        |          deferred --resume--> resumed
+//                        '-----------withdraw---'-----------'--> outside
+//
+// A request that may run, but for which there is no buffer, is deferred: it holds no slot, and
+// what it paid stays paid. When it is resumed it runs before all others.
 //
 // Between admit and the return to outside a request must not move or die, and only the Gate it was
-// admitted to may touch its seat. Attributes and bytes must not change while it is queued. Not
-// thread-safe, like the Gate.
+// admitted to may touch its seat. Attributes and bytes must not change until it is outside again.
+// Not thread-safe, like the Gate.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +48,7 @@ class ClassHint {
 
 class Request {
  public:
-  enum class Place : std::uint8_t { kOutside, kQueued, kRunning };
+  enum class Place : std::uint8_t { kOutside, kQueued, kRunning, kDeferred, kResumed };
 
   Request() = default;
   Request(const Request&) = delete;
@@ -55,8 +62,8 @@ class Request {
   // The seat: where a policy keeps the request, its own while it is queued there. What a decision
   // touches stands first, on one cache line.
   RingLink<Request> seat_ring;
-  std::uint64_t seat_turn = 0;  // the order of arrival
-  Bytes bytes;
+  std::uint64_t seat_turn = 0;  // the order of arrival; once it was chosen, what it paid
+  Bytes bytes;                  // that it is charged for
   ClassHint* hint = nullptr;
 
  private:

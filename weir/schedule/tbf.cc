@@ -263,6 +263,11 @@ void Tbf::pay_limits(Queue& queue, const Request& request, Instant now) {
   rested_ = false;
 }
 
+// Of a request whose limits have just paid, and the root where there is one.
+Tbf::Receipt Tbf::receipt(std::uint64_t more) const {
+  return {payers_, Receipt::kLimits | more | (root_shape_ ? Receipt::kRoot : 0)};
+}
+
 void Tbf::count(Class& used, const Request& request, Instant now) {
   ClassTotals& totals = used.totals;
   ++totals.served;
@@ -314,7 +319,10 @@ bool Tbf::serve_any(Queue& queue, Request& first, Instant now) {
   }
   count_all(queue, first, now);
   step_tag(queue, first);
+  const Share* const share = queue.share();
+  const Receipt paid_for = receipt(share != nullptr && share->paces() ? Receipt::kShare : 0);
   take_out(queue, first, now);
+  first.seat_turn = paid_for.word();
   return true;
 }
 
@@ -339,6 +347,8 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
             static_cast<std::uint64_t>(std::max(shape.time_for(cost), Nanoseconds{1}).count()));
     next = queue.requests.behind(first);
     queue.requests.erase(first);
+    queue.waiting -= {1, first.bytes.count()};
+    first.seat_turn = Receipt(payers_, Receipt::kLimits).word();
   }
   if (next == nullptr) {
     ready.pop();
@@ -388,8 +398,10 @@ Pick Tbf::serve_borrower(Head head, Instant now) {
     loan_virtual_ = std::max(loan_virtual_, share.loan_tag);
     advance(share.loan_tag, weigh(share, cost, share.loan_part));
     count_all(*queue, first, now);
+    const Receipt paid_for = receipt(Receipt::kLoan);
     leave(*queue, now);
     take_out(*queue, first, now);
+    first.seat_turn = paid_for.word();
     return {&first, kNever};
   }
   return {};
@@ -404,8 +416,10 @@ Pick Tbf::serve_spare(Head head, Instant now) {
   if (const Instant at = root_ready_at(first); at > now) return {nullptr, at};
   pay_limits(queue, first, now);
   count_all(queue, first, now);
+  const Receipt paid_for = receipt(0);
   leave(queue, now);
   take_out(queue, first, now);
+  first.seat_turn = paid_for.word();
   return {&first, kNever};
 }
 
@@ -416,6 +430,7 @@ Pick Tbf::force(Head head, Instant now) {
   Request& first = queue.requests.front();
   leave(queue, now);
   take_out(queue, first, now);
+  first.seat_turn = 0;  // it paid nothing
   return {&first, kNever};
 }
 
@@ -447,6 +462,7 @@ Pick Tbf::pick(Head head, Instant now, Urge urge) {
 void Tbf::take_out(Queue& queue, Request& request, Instant now) {
   depart(queue, now);
   queue.requests.erase(request);
+  part(queue, request);
   request.seat_group = nullptr;
   if (queue.has_requests()) {
     enter(queue, now);
@@ -488,6 +504,7 @@ void Tbf::admit(Request& request, Head head, Instant now) {
   request.seat_turn = arrivals_++;
   const bool was_idle = !queue.has_requests();
   queue.requests.push_back(request);
+  join(queue, request);
   if (!was_idle) {
     arrive(queue, now);
     return heaps_->prefetch_next(head);
@@ -508,6 +525,7 @@ void Tbf::remove(Request& request, Head /*head*/, Instant now) {
   count_stay(queue, now);
   depart(queue, now);
   queue.requests.erase(request);
+  part(queue, request);
   request.seat_group = nullptr;
 }
 

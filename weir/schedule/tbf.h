@@ -89,6 +89,16 @@ class Tbf final : public RuleEngine {
   Pick pick(Head head, Instant now, Urge urge);
   void remove(Request& request, Head head, Instant now);
 
+  // ---- what is paid besides, or given back (Policy); neither moves a tag ----
+
+  // Only what was paid goes back: a request that ran because its policy was drained paid nothing.
+  void settle(const Request& request, Head head, Bytes moved, Instant now);
+  void refund(const Request& request, Head head, Instant now);
+  void charge(const Request& request, Head head, Instant now);
+  // From its limits and what waits before it there; from its share where nobody lends; and from the
+  // root. A class that is not known yet is taken to have a full bucket.
+  Instant ready_at(const Request& request, Head head, Instant now) const;
+
   // ---- sharing; REQUIRES: options.sharing ----
 
   // A job's share from now on. One that is new starts full; another rate keeps the balance. Without
@@ -159,6 +169,7 @@ class Tbf final : public RuleEngine {
   void visit_stays(Instant now, const std::function<void(const StayView&)>& visit) const override;
 
  private:
+  struct Backlog;
   struct Bucket;
   struct Class;
   struct Crowd;
@@ -168,7 +179,9 @@ class Tbf final : public RuleEngine {
   struct Pace;
   struct Queue;
   class QueueSlab;
+  class Receipt;
   struct RuleState;
+  struct Settling;
   struct Shapes;
   struct Share;
   struct Stay;
@@ -187,15 +200,26 @@ class Tbf final : public RuleEngine {
 
   static std::size_t index(Head head) { return static_cast<std::size_t>(head); }
 
+  // Settling (tbf_settle.cc)
+  void settle(const Request& request, Head head, const Settling& settling, Instant now);
+  void settle_limits(Queue& queue, const Settling& settling, bool slices_only, Instant now);
+  void adjust(Bucket& bucket, const BucketShape& shape, Tokens paid, Tokens due, Queue& queue,
+              Instant now);
+  void wake_anew(Bucket& bucket, Queue& queue);
+  const Class* class_in_force(const Attributes& attributes, Head head, unsigned layer) const;
+  static void join(Queue& queue, const Request& request);
+  static void part(Queue& queue, const Request& request);
+
   // Finding
   Queue& queue_of(const Request& request, Head head, Instant now);
+  Queue& find_queue(const Attributes& attributes, Head head, Instant now);
   std::uint32_t find(const PackedKey& key, Head head) const;
   Queue& find_or_make(const PackedKey& key, Head head);
   Attributes attributes_of(Queue& queue) const;
   void bind(Queue& queue, Instant now);
   void unbind(Queue& queue);
   Class& class_of(const Rule& rule, Queue& queue, const Attributes& attributes, Instant now);
-  Class* find_class(const RuleState& state, const Attributes& by, Queue* host);
+  Class* find_class(const RuleState& state, const Attributes& by, Queue* host) const;
   Class& make_class(RuleState& state, const Attributes& by, Queue* host, Instant now);
   void use(Class& chosen, const Queue& queue, const Rule& rule);
   static void share_with_others(Queue& host);
@@ -251,6 +275,7 @@ class Tbf final : public RuleEngine {
   void let_go(Instant now);
   bool pay(Queue& queue, const Request& request, Instant now);
   void pay_limits(Queue& queue, const Request& request, Instant now);
+  Receipt receipt(std::uint64_t more) const;
   Pick serve_ready(Head head, Instant now);
   Pick serve_later(Instant now);
   Pick serve_borrower(Head head, Instant now);
@@ -315,6 +340,7 @@ class Tbf final : public RuleEngine {
   bool rested_ = true;   // since the root last paid, nobody waited for the device for a moment
   std::uint64_t stamp_;  // of what hints point into
   std::uint32_t bindings_ = 1;  // grows with all that can change which classes a queue has
+  std::uint32_t payers_ = 1;    // and with all that can change which buckets a request takes from
   std::uint64_t states_made_ = 0;
   std::size_t classes_ = 0;
   std::uint64_t virtual_ns_ = 0;
@@ -335,6 +361,14 @@ class TbfPolicy final : public Policy {
   void admit(Request& request, Instant now) override { tbf_->admit(request, head_, now); }
   Pick pick(Instant now, Urge urge) override { return tbf_->pick(head_, now, urge); }
   void remove(Request& request, Instant now) override { tbf_->remove(request, head_, now); }
+  void settle(const Request& request, Bytes moved, Instant now) override {
+    tbf_->settle(request, head_, moved, now);
+  }
+  void refund(const Request& request, Instant now) override { tbf_->refund(request, head_, now); }
+  void charge(const Request& request, Instant now) override { tbf_->charge(request, head_, now); }
+  Instant ready_at(const Request& request, Instant now) const override {
+    return tbf_->ready_at(request, head_, now);
+  }
 
   Tbf* engine() override { return tbf_.get(); }
   const Tbf* engine() const override { return tbf_.get(); }

@@ -152,20 +152,26 @@ bool Tbf::is_current(const ClassHint& hint, Head head) const {
 Tbf::Queue& Tbf::queue_of(const Request& request, Head head, Instant now) {
   ClassHint* const hint = request.hint;
   if (hint != nullptr && is_current(*hint, head)) return *static_cast<Queue*>(hint->queue_);
+  Queue& queue = find_queue(request.attributes, head, now);
+  if (hint != nullptr) {
+    hint->queue_ = &queue;
+    hint->engine_ = stamp_;
+    hint->generation_ = queue.generation;
+  }
+  return queue;
+}
+
+// Bound to the rules as they are; made if there is none.
+Tbf::Queue& Tbf::find_queue(const Attributes& attributes, Head head, Instant now) {
   // A queue is soon made again, so few idle ones need to be kept; the class keeps the balance.
   if (queues() >= kQueuesPerClass * options_.classes_max) forget_one_idle(now);
-  Queue& queue = find_or_make(PackedKey(request.attributes, key_), head);
+  Queue& queue = find_or_make(PackedKey(attributes, key_), head);
   // One with requests was bound by the command itself, so this one is new or idle. While it is
   // bound it must not be taken for one that can be forgotten.
   if (queue.binding != bindings_) {
     if (queue.link.is_linked()) heaps_->idle.erase(heaps_->idle.iterator_to(queue));
     bind(queue, now);
     heaps_->idle.push_back(queue);
-  }
-  if (hint != nullptr) {
-    hint->queue_ = &queue;
-    hint->engine_ = stamp_;
-    hint->generation_ = queue.generation;
   }
   return queue;
 }
@@ -181,7 +187,9 @@ void Tbf::bind(Queue& queue, Instant now) {
     release(*std::exchange(had, nullptr));
   }
   std::unique_ptr<Extra> had_extra = std::move(queue.extra);
+  if (had != nullptr && had->is_lone) static_cast<LoneClass*>(had)->waiting -= queue.waiting;
   queue.limits = &class_of(*list.match(attributes, 0), queue, attributes, now);
+  if (queue.limits->is_lone) static_cast<LoneClass*>(queue.limits)->waiting += queue.waiting;
   if (!is_plain_) queue.extra = std::make_unique<Extra>();
   if (options_.sharing) {
     queue.extra->share = &share_of(attributes.job);
@@ -215,7 +223,7 @@ void Tbf::release(Extra& extra) {
   if (extra.share != nullptr) release(*extra.share);
 }
 
-Tbf::Class* Tbf::find_class(const RuleState& state, const Attributes& by, Queue* host) {
+Tbf::Class* Tbf::find_class(const RuleState& state, const Attributes& by, Queue* host) const {
   if (host != nullptr && !host->own.is_vacant() && host->own.state() == &state) return &host->own;
   const auto found = lone_classes_.find({&state, by});
   return found == lone_classes_.end() ? nullptr : found->second.get();

@@ -53,6 +53,11 @@ struct Tbf::Shapes {
   std::optional<BucketShape> bytes;
 
   bool operator==(const Shapes&) const = default;
+  // Whether a request takes as much of the same buckets.
+  bool takes_alike(const Shapes& other) const {
+    return cost == other.cost && ops.has_value() == other.ops.has_value() &&
+           bytes.has_value() == other.bytes.has_value();
+  }
 };
 
 // By what a class is paced.
@@ -75,6 +80,57 @@ struct Tbf::RuleState {
   std::uint32_t rules = 0;              // how many of them are in their lists still
   Instant started{};
   std::uint32_t classes = 0;
+};
+
+// Requests that wait.
+struct Tbf::Backlog {
+  void operator+=(const Backlog& more) {
+    requests += more.requests;
+    bytes += more.bytes;
+  }
+  void operator-=(const Backlog& fewer) {
+    requests -= fewer.requests;
+    bytes -= fewer.bytes;
+  }
+  // What they take of a bucket; less by the rounding of each where a request's size counts.
+  Tokens cost(const Cost& each) const {
+    switch (each.kind()) {
+      case Cost::Kind::kOp:
+        break;
+      case Cost::Kind::kBytes:
+        return Tokens{std::max(requests, bytes)};
+      case Cost::Kind::kAffine:
+        return Tokens{std::max(requests, each.base() * requests + each.per_kib() * (bytes / 1024))};
+    }
+    return Tokens{requests};
+  }
+
+  std::uint64_t requests = 0;
+  std::uint64_t bytes = 0;
+};
+
+// What a request has paid, kept in its seat while it runs or is deferred: which buckets, and at
+// which of Tbf::payers_, since refunds are for the buckets that paid.
+class Tbf::Receipt {
+ public:
+  static constexpr std::uint64_t kLimits = 1;
+  static constexpr std::uint64_t kSlices = 2;  // limits of the cluster, and no others
+  static constexpr std::uint64_t kShare = 4;
+  static constexpr std::uint64_t kLoan = 8;
+  static constexpr std::uint64_t kRoot = 16;
+
+  Receipt(std::uint32_t payers, std::uint64_t parts)
+      : word_(std::uint64_t{payers} << kPartBits | parts) {}
+  static Receipt of(std::uint64_t word) { return Receipt(word); }
+
+  std::uint64_t word() const { return word_; }
+  bool paid(std::uint64_t any_of) const { return (word_ & any_of) != 0; }
+  std::uint32_t payers() const { return static_cast<std::uint32_t>(word_ >> kPartBits); }
+
+ private:
+  static constexpr unsigned kPartBits = 8;
+  explicit Receipt(std::uint64_t word) : word_(word) {}
+  std::uint64_t word_;
 };
 
 struct Tbf::Bucket {
@@ -131,6 +187,7 @@ struct Tbf::LoneClass : Class {
   Attributes by;
   boost::intrusive::list_member_hook<> unused_hook;
   std::size_t place = 0;  // in Tbf::lone_order_
+  Backlog waiting;        // in its queues, if it is of layer 0
 };
 
 // What few queues have.
@@ -181,6 +238,7 @@ struct Tbf::Queue {
   bool is_later() const { return extra != nullptr && extra->is_later; }
 
   Ring<Request, &Request::seat_ring> requests;
+  Backlog waiting;          // the same, counted
   Class* limits = nullptr;  // of layer 0
   std::unique_ptr<Extra> extra;
   std::uint64_t tag = 0;  // of its owner, when it was placed
@@ -306,6 +364,18 @@ struct Tbf::Heaps {
   List<Queue, &Queue::link> idle;                   // without, least recently used first
   List<LoneClass, &LoneClass::unused_hook> unused;  // that no queue uses, in the same order
 };
+
+// A request that comes, or leaves. A class that lives in the queue has nothing else waiting.
+inline void Tbf::join(Queue& queue, const Request& request) {
+  const Backlog one{1, request.bytes.count()};
+  queue.waiting += one;
+  if (queue.limits->is_lone) static_cast<LoneClass*>(queue.limits)->waiting += one;
+}
+inline void Tbf::part(Queue& queue, const Request& request) {
+  const Backlog one{1, request.bytes.count()};
+  queue.waiting -= one;
+  if (queue.limits->is_lone) static_cast<LoneClass*>(queue.limits)->waiting -= one;
+}
 
 // REQUIRES: it is watched.
 inline Tbf::Stay& Tbf::stay_of(const Queue& queue) { return stays_[queue.stay - 1U]; }

@@ -41,6 +41,13 @@ enum class Flaw : std::uint8_t {
   kDrainsNewestFirst,
   kDrainsBeforeTheOneInForce,
   kPromotedStaysInLine,
+  kDeferredKeepsItsSlot,
+  kResumedWaitsForItsTurn,
+  kResumedHeadsAreAlike,
+  kAbandonedStaysCharged,
+  kNothingIsSettled,
+  kRefundsWhatAnotherPaid,
+  kExemptIsFree,
   // Of crrn.
   kReturnsToItsBatch,
   kPauseKeepsTheRound,
@@ -65,6 +72,10 @@ class ModelPolicy {
   virtual void admit(const ModelRequest& request, std::int64_t now) = 0;
   virtual Offer pick(std::int64_t now, Urge urge) = 0;
   virtual void remove(const ModelRequest& request, std::int64_t now) = 0;
+  // It moved so many bytes, or none at all because it never began.
+  static constexpr std::int64_t kNotStarted = -1;
+  virtual void settle(const ModelRequest&, std::int64_t /*moved*/, std::int64_t /*now*/) {}
+  virtual void charge(const ModelRequest&, std::int64_t /*now*/) {}
 };
 
 class ModelFifo final : public ModelPolicy {
@@ -205,13 +216,15 @@ class ModelTbf final : public ModelPolicy {
 
   // Directly before another rule, or first. Its number.
   int start(const ModelRule& rule, int before, std::int64_t now) {
+    ++payers_;
     const int number = make(rule);
     insert(number, before);
     come_again(-1, now);
     return number;
   }
   void change(int number, const ModelRule& limits, std::int64_t now) {
-    rules_[at(number)] = limits;
+    const ModelRule before = std::exchange(rules_[at(number)], limits);
+    if ((before.rate == 0) != (limits.rate == 0)) ++payers_;
     for (Class& c : classes_[at(number)]) {
       if (c.known) reshape(c, limits, now);
     }
@@ -219,12 +232,15 @@ class ModelTbf final : public ModelPolicy {
   }
   void rank(int number, int before, std::int64_t now) {
     if (number != before && flaw_ != Flaw::kForgetsRank) {
+      const std::vector<int> order = order_;
       std::erase(order_, number);
       insert(number, before);
+      if (order != order_) ++payers_;
     }
     come_again(-1, now);
   }
   void stop(int number, std::int64_t now) {
+    ++payers_;
     std::erase(order_, number);
     come_again(-1, now);
     classes_[at(number)].clear();
@@ -247,22 +263,58 @@ class ModelTbf final : public ModelPolicy {
       const int key = flaw_ == Flaw::kDrainsNewestFirst ? busy_.back() : busy_.front();
       return {take_first(key, now).id};
     }
-    Offer offer;
-    const Queue* best = nullptr;
-    int best_key = 0;
-    for (const int key : busy_) {
-      const Queue& queue = queues_[at(key)];
-      if (queue.ready > now) {
-        offer.until = std::min(offer.until, queue.ready);
-      } else if (best == nullptr || queue.tag < best->tag ||
-                 (queue.tag == best->tag && queue.order < best->order)) {
-        best = &queue;
-        best_key = key;
+    for (;;) {
+      Offer offer;
+      const Queue* best = nullptr;
+      int best_key = 0;
+      for (const int key : busy_) {
+        Queue& queue = queues_[at(key)];
+        if (!queue.is_let_go && queue.ready <= now) wake(key, now);
+        if (!queue.is_let_go) {
+          offer.until = std::min(offer.until, queue.ready);
+        } else if (best == nullptr || queue.tag < best->tag ||
+                   (queue.tag == best->tag && queue.order < best->order)) {
+          best = &queue;
+          best_key = key;
+        }
       }
+      if (best == nullptr) return offer;
+      // It may have been charged since it was let go.
+      Class& c = class_of(best_key, now);
+      const ModelRequest& first = best->requests.front();
+      if (ready_of(c, first, now).ready > now) {
+        enter(best_key, now);
+        continue;
+      }
+      pay(c, first, now);
+      receipts_[first.id] = payers_;
+      return {take_first(best_key, now).id};
     }
-    if (best == nullptr) return offer;
-    charge(class_of(best_key, now), best->requests.front(), now);
-    return {take_first(best_key, now).id};
+  }
+
+  // With the class it has now; what another paid is not given back to it.
+  void settle(const ModelRequest& request, std::int64_t moved, std::int64_t now) override {
+    const auto receipt = receipts_.find(request.id);
+    if (receipt == receipts_.end() || flaw_ == Flaw::kNothingIsSettled) return;
+    const bool is_same = receipt->second == payers_ || flaw_ == Flaw::kRefundsWhatAnotherPaid;
+    receipts_.erase(receipt);
+    Class& c = known_class(request, now);
+    const bool is_abandoned = moved == kNotStarted;
+    if (is_abandoned && flaw_ == Flaw::kAbandonedStaysCharged) return;
+    // Of operations it took one, and of bytes as many as it was charged for.
+    const Wide ops = is_abandoned ? 1 : 0;
+    const Wide bytes = request.bytes - (is_abandoned ? 0 : moved);
+    if (c.ops.rate != 0 && is_same) c.ops.balance += ops * kBillion;
+    if (c.bytes.rate != 0 && (is_same || bytes < 0)) c.bytes.balance += bytes * kBillion;
+    fill(c, now);
+    look_again(key_of(request), now);
+  }
+  void charge(const ModelRequest& request, std::int64_t now) override {
+    if (flaw_ == Flaw::kExemptIsFree) return;
+    Class& c = known_class(request, now);
+    if (c.ops.rate != 0) c.ops.balance -= kBillion;
+    if (c.bytes.rate != 0) c.bytes.balance -= Wide{request.bytes} * kBillion;
+    look_again(key_of(request), now);
   }
 
   void remove(const ModelRequest& request, std::int64_t now) override {
@@ -293,8 +345,11 @@ class ModelTbf final : public ModelPolicy {
   struct Queue {
     std::deque<ModelRequest> requests;
     int rule = kDefault;
-    // While it has requests: when its first may run, and its place among those that may.
+    // While it has requests: when the bucket it waits at can pay for the first, whether it was
+    // found to be able to pay, and its place among those that were.
+    bool is_at_bytes = false;
     std::int64_t ready = 0;
+    bool is_let_go = false;
     std::int64_t tag = 0;
     std::int64_t order = 0;
   };
@@ -374,7 +429,41 @@ class ModelTbf final : public ModelPolicy {
     if (bucket.rate == 0 || bucket.balance >= need) return now;
     return now + ceil_div(need - bucket.balance, bucket.rate);
   }
-  void charge(Class& c, const ModelRequest& request, std::int64_t now) {
+  // The bucket that can pay last, and when.
+  struct Ready {
+    bool is_at_bytes;
+    std::int64_t ready;
+  };
+  static Ready ready_of(Class& c, const ModelRequest& request, std::int64_t now) {
+    fill(c, now);
+    const std::int64_t ops = ready_at(c.ops, 1, now);
+    const std::int64_t bytes = ready_at(c.bytes, request.bytes, now);
+    return {bytes > ops, std::max(ops, bytes)};
+  }
+  Class& known_class(const ModelRequest& request, std::int64_t now) {
+    Queue& queue = queues_[at(key_of(request))];
+    if (queue.requests.empty()) queue.rule = match(key_of(request));
+    Class& c = class_of(key_of(request), now);
+    fill(c, now);
+    return c;
+  }
+  // Its time has come: it can pay, or waits at another bucket from now on.
+  void wake(int key, std::int64_t now) {
+    Queue& queue = queues_[at(key)];
+    const Ready found = ready_of(class_of(key, now), queue.requests.front(), now);
+    queue.is_let_go = found.ready <= now;
+    queue.is_at_bytes = found.is_at_bytes;
+    queue.ready = found.ready;
+  }
+  // The bucket at which it waits has another balance.
+  void look_again(int key, std::int64_t now) {
+    Queue& queue = queues_[at(key)];
+    if (queue.requests.empty() || queue.is_let_go) return;
+    Class& c = class_of(key, now);
+    queue.ready = queue.is_at_bytes ? ready_at(c.bytes, queue.requests.front().bytes, now)
+                                    : ready_at(c.ops, 1, now);
+  }
+  void pay(Class& c, const ModelRequest& request, std::int64_t now) {
     fill(c, now);
     virtual_ = std::max(virtual_, c.tag);
     std::int64_t step = 1;
@@ -407,8 +496,7 @@ class ModelTbf final : public ModelPolicy {
     c.tag = std::max(c.tag, virtual_ - ceil_div(main.full(), main.rate));
     queue.tag = c.realtime && flaw_ != Flaw::kRealtimeIsNotFirst ? 0 : c.tag;
     queue.order = queue.requests.front().arrival;
-    queue.ready =
-        std::max(ready_at(c.ops, 1, now), ready_at(c.bytes, queue.requests.front().bytes, now));
+    wake(key, now);
   }
   // After a command; `changed` is the rule that has other limits now, if one has.
   void come_again(int changed, std::int64_t now) {
@@ -427,6 +515,8 @@ class ModelTbf final : public ModelPolicy {
   std::vector<ModelRule> rules_;
   std::vector<int> order_;                   // in which rules match
   std::vector<std::vector<Class>> classes_;  // by rule, then by job or client
+  std::map<int, int> receipts_;              // by id: payers_ when it paid
+  int payers_ = 0;                           // grows when other buckets may pay than before
   std::int64_t virtual_ = std::int64_t{1} << 62;
   std::int64_t arrivals_ = 0;
 };
@@ -466,16 +556,42 @@ class ModelGate {
     withdraw(id, now);
     admit(known_[at(id)].request, Head::kHigh, now);
   }
-  void complete(int id) {
+  // It moved so many bytes, or never began.
+  void complete(int id, std::int64_t moved, std::int64_t now) {
     Seat& seat = *known_[at(id)].seat;
+    seat.policy->settle(known_[at(id)].request, moved, now);
     --seat.running;
     --running_;
     if (is_drained(seat)) forget_drained();
   }
+  void defer() {
+    if (flaw_ != Flaw::kDeferredKeepsItsSlot) --running_;
+  }
+  void resume(int id) {
+    const bool is_high = known_[at(id)].seat == &high_ && flaw_ != Flaw::kResumedHeadsAreAlike;
+    resumed_[is_high ? 0 : 1].push_back(id);
+  }
+  void abandon(int id, std::int64_t now) {
+    for (auto& waiting : resumed_) std::erase(waiting, id);
+    if (flaw_ != Flaw::kDeferredKeepsItsSlot) ++running_;
+    complete(id, ModelPolicy::kNotStarted, now);
+  }
+  void charge(const ModelRequest& request, std::int64_t now) {
+    force_->policy->charge(request, now);
+  }
   void shutdown() { urge_ = Urge::kForce; }
 
   Offer next(std::int64_t now) {
-    if (running_ == slots_) return {};
+    if (running_ >= slots_) return {};
+    if (flaw_ != Flaw::kResumedWaitsForItsTurn || nothing_waits()) {
+      for (auto& waiting : resumed_) {
+        if (waiting.empty()) continue;
+        const int id = waiting.front();
+        waiting.pop_front();
+        if (flaw_ != Flaw::kDeferredKeepsItsSlot) ++running_;
+        return {id};
+      }
+    }
     const bool regular_first = high_in_row_ >= 10;
     Offer offer = regular_first ? from_regular(now) : from_high(now);
     if (offer.id >= 0) return offer;
@@ -506,6 +622,11 @@ class ModelGate {
     ++running_;
     high_in_row_ = &seat == &high_ ? high_in_row_ + 1 : 0;
     return offer;
+  }
+  bool nothing_waits() const {
+    int queued = high_.queued;
+    for (const auto& seat : seats_) queued += seat->queued;
+    return queued == 0;
   }
   Offer from_high(std::int64_t now) { return ask(high_, now, urge_); }
   // Policies take turns; those not in force any more need not wait for their limits. Turns pass on
@@ -547,7 +668,8 @@ class ModelGate {
   int running_ = 0;
   int high_in_row_ = 0;
   Urge urge_ = Urge::kInTime;
-  std::vector<Known> known_;  // by id
+  std::vector<Known> known_;                  // by id
+  std::array<std::deque<int>, 2> resumed_{};  // high head, regular head
 };
 
 Nid nid_of(int client) {
@@ -569,6 +691,12 @@ class Duel {
   ~Duel() {
     const Instant now = instant_at(now_);
     gate_.shutdown(now);
+    // After a difference the two do not agree on what runs.
+    for (auto& request : requests_) {
+      const bool is_deferred = request->place() == Request::Place::kDeferred ||
+                               request->place() == Request::Place::kResumed;
+      if (is_deferred) gate_.withdraw(*request, now);
+    }
     do {
       for (auto& request : requests_) {
         if (request->place() == Request::Place::kRunning) gate_.complete(*request, now);
@@ -585,6 +713,8 @@ class Duel {
       if (number % 1000 == 0) capacity_ = rng_.between(600, 2000);
       admit();
       if (rng_.chance(1, 50)) withdraw_or_promote();
+      if (rng_.chance(1, 30)) defer_or_resume();
+      if (rng_.chance(1, 40)) charge();
       complete();
       // About as much comes of each job as the default rule lets run.
       now_ += rng_.between(0, 240'000 / keys_);
@@ -592,6 +722,7 @@ class Duel {
     }
     model_.shutdown();
     gate_.shutdown(instant_at(now_));
+    while (!deferred_.empty()) abandon(deferred_.size() - 1);
     while (!queued_.empty() || !running_.empty()) {
       while (!running_.empty()) complete_one();
       if (std::string fault = decide(); !fault.empty()) return fault;
@@ -604,26 +735,33 @@ class Duel {
 
   struct Counts {
     int commands = 0, switches = 0, runs = 0, waits = 0, full = 0, drained = 0;
+    int resumed = 0, abandoned = 0, settled = 0, charged = 0;
   };
   const Counts& counts() const { return counts_; }
 
  private:
   static std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
-  void admit() {
+  // A request that is outside, and as the model has it.
+  ModelRequest make() {
     if (free_.empty()) {
       free_.push_back(static_cast<int>(requests_.size()));
       requests_.push_back(std::make_unique<Request>());
       places_.push_back(0);
     }
-    const int id = free_.back();
-    free_.pop_back();
-    ModelRequest plain{id, any_key(), any_key(), rng_.between(0, 20'000)};
+    ModelRequest plain{free_.back(), any_key(), any_key(), rng_.between(0, 20'000)};
     if (rng_.chance(1, 200)) plain.bytes = 5'000'000;
-    Request& request = *requests_[at(id)];
+    Request& request = *requests_[at(plain.id)];
     request.attributes.job = jobs_[at(plain.job)];
     request.attributes.nid = nid_of(plain.client);
     request.bytes = Bytes{static_cast<std::uint64_t>(plain.bytes)};
+    return plain;
+  }
+  void admit() {
+    const ModelRequest plain = make();
+    const int id = plain.id;
+    Request& request = *requests_[at(id)];
+    free_.pop_back();
     const Head head = rng_.chance(1, 20) ? Head::kHigh : Head::kRegular;
     gate_.admit(request, head, instant_at(now_));
     model_.admit(plain, head, now_);
@@ -648,14 +786,61 @@ class Duel {
     leave_queue(id);
     free_.push_back(id);
   }
+  static void take_out(std::vector<int>& ids, std::size_t which) {
+    ids[which] = ids.back();
+    ids.pop_back();
+  }
   void complete_one() {
     const std::size_t which = rng_.below(running_.size());
     const int id = running_[which];
-    gate_.complete(*requests_[at(id)], instant_at(now_));
-    model_.complete(id);
-    running_[which] = running_.back();
-    running_.pop_back();
+    Request& request = *requests_[at(id)];
+    const auto charged = static_cast<std::int64_t>(request.bytes.count());
+    if (rng_.chance(1, 100)) {
+      gate_.complete(request, instant_at(now_), Outcome::not_started());
+      model_.complete(id, ModelPolicy::kNotStarted, now_);
+      ++counts_.settled;
+    } else if (rng_.chance(1, 10)) {
+      const std::int64_t moved = rng_.between(0, rng_.chance(1, 2) ? charged : 2 * charged + 9);
+      gate_.complete(request, instant_at(now_),
+                     Outcome::done(Bytes{static_cast<std::uint64_t>(moved)}));
+      model_.complete(id, moved, now_);
+      ++counts_.settled;
+    } else {
+      gate_.complete(request, instant_at(now_));
+      model_.complete(id, charged, now_);
+    }
+    take_out(running_, which);
     free_.push_back(id);
+  }
+  void abandon(std::size_t which) {
+    const int id = deferred_[which];
+    gate_.withdraw(*requests_[at(id)], instant_at(now_));
+    model_.abandon(id, now_);
+    take_out(deferred_, which);
+    free_.push_back(id);
+    ++counts_.abandoned;
+  }
+  void defer_or_resume() {
+    if (!running_.empty() && (deferred_.size() < 5 || rng_.chance(1, 2))) {
+      const std::size_t which = rng_.below(running_.size());
+      gate_.defer(*requests_[at(running_[which])], instant_at(now_));
+      model_.defer();
+      deferred_.push_back(running_[which]);
+      take_out(running_, which);
+    } else if (!deferred_.empty()) {
+      const std::size_t which = rng_.below(deferred_.size());
+      if (rng_.chance(1, 4)) return abandon(which);
+      Request& request = *requests_[at(deferred_[which])];
+      if (request.place() == Request::Place::kResumed) return;
+      gate_.resume(request, instant_at(now_));
+      model_.resume(deferred_[which]);
+    }
+  }
+  void charge() {
+    const ModelRequest plain = make();
+    gate_.charge(*requests_[at(plain.id)], Head::kRegular, instant_at(now_));
+    model_.charge(plain, now_);
+    ++counts_.charged;
   }
   // As many as the device is fast: at times too slow for what comes, at times faster.
   void complete() {
@@ -675,8 +860,16 @@ class Duel {
       if (expected.id >= 0) {
         if (decision.kind() != Decision::Kind::kRun) return "idle, though one may run";
         if (&decision.request() != requests_[at(expected.id)].get()) return "ran another one";
-        leave_queue(expected.id);
+        const auto again = std::find(deferred_.begin(), deferred_.end(), expected.id);
+        if (decision.is_resumed() != (again != deferred_.end())) return "ran as another kind";
+        if (again == deferred_.end()) {
+          leave_queue(expected.id);
+        } else {
+          deferred_.erase(again);
+          ++counts_.resumed;
+        }
         running_.push_back(expected.id);
+        if (gate_.running() > kSlots) return "runs more than its slots";
         ++counts_.runs;
         continue;
       }
@@ -824,6 +1017,7 @@ class Duel {
   std::vector<std::unique_ptr<Request>> requests_;  // by id
   std::vector<std::size_t> places_;                 // in queued_, by id
   std::vector<int> free_, queued_, running_;        // ids
+  std::vector<int> deferred_;                       // and resumed ones
   ModelTbf* tbf_ = nullptr;                         // in force, if it is a tbf
   ModelTbf::By by_ = ModelTbf::By::kJob;
   std::vector<int> live_;  // rules of it
@@ -842,6 +1036,10 @@ TEST(TbfModel, PredictsEveryDecision) {
   EXPECT_GE(counts.waits, 100'000);
   EXPECT_GE(counts.full, 100'000);
   EXPECT_GE(counts.drained, 100);
+  EXPECT_GE(counts.resumed, 10'000);
+  EXPECT_GE(counts.abandoned, 1'000);
+  EXPECT_GE(counts.settled, 50'000);
+  EXPECT_GE(counts.charged, 10'000);
 }
 
 TEST(TbfModel, PredictsEveryDecisionOfOtherSeeds) {
@@ -859,7 +1057,10 @@ TEST(TbfModel, CatchesARuleThatOnlyOneOfThemHas) {
 TEST(TbfModel, CatchesEveryFlaw) {
   for (const Flaw flaw :
        {Flaw::kDepthOffByOne, Flaw::kRefillsOnChange, Flaw::kForgetsRank, Flaw::kRealtimeIsNotFirst,
-        Flaw::kDrainsNewestFirst, Flaw::kDrainsBeforeTheOneInForce, Flaw::kPromotedStaysInLine}) {
+        Flaw::kDrainsNewestFirst, Flaw::kDrainsBeforeTheOneInForce, Flaw::kPromotedStaysInLine,
+        Flaw::kDeferredKeepsItsSlot, Flaw::kResumedWaitsForItsTurn, Flaw::kResumedHeadsAreAlike,
+        Flaw::kAbandonedStaysCharged, Flaw::kNothingIsSettled, Flaw::kRefundsWhatAnotherPaid,
+        Flaw::kExemptIsFree}) {
     // Not every run meets every flaw.
     std::uint64_t seed = 2;
     while (seed <= 30 && Duel(seed, 10, flaw).run(20'000, 60).empty()) ++seed;

@@ -172,8 +172,10 @@ void Tbf::reshape_changed(Instant now) {
   each_live_class([&](Class& used) {
     if (used.pace->next) used.reshape(used.pace->shapes, *used.pace->next, now);
   });
-  each([](Pace& pace) {
-    if (pace.next) pace.shapes = *std::exchange(pace.next, std::nullopt);
+  each([&](Pace& pace) {
+    if (!pace.next) return;
+    const Shapes before = std::exchange(pace.shapes, *std::exchange(pace.next, std::nullopt));
+    if (!before.takes_alike(pace.shapes)) ++payers_;
   });
 }
 
@@ -222,6 +224,7 @@ void Tbf::return_all(FieldSet key_before, Instant now) {
       while (queue.has_requests()) {
         Request& first = queue.requests.front();
         queue.requests.erase(first);
+        part(queue, first);
         requests.emplace_back(&first, queue.head);
       }
       become_idle(queue, now);
@@ -276,7 +279,10 @@ Result<void> Tbf::apply(const RuleCommand& command, Instant now) {
   }
   if (command.verb == Verb::kStart) after_start(command, now);
   if (command.verb == Verb::kChange) after_change(command, now);
-  if (generations() != before) ++bindings_;
+  if (generations() != before) {
+    ++bindings_;
+    ++payers_;
+  }
   if (key_ == key_before) {
     return_changed(now);
   } else {

@@ -10,23 +10,6 @@
 #include "weir/schedule/tbf_parts.h"
 
 namespace weir {
-namespace {
-
-// What so many requests of so many bytes took of a bucket of operations; off by the rounding of
-// each where a request's size counts.
-std::uint64_t tokens_of(const Cost& cost, std::uint64_t requests, std::uint64_t bytes) {
-  switch (cost.kind()) {
-    case Cost::Kind::kOp:
-      break;
-    case Cost::Kind::kBytes:
-      return std::max(requests, bytes);
-    case Cost::Kind::kAffine:
-      return std::max(requests, cost.base() * requests + cost.per_kib() * (bytes / 1024));
-  }
-  return requests;
-}
-
-}  // namespace
 
 void Tbf::set_slices(std::span<const ClassSlice> slices, Instant now) {
   bool is_changed = false;
@@ -85,7 +68,7 @@ std::vector<ClassLoad> Tbf::cluster_loads(Nanoseconds time) const {
         {.rule = rule->name(),
          .key = key,
          .is_overflow = is_overflow,
-         .served = tokens_of(rule->limits().cost, used.totals.served, used.totals.bytes),
+         .served = Backlog{used.totals.served, used.totals.bytes}.cost(rule->limits().cost).count(),
          .served_bytes = used.totals.bytes});
   };
   for (std::uint32_t i = 0; i < slab_->size(); ++i) {
@@ -152,8 +135,10 @@ Pick Tbf::finish(Head head, Instant now) {
         bucket.tokens.take(cost, shape, now);
       });
     });
+    const Receipt paid_for(payers_, Receipt::kSlices);
     leave(queue, now);
     take_out(queue, first, now);
+    first.seat_turn = paid_for.word();
     return {&first, kNever};
   }
   return {nullptr, next};

@@ -62,8 +62,11 @@ class Replay {
   ~Replay() {
     for (const auto& [number, one] : requests_) {
       Target& target = stands_[one->target]->target;
-      if (one->request.place() == Request::Place::kQueued) target.withdraw(one->request, now_);
-      if (one->request.place() == Request::Place::kRunning) target.complete(one->request, now_);
+      if (one->request.place() == Request::Place::kRunning) {
+        target.complete(one->request, now_);
+      } else if (one->request.place() != Request::Place::kOutside) {
+        target.withdraw(one->request, now_);
+      }
     }
   }
   Replay(const Replay&) = delete;
@@ -75,7 +78,10 @@ class Replay {
   bool repeat(const TraceRecord& record);
   bool admit(const TraceRecord& record, Stand& stand);
   bool decide(const TraceRecord& record, Stand& stand);
+  bool tell(const TraceRecord& record, Stand& stand);
   bool finish(const TraceRecord& record, Stand& stand);
+  void charge(const TraceRecord& record, Stand& stand);
+  std::unique_ptr<Outstanding> make(const TraceRecord& record);
   bool command(const TraceRecord& record, Stand& stand);
   bool compare_periods(const TraceRecord& record, Stand& stand);
   std::string describe(const Decision& decision) const;
@@ -136,8 +142,15 @@ bool Replay::repeat(const TraceRecord& record) {
       break;
     case TraceKind::kComplete:
     case TraceKind::kWithdraw:
-    case TraceKind::kPromote:
       if (!finish(record, stand)) return false;
+      break;
+    case TraceKind::kPromote:
+    case TraceKind::kDefer:
+    case TraceKind::kResume:
+      if (!tell(record, stand)) return false;
+      break;
+    case TraceKind::kCharge:
+      charge(record, stand);
       break;
     case TraceKind::kShutdown:
       stand.target.shutdown(now_);
@@ -149,10 +162,7 @@ bool Replay::repeat(const TraceRecord& record) {
   return compare_periods(record, stand);
 }
 
-bool Replay::admit(const TraceRecord& record, Stand& stand) {
-  if (stand.target.is_shut_down()) {
-    return nonsense(record, "a request was admitted after the shutdown");
-  }
+std::unique_ptr<Outstanding> Replay::make(const TraceRecord& record) {
   std::unique_ptr<Outstanding> one;
   if (spare_.empty()) {
     one = std::make_unique<Outstanding>();
@@ -163,6 +173,21 @@ bool Replay::admit(const TraceRecord& record, Stand& stand) {
   one->target = record.target;
   one->request.attributes = *record.attributes;
   one->request.bytes = record.bytes;
+  return one;
+}
+
+void Replay::charge(const TraceRecord& record, Stand& stand) {
+  std::unique_ptr<Outstanding> one = make(record);
+  stand.target.charge(one->request, record.head, now_);
+  spare_.push_back(std::move(one));
+  ++report_.charged;
+}
+
+bool Replay::admit(const TraceRecord& record, Stand& stand) {
+  if (stand.target.is_shut_down()) {
+    return nonsense(record, "a request was admitted after the shutdown");
+  }
+  std::unique_ptr<Outstanding> one = make(record);
   one->request.number = record.request;
   stand.target.admit(one->request, record.head, now_);
   if (observer_ != nullptr) observer_->admitted(one->request, now_);
@@ -182,8 +207,32 @@ bool Replay::decide(const TraceRecord& record, Stand& stand) {
           ? decision.kind() == Decision::Kind::kWait && decision.until() == record.until
           : decision.kind() == Decision::Kind::kIdle;
   if (!is_same) return differs(record, describe(record), describe(decision));
-  if (observer_ != nullptr && record.kind == TraceKind::kRun) {
+  if (observer_ != nullptr && record.kind == TraceKind::kRun && !decision.is_resumed()) {
     observer_->started(decision.request(), now_);
+  }
+  return true;
+}
+
+// What a request is told that stays.
+bool Replay::tell(const TraceRecord& record, Stand& stand) {
+  const auto found = requests_.find(record.request);
+  if (found == requests_.end() || found->second->target != record.target) {
+    return nonsense(record, "it names a request that is not there");
+  }
+  Request& request = found->second->request;
+  if (record.kind == TraceKind::kPromote) {
+    stand.target.promote(request, now_);
+  } else if (record.kind == TraceKind::kDefer) {
+    if (request.place() != Request::Place::kRunning) {
+      return nonsense(record, "it defers a request that does not run");
+    }
+    stand.target.defer(request, now_);
+    ++report_.deferred;
+  } else {
+    if (request.place() != Request::Place::kDeferred) {
+      return nonsense(record, "it resumes a request that is not deferred");
+    }
+    stand.target.resume(request, now_);
   }
   return true;
 }
@@ -194,17 +243,13 @@ bool Replay::finish(const TraceRecord& record, Stand& stand) {
     return nonsense(record, "it names a request that is not there");
   }
   Request& request = found->second->request;
-  if (record.kind == TraceKind::kPromote) {
-    stand.target.promote(request, now_);
-    return true;
-  }
   const bool completes = record.kind == TraceKind::kComplete;
   if ((request.place() == Request::Place::kRunning) != completes) {
     return nonsense(record, completes ? "it completes a request that waits"
                                       : "it withdraws a request that runs");
   }
   if (completes) {
-    stand.target.complete(request, now_);
+    stand.target.complete(request, now_, record.outcome);
     if (observer_ != nullptr) observer_->completed(request, now_);
     ++report_.completed;
   } else {

@@ -32,6 +32,8 @@ struct ReplayReport {
   std::uint64_t run = 0;  // decisions to run something
   std::uint64_t completed = 0;
   std::uint64_t withdrawn = 0;
+  std::uint64_t deferred = 0;
+  std::uint64_t charged = 0;
   std::uint64_t commands = 0;  // rules, policies, nodes, capacities
   std::uint64_t periods = 0;
   Nanoseconds length{0};  // from the first call to the last

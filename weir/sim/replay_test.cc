@@ -57,11 +57,17 @@ class Server {
 
   void run(int turns) {
     for (int i = 0; i < turns; ++i) turn();
+    // What exempt requests owe of a limit without a slice would take hours.
+    const ClassSlice slice[] = {{.rule = "wide",
+                                 .key = std::nullopt,
+                                 .slice = {.ops = Rate::per_second(900), .bytes = std::nullopt}}};
+    sides_.back().target->set_slices(slice, now_);
     for (Side& side : sides_) side.target->shutdown(now_);
-    while (!running_.empty() || queued() > 0) {
+    while (!running_.empty() || !deferred_.empty() || queued() > 0) {
       complete_some();
+      resume_some();
       ask();
-      now_ += microseconds{50};
+      now_ += microseconds{5000};
     }
     if (ends_) writer_.end(false);
     writer_.flush();
@@ -96,9 +102,12 @@ class Server {
   void turn() {
     now_ += microseconds{static_cast<std::int64_t>(draw(400))};
     complete_some();
+    resume_some();
     for (Side& side : sides_) {
       for (std::uint64_t i = draw(4); i > 0 && queued() < 300; --i) admit(side);
       if (draw(20) == 0 && !side.waiting.empty()) withdraw(side);
+      if (draw(10) == 0)
+        side.target->charge(make(), draw(4) == 0 ? Head::kHigh : Head::kRegular, now_);
       if (draw(20) == 0 && !side.waiting.empty()) {
         side.target->promote(*side.waiting[draw(side.waiting.size())], now_);
       }
@@ -106,16 +115,21 @@ class Server {
     }
     ask();
   }
-  void admit(Side& side) {
+  // One that is free.
+  Request& make() {
     if (free_.empty()) free_.push_back(&requests_.emplace_back());
     Request& request = *free_.back();
-    free_.pop_back();
     request.attributes.job = JobId("job" + std::to_string(draw(9)));
     request.attributes.nid.net = NetType::kTcp;
     request.attributes.nid.family = AddressFamily::kIpv4;
     request.attributes.nid.low = draw(3);
     request.attributes.opcode = 3 + static_cast<std::uint32_t>(draw(2));
     request.bytes = Bytes{std::uint64_t{4096} << draw(5)};
+    return request;
+  }
+  void admit(Side& side) {
+    Request& request = make();
+    free_.pop_back();
     side.target->admit(request, draw(10) == 0 ? Head::kHigh : Head::kRegular, now_);
     side.waiting.push_back(&request);
   }
@@ -130,8 +144,39 @@ class Server {
     for (std::uint64_t i = draw(5); i > 0 && !running_.empty(); --i) {
       const Running one = running_.front();
       running_.pop_front();
-      one.side->target->complete(*one.request, now_);
+      Target& target = *one.side->target;
+      if (draw(8) == 0 && !target.is_shut_down()) {
+        target.defer(*one.request, now_);
+        deferred_.push_back(one);
+        continue;
+      }
+      switch (draw(8)) {
+        case 0:
+          target.complete(*one.request, now_, Outcome::not_started());
+          break;
+        case 1:
+          target.complete(*one.request, now_, Outcome::failed());
+          break;
+        case 2:
+          target.complete(*one.request, now_, Outcome::done(Bytes{draw(1 << 17)}));
+          break;
+        default:
+          target.complete(*one.request, now_);
+      }
       free_.push_back(one.request);
+    }
+  }
+  void resume_some() {
+    while (!deferred_.empty() && draw(2) == 0) {
+      const Running one = deferred_.front();
+      deferred_.pop_front();
+      if (draw(6) == 0) {
+        one.side->target->withdraw(*one.request, now_);
+        free_.push_back(one.request);
+        continue;
+      }
+      one.side->target->resume(*one.request, now_);
+      one.side->waiting.push_back(one.request);
     }
   }
   void command(Side& side) {
@@ -216,6 +261,7 @@ class Server {
   std::deque<Request> requests_;
   std::vector<Request*> free_;
   std::deque<Running> running_;
+  std::deque<Running> deferred_;
   std::deque<Side> sides_;
 };
 
@@ -231,6 +277,8 @@ TEST(Replay, RepeatsEveryDecisionWhateverHappened) {
     EXPECT_GT(report.run, 2'000U);
     EXPECT_GT(report.commands, 100U);
     EXPECT_GT(report.withdrawn, 50U);
+    EXPECT_GT(report.deferred, 50U);
+    EXPECT_GT(report.charged, 50U);
     EXPECT_GT(report.periods, 50U);
     EXPECT_EQ(report.admitted, report.completed + report.withdrawn);
     // The bound of the layout's promise: 14 bytes for a request, and what is not a request.

@@ -39,7 +39,11 @@ class TargetRecorder {
 
   virtual void admitted(Request& /*request*/, Head /*head*/, Instant /*now*/) {}
   virtual void decided(const Decision& /*decision*/, Instant /*now*/) {}
-  virtual void completed(const Request& /*request*/, Instant /*now*/) {}
+  virtual void completed(const Request& /*request*/, const Outcome& /*outcome*/, Instant /*now*/) {}
+  virtual void deferred(const Request& /*request*/, Instant /*now*/) {}
+  virtual void resumed(const Request& /*request*/, Instant /*now*/) {}
+  // It gets no number: nothing follows.
+  virtual void charged(const Request& /*request*/, Head /*head*/, Instant /*now*/) {}
   virtual void withdrawn(const Request& /*request*/, Instant /*now*/) {}
   virtual void promoted(const Request& /*request*/, Instant /*now*/) {}
   virtual void shut_down(Instant /*now*/) {}

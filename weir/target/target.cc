@@ -100,13 +100,19 @@ Target::~Target() {
 
 // ---- requests ----
 
-void Target::admit(Request& request, Head head, Instant now) {
-  advance(now);
+// A request of the job has come: it gets a share with its first one.
+JobStats::Entry& Target::arrive(Request& request, Instant now) {
   JobStats::Entry& entry = stats_.hold(request.attributes.job, now);
   request.account = &entry;
   if (options_.nodes_by_clients && controller_ != nullptr) count_client(request, now);
   if (controller_ != nullptr && entry.mark != period_) note_active(entry, now);
   entry.arrive(cost_of(request), now);
+  return entry;
+}
+
+void Target::admit(Request& request, Head head, Instant now) {
+  advance(now);
+  arrive(request, now);
   gate_.admit(request, head, now);
   if (recorder_ != nullptr) recorder_->admitted(request, head, now);
 }
@@ -122,6 +128,7 @@ Decision Target::decide(Instant now) {
   const Decision decision = gate_.next(now);
   if (decision.kind() == Decision::Kind::kRun) {
     Request& request = decision.request();
+    if (decision.is_resumed()) return decision;  // it has started before
     entry_of(request).start(cost_of(request), now - request.admitted_at());
     return decision;
   }
@@ -130,26 +137,63 @@ Decision Target::decide(Instant now) {
   return Decision::wait_until(std::min(until, period_end_));
 }
 
-void Target::complete(Request& request, Instant now) {
+void Target::complete(Request& request, Instant now, const Outcome& outcome) {
   advance(now);
   JobStats::Entry& entry = entry_of(request);
-  entry.finish({.cost = cost_of(request),
+  if (outcome.how == Outcome::How::kNotStarted) {
+    entry.abandon(cost_of(request));
+  } else {
+    const Bytes moved = outcome.bytes.value_or(request.bytes);
+    const Tokens settled = options_.cost.of(moved);
+    entry.finish({.cost = cost_of(request),
+                  .settled = settled,
+                  .read = reads(request) ? moved : Bytes{0},
+                  .written = writes(request) ? moved : Bytes{0},
+                  .latency = now - request.admitted_at()},
+                 now);
+    const bool is_done = outcome.how == Outcome::How::kDone;
+    if (options_.estimate_capacity && is_done) estimate_.complete(settled, now);
+  }
+  request.account = nullptr;
+  stats_.release(entry);
+  gate_.complete(request, now, outcome);
+  if (recorder_ != nullptr) recorder_->completed(request, outcome, now);
+}
+
+void Target::defer(Request& request, Instant now) {
+  advance(now);
+  gate_.defer(request, now);
+  if (recorder_ != nullptr) recorder_->deferred(request, now);
+}
+
+void Target::resume(Request& request, Instant now) {
+  advance(now);
+  gate_.resume(request, now);
+  if (recorder_ != nullptr) recorder_->resumed(request, now);
+}
+
+void Target::charge(Request& request, Head head, Instant now) {
+  advance(now);
+  JobStats::Entry& entry = arrive(request, now);
+  const Tokens cost = cost_of(request);
+  entry.start(cost, Nanoseconds{0});
+  gate_.charge(request, head, now);
+  entry.finish({.cost = cost,
+                .settled = cost,
                 .read = reads(request) ? request.bytes : Bytes{0},
-                .written = writes(request) ? request.bytes : Bytes{0},
-                .latency = now - request.admitted_at()},
+                .written = writes(request) ? request.bytes : Bytes{0}},
                now);
   request.account = nullptr;
   stats_.release(entry);
-  if (options_.estimate_capacity) estimate_.complete(cost_of(request), now);
-  gate_.complete(request, now);
-  if (recorder_ != nullptr) recorder_->completed(request, now);
+  if (recorder_ != nullptr) recorder_->charged(request, head, now);
 }
 
 void Target::withdraw(Request& request, Instant now) {
   advance(now);
+  const bool was_queued = request.place() == Request::Place::kQueued;
   gate_.withdraw(request, now);
   JobStats::Entry& entry = entry_of(request);
-  entry.withdraw(cost_of(request));
+  was_queued ? entry.withdraw(cost_of(request)) : entry.abandon(cost_of(request));
   request.account = nullptr;
   stats_.release(entry);
   if (recorder_ != nullptr) recorder_->withdrawn(request, now);
@@ -221,7 +265,7 @@ void Target::hold(bool is_held, Instant now) {
 // instant happens together: only what it leaves behind counts.
 void Target::watch_slots(Instant now) {
   if (now <= watched_to_) return;
-  if (gate_.running() == options_.gate.slots && gate_.queued() > 0) {
+  if (gate_.running() == options_.gate.slots && gate_.queued() + gate_.resumed() > 0) {
     estimate_.saturate(watched_to_);
   } else {
     estimate_.relax(watched_to_);
@@ -367,7 +411,7 @@ void Target::note_active(JobStats::Entry& entry, Instant now) {
   entry.mark = period_;
   if (!is_listed) {
     stats_.hold(entry.job, now);
-    active_.push_back({&entry, entry.arrived, entry.finished, entry.waiting()});
+    active_.emplace_back(entry);
   }
   controller_->first_request(entry.job, now);
 }
@@ -381,15 +425,19 @@ void Target::end_period(Instant now) {
   if (listener_) listener_(report);
 }
 
+// What it asked for is as much as it turned out to be.
+JobSample Target::Active::sample() const {
+  const Tokens asked = (entry->arrived - arrived).cost + (entry->surcharged - surcharged);
+  const Tokens back = entry->refunded - refunded;
+  return {.job = entry->job,
+          .arrived = asked - std::min(asked, back),
+          .served = (entry->served() - served).cost,
+          .waiting = waiting.cost};
+}
+
 void Target::observe(Instant now) {
   absl::flat_hash_map<JobId, JobSample, std::hash<JobId>> samples;
-  for (const Active& job : active_) {
-    const JobStats::Entry& entry = *job.entry;
-    samples.emplace(entry.job, JobSample{.job = entry.job,
-                                         .arrived = (entry.arrived - job.arrived).cost,
-                                         .served = (entry.finished - job.finished).cost,
-                                         .waiting = job.waiting.cost});
-  }
+  for (const Active& job : active_) samples.emplace(job.entry->job, job.sample());
   if (RuleEngine* const engine = gate_.engine(Head::kRegular)) {
     engine->report_shares(options_.controller->period, now, [&](const ShareReport& share) {
       JobSample& sample = samples[share.job];
@@ -413,7 +461,7 @@ void Target::begin_period() {
       return true;
     }
     entry.mark = entry.waiting().requests == 0 ? period_ - 1 : period_;
-    job = {&entry, entry.arrived, entry.finished, entry.waiting()};
+    job = Active(entry);
     return false;
   });
 }

@@ -82,11 +82,19 @@ class Target {
 
   // ---- requests ----
 
+  // What they do is the Gate's (gate.h).
+
   void admit(Request& request, Head head, Instant now);
   Decision next(Instant now);
-  void complete(Request& request, Instant now);
+  // The estimate of what the device can do counts what is done, and not what failed.
+  void complete(Request& request, Instant now) { complete(request, now, {}); }
+  void complete(Request& request, Instant now, const Outcome& outcome);
   void withdraw(Request& request, Instant now);
   void promote(Request& request, Instant now);
+  void defer(Request& request, Instant now);
+  void resume(Request& request, Instant now);
+  // Counted as arrived, started and finished at once.
+  void charge(Request& request, Head head, Instant now);
   // No admit follows; see Gate::shutdown().
   void shutdown(Instant now);
 
@@ -142,7 +150,12 @@ class Target {
   std::size_t queued() const { return gate_.queued(); }
   std::size_t running() const { return gate_.running(); }
   std::size_t running(Head head) const { return gate_.running(head); }
+  std::size_t deferred() const { return gate_.deferred(); }
   bool is_shut_down() const { return gate_.is_shut_down(); }
+  // How long a request like this would wait if it came now, at least (gate.h).
+  Nanoseconds expected_wait(const Request& request, Head head, Instant now) const {
+    return gate_.expected_wait(request, head, now);
+  }
   // What a head runs.
   const Policy& policy(Head head) const { return gate_.policy_in_force(head); }
   std::vector<Gate::PolicyStatus> policies(Head head) const { return gate_.policies(head); }
@@ -166,9 +179,21 @@ class Target {
 
   // A job that was seen in this period, and its counters at the start of it.
   struct Active {
+    explicit Active(JobStats::Entry& of)
+        : entry(&of),
+          arrived(of.arrived),
+          served(of.served()),
+          surcharged(of.surcharged),
+          refunded(of.refunded),
+          waiting(of.waiting()) {}
+
+    JobSample sample() const;
+
     JobStats::Entry* entry;
     JobStats::Count arrived;
-    JobStats::Count finished;
+    JobStats::Count served;
+    Tokens surcharged;
+    Tokens refunded;
     JobStats::Count waiting;
   };
 
@@ -176,6 +201,7 @@ class Target {
   Decision decide(Instant now);
   void follow_policy(Instant now);
   void give_all_shares(Instant now);
+  JobStats::Entry& arrive(Request& request, Instant now);
   void note_active(JobStats::Entry& entry, Instant now);
   void end_period(Instant now);
   void observe(Instant now);

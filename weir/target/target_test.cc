@@ -388,5 +388,148 @@ TEST(Target, WhetherClientsStandForNodesMayChange) {
   EXPECT_EQ(world.target.controller()->nodes_of(JobId("many")), 1U);
 }
 
+// ---- requests without a buffer, of unknown size, and such as do not wait ----
+
+Target::Options estimating(std::uint32_t slots) {
+  return {.gate = {.slots = slots},
+          .controller = ControllerOptions{},
+          .estimate_capacity = true,
+          .cost = Cost::bytes()};
+}
+
+Request& of_job(Request& request, const std::string& job, std::uint64_t bytes) {
+  request.attributes.job = JobId(job);
+  request.attributes.opcode = 3;
+  request.bytes = Bytes{bytes};
+  return request;
+}
+
+TEST(Target, CountsADeferredRequestOnce) {
+  Target target({}, instant_at(0));
+  Request request;
+  target.admit(of_job(request, "a", 4096), Head::kRegular, instant_at(0));
+  ASSERT_EQ(target.next(instant_at(5)).kind(), Decision::Kind::kRun);
+  target.defer(request, instant_at(6));
+  EXPECT_EQ(target.running(), 0U);
+  EXPECT_EQ(target.deferred(), 1U);
+  const JobStats::Entry& job = *target.stats().find(JobId("a"));
+  EXPECT_EQ(job.finished.requests, 0U);
+  EXPECT_EQ(job.running().requests, 1U);
+  target.resume(request, instant_at(7));
+  ASSERT_EQ(target.next(instant_at(8)).kind(), Decision::Kind::kRun);
+  EXPECT_EQ(job.started.requests, 1U);
+  EXPECT_EQ(job.wait_sum, Nanoseconds{5});
+  target.complete(request, instant_at(9));
+  EXPECT_EQ(job.finished.requests, 1U);
+  EXPECT_EQ(job.running().requests, 0U);
+}
+
+TEST(Target, CountsWhatNeverBeganNeitherAsServedNorAsWaiting) {
+  Target target({}, instant_at(0));
+  Request deferred;
+  Request decided;
+  target.admit(of_job(deferred, "a", 4096), Head::kRegular, instant_at(0));
+  target.admit(of_job(decided, "a", 4096), Head::kRegular, instant_at(0));
+  target.next(instant_at(0));
+  target.next(instant_at(0));
+  target.defer(deferred, instant_at(0));
+  target.withdraw(deferred, instant_at(1));
+  target.complete(decided, instant_at(1), Outcome::not_started());
+  const JobStats::Entry& job = *target.stats().find(JobId("a"));
+  EXPECT_EQ(job.waiting(), JobStats::Count{});
+  EXPECT_EQ(job.running(), JobStats::Count{});
+  EXPECT_EQ(job.abandoned.requests, 2U);
+  EXPECT_EQ(job.served(), JobStats::Count{});
+  EXPECT_EQ(job.read, Bytes{0});
+}
+
+TEST(Target, CountsWhatWasMovedAndNotWhatWasGuessed) {
+  Target target({.cost = Cost::bytes()}, instant_at(0));
+  Request shorter;
+  Request longer;
+  target.admit(of_job(shorter, "a", 1000), Head::kRegular, instant_at(0));
+  target.admit(of_job(longer, "a", 1000), Head::kRegular, instant_at(0));
+  target.next(instant_at(0));
+  target.next(instant_at(0));
+  target.complete(shorter, instant_at(1), Outcome::done(Bytes{100}));
+  const JobStats::Entry& job = *target.stats().find(JobId("a"));
+  EXPECT_EQ(job.served().cost, Tokens{100});
+  target.complete(longer, instant_at(1), Outcome::done(Bytes{1500}));
+  EXPECT_EQ(job.read, Bytes{1600});
+  EXPECT_EQ(job.served().cost, Tokens{1600});
+  EXPECT_EQ(job.refunded, Tokens{900});
+  EXPECT_EQ(job.surcharged, Tokens{500});
+  EXPECT_EQ(job.running(), JobStats::Count{});
+}
+
+TEST(Target, AnExemptRequestIsCountedAndNeitherQueuedNorRun) {
+  World world(shared_out(1000));
+  Request exempt;
+  world.target.charge(of_job(exempt, "a", 4096), Head::kRegular, world.now());
+  const JobStats::Entry& job = *world.target.stats().find(JobId("a"));
+  EXPECT_EQ(job.arrived.requests, 1U);
+  EXPECT_EQ(job.finished.requests, 1U);
+  EXPECT_EQ(job.read, Bytes{4096});
+  EXPECT_EQ(world.target.queued() + world.target.running(), 0U);
+  EXPECT_EQ(exempt.account, nullptr);
+}
+
+// The root of 1000 operations a second holds 1000 after a second of work, and 100 after a rest.
+TEST(Target, AnExemptRequestPaysItsShareAndTheRoot) {
+  World world(shared_out(1000));
+  Request probe;
+  of_job(probe, "a", 4096);
+  const auto wait = [&] { return world.target.expected_wait(probe, Head::kRegular, world.now()); };
+  EXPECT_EQ(wait(), Nanoseconds{0});
+  for (int i = 0; i < 150; ++i) {
+    Request exempt;
+    world.target.charge(of_job(exempt, "a", 4096), Head::kRegular, world.now());
+  }
+  EXPECT_EQ(wait(), milliseconds{51}) << "100 were there, 151 are needed";
+}
+
+// Slots are busy and more waits for them: 10 completed I/Os of 1 MiB in 100 ms.
+TEST(Target, TheEstimateCountsOnlyIoThatWasCompleted) {
+  const auto measured = [](auto end_one) {
+    Target target(estimating(1), instant_at(0));
+    EXPECT_TRUE(target.set_policy("tbf", "jobid", Heads::kBoth, instant_at(0)));
+    std::deque<Request> requests(400);
+    for (Request& request : requests) {
+      target.admit(of_job(request, "a", 1 << 20), Head::kRegular, instant_at(0));
+    }
+    Instant now = instant_at(0);
+    for (int i = 0; i < 300; ++i) {
+      Decision decision = target.next(now);
+      EXPECT_EQ(decision.kind(), Decision::Kind::kRun);
+      now += milliseconds{10};
+      end_one(target, decision.request(), i, now);
+    }
+    const auto capacity = target.capacity();
+    target.shutdown(now);
+    for (Request& request : requests) {
+      if (request.place() == Request::Place::kQueued) target.withdraw(request, now);
+    }
+    return capacity;
+  };
+  const auto all = measured(
+      [](Target& target, Request& request, int, Instant now) { target.complete(request, now); });
+  const auto half = measured([](Target& target, Request& request, int i, Instant now) {
+    target.complete(request, now, i % 2 == 0 ? Outcome{} : Outcome::failed());
+  });
+  const auto shorter = measured([](Target& target, Request& request, int, Instant now) {
+    target.complete(request, now, Outcome::done(Bytes{1 << 19}));
+  });
+  const auto deferred = measured([](Target& target, Request& request, int, Instant now) {
+    target.defer(request, now);
+    target.withdraw(request, now);
+  });
+  ASSERT_TRUE(all && half && shorter && deferred);
+  const auto per_second = [](const Rate& rate) { return tokens_in(rate, seconds{1}).count(); };
+  EXPECT_NEAR(static_cast<double>(per_second(*all)), 100.0 * (1 << 20), 2.0 * (1 << 20));
+  EXPECT_NEAR(static_cast<double>(per_second(*half)), 50.0 * (1 << 20), 2.0 * (1 << 20));
+  EXPECT_NEAR(static_cast<double>(per_second(*shorter)), 50.0 * (1 << 20), 2.0 * (1 << 20));
+  EXPECT_LE(per_second(*deferred), 1U) << "nothing was completed";
+}
+
 }  // namespace
 }  // namespace weir

@@ -42,6 +42,7 @@ inline constexpr std::size_t kTraceBlockBytes = 65536;               // what a b
 inline constexpr std::size_t kTraceBlockMax = std::size_t{1} << 20;  // what a reader accepts
 inline constexpr std::size_t kTraceAttributesMax = 4096;
 inline constexpr std::size_t kTraceTextMax = 65536;
+inline constexpr std::uint64_t kTraceRequestMax = UINT32_MAX;  // bytes
 
 enum class TraceKind : std::uint8_t {
   kHead,        // build: text; seed
@@ -52,7 +53,7 @@ enum class TraceKind : std::uint8_t {
   kRun,         // request: next() chose it
   kWait,        // until, as a difference to now, zigzag: next() said so
   kIdle,        // next() had nothing
-  kComplete,    // request
+  kComplete,    // request; flag: not as it was charged: how, 0 or 1 and the bytes it moved
   kWithdraw,    // request
   kPromote,     // request
   kShutdown,
@@ -70,8 +71,11 @@ enum class TraceKind : std::uint8_t {
   kHold,      // flag: from now on nothing of the regular head is begun
   kPeriod,    // the sum of what was decided, 8 bytes; before the call in which the period ended
   kEnd,       // flag: before its time, because the file could not keep up
+  kDefer,     // request
+  kResume,    // request
+  kCharge,    // attributes, bytes; flag: at the high head
 };
-inline constexpr std::uint8_t kTraceKinds = 26;
+inline constexpr std::uint8_t kTraceKinds = 29;
 inline constexpr std::uint8_t kTraceKindMask = 0x1f;
 inline constexpr std::uint8_t kTraceTimeFollows = 0x20;
 inline constexpr std::uint8_t kTraceFlag = 0x40;

@@ -215,26 +215,24 @@ bool TraceReader::read_body() {
       return targets_ > 0 && get_as(chosen_, targets_ - 1);
     case TraceKind::kAttributes:
       return read_attributes();
-    case TraceKind::kAdmit: {
-      if (attributes_.empty() || !get(number, attributes_.size() - 1)) return false;
-      record_.attributes = &attributes_[number];
-      record_.head = record_.flag ? Head::kHigh : Head::kRegular;
+    case TraceKind::kAdmit:
       record_.request = admitted_++;
-      std::uint64_t bytes = 0;
-      if (!get(bytes, UINT32_MAX)) return false;
-      record_.bytes = Bytes{bytes};
-      return true;
-    }
+      return read_described();
+    case TraceKind::kCharge:
+      return read_described();
     case TraceKind::kWait:
       if (!get(number)) return false;
       record_.until =
           instant_at(static_cast<std::int64_t>(static_cast<std::uint64_t>(ns_of(now_)) +
                                                static_cast<std::uint64_t>(from_zigzag(number))));
       return true;
-    case TraceKind::kRun:
     case TraceKind::kComplete:
+      return read_request() && read_outcome();
+    case TraceKind::kRun:
     case TraceKind::kWithdraw:
     case TraceKind::kPromote:
+    case TraceKind::kDefer:
+    case TraceKind::kResume:
       return read_request();
     case TraceKind::kIdle:
     case TraceKind::kShutdown:
@@ -298,6 +296,30 @@ bool TraceReader::read_request() {
   std::uint64_t back = 0;
   if (!get(back, admitted_) || back == 0) return false;
   record_.request = admitted_ - back;
+  return true;
+}
+
+bool TraceReader::read_described() {
+  std::uint64_t place = 0;
+  if (attributes_.empty() || !get(place, attributes_.size() - 1)) return false;
+  record_.attributes = &attributes_[place];
+  record_.head = record_.flag ? Head::kHigh : Head::kRegular;
+  std::uint64_t bytes = 0;
+  if (!get(bytes, kTraceRequestMax)) return false;
+  record_.bytes = Bytes{bytes};
+  return true;
+}
+
+bool TraceReader::read_outcome() {
+  if (!record_.flag) return true;
+  std::uint8_t how = 0;
+  if (!get_byte(how, static_cast<std::uint8_t>(Outcome::How::kNotStarted))) return false;
+  record_.outcome.how = static_cast<Outcome::How>(how);
+  bool has_bytes = false;
+  if (!get_flag(has_bytes)) return false;
+  std::uint64_t bytes = 0;
+  if (has_bytes && !get(bytes, kTraceRequestMax)) return false;
+  if (has_bytes) record_.outcome.bytes = Bytes{bytes};
   return true;
 }
 

@@ -41,6 +41,7 @@ struct TraceRecord {
   std::uint64_t number = 0;   // seed, nodes, quantum, sum
   Bytes bytes;
   Instant until;
+  Outcome outcome;  // of kComplete
   const Attributes* attributes = nullptr;
   std::string_view text;  // build, name of a policy, rule, job
   std::string_view argument;
@@ -98,6 +99,8 @@ class TraceReader {
   bool get_signed(std::int64_t& number);
   bool get_tokens(Tokens& tokens);
   bool read_request();
+  bool read_described();
+  bool read_outcome();
   bool get_byte(std::uint8_t& byte, std::uint8_t most);
   bool get_flag(bool& flag);
   bool get(std::uint64_t& number, std::uint64_t most = UINT64_MAX);

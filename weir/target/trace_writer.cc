@@ -25,10 +25,12 @@ class TraceWriter::Channel final : public TargetRecorder {
     if (writer_.is_over_) return;
     const std::uint32_t place = writer_.place_of(request.attributes);
     request.number = writer_.admitted_++;
-    begin(TraceKind::kAdmit, head == Head::kHigh, now);
-    writer_.put(place);
-    writer_.put(request.bytes.count());
-    writer_.finish();
+    describe(TraceKind::kAdmit, place, request.bytes, head, now);
+  }
+  void charged(const Request& request, Head head, Instant now) override {
+    if (writer_.is_over_) return;
+    const std::uint32_t place = writer_.place_of(request.attributes);
+    describe(TraceKind::kCharge, place, request.bytes, head, now);
   }
   void decided(const Decision& decision, Instant now) override {
     switch (decision.kind()) {
@@ -42,8 +44,21 @@ class TraceWriter::Channel final : public TargetRecorder {
         return plain(TraceKind::kIdle, now);
     }
   }
-  void completed(const Request& request, Instant now) override {
-    name(TraceKind::kComplete, request, now);
+  void completed(const Request& request, const Outcome& outcome, Instant now) override {
+    if (outcome.how == Outcome::How::kDone &&
+        outcome.bytes.value_or(request.bytes) == request.bytes)
+      return name(TraceKind::kComplete, request, now);
+    begin(TraceKind::kComplete, true, now);
+    writer_.put(writer_.admitted_ - request.number);
+    writer_.put_byte(static_cast<std::uint8_t>(outcome.how));
+    writer_.put_optional(outcome.bytes, [](Bytes bytes) { return bytes.count(); });
+    writer_.finish();
+  }
+  void deferred(const Request& request, Instant now) override {
+    name(TraceKind::kDefer, request, now);
+  }
+  void resumed(const Request& request, Instant now) override {
+    name(TraceKind::kResume, request, now);
   }
   void withdrawn(const Request& request, Instant now) override {
     name(TraceKind::kWithdraw, request, now);
@@ -131,6 +146,12 @@ class TraceWriter::Channel final : public TargetRecorder {
   void begin(TraceKind kind, bool flag, Instant now) { writer_.begin_for(index_, kind, flag, now); }
   void plain(TraceKind kind, Instant now) {
     begin(kind, false, now);
+    writer_.finish();
+  }
+  void describe(TraceKind kind, std::uint32_t attributes, Bytes bytes, Head head, Instant now) {
+    begin(kind, head == Head::kHigh, now);
+    writer_.put(attributes);
+    writer_.put(bytes.count());
     writer_.finish();
   }
   void name(TraceKind kind, const Request& request, Instant now) {

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is paid to a Tbf, or given back, apart from its decisions: requests that moved more or less
+// than they were charged for, requests that never began, and requests that do not wait at all. And
+// how long one would wait, which is the same sum.
+#include <algorithm>
+
+#include "weir/schedule/tbf.h"
+#include "weir/schedule/tbf_parts.h"
+
+namespace weir {
+
+// What a request was charged for, and what it is to be charged for in the end.
+struct Tbf::Settling {
+  Tokens paid(const Cost& cost) const { return charged ? cost.of(*charged) : Tokens{0}; }
+  Tokens due(const Cost& cost) const { return moved ? cost.of(*moved) : Tokens{0}; }
+  // Of a bucket of bytes, of which nothing is taken for none.
+  Tokens paid_bytes() const { return Tokens{charged.value_or(Bytes{0}).count()}; }
+  Tokens due_bytes() const { return Tokens{moved.value_or(Bytes{0}).count()}; }
+
+  std::optional<Bytes> charged;  // none: nothing
+  std::optional<Bytes> moved;
+  bool may_refund = true;  // its limits are those that paid
+};
+
+void Tbf::settle(const Request& request, Head head, Bytes moved, Instant now) {
+  settle(request, head, Settling{.charged = request.bytes, .moved = moved}, now);
+}
+
+void Tbf::refund(const Request& request, Head head, Instant now) {
+  settle(request, head, Settling{.charged = request.bytes, .moved = std::nullopt}, now);
+}
+
+void Tbf::settle(const Request& request, Head head, const Settling& settling, Instant now) {
+  const Receipt receipt = Receipt::of(request.seat_turn);
+  if (!receipt.paid(Receipt::kLimits | Receipt::kSlices)) return;
+  Queue& queue = find_queue(request.attributes, head, now);
+  Settling of_limits = settling;
+  of_limits.may_refund = receipt.payers() == payers_;
+  settle_limits(queue, of_limits, receipt.paid(Receipt::kSlices), now);
+  if (!options_.sharing) return;
+  const Tokens paid = settling.paid(options_.sharing->cost);
+  const Tokens due = settling.due(options_.sharing->cost);
+  Share& share = *queue.share();
+  if (receipt.paid(Receipt::kShare) && share.paces()) {
+    adjust(share.bucket, *share.shape, paid, due, queue, now);
+  }
+  if (receipt.paid(Receipt::kLoan)) {
+    // Of an earlier period's loans nothing is taken back: they are settled.
+    share.borrowed = due > paid ? share.borrowed + (due - paid)
+                                : share.borrowed - std::min(share.borrowed, paid - due);
+  }
+  if (!receipt.paid(Receipt::kRoot) || !root_shape_) return;
+  if (due > paid) {
+    root_.charge(due - paid, rested_ ? root_shape_->rested : root_shape_->busy, now);
+  } else {
+    root_.give_back(paid - due, root_shape_->rested);
+  }
+}
+
+void Tbf::settle_limits(Queue& queue, const Settling& settling, bool slices_only, Instant now) {
+  const auto settle_one = [&](Bucket& bucket, const BucketShape& shape, Tokens paid, Tokens due) {
+    if (due > paid || settling.may_refund) adjust(bucket, shape, paid, due, queue, now);
+  };
+  queue.each_class([&](Class& used) {
+    const Shapes& shapes = used.pace->shapes;
+    if (slices_only && !shapes.is_sliced) return;
+    if (shapes.ops) {
+      settle_one(used.main, *shapes.ops, settling.paid(shapes.cost), settling.due(shapes.cost));
+    }
+    if (shapes.bytes) {
+      settle_one(shapes.ops ? *used.second : used.main, *shapes.bytes, settling.paid_bytes(),
+                 settling.due_bytes());
+    }
+  });
+}
+
+void Tbf::adjust(Bucket& bucket, const BucketShape& shape, Tokens paid, Tokens due, Queue& queue,
+                 Instant now) {
+  if (due == paid) return;
+  if (due > paid) {
+    bucket.tokens.charge(due - paid, shape, now);
+  } else {
+    bucket.tokens.give_back(paid - due, shape);
+  }
+  wake_anew(bucket, queue);
+}
+
+// Whoever waits first at the bucket can go at another time. One without a crowd is wanted by the
+// queue that its class lives in alone.
+void Tbf::wake_anew(Bucket& bucket, Queue& queue) {
+  Queue* const first = bucket.crowd == nullptr ? &queue : bucket.crowd->first;
+  if (first == nullptr || first->place != Queue::Place::kFirst || first->at != &bucket) return;
+  heaps_->wake.update(*first, wake_time(*first), first->turn());
+}
+
+void Tbf::charge(const Request& request, Head head, Instant now) {
+  Queue& queue = find_queue(request.attributes, head, now);
+  if (!queue.has_requests()) {
+    heaps_->idle.splice(heaps_->idle.end(), heaps_->idle, heaps_->idle.iterator_to(queue));
+  }
+  const Settling settling{.charged = std::nullopt, .moved = request.bytes};
+  settle_limits(queue, settling, false, now);
+  queue.each_class([&](Class& used) {
+    ++used.totals.served;
+    used.totals.bytes += request.bytes.count();
+  });
+  if (!options_.sharing) return;
+  const Tokens cost = options_.sharing->cost.of(request.bytes);
+  Share& share = *queue.share();
+  if (share.paces()) {
+    // What has fallen over the rim so far is lent, and must not be lost with this.
+    if (share.busy == 0) settle_spill(share, now);
+    share.bucket.tokens.charge(cost, *share.shape, now);
+    wake_anew(share.bucket, queue);
+  }
+  if (!root_shape_) return;
+  root_.charge(cost, rested_ ? root_shape_->rested : root_shape_->busy, now);
+  rested_ = false;
+}
+
+// Requests of the same owner of a tag go in the order in which they came, so that one waits for all
+// that its class has waiting; under shares for those of its queue.
+Instant Tbf::ready_at(const Request& request, Head head, Instant now) const {
+  const std::uint32_t known = find(PackedKey(request.attributes, key_), head);
+  Queue* const queue = known == IndexTable::kNone ? nullptr : &slab_->at(known);
+  const Backlog before = queue == nullptr ? Backlog{} : queue->waiting;
+  Instant ready = now;
+  const auto ask = [&](const Bucket& bucket, const BucketShape& shape, Tokens first, Tokens cost) {
+    TokenBucket then = bucket.tokens;
+    then.charge(first, shape, now);
+    ready = std::max(ready, then.ready_at(cost, shape));
+  };
+  for (unsigned layer = 0; layer < kLayers; ++layer) {
+    const Class* const used = class_in_force(request.attributes, head, layer);
+    if (used == nullptr) continue;
+    const bool is_owner = layer == 0 && used->is_lone && !options_.sharing;
+    const Backlog& first = is_owner ? static_cast<const LoneClass*>(used)->waiting : before;
+    const Shapes& shapes = used->pace->shapes;
+    if (shapes.ops) {
+      ask(used->main, *shapes.ops, first.cost(shapes.cost), shapes.cost.of(request.bytes));
+    }
+    if (shapes.bytes) {
+      ask(shapes.ops ? *used->second : used->main, *shapes.bytes, Tokens{first.bytes},
+          Tokens{request.bytes.count()});
+    }
+  }
+  if (!options_.sharing) return ready;
+  const Cost& cost = options_.sharing->cost;
+  const auto share = shares_.find(request.attributes.job);
+  if (!options_.sharing->lending && share != shares_.end() && share->second->paces()) {
+    ask(share->second->bucket, *share->second->shape, before.cost(cost), cost.of(request.bytes));
+  }
+  return std::max(ready, root_ready_at(request));
+}
+
+// The class that a request would be limited by; none if there is no rule, or it is not made yet.
+const Tbf::Class* Tbf::class_in_force(const Attributes& attributes, Head head,
+                                      unsigned layer) const {
+  const RuleList& list = rules(head);
+  const Rule* const rule = list.has_layer(layer) ? list.match(attributes, layer) : nullptr;
+  if (rule == nullptr) return nullptr;
+  const RuleState& state = *state_of_.at(rule);
+  const std::uint32_t known = layer == 0 && rule->by() == key_
+                                  ? find(PackedKey(attributes, key_), Head::kRegular)
+                                  : IndexTable::kNone;
+  Queue* const host = known == IndexTable::kNone ? nullptr : &slab_->at(known);
+  return find_class(state, attributes.only(rule->by()), host);
+}
+
+}  // namespace weir
