@@ -59,10 +59,10 @@ bool is_plain_name(std::string_view name);
 struct ListenAddress {
   enum class Kind : std::uint8_t { kTcp, kUnix };
   Kind kind = Kind::kTcp;
-  std::string host;  // a numeric address; empty: every address
+  std::string host = {};  // a numeric address; empty: every address
   std::uint16_t port = kDefaultPort;
-  std::string path;      // of kUnix
-  std::string protocol;  // as in protocol.h; empty: the standard one
+  std::string path = {};      // of kUnix
+  std::string protocol = {};  // as in protocol.h; empty: the standard one
 
   bool operator==(const ListenAddress&) const = default;
 };
