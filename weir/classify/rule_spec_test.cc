@@ -156,9 +156,10 @@ RC_GTEST_PROP(RuleSpecProperty, ReadsWhatItPrints, ()) {
   if (*rc::gen::inRange(0, 4) == 0) change.keys.rank = "default";
   if (change.verb != Verb::kStart) change.conds.clear();
   if (change.verb == Verb::kStop) change.keys = {};
-  if (change.verb == Verb::kChange && !can_change(change.keys)) change.keys.layer = 2;
   if (!with_keys({}, change.keys, Verb::kStart).check()) change.keys.burst_bytes.reset();
   if (!with_keys({}, change.keys, Verb::kStart).check()) change.keys.burst_ops.reset();
+  // Last: what is taken away above may have been all there was to change.
+  if (change.verb == Verb::kChange && !can_change(change.keys)) change.keys.layer = 2;
   const auto again = parse_rule(print(change));
   if (!again) RC_FAIL(print(change) + ": " + again.error().message());
   RC_ASSERT(*again == change);
