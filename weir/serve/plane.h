@@ -9,11 +9,9 @@
 // moves:
 //
 //   queued (Gate) --> working (store) --> replies (to be sent) --> sending --> free again
-//      ^       \---> parked: may run, but there is no memory for its payload yet, or no use
-//      \_______________/ has its buffer
+//              \---> parked: may run, but there is no memory for its payload yet, or no use
 //
-// A parked one is deferred: it holds no slot, so it holds up nobody but its own connection. With
-// its buffer it is resumed, and runs when there is a slot again.
+// A parked one has left its slot of the Gate, so it holds up nobody but its own connection.
 #pragma once
 
 #include <array>
