@@ -28,7 +28,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kFooter = R"(
+constexpr const char* kAllocFooter = R"(
 Input, a line for each period:
   {"jobs":{"ID":{"nodes":N,"demand":N},...}}
 Output, a line for each period: the jobs that were active in it (demand above 0), sorted by id
@@ -400,7 +400,7 @@ void add_alloc(CLI::App& weir, int& status) {
                     "Who pays back keeps half of what it was first given");
   command->add_flag("--explain", arguments->explain,
                     "Say in words who lent how much to whom, and why");
-  command->footer(kFooter);
+  command->footer(kAllocFooter);
   command->callback([arguments, &status] { status = alloc(*arguments); });
 }
 

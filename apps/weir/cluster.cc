@@ -12,7 +12,7 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kClusterFooter = R"(
 Examples:
   weir cluster status
   weir cluster forget oss7
@@ -168,7 +168,7 @@ void add_cluster(CLI::App& weir, int& status) {
   cluster
       ->add_option("--service", arguments->service, "Which service a rule is for (default ost_io)")
       ->type_name("NAME");
-  cluster->footer(kFooter);
+  cluster->footer(kClusterFooter);
   CLI::App* const shown =
       cluster->add_subcommand("status", "Who is in it, who leads, and who may use how much");
   shown->fallthrough();

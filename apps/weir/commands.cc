@@ -16,7 +16,7 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kMainFooter = R"(
 Examples:
   weir serve --export scratch=file:scratch.img,size=4GiB
   weir limit --bps 50MiB -- backup.tar | ssh archive 'cat > backup.tar'
@@ -60,7 +60,7 @@ int run_command(int argc, char** argv) {
   weir.set_version_flag("--version", "weir " WEIR_VERSION, "Print the version and exit");
   weir.set_help_flag("-h,--help", "Print this help and exit");
   weir.require_subcommand(1);
-  weir.footer(kFooter);
+  weir.footer(kMainFooter);
   int status = 0;
   add_alloc(weir, status);
   add_limit(weir, status);

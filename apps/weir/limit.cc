@@ -31,7 +31,7 @@ constexpr Nanoseconds kDefaultBurst = std::chrono::milliseconds{10};
 constexpr Tokens kOpsDepthMin{2};
 constexpr Tokens kBytesDepthMin{2};
 
-constexpr const char* kFooter = R"(
+constexpr const char* kLimitFooter = R"(
 Values:
   BANDWIDTH  500MiB/s, 50MB, 10GiB/d: its unit is required; per second unless it says otherwise
   RATE       1000, 20k, 30/min, 1/d
@@ -342,7 +342,7 @@ void add_limit(CLI::App& weir, int& status) {
                    "Go on with the budget the last run left in this file")
       ->type_name("FILE");
   command->add_flag("-q,--quiet", arguments->quiet, "No progress and no totals");
-  command->footer(kFooter);
+  command->footer(kLimitFooter);
   command->callback([arguments, &status] { status = limit(*arguments); });
 }
 

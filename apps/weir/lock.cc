@@ -18,7 +18,7 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kLockFooter = R"(
 Actions:
   run RESOURCE -- COMMAND    run COMMAND while RESOURCE is locked; exits as COMMAND does
   list                       locks that are held or waited for
@@ -264,7 +264,7 @@ void add_lock(CLI::App& weir, int& status) {
   command->add_option("--fill", arguments->fill, "bench: locks to take first and to keep")
       ->type_name("N");
   command->add_option("--time", arguments->time, "bench: how long (default 5s)")->type_name("TIME");
-  command->footer(kFooter);
+  command->footer(kLockFooter);
   command->callback([arguments, &status] { status = act(*arguments); });
 }
 

@@ -36,7 +36,7 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kLustreFooter = R"(
 ACTION is one of
   check   tell what is here, what would be driven and what is missing; changes nothing
   run     drive the rules of ost_io until SIGTERM or SIGINT, then remove them
@@ -574,7 +574,7 @@ void add_lustre(CLI::App& weir, int& status) {
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("-v,--verbose", arguments->verbose, "Print every write and why");
-  command->footer(kFooter);
+  command->footer(kLustreFooter);
   command->callback([arguments, &status] { status = drive(*arguments); });
 }
 

@@ -28,7 +28,7 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kRulesFooter = R"(
 Input, a line each:
   start NAME CONDITIONS [KEY=VALUE ...]   and change, stop, with reg or hp before them:
                                           a rule command, see weir-rules(7)
@@ -368,7 +368,7 @@ void add_rules(CLI::App& weir, int& status) {
       ->type_name("NAME")
       ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "Answer in JSON, one object a line");
-  command->footer(kFooter);
+  command->footer(kRulesFooter);
   command->callback([arguments, &status] { status = rules(*arguments); });
 }
 

@@ -35,7 +35,7 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kServeFooter = R"(
 Stores:
   file:PATH[,size=SIZE][,direct]     created, sparse, if it is missing and has a size
   device:PATH[,direct][,force]       a block device; force: although the system uses it
@@ -601,7 +601,7 @@ void add_serve(CLI::App& weir, int& status) {
   add_tls_options(*command, *arguments);
   add_lock_options(*command, *arguments);
   add_limit_options(*command, *arguments);
-  command->footer(kFooter);
+  command->footer(kServeFooter);
   command->callback([arguments, &status] { status = run_server(*arguments); });
 }
 

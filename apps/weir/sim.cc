@@ -40,7 +40,7 @@ constexpr const char* kClusterLimit = "cluster-limit";
 constexpr const char* kClusterLimitTitle =
     "One limit on ten servers, a hot spot that moves every 2 s";
 
-constexpr const char* kFooter = R"(
+constexpr const char* kSimFooter = R"(
 Policies:
   none      first come, first served
   static    a fixed rate for each job by its nodes
@@ -578,7 +578,7 @@ void add_sim(CLI::App& weir, int& status) {
   command->add_flag("--list", arguments->list, "Name the scenarios there are, and exit");
   command->add_flag("--unchecked", arguments->unchecked, "Run without the checkers: faster");
   command->add_flag("-q,--quiet", arguments->quiet, "No table and no progress");
-  command->footer(kFooter);
+  command->footer(kSimFooter);
   command->callback([arguments, &status] { status = simulate(*arguments); });
 }
 
