@@ -183,6 +183,38 @@ class Scratch(unittest.TestCase):
         self.assertIn("nonsense", done.stderr)
         self.assertIn("fix the first error above (whole log: build/release/dev.log)", done.stderr)
 
+    def test_sources_that_no_longer_fit_together_are_compiled_apart(self):
+        folder = self.source.parent
+        lists = folder / "CMakeLists.txt"
+        before = lists.read_text()
+        # What cmake/batches.py does: the batch depends on what the sources hold at that time.
+        lists.write_text("""
+            file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/other.cc both REGEX "int same")
+            if(both)
+              set(text "#include \\"weir.cc\\"\\n")
+            else()
+              set(text "#include \\"other.cc\\"\\n#include \\"weir.cc\\"\\n")
+            endif()
+            file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/weir_batch_0.cc "${text}")
+            add_executable(weir weir_batch_0.cc)
+            target_include_directories(weir PRIVATE .)
+            """)
+        try:
+            self.source.write_text("int same() { return 0; }\nint main() { return same(); }\n")
+            (folder / "other.cc").write_text("int other() { return 0; }\n")
+            self.assertEqual(self.dev("build").returncode, 0)
+            (folder / "other.cc").write_text("int same() { return 1; }\n")
+            done = self.dev("build")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, r"^dev: build dev \.\.\. \d+\.\d s\n$")
+            self.source.write_text("int main() { return same(); }\n")
+            done = self.dev("build")  # nothing but the source can cure this
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("fix the first error above", done.stderr)
+        finally:
+            lists.write_text(before)
+            self.source.write_text(PROGRAM)
+
     def test_two_builds_at_once(self):
         self.source.write_text(PROGRAM + "// changed again\n")
         both = [subprocess.Popen([self.root / "dev", "build"], stderr=subprocess.PIPE, text=True)
