@@ -6,8 +6,9 @@ includes several sources by their paths below ROOT, and the sources that are com
 
 A file must mean the same beside others as alone. What an anonymous namespace declares is seen by
 the files that follow, so a file is put beside another only if it does not mention such a name at
-all; and a file whose macros or using directives would reach others is compiled alone. The answer
-depends on the sources only, so every checkout of a commit has the same batches.
+all, and the headers of all are included before the first; a file whose macros or using directives
+would reach others is compiled alone. The answer depends on the sources only, so every checkout of a
+commit has the same batches.
 """
 import pathlib
 import re
@@ -30,7 +31,8 @@ DECLARED = re.compile(r"^(?!using |namespace |friend )[A-Za-z_][^\n({=;[]*?(?<![
 STATIC = re.compile(r"^static [^\n({=;[]*?(\w+)\s*[({=;[]", re.M)
 # Another name for something: the same line may stand in two files.
 ALIAS = re.compile(r"^(?:using|namespace) (?:(\w+) =[^;]*|(?!namespace)[\w:]*?(\w+));", re.M)
-DIRECTIVE = re.compile(r"^\s*#\s*(define|undef|pragma)\b|"
+INCLUDE = re.compile(r"^#include .*$", re.M)
+DIRECTIVE = re.compile(r"^\s*#\s*(define|undef|pragma|if)|"
                        r"^using namespace (?!\w+(::\w+)*_literals;)", re.M)
 OPERATOR = re.compile(r"^(?!  )[^\n]*\boperator\b", re.M)  # called without being named
 
@@ -38,7 +40,9 @@ OPERATOR = re.compile(r"^(?!  )[^\n]*\boperator\b", re.M)  # called without bein
 class Source:
     def __init__(self, path):
         self.path = path
-        text = path.read_text().replace("\n}  // namespace\n", "\n}@\n")
+        text = path.read_text()
+        self.includes = INCLUDE.findall(text)
+        text = text.replace("\n}  // namespace\n", "\n}@\n")
         text = DIGIT_SEPARATOR.sub("", text)
         text = COMMENT_OR_LITERAL.sub(lambda found: '""' if found[0][0] in "\"'R" else "", text)
         hidden = "\n".join(ANONYMOUS.findall(text))
@@ -74,6 +78,12 @@ def batches_of(sources):
     return batches
 
 
+def text_of(batch, root):
+    headers = dict.fromkeys(line for one in batch for line in one.includes)
+    sources = [f'#include "{one.path.relative_to(root)}"' for one in batch]
+    return "\n".join([*headers, *sources, ""])
+
+
 def main(root, folder, stem, *paths):
     number = 0
     for batch in batches_of([Source(pathlib.Path(path)) for path in paths]):
@@ -82,7 +92,7 @@ def main(root, folder, stem, *paths):
             continue
         file = pathlib.Path(folder) / f"{stem}_{number}.cc"
         number += 1
-        text = "".join(f'#include "{one.path.relative_to(root)}"\n' for one in batch)
+        text = text_of(batch, root)
         if not file.exists() or file.read_text() != text:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)

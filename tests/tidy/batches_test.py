@@ -64,12 +64,19 @@ class Batches(unittest.TestCase):
                                       "int f(int seconds);\n"), [1, 1])
 
     def test_what_reaches_others_unseen_is_compiled_alone(self):
-        for text in ("#define A 1\n", "#pragma GCC diagnostic ignored\n", "using namespace rc;\n",
+        for text in ("#define A 1\n", "#ifdef A\n#endif\n", "#pragma GCC diagnostic ignored\n", "using namespace rc;\n",
                      hidden("bool operator==(const A& a, const A& b) {\n  return true;\n}"),
                      "namespace {\nint a;\n}\n"):
             with self.subTest(text):
                 self.assertEqual(self.numbers(text, "int b;\n"), [1, 1])
         self.assertEqual(self.numbers("using namespace std::chrono_literals;\n", "int b;\n"), [2])
+
+    def test_no_header_sees_what_a_source_declares(self):
+        for number, text in enumerate(('#include "b.h"\n#include <map>\n', "#include <map>\n")):
+            (self.root / f"{number}.cc").write_text(text)
+        batch = [batches.Source(self.root / name) for name in ("0.cc", "1.cc")]
+        self.assertEqual(batches.text_of(batch, self.root),
+                         '#include "b.h"\n#include <map>\n#include "0.cc"\n#include "1.cc"\n')
 
     def test_batches_are_bounded(self):
         most = "\n" * batches.LINES_MAX
@@ -83,8 +90,8 @@ class Batches(unittest.TestCase):
         found = []
         for line in out.getvalue().splitlines():
             if line.startswith(str(self.root)):
-                found += [str(ROOT / one.split('"')[1])
-                          for one in pathlib.Path(line).read_text().splitlines()]
+                lines = pathlib.Path(line).read_text().splitlines()
+                found += [str(ROOT / one.split('"')[1]) for one in lines if one.endswith('.cc"')]
             else:
                 found.append(line)
         self.assertEqual(sorted(found), sources)
