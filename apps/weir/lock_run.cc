@@ -8,12 +8,10 @@
 #include <csignal>
 #include <cstring>
 #include <memory>
-#include <mutex>
 
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,23 +44,21 @@ constexpr Nanoseconds kWakeUp = 200ms;
 // What the client says of the lock, and a descriptor to wait for it.
 class News : public lock::Listener {
  public:
-  News() : fd_(value_or_fail(host::make_wake_fd(), Exit::kIoErr, "")) {}
+  News() : events_(value_or_fail(host::make_wake_fd(), Exit::kIoErr, "")) {}
 
   void lock_event(const lock::LockClient::Event& event) override {
-    const std::lock_guard guard(mutex_);
-    last_ = event;
-    eventfd_write(fd_.get(), 1);
+    (void)events_.put_always(event);  // two at most: held or refused, and lost
   }
-  int fd() const { return fd_.get(); }
+  int fd() const { return events_.fd(); }
+  void clear() const { events_.clear(); }
   // The last there was.
   std::optional<lock::LockClient::Event> read() {
-    const std::lock_guard guard(mutex_);
+    for (const lock::LockClient::Event& event : events_.take()) last_ = event;
     return last_;
   }
 
  private:
-  host::Fd fd_;
-  std::mutex mutex_;
+  host::Mailbox<lock::LockClient::Event> events_;
   std::optional<lock::LockClient::Event> last_;
 };
 
@@ -105,10 +101,7 @@ bool Runner::wait(Instant until) {
   const Nanoseconds left = std::max(until - host::now(), Nanoseconds{0});
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
   const int ready = poll(waits, 2, until == kNever ? -1 : static_cast<int>(std::min(ms, 1L << 30)));
-  if (ready > 0 && (waits[1].revents & POLLIN) != 0) {
-    eventfd_t count = 0;
-    eventfd_read(news_.fd(), &count);
-  }
+  if (ready > 0 && (waits[1].revents & POLLIN) != 0) news_.clear();
   return ready > 0;
 }
 

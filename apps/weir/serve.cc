@@ -22,6 +22,7 @@
 #include "weir/config/file_follower.h"
 #include "weir/config/serve_config.h"
 #include "weir/config/slurm.h"
+#include "weir/control/client.h"
 #include "weir/control/control.h"
 #include "weir/host/files.h"
 #include "weir/host/heap.h"
@@ -392,13 +393,16 @@ bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& f
     };
     control == nullptr ? follow() : control->change_elsewhere(follow);
   });
+  host::Wake slurm_stop(value_or_fail(host::make_wake_fd(), Exit::kIoErr, ""));
   if (control != nullptr) {
     control->set_cluster(cluster.get());
     control->start();
   }
   if (cluster != nullptr) cluster->start();
   std::optional<SlurmFeed> slurm;
-  if (server.options().slurm.is_on) slurm.emplace(server.options().slurm, server);
+  if (server.options().slurm.is_on) {
+    slurm.emplace(server.options().slurm, server, std::move(slurm_stop));
+  }
   const bool drained = server.run([&] {
     std::string line = "ready";
     for (const serve::ListenAddress& address : server.listening()) {

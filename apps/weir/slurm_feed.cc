@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <poll.h>
-#include <sys/eventfd.h>
 
 #include "weir/host/clock.h"
 #include "weir/serve/event_log.h"
@@ -18,22 +17,22 @@ constexpr int kTurnMs = 200;
 
 }  // namespace
 
-SlurmFeed::SlurmFeed(const serve::SlurmOptions& options, serve::Server& server)
+SlurmFeed::SlurmFeed(const serve::SlurmOptions& options, serve::Server& server, host::Wake stop)
     : pattern_(*config::JobPattern::parse_known(options.pattern)),
       poll_(options.squeue, options.every),
       server_(server),
-      stop_(eventfd(0, EFD_CLOEXEC)),
+      stop_(std::move(stop)),
       thread_([this] { run(); }) {}
 
 SlurmFeed::~SlurmFeed() {
-  eventfd_write(stop_.get(), 1);
+  stop_.set();
   thread_.join();
 }
 
 void SlurmFeed::run() {
   for (;;) {
     poll_.tick(host::now(), [this](std::string_view text) { take(text); });
-    pollfd waiting[] = {{stop_.get(), POLLIN, 0}, {poll_.fd(), POLLIN, 0}};
+    pollfd waiting[] = {{stop_.fd(), POLLIN, 0}, {poll_.fd(), POLLIN, 0}};
     if (poll(waiting, std::size(waiting), kTurnMs) > 0 && (waiting[0].revents & POLLIN) != 0) {
       return;
     }

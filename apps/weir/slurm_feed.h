@@ -5,7 +5,7 @@
 // Jobs that Slurm no longer lists are back to one node; what the file of jobs names stays as it is
 // there.
 //
-//   SlurmFeed feed(server.options().slurm, server);       until it is destroyed
+//   SlurmFeed feed(server.options().slurm, server, wake);       until it is destroyed
 //
 // An answer that is no list of jobs, or none at all, leaves the sizes as they were; it is told once
 // until there is one again.
@@ -17,7 +17,7 @@
 
 #include "apps/weir/slurm_poll.h"
 #include "weir/config/slurm.h"
-#include "weir/host/fd.h"
+#include "weir/host/mailbox.h"
 #include "weir/serve/options.h"
 #include "weir/serve/server.h"
 
@@ -25,8 +25,9 @@ namespace weir::app {
 
 class SlurmFeed {
  public:
-  // The server must outlive it. REQUIRES: the pattern is one of codes that Slurm knows.
-  SlurmFeed(const serve::SlurmOptions& options, serve::Server& server);
+  // The server must outlive it. `stop` is its own (host::make_wake_fd). REQUIRES: the pattern is
+  // one of codes that Slurm knows.
+  SlurmFeed(const serve::SlurmOptions& options, serve::Server& server, host::Wake stop);
   SlurmFeed(const SlurmFeed&) = delete;
   SlurmFeed& operator=(const SlurmFeed&) = delete;
   ~SlurmFeed();
@@ -40,7 +41,7 @@ class SlurmFeed {
   SlurmPoll poll_;
   serve::Server& server_;
   std::string told_;
-  host::Fd stop_;  // written to when it is to end
+  host::Wake stop_;
   std::thread thread_;
 };
 

@@ -2,66 +2,19 @@
 //
 // Threads that command a running server: each command is called exactly once, on the loop, also
 // those that the server's end overtakes.
-#include <array>
 #include <atomic>
-#include <filesystem>
 #include <future>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include "weir/serve/server.h"
+#include "tests/stress/running_server.h"
 #include "weir/target/nrs_text.h"
 
 namespace weir::serve {
 namespace {
-
-// A server in memory, on a thread of its own.
-class Running {
- public:
-  Running() {
-    std::array<char, 32> name{"/tmp/weir-stress-XXXXXX"};
-    folder_ = mkdtemp(name.data());
-    thread_ = std::thread([this] {
-      ServeOptions options;
-      options.listen = {*parse_listen("unix:" + folder_ + "/s")};
-      options.exports = {*parse_export("a=shaped:iops=100:memory:1MiB")};
-      auto server = Server::create(std::move(options));
-      ASSERT_TRUE(server) << server.error().message();
-      loop_ = std::this_thread::get_id();
-      EXPECT_TRUE((*server)->run([&] { ready_.set_value(server->get()); }));
-      over_.get_future().wait();  // others may still hold on to it
-    });
-    server_ = ready_.get_future().get();
-  }
-  ~Running() {
-    static_cast<void>(stop());
-    over_.set_value();
-    thread_.join();
-    std::filesystem::remove_all(folder_);
-  }
-
-  Result<void> stop() {
-    return server_->ask([](Server& it) -> Result<void> {
-      it.stop();
-      return {};
-    });
-  }
-  Server& server() { return *server_; }
-  bool is_on_loop() const { return std::this_thread::get_id() == loop_; }
-
- private:
-  std::string folder_;
-  std::promise<Server*> ready_;
-  std::promise<void> over_;
-  std::thread::id loop_;
-  std::thread thread_;
-  Server* server_ = nullptr;
-};
 
 TEST(ServerCommandsStress, AThreadReadsAndChangesWhatTheLoopOwns) {
   Running running;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Documents that are checked against the tree, so that they cannot go stale unnoticed.
 
-docs/promises.md holds promises as table rows, numbered upward; each names what enforces it:
+docs/promises.md holds promises as table rows, numbered upward under each heading, and no number
+twice; each names what enforces it:
 
     | P7 | Nothing is lost at any rate. | `pace.TokenBucketProperty.LosesNothing` |
 
@@ -65,8 +66,10 @@ def promises(root):
         yield f"{file}: missing"
         return
     unit_tests = cxx_tests(root)
-    last = 0
+    last, known = 0, set()
     for number, line in enumerate(read(root, file).splitlines(), 1):
+        if line.startswith("#"):
+            last = 0
         if not re.match(r"\|\s*P\d", line):
             continue
         where = f"{file}:{number}"
@@ -74,16 +77,19 @@ def promises(root):
         if not row:
             yield f"{where}: not of the form | P1 | promise | what enforces it |"
             continue
-        if int(row[1]) <= last:
+        if int(row[1]) in known:
+            yield f"{where}: P{row[1]} is there twice"
+        elif int(row[1]) < last:
             yield f"{where}: P{row[1]} after P{last}: number promises upward"
         last = int(row[1])
+        known.add(last)
         references = re.findall(r"`([^`]+)`", row[3])
         if not references and row[3] != "pending":
             yield f"{where}: P{last} names neither a test nor 'pending'"
         for reference in references:
             if reference != "pending" and not enforces(root, reference, unit_tests):
                 yield f"{where}: P{last} names {reference}, which does not exist"
-    if not last:
+    if not known:
         yield f"{file}: holds no promise"
 
 
@@ -207,6 +213,9 @@ class Bites(unittest.TestCase):
             | P4 | fast | `./dev bench pace` |
             | P5 | later | pending |
             | P6 | survives | `./dev drill kill` |
+
+            ## Another heading
+            | P0 | starts again | `pace.Bucket.Fills` |
             """.replace("            ", ""))
         self.finds(promises)
         self.write("docs/promises.md", """
@@ -218,10 +227,15 @@ class Bites(unittest.TestCase):
             | P5 | no word | soon |
             | P6 | no cell |
             | P7 | no drill | `./dev drill nothing` |
+            | P5 | downward | pending |
+            ## Another heading
+            | P8 | upward | pending |
+            | P6 | downward | pending |
             """.replace("            ", ""))
-        self.finds(promises, "P1 names pace.Bucket.Old", "P1 after P1", "P2 names", "P3 names",
-                   "P4 names ./dev bench nothing", "P5 names neither", "not of the form",
-                   "P7 names ./dev drill nothing")
+        self.finds(promises, "P1 names pace.Bucket.Old", "P1 is there twice", "P2 names",
+                   "P3 names", "P4 names ./dev bench nothing", "P5 names neither",
+                   "not of the form", "P7 names ./dev drill nothing", "P5 is there twice",
+                   "P6 after P8")
 
     def test_links(self):
         self.write("docs/a.md", "# One thing: `x`\n"

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -23,6 +22,7 @@
 #include "weir/cluster/membership.h"
 #include "weir/cluster/shared_rule.h"
 #include "weir/host/clock.h"
+#include "weir/host/mutex.h"
 #include "weir/serve/event_log.h"
 
 namespace weir::cluster {
@@ -75,29 +75,31 @@ std::string with_port(const std::string& address, std::uint16_t port) {
   return fmt::format("{}:{}", address.substr(0, address.rfind(':')), port);
 }
 
-}  // namespace
-
-class Cluster::Core {
+class EtcdCluster final : public Cluster {
  public:
-  Core(serve::Server& server, const serve::ClusterOptions& options)
+  EtcdCluster(serve::Server& server, const serve::ClusterOptions& options)
       : server_(server), options_(options) {}
 
   Result<void> open();
-  void start();
-  void stop();
-  std::uint16_t port() const { return transport_->port(); }
-  Result<std::function<void()>> read_certificates();
+  void start() override;
+  void stop() override;
+  std::uint16_t port() const override { return transport_->port(); }
+  Result<std::function<void()>> read_certificates() override;
 
-  void status(const Answer<ClusterStatus>& answer);
-  void rules(const Answer<std::vector<serve::ClusterRule>>& answer);
-  void command(const std::string& service, const std::string& text, const Answer<void>& answer);
-  void forget(const std::string& name, const Answer<void>& answer);
+  void status(Answer<ClusterStatus> answer) override;
+  void rules(Answer<std::vector<serve::ClusterRule>> answer) override;
+  void command(std::string service, std::string text, Answer<void> answer) override;
+  void forget(std::string name, Answer<void> answer) override;
 
  private:
   Result<void> open_transport(std::uint64_t incarnation);
   Result<void> open_membership(std::uint64_t incarnation);
   void heard(const MembershipView& said);
   void unheard(const Error& why);
+  std::string history_error() const {
+    const host::MutexLock lock(mutex_);
+    return history_error_;
+  }
   void keep(MembershipView& view);
   void note_errors(std::vector<std::string> errors);
   void follow(const MembershipView& view);
@@ -105,7 +107,7 @@ class Cluster::Core {
   void note_link(const EpochTransport::LinkState& state);
   Membership::Connected connected();
   void seat(const MembershipView& view);
-  void see(const MembershipView& view);
+  void see(const MembershipView& view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void sync_rules(const MembershipView& view);
   Result<void> check(const std::string& service, const std::string& command);
   template <class T>
@@ -139,16 +141,19 @@ class Cluster::Core {
   bool has_asked_ = false;                 // etcd for rules, once at least
   std::uint32_t members_told_ = 0;         // by a leader
 
-  mutable std::mutex mutex_;  // of what is told
-  bool is_stopped_ = false;
-  MembershipView view_;
-  std::map<std::string, Instant> seen_;  // when those that are known were last registered
-  std::vector<std::string> rule_errors_;
-  std::string history_error_;  // why etcd's rules are not taken; empty: they are
-  std::string start_words_;    // how clients are served without rules; empty: there are rules
+  mutable host::Mutex mutex_;  // of what is told
+  bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  MembershipView view_ ABSL_GUARDED_BY(mutex_);
+  // When those that are known were last registered.
+  std::map<std::string, Instant> seen_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> rule_errors_ ABSL_GUARDED_BY(mutex_);
+  // Why etcd's rules are not taken; empty: they are.
+  std::string history_error_ ABSL_GUARDED_BY(mutex_);
+  // How clients are served without rules; empty: there are rules.
+  std::string start_words_ ABSL_GUARDED_BY(mutex_);
 };
 
-Result<void> Cluster::Core::open() {
+Result<void> EtcdCluster::open() {
   const auto incarnation = random_number();
   if (!incarnation) return tl::unexpected(incarnation.error());
   auto state = ClusterStateFile::open(options_.state_file, options_.prefix);
@@ -167,14 +172,17 @@ Result<void> Cluster::Core::open() {
   return open_membership(*incarnation);
 }
 
-void Cluster::Core::start() {
+void EtcdCluster::start() {
   const ClusterState& known = state_->state();
   note_errors(part_->sync_rules(known.rules, known.members, server_.now()));
-  view_.rules = known.rules;
+  {
+    const host::MutexLock lock(mutex_);
+    view_.rules = known.rules;
+  }
   membership_->start();
 }
 
-Result<void> Cluster::Core::open_transport(std::uint64_t incarnation) {
+Result<void> EtcdCluster::open_transport(std::uint64_t incarnation) {
   auto transport = EpochTransport::create(
       {.name = options_.name,
        .incarnation = incarnation,
@@ -197,7 +205,7 @@ Result<void> Cluster::Core::open_transport(std::uint64_t incarnation) {
   return {};
 }
 
-Result<void> Cluster::Core::open_membership(std::uint64_t incarnation) {
+Result<void> EtcdCluster::open_membership(std::uint64_t incarnation) {
   auto password = read_password(options_.password_file);
   if (!password) return tl::unexpected(password.error());
   const std::string& reached = options_.advertise.empty() ? options_.listen : options_.advertise;
@@ -232,7 +240,7 @@ Result<void> Cluster::Core::open_membership(std::uint64_t incarnation) {
   return {};
 }
 
-Result<std::function<void()>> Cluster::Core::read_certificates() {
+Result<std::function<void()>> EtcdCluster::read_certificates() {
   auto ours = transport_->read_certificates();
   if (!ours) return ours;
   auto of_etcd = membership_->read_certificates();
@@ -244,9 +252,9 @@ Result<std::function<void()>> Cluster::Core::read_certificates() {
 }
 
 // Membership first: it tells the transport what to do.
-void Cluster::Core::stop() {
+void EtcdCluster::stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     is_stopped_ = true;
   }
   membership_->stop();
@@ -255,9 +263,9 @@ void Cluster::Core::stop() {
 
 // Whoever asks while others stop it is either heard in time or told so.
 template <class T>
-bool Cluster::Core::refuses(const Answer<T>& answer) const {
+bool EtcdCluster::refuses(const Answer<T>& answer) const {
   {
-    const std::lock_guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     if (!is_stopped_) return false;
   }
   answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
@@ -267,24 +275,24 @@ bool Cluster::Core::refuses(const Answer<T>& answer) const {
 // ---- what membership has heard, on its thread ----
 
 // Of the rules on disk and those of etcd the newer ones. They are kept before they are in force.
-void Cluster::Core::keep(MembershipView& view) {
+void EtcdCluster::keep(MembershipView& view) {
   ClusterState known = state_->state();
-  std::string error;
-  if (history_error_.empty() && known.is_followed_by(view.history, view.generation)) {
+  std::string error = history_error();
+  if (error.empty() && known.is_followed_by(view.history, view.generation)) {
     const bool is_same = known.knows_rules() && known.rules == view.rules;
     if (!is_same) known.generation = view.generation;
     known.history = view.history;
     known.rules = view.rules;
   } else {
     // To the end, though its revision may grow past ours: what it has is still not what it had.
-    error = !history_error_.empty()
-                ? history_error_
-                : fmt::format(
-                      "the rules of etcd are not taken, since it has lost what it knew: {} "
-                      "has rules of its revision {}, and it is at {}{}; if its data was "
-                      "replaced on purpose, remove the file and start this server again",
-                      state_->path(), known.generation, view.generation,
-                      view.history == known.history ? "" : " of another history");
+    if (error.empty()) {
+      error = fmt::format(
+          "the rules of etcd are not taken, since it has lost what it knew: {} "
+          "has rules of its revision {}, and it is at {}{}; if its data was "
+          "replaced on purpose, remove the file and start this server again",
+          state_->path(), known.generation, view.generation,
+          view.history == known.history ? "" : " of another history");
+    }
     view.rules = known.rules;
   }
   // Those that ended in order have no name until they are back, so names alone may be too few.
@@ -292,13 +300,13 @@ void Cluster::Core::keep(MembershipView& view) {
   known.members = std::max(names, members_told_ != 0 ? members_told_ : known.members);
   const auto kept = state_->keep(std::move(known));
   state_error_ = kept ? "" : fmt::format("rules are not kept: {}", kept.error().message());
-  const std::lock_guard lock(mutex_);
+  const host::MutexLock lock(mutex_);
   history_error_ = std::move(error);
   start_words_.clear();
 }
 
 // The first time it decides how clients are served; later all goes on as it is.
-void Cluster::Core::unheard(const Error& why) {
+void EtcdCluster::unheard(const Error& why) {
   if (std::exchange(has_asked_, true)) return;
   const ClusterState& known = state_->state();
   std::optional<std::uint32_t> pace;
@@ -312,7 +320,7 @@ void Cluster::Core::unheard(const Error& why) {
                                 : "no clients are accepted";
     words += " until etcd answers, since the rules of the cluster are not known";
     say(fmt::format("cluster: {} (start_without in [cluster]): {}", words, why.message()));
-    const std::lock_guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     start_words_ = std::move(words);
     if (!is_open) return;
   }
@@ -323,7 +331,7 @@ void Cluster::Core::unheard(const Error& why) {
   });
 }
 
-void Cluster::Core::heard(const MembershipView& said) {
+void EtcdCluster::heard(const MembershipView& said) {
   has_asked_ = true;
   MembershipView view = said;
   keep(view);
@@ -331,12 +339,12 @@ void Cluster::Core::heard(const MembershipView& said) {
   follow(view);
   seek(view);
   sync_rules(view);
-  const std::lock_guard lock(mutex_);
+  const host::MutexLock lock(mutex_);
   see(view);
   view_ = view;
 }
 
-void Cluster::Core::see(const MembershipView& view) {
+void EtcdCluster::see(const MembershipView& view) {
   const Instant now = host::now();
   std::map<std::string, Instant> seen;
   for (const MembershipView::Member& one : view.known) {
@@ -347,7 +355,7 @@ void Cluster::Core::see(const MembershipView& view) {
   seen_ = std::move(seen);
 }
 
-void Cluster::Core::seat(const MembershipView& view) {
+void EtcdCluster::seat(const MembershipView& view) {
   SliceLimits limits;
   for (const SharedRule& rule : view.rules) add_limits(rule, limits);
   transport_->set_limits(std::move(limits));
@@ -365,7 +373,7 @@ void Cluster::Core::seat(const MembershipView& view) {
   say(fmt::format("cluster: {} leads in term {}", options_.name, view.term));
 }
 
-void Cluster::Core::follow(const MembershipView& view) {
+void EtcdCluster::follow(const MembershipView& view) {
   if (view.term == 0 || followed_ == view.term) return;  // the one before may still be there
   followed_ = view.term;
   followed_at_ = host::now();
@@ -376,7 +384,7 @@ void Cluster::Core::follow(const MembershipView& view) {
 }
 
 // Others that do not reach the leader greet this server, too; together they may find a better one.
-void Cluster::Core::seek(const MembershipView& view) {
+void EtcdCluster::seek(const MembershipView& view) {
   const Instant unjoined{Nanoseconds{unjoined_since_}};
   const bool has_patience =
       host::now() - std::max(unjoined, followed_at_) < patience(options_.lease);
@@ -392,7 +400,7 @@ void Cluster::Core::seek(const MembershipView& view) {
 }
 
 // On the transport's thread.
-void Cluster::Core::note_link(const EpochTransport::LinkState& state) {
+void EtcdCluster::note_link(const EpochTransport::LinkState& state) {
   is_refused_ = state.is_refused;
   if (state.is_joined && state.leader != options_.name) was_connected_ = true;
   const bool was_joined = unjoined_since_ == kNever.time_since_epoch().count();
@@ -400,13 +408,13 @@ void Cluster::Core::note_link(const EpochTransport::LinkState& state) {
   unjoined_since_ = (state.is_joined ? kNever : host::now()).time_since_epoch().count();
 }
 
-Membership::Connected Cluster::Core::connected() {
+Membership::Connected EtcdCluster::connected() {
   const std::size_t now = transport_->connected();
   if (now > 1) was_connected_ = true;
   return {.now = now, .was_connected = was_connected_, .seeks = seeks_};
 }
 
-void Cluster::Core::sync_rules(const MembershipView& view) {
+void EtcdCluster::sync_rules(const MembershipView& view) {
   const std::uint32_t members = state_->state().members;
   auto errors = server_.ask([&](serve::Server& server) -> Result<std::vector<std::string>> {
     auto unfit = part_->sync_rules(view.rules, members, server.now());
@@ -419,20 +427,20 @@ void Cluster::Core::sync_rules(const MembershipView& view) {
   note_errors(std::move(*errors));
 }
 
-void Cluster::Core::note_errors(std::vector<std::string> errors) {
+void EtcdCluster::note_errors(std::vector<std::string> errors) {
   if (!state_error_.empty()) errors.push_back(state_error_);
-  if (!history_error_.empty()) errors.push_back(history_error_);
+  if (std::string error = history_error(); !error.empty()) errors.push_back(std::move(error));
   for (const std::string& error : errors) {
     const bool is_new =
         std::find(said_errors_.begin(), said_errors_.end(), error) == said_errors_.end();
     if (is_new) say("cluster: " + error);
   }
   said_errors_ = errors;
-  const std::lock_guard lock(mutex_);
+  const host::MutexLock lock(mutex_);
   rule_errors_ = std::move(errors);
 }
 
-Result<void> Cluster::Core::check(const std::string& service, const std::string& command) {
+Result<void> EtcdCluster::check(const std::string& service, const std::string& command) {
   return server_.ask([&](serve::Server& server) -> Result<void> {
     const serve::Service* const found = server.find_service(service);
     if (found == nullptr) {
@@ -447,8 +455,8 @@ Result<void> Cluster::Core::check(const std::string& service, const std::string&
 // ---- what is asked ----
 
 // Who is in etcd, and for how long it has been away.
-void Cluster::Core::add_known(ClusterStatus& status) const {
-  const std::lock_guard lock(mutex_);
+void EtcdCluster::add_known(ClusterStatus& status) const {
+  const host::MutexLock lock(mutex_);
   std::map<std::string_view, ClusterStatus::Member> members;
   const Instant now = host::now();
   for (const MembershipView::Member& one : view_.known) {
@@ -470,8 +478,8 @@ void Cluster::Core::add_known(ClusterStatus& status) const {
   }
 }
 
-void Cluster::Core::add_members(ClusterStatus& status,
-                                const EpochTransport::Description& described) const {
+void EtcdCluster::add_members(ClusterStatus& status,
+                              const EpochTransport::Description& described) const {
   add_known(status);
   if (!described.leader) return;
   const LeaderPart& leader = *described.leader;
@@ -504,13 +512,13 @@ void Cluster::Core::add_members(ClusterStatus& status,
   }
 }
 
-void Cluster::Core::status(const Answer<ClusterStatus>& answer) {
+void EtcdCluster::status(Answer<ClusterStatus> answer) {
   if (refuses(answer)) return;
   transport_->describe([this, answer](const EpochTransport::Description& described) {
     auto status = std::make_shared<ClusterStatus>();
     status->name = options_.name;
     {
-      const std::lock_guard lock(mutex_);
+      const host::MutexLock lock(mutex_);
       status->leader = view_.term == 0 ? "" : view_.leader;
       status->rule_errors = rule_errors_;
     }
@@ -528,7 +536,7 @@ void Cluster::Core::status(const Answer<ClusterStatus>& answer) {
 
 // Joined is a server that is in an epoch, whatever etcd does. Without etcd and without epochs it
 // does not know who leads.
-void Cluster::Core::add_state(ClusterStatus& status, const EpochTransport::LinkState& link) const {
+void EtcdCluster::add_state(ClusterStatus& status, const EpochTransport::LinkState& link) const {
   const std::string trouble = membership_->trouble();
   const bool is_in_epochs = status.epoch > 0;
   status.state = is_in_epochs ? "joined" : trouble.empty() ? "joining" : "alone";
@@ -539,20 +547,20 @@ void Cluster::Core::add_state(ClusterStatus& status, const EpochTransport::LinkS
                : waits                  ? "the leader has not begun an epoch with this server yet"
                : !status.leader.empty() ? link.why
                                         : leaderless_why();
-  const std::lock_guard lock(mutex_);
+  const host::MutexLock lock(mutex_);
   if (!start_words_.empty()) status.why = start_words_ + ": " + status.why;
 }
 
-std::string Cluster::Core::leaderless_why() const {
-  const std::lock_guard lock(mutex_);
+std::string EtcdCluster::leaderless_why() const {
+  const host::MutexLock lock(mutex_);
   return fmt::format("no server leads; {} of {} registered servers reach each other here",
                      transport_->connected(), view_.members.size());
 }
 
-void Cluster::Core::rules(const Answer<std::vector<serve::ClusterRule>>& answer) {
+void EtcdCluster::rules(Answer<std::vector<serve::ClusterRule>> answer) {
   std::vector<serve::ClusterRule> rules;
   {
-    const std::lock_guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     rules.reserve(view_.rules.size());
     for (const SharedRule& rule : view_.rules) {
       rules.push_back({rule.service, rule.name, rule.commands});
@@ -561,25 +569,18 @@ void Cluster::Core::rules(const Answer<std::vector<serve::ClusterRule>>& answer)
   answer(std::move(rules));
 }
 
-void Cluster::Core::command(const std::string& service, const std::string& text,
-                            const Answer<void>& answer) {
+void EtcdCluster::command(std::string service, std::string text, Answer<void> answer) {
   if (refuses(answer)) return;
   const auto command = read_shared_command(text);
   if (!command) return answer(tl::unexpected(command.error()));
-  std::string history_error;
-  {
-    const std::lock_guard lock(mutex_);
-    history_error = history_error_;
-  }
-  if (!history_error.empty()) {
-    return answer(
-        fail(std::errc::device_or_resource_busy, "rule " + quote(command->name), history_error));
+  if (const std::string error = history_error(); !error.empty()) {
+    return answer(fail(std::errc::device_or_resource_busy, "rule " + quote(command->name), error));
   }
   membership_->change_rule(service, *command, answer);
 }
 
 // A server that etcd has lost sight of may be in the epochs all the same.
-void Cluster::Core::forget(const std::string& name, const Answer<void>& answer) {
+void EtcdCluster::forget(std::string name, Answer<void> answer) {
   if (refuses(answer)) return;
   transport_->describe([this, name, answer](const EpochTransport::Description& described) {
     if (described.leader) {
@@ -593,28 +594,14 @@ void Cluster::Core::forget(const std::string& name, const Answer<void>& answer) 
   });
 }
 
-// ---- Cluster ----
-
-Cluster::Cluster(std::unique_ptr<Core> core) : core_(std::move(core)) {}
-Cluster::~Cluster() = default;
+}  // namespace
 
 Result<std::unique_ptr<Cluster>> Cluster::create(serve::Server& server,
                                                  const serve::ClusterOptions& options) {
   WEIR_ASSERT(options.is_on());
-  auto core = std::make_unique<Core>(server, options);
-  if (auto opened = core->open(); !opened) return tl::unexpected(opened.error());
-  return std::unique_ptr<Cluster>(new Cluster(std::move(core)));
+  auto cluster = std::make_unique<EtcdCluster>(server, options);
+  if (auto opened = cluster->open(); !opened) return tl::unexpected(opened.error());
+  return cluster;
 }
-
-void Cluster::start() { core_->start(); }
-void Cluster::stop() { core_->stop(); }
-Result<std::function<void()>> Cluster::read_certificates() { return core_->read_certificates(); }
-std::uint16_t Cluster::port() const { return core_->port(); }
-void Cluster::status(Answer<ClusterStatus> answer) { core_->status(answer); }
-void Cluster::rules(Answer<std::vector<serve::ClusterRule>> answer) { core_->rules(answer); }
-void Cluster::command(std::string service, std::string text, Answer<void> answer) {
-  core_->command(service, text, answer);
-}
-void Cluster::forget(std::string name, Answer<void> answer) { core_->forget(name, answer); }
 
 }  // namespace weir::cluster

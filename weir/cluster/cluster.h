@@ -37,34 +37,23 @@
 
 namespace weir::cluster {
 
-class Cluster final : public serve::ClusterPort {
+class Cluster : public serve::ClusterPort {
  public:
   // Reads its state and listens for the others. The error names the file or the address.
   // REQUIRES: the server does not run yet, outlives it, and options.is_on().
   static Result<std::unique_ptr<Cluster>> create(serve::Server& server,
                                                  const serve::ClusterOptions& options);
-  ~Cluster() override;
 
   // Puts the rules it knows in force, and begins to look for etcd. The server must run soon, and to
   // its end. REQUIRES: all other rules of the server have been started.
-  void start();
+  virtual void start() = 0;
   // All that was asked has been answered then, and what follows is answered with ECANCELED.
-  void stop();
+  virtual void stop() = 0;
   // Where the others come in.
-  std::uint16_t port() const;
+  virtual std::uint16_t port() const = 0;
   // The certificates as they are on disk now, checked; connections to and from the others and to
   // etcd use them that are made after the call of what is returned.
-  Result<std::function<void()>> read_certificates();
-
-  void status(Answer<serve::ClusterStatus> answer) override;
-  void rules(Answer<std::vector<serve::ClusterRule>> answer) override;
-  void command(std::string service, std::string text, Answer<void> answer) override;
-  void forget(std::string name, Answer<void> answer) override;
-
- private:
-  class Core;
-  explicit Cluster(std::unique_ptr<Core> core);
-  std::unique_ptr<Core> core_;
+  virtual Result<std::function<void()>> read_certificates() = 0;
 };
 
 }  // namespace weir::cluster

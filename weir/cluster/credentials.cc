@@ -133,12 +133,12 @@ Result<Credentials::Ptr> Credentials::load(const std::string& directory, Use use
 }
 
 Credentials::Renewed Credentials::current() const {
-  const std::lock_guard lock(mutex_);
+  const host::MutexLock lock(mutex_);
   return certificates_;
 }
 
 Credentials::Renewed Credentials::take_new() {
-  const std::lock_guard lock(mutex_);
+  const host::MutexLock lock(mutex_);
   if (given_ == certificates_) return nullptr;
   given_ = certificates_;
   return given_;
@@ -175,7 +175,7 @@ Result<Credentials::Renewed> Credentials::read_again() const {
 }
 
 bool Credentials::use(Renewed renewed) {
-  const std::lock_guard lock(mutex_);
+  const host::MutexLock lock(mutex_);
   const bool differs = renewed != certificates_;
   certificates_ = std::move(renewed);
   return differs;

@@ -26,11 +26,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "weir/base/result.h"
+#include "weir/host/mutex.h"
 #include "weir/host/tls.h"
 
 namespace grpc {
@@ -90,9 +90,9 @@ class Credentials {
 
   const std::string directory_;
   const Use use_;
-  mutable std::mutex mutex_;
-  Renewed certificates_;  // guarded by mutex_, like the next
-  Renewed given_;         // to the server
+  mutable host::Mutex mutex_;
+  Renewed certificates_ ABSL_GUARDED_BY(mutex_);
+  Renewed given_ ABSL_GUARDED_BY(mutex_);  // to the server
 };
 
 // What all our channels have in common: no proxy, and a peer that comes back is found within a

@@ -11,48 +11,13 @@ constexpr auto kTimeout = std::chrono::seconds{1};
 
 }  // namespace
 
-// ---- greetings that arrive ----
-
-struct GreetingDoor::Call {
-  grpc::ServerContext context;
-  Greeting greeting;
-  grpc::ServerAsyncResponseWriter<Greeted> writer{&context};
-  Tag came;
-  Tag answered;
-};
-
-GreetingDoor::GreetingDoor(Epochs::AsyncService& service, grpc::ServerCompletionQueue& queue,
-                           Arrived arrived)
-    : service_(service), queue_(queue), arrived_(std::move(arrived)) {}
-GreetingDoor::~GreetingDoor() = default;
-
-void GreetingDoor::open() {
-  Call& call = *waiting_.emplace_back(std::make_unique<Call>());
-  const auto end = [this, &call] {
-    waiting_.remove_if([&](const auto& one) { return one.get() == &call; });
-  };
-  call.answered.done = [end](bool) { end(); };
-  call.came.done = [this, end, &call](bool is_ok) {
-    if (!is_ok) return end();  // the server ends
-    open();
-    arrived_(call.greeting);
-    call.writer.Finish({}, grpc::Status::OK, &call.answered);
-  };
-  service_.RequestGreet(&call.context, &call.greeting, &call.writer, &queue_, &queue_, &call.came);
-}
-
-// ---- greetings that are sent ----
-
 struct Greeter::Call {
   grpc::ClientContext context;
   Greeted reply;
-  grpc::Status status;
-  std::unique_ptr<grpc::ClientAsyncResponseReader<Greeted>> reader;
-  Tag ended;
 };
 
-Greeter::Greeter(Greeting own, const Credentials& credentials, grpc::CompletionQueue& queue)
-    : own_(std::move(own)), credentials_(credentials), queue_(queue) {}
+Greeter::Greeter(Greeting own, const Credentials& credentials, Letters& letters)
+    : own_(std::move(own)), credentials_(credentials), letters_(letters) {}
 Greeter::~Greeter() = default;
 
 void Greeter::open_channel(Target& target) const {
@@ -94,13 +59,12 @@ void Greeter::greet(const std::shared_ptr<Target>& target) {
   target->is_calling = true;
   Call& call = *calls_.emplace_back(std::make_unique<Call>());
   call.context.set_deadline(std::chrono::system_clock::now() + kTimeout);
-  call.ended.done = [this, &call, target](bool) {
+  const auto ended = [this, &call, target] {
     target->is_calling = false;
     calls_.remove_if([&](const auto& one) { return one.get() == &call; });
   };
-  call.reader = target->stub->PrepareAsyncGreet(&call.context, own_, &queue_);
-  call.reader->StartCall();
-  call.reader->Finish(&call.reply, &call.status, &call.ended);
+  target->stub->async()->Greet(&call.context, &own_, &call.reply,
+                               [this, ended](const grpc::Status&) { tell(letters_, ended); });
 }
 
 void Greeter::close() {

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Greetings between servers that look for a leader: gRPC's calls, which end in a completion queue,
-// turned into a few events. See connections.h for what they prove.
-//
-//   GreetingDoor   greetings that arrive      arrived(greeting)
-//   Greeter        greetings that are sent    to each peer, every kEvery while there are peers
+// Greetings that a server sends which looks for a leader: to each peer, every kEvery while there
+// are peers. See connections.h for what they prove.
 //
 // Connections are kept while a peer is greeted and closed with it. A greeting that fails is tried
 // again with the next; a peer has one on its way at a time. All of it is used by the thread that
-// empties the queue. It shows gRPC, so it is for sources of this module alone and is not installed.
+// reads the box, where gRPC's callbacks leave a letter each. It shows gRPC, so it is for sources of
+// this module alone and is not installed.
 #pragma once
 
-#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -27,35 +24,12 @@
 
 namespace weir::cluster {
 
-class GreetingDoor {
- public:
-  using Arrived = std::function<void(const Greeting&)>;
-
-  GreetingDoor(Epochs::AsyncService& service, grpc::ServerCompletionQueue& queue, Arrived arrived);
-  ~GreetingDoor();
-  GreetingDoor(const GreetingDoor&) = delete;
-  GreetingDoor& operator=(const GreetingDoor&) = delete;
-
-  // Waits for the next one; once, then by itself until the server ends.
-  void open();
-  // Nothing of it is in the queue any more.
-  bool is_over() const { return waiting_.empty(); }
-
- private:
-  struct Call;
-
-  Epochs::AsyncService& service_;
-  grpc::ServerCompletionQueue& queue_;
-  Arrived arrived_;
-  std::list<std::unique_ptr<Call>> waiting_;
-};
-
 class Greeter {
  public:
   static constexpr Nanoseconds kEvery = std::chrono::milliseconds{300};
 
-  // The credentials and the queue outlive it.
-  Greeter(Greeting own, const Credentials& credentials, grpc::CompletionQueue& queue);
+  // The credentials and the box outlive it.
+  Greeter(Greeting own, const Credentials& credentials, Letters& letters);
   ~Greeter();
   Greeter(const Greeter&) = delete;
   Greeter& operator=(const Greeter&) = delete;
@@ -84,7 +58,7 @@ class Greeter {
 
   Greeting own_;
   const Credentials& credentials_;
-  grpc::CompletionQueue& queue_;
+  Letters& letters_;
   std::vector<std::shared_ptr<Target>> targets_;
   std::list<std::unique_ptr<Call>> calls_;
   Instant greet_at_ = kNever;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two ends of a stream between a member and its leader: gRPC's calls, which end in a completion
-// queue, turned into a few events.
+// The two ends of a stream between a member and its leader: gRPC's callbacks turned into a few
+// events on one thread.
 //
-//   PeerStream   the leader's end    accepted -> frames ... -> ended
-//   LinkStream   the member's end    frames ... -> ended, with the reason
+//   PeerStream   the leader's end    came -> frames ... -> ended -> over
+//   LinkStream   the member's end    frames ... -> ended, with the reason, and over
 //
-// A stream may be destroyed when nothing of it is in the queue any more: is_over(). All of it is
-// used by the thread that empties the queue. It shows gRPC, so it is for sources of this module
-// alone and is not installed.
+// gRPC calls a stream in its own threads, where it does nothing but write a letter to the owner's
+// mailbox: at most one for a read, one for a write and one for the end are under way. Everything
+// else happens on the thread that reads the box. A stream may be destroyed when it is over, since
+// that letter is the last. It shows gRPC, so it is for sources of this module alone and is not
+// installed.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +22,22 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "weir/base/assert.h"
 #include "weir/cluster/epoch.grpc.pb.h"
 #include "weir/coordinate/rider.h"
+#include "weir/host/mailbox.h"
 
 namespace weir::cluster {
 
-// What stands in the queue: a function for when it is done.
-struct Tag {
-  std::function<void(bool is_ok)> done;
-};
+using Letters = host::Mailbox<std::function<void()>>;
 
-// Frames on their way out, one at a time. `write` begins to write one.
+// REQUIRES: the box outlives all streams and calls, so it is open.
+inline void tell(Letters& letters, std::function<void()> letter) {
+  const bool is_put = letters.put_always(std::move(letter));
+  WEIR_ASSERT(is_put);
+}
+
+// Frames on their way out, one at a time.
 class FrameQueue {
  public:
   // Whoever does not read so many is not alive, or no friend.
@@ -56,87 +63,89 @@ class FrameQueue {
   bool is_writing_ = false;
 };
 
-class PeerStream {
+class PeerStream : public grpc::ServerBidiReactor<Frame, Frame> {
  public:
   struct Events {
-    std::function<void(PeerStream&)> accepted;
+    std::function<void(PeerStream&)> came;
     std::function<void(PeerStream&, const Frame&)> frame;
     std::function<void(PeerStream&)> ended;
+    std::function<void(PeerStream&)> over;
   };
 
-  // Waits for somebody to come.
-  PeerStream(Epochs::AsyncService& service, grpc::ServerCompletionQueue& queue,
-             const Events& events);
+  // In gRPC's thread. The first letter tells the owner, to whom it belongs from then on.
+  PeerStream(grpc::CallbackServerContext& context, Letters& letters, const Events& events);
   PeerStream(const PeerStream&) = delete;
   PeerStream& operator=(const PeerStream&) = delete;
 
   void send(Frame frame);
   // Ends it with these words to the peer.
   void finish(const grpc::Status& status);
-  bool is_over() const { return pending_ == 0 && has_ended_; }
 
   MemberId member = 0;  // once it has said who it is
 
  private:
-  Tag& begin(Tag& tag) {
-    ++pending_;
-    return tag;
+  void OnReadDone(bool is_ok) override {
+    tell(letters_, [this, is_ok] { read_done(is_ok); });
   }
-  void read();
+  void OnWriteDone(bool is_ok) override {
+    tell(letters_, [this, is_ok] { written(is_ok); });
+  }
+  void OnDone() override {
+    tell(letters_, [this] { events_.over(*this); });
+  }
+
+  void read_done(bool is_ok);
+  void written(bool is_ok);
   void write();
-  void end();
   void finish_now();
 
+  grpc::CallbackServerContext& context_;
+  Letters& letters_;
   const Events& events_;
-  grpc::ServerContext context_;
-  grpc::ServerAsyncReaderWriter<Frame, Frame> stream_;
   Frame incoming_;
   FrameQueue outgoing_;
   std::optional<grpc::Status> last_words_;
   bool is_finishing_ = false;
-  bool has_ended_ = false;
-  int pending_ = 0;
-  Tag accepted_, read_, written_, finished_;
 };
 
-class LinkStream {
+class LinkStream : public grpc::ClientBidiReactor<Frame, Frame> {
  public:
   struct Events {
     std::function<void(LinkStream&, const Frame&)> frame;
+    // And over.
     std::function<void(LinkStream&, const grpc::Status&)> ended;
   };
 
-  LinkStream(Epochs::Stub& stub, grpc::CompletionQueue& queue, const Hello& hello,
-             const Events& events);
+  LinkStream(Epochs::Stub& stub, Letters& letters, const Hello& hello, const Events& events);
   LinkStream(const LinkStream&) = delete;
   LinkStream& operator=(const LinkStream&) = delete;
 
   void send(Frame frame);
   void close() { context_.TryCancel(); }
-  bool is_over() const { return pending_ == 0 && has_ended_; }
 
   bool is_joined = false;
 
  private:
-  Tag& begin(Tag& tag) {
-    ++pending_;
-    return tag;
+  void OnReadDone(bool is_ok) override {
+    tell(letters_, [this, is_ok] { read_done(is_ok); });
   }
-  void read();
-  void write();
-  void finish();
+  void OnWriteDone(bool is_ok) override {
+    tell(letters_, [this, is_ok] { written(is_ok); });
+  }
+  void OnDone(const grpc::Status& status) override {
+    tell(letters_, [this, status] { events_.ended(*this, status); });
+  }
 
+  void read_done(bool is_ok);
+  void written(bool is_ok);
+  void write();
+
+  Letters& letters_;
   const Events& events_;
   grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientAsyncReaderWriter<Frame, Frame>> stream_;
   Frame incoming_;
   FrameQueue outgoing_;
-  grpc::Status status_;
-  bool is_open_ = false;
   bool is_finishing_ = false;
-  bool has_ended_ = false;
-  int pending_ = 0;
-  Tag opened_, read_, written_, finished_;
 };
 
 }  // namespace weir::cluster

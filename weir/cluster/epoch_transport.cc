@@ -6,13 +6,11 @@
 #include <iterator>
 #include <list>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
-#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include "weir/base/assert.h"
@@ -36,6 +34,8 @@ constexpr Nanoseconds kRetryMin = milliseconds{50};
 constexpr Nanoseconds kRetryMax = seconds{1};
 constexpr int kTriesUntilTold = 8;
 constexpr auto kDescribeTimeout = seconds{1};
+// Of letters that other servers can make gRPC write without end: greetings and questions.
+constexpr std::size_t kLettersMax = 4096;
 
 EpochView view_of(const std::string& bytes) { return std::as_bytes(std::span(bytes)); }
 
@@ -60,6 +60,7 @@ grpc::Status status_of(const Error& error) {
       return {grpc::StatusCode::UNAVAILABLE, error.message()};
   }
 }
+grpc::Status stopping() { return {grpc::StatusCode::UNAVAILABLE, "this server stops"}; }
 bool is_refusal(grpc::StatusCode code) {
   return code == grpc::StatusCode::FAILED_PRECONDITION ||
          code == grpc::StatusCode::ALREADY_EXISTS || code == grpc::StatusCode::INVALID_ARGUMENT;
@@ -123,78 +124,123 @@ LeaderPart part_of(const DescribeReply& reply) {
   return part;
 }
 
-}  // namespace
+// ---- the service ----
 
-// Everything but put() happens in its thread.
-class EpochTransport::Core {
+// Everything but these calls happens in its thread.
+class Transport final : public EpochTransport, private Epochs::CallbackService {
  public:
-  Core(const Options& options, Listener listener)
-      : options_(options), listener_(std::move(listener)), connections_(options.name) {}
+  Transport(const Options& options, Listener listener, host::Fd wake_fd)
+      : options_(options),
+        listener_(std::move(listener)),
+        letters_(std::move(wake_fd), kLettersMax),
+        connections_(options.name) {}
+  ~Transport() override { stop(); }
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
 
   Result<void> open();
-  void end();
-  std::uint16_t port() const { return static_cast<std::uint16_t>(port_); }
-  std::size_t connected() const { return connected_; }
 
-  // For every thread: runs it there. False: it has stopped, and will not.
-  bool put(std::function<void()> letter);
-
-  void follow(std::uint32_t term, const std::string& address);
-  void send(std::uint32_t term, const std::string& course, const EpochMessage& message);
-  void lead(std::uint32_t term, Before before, Instant until);
-  void confirm(Instant until);
-  void unseat();
-  void set_limits(SliceLimits limits);
-  void set_known(const MemberNames& names, const MemberNames& running);
-  void seek(const std::vector<Peer>& registered);
-  void describe(const std::function<void(Description)>& answer);
-  void renew(const Credentials::Renewed& renewed);
-  // For every thread.
-  const Credentials& credentials() const { return *credentials_; }
+  // ---- for every thread ----
+  void stop() override;
+  std::uint16_t port() const override { return static_cast<std::uint16_t>(port_); }
+  std::size_t connected() const override { return connected_; }
+  Result<std::function<void()>> read_certificates() override;
+  void follow(std::uint32_t term, const std::string& address) override {
+    put([this, term, address] { start_following(term, address); });
+  }
+  void send(std::uint32_t term, const std::string& course, EpochMessage message) override {
+    put([this, term, course, message = std::move(message)] { pass_on(term, course, message); });
+  }
+  void lead(std::uint32_t term, Before before, Instant until) override {
+    put([this, term, before, until] { take_seat(term, before, until); });
+  }
+  void confirm(Instant until) override {
+    put([this, until] {
+      if (seat_) seat_->confirm(until);
+    });
+  }
+  void unseat() override {
+    put([this] { leave_seat(); });
+  }
+  void set_limits(SliceLimits limits) override {
+    put([this, limits = std::move(limits)] {
+      if (limits == limits_) return;
+      limits_ = limits;
+      if (seat_) seat_->reload();
+    });
+  }
+  void set_known(MemberNames names, MemberNames running) override {
+    put([this, names = std::move(names), running = std::move(running)] {
+      names_ = names;
+      running_ = running;
+      if (seat_) seat_->set_known(names, running);
+    });
+  }
+  void seek(std::vector<Peer> registered) override {
+    put([this, registered = std::move(registered)] { greet_others(registered); });
+  }
+  void describe(const std::function<void(Description)>& answer) override;
 
  private:
-  struct Question;
-  struct Answer;
+  struct Asked;
 
+  // ---- in gRPC's threads ----
+  grpc::ServerBidiReactor<Frame, Frame>* Join(grpc::CallbackServerContext* context) override {
+    return new PeerStream(*context, letters_, peer_events_);
+  }
+  grpc::ServerUnaryReactor* Greet(grpc::CallbackServerContext* context, const Greeting* greeting,
+                                  Greeted* greeted) override;
+  grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
+                                     const DescribeRequest* request, DescribeReply* reply) override;
+
+  // Runs it in the thread. False: it has stopped, and will not.
+  bool put(std::function<void()> letter) { return letters_.put_always(std::move(letter)); }
+
+  // ---- in its thread ----
   void run();
+  void begin_end();
   bool is_over() const;
-  void take_letters();
   void work();
   Instant wakes_at() const;
-  gpr_timespec deadline() const;
 
-  void accept();
+  void peer_came(PeerStream& stream);
   void peer_frame(PeerStream& stream, const Frame& frame);
   void peer_ended(PeerStream& stream);
-  void open_greetings();
   void greet(PeerStream& stream, const Hello& hello);
   void hand_out();
+  void take_seat(std::uint32_t term, Before before, Instant until);
+  void leave_seat();
 
+  void greet_others(const std::vector<Peer>& registered);
+  void count_connections(Instant now);
+
+  void start_following(std::uint32_t term, const std::string& address);
+  void pass_on(std::uint32_t term, const std::string& course, const EpochMessage& message);
   void open_channel();
+  void renew(const Credentials::Renewed& renewed);
   void join();
   void link_frame(const Frame& frame);
   void link_ended(LinkStream& link, const grpc::Status& status);
   void say_once(const std::string& line);
 
-  void count_connections(Instant now);
-
-  void await_question();
+  void answer(const std::function<void(Description)>& answer);
   LinkState link_state() const;
 
-  Options options_;
-  Listener listener_;
+  const Options options_;
+  const Listener listener_;
   int port_ = 0;
-  Epochs::AsyncService service_;
-  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  Letters letters_;
+  PeerStream::Events peer_events_;
+  LinkStream::Events link_events_;
   std::unique_ptr<Credentials> credentials_;  // before the server, which asks it
   std::unique_ptr<grpc::Server> server_;
   std::thread thread_;
-  std::mutex mutex_;
-  std::vector<std::function<void()>> letters_;
-  bool is_closed_ = false;  // no more letters
-  bool is_ending_ = false;
+  std::atomic<std::size_t> connected_ = 1;
 
-  PeerStream::Events peer_events_;
+  // All below is the thread's.
+  bool is_ending_ = false;
+  bool is_leaving_ = false;  // nobody comes in any more
+
   std::list<std::unique_ptr<PeerStream>> peers_;
   std::map<MemberId, PeerStream*> streams_;  // of members, among peers_
   SliceLimits limits_;
@@ -203,11 +249,8 @@ class EpochTransport::Core {
   std::optional<EpochSeat> seat_;
 
   Connections connections_;
-  std::optional<GreetingDoor> door_;
   std::optional<Greeter> greeter_;
-  std::atomic<std::size_t> connected_ = 1;
 
-  LinkStream::Events link_events_;
   std::uint32_t term_ = 0;  // of whom we follow
   std::string address_;
   std::unique_ptr<Epochs::Stub> stub_;
@@ -222,102 +265,87 @@ class EpochTransport::Core {
   std::string link_leader_;
   std::string said_;
 
-  std::list<std::unique_ptr<Question>> questions_;
-  std::list<std::unique_ptr<Answer>> answers_;
+  std::list<std::unique_ptr<Asked>> asked_;
 };
+
+template <class Stream>
+void remove(std::list<std::unique_ptr<Stream>>& streams, const Stream& stream) {
+  streams.remove_if([&](const auto& one) { return one.get() == &stream; });
+}
 
 // ---- its thread ----
 
-Result<void> EpochTransport::Core::open() {
+Result<void> Transport::open() {
   quiet_grpc();
   auto credentials = Credentials::load(options_.tls_directory, Credentials::Use::kBoth);
   if (!credentials) return tl::unexpected(credentials.error());
   credentials_ = *std::move(credentials);
   peer_events_ = {
-      .accepted = [this](PeerStream&) { accept(); },
+      .came = [this](PeerStream& stream) { peer_came(stream); },
       .frame = [this](PeerStream& stream, const Frame& frame) { peer_frame(stream, frame); },
-      .ended = [this](PeerStream& stream) { peer_ended(stream); }};
-  link_events_ = {
-      .frame =
-          [this](LinkStream& link, const Frame& frame) {
-            if (&link == link_) link_frame(frame);
-          },
-      .ended = [this](LinkStream& link, const grpc::Status& status) { link_ended(link, status); }};
+      .ended = [this](PeerStream& stream) { peer_ended(stream); },
+      .over = [this](PeerStream& stream) { remove(peers_, stream); }};
+  link_events_ = {.frame =
+                      [this](LinkStream& link, const Frame& frame) {
+                        if (&link == link_) link_frame(frame);
+                      },
+                  .ended =
+                      [this](LinkStream& link, const grpc::Status& status) {
+                        link_ended(link, status);
+                        remove(links_, link);
+                      }};
+  Greeting own;
+  own.set_name(options_.name);
+  own.set_incarnation(options_.incarnation);
+  greeter_.emplace(std::move(own), *credentials_, letters_);
   grpc::ServerBuilder builder;
   // Two servers on one port would each get some of the members.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kFrameMax);
   builder.AddListeningPort(options_.listen, credentials_->server(), &port_);
-  builder.RegisterService(&service_);
-  queue_ = builder.AddCompletionQueue();
+  builder.RegisterService(this);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port_ == 0) {
     server_.reset();
-    queue_->Shutdown();
     return fail(std::errc::address_in_use, "cluster: " + quote(options_.listen),
                 "cannot be listened on", "choose another address or port for [cluster] listen");
   }
-  accept();
-  await_question();
-  open_greetings();
   thread_ = std::thread([this] { run(); });
   return {};
 }
 
-void EpochTransport::Core::end() {
+// The thread goes on reading letters until gRPC has ended all that it began.
+void Transport::stop() {
   if (!thread_.joinable()) return;
-  put([this] {
-    is_ending_ = true;
-    const std::lock_guard lock(mutex_);
-    is_closed_ = true;
-  });
+  (void)put([this] { begin_end(); });
+  server_->Shutdown(std::chrono::system_clock::now());
+  (void)put([this] { is_leaving_ = true; });
   thread_.join();
 }
 
-bool EpochTransport::Core::put(std::function<void()> letter) {
-  const std::lock_guard lock(mutex_);
-  if (is_closed_) return false;
-  letters_.push_back(std::move(letter));
-  if (letters_.size() > 1) return true;
-  // An alarm that is due at once is the way into a completion queue.
-  auto alarm = std::make_shared<grpc::Alarm>();
-  auto* const tag = new Tag;
-  tag->done = [this, alarm, tag](bool) {
-    const std::unique_ptr<Tag> owned(tag);
-    take_letters();
-  };
-  alarm->Set(queue_.get(), gpr_now(GPR_CLOCK_MONOTONIC), tag);
-  return true;
-}
-
-void EpochTransport::Core::take_letters() {
-  std::vector<std::function<void()>> letters;
-  {
-    const std::lock_guard lock(mutex_);
-    letters.swap(letters_);
-  }
-  for (const auto& letter : letters) letter();
-}
-
-void EpochTransport::Core::run() {
-  void* tag = nullptr;
-  bool is_ok = false;
-  while (!is_ending_) {
-    const auto next = queue_->AsyncNext(&tag, &is_ok, deadline());
-    if (next == grpc::CompletionQueue::GOT_EVENT) static_cast<Tag*>(tag)->done(is_ok);
-    work();
-  }
-  unseat();
+void Transport::begin_end() {
+  is_ending_ = true;
+  join_at_ = kNever;
+  leave_seat();
   greeter_->close();
   for (const auto& link : links_) link->close();
-  server_->Shutdown(std::chrono::system_clock::now());
-  // Streams end in several steps, and a queue that has been shut takes no more of them.
-  while (!is_over() && queue_->Next(&tag, &is_ok)) static_cast<Tag*>(tag)->done(is_ok);
-  queue_->Shutdown();
-  while (queue_->Next(&tag, &is_ok)) static_cast<Tag*>(tag)->done(is_ok);
+  for (const auto& stream : peers_) stream->finish(stopping());
 }
 
-void EpochTransport::Core::work() {
+void Transport::run() {
+  while (!is_leaving_ || !is_over()) {
+    letters_.wait(is_ending_ ? kNever : wakes_at());
+    for (const std::function<void()>& letter : letters_.take()) letter();
+    if (!is_ending_) work();
+  }
+  for (const std::function<void()>& letter : letters_.close()) letter();
+}
+
+bool Transport::is_over() const {
+  return asked_.empty() && greeter_->is_over() && peers_.empty() && links_.empty();
+}
+
+void Transport::work() {
   const Instant now = host::now();
   if (seat_) {
     seat_->tick(now);
@@ -330,34 +358,24 @@ void EpochTransport::Core::work() {
     link_->close();
   }
   if (now >= join_at_) join();
-  peers_.remove_if([](const auto& stream) { return stream->is_over(); });
-  links_.remove_if([](const auto& link) { return link->is_over(); });
 }
 
-Instant EpochTransport::Core::wakes_at() const {
+Instant Transport::wakes_at() const {
   Instant at = join_at_;
   if (unheard_since_ != kNever) at = std::min(at, unheard_since_ + EpochSeat::kSilence);
   at = std::min(at, greeter_->next_wake());
   return seat_ ? std::min(at, seat_->next_wake()) : at;
 }
 
-gpr_timespec EpochTransport::Core::deadline() const {
-  const Instant at = wakes_at();
-  if (at == kNever) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
-  const Nanoseconds left = std::max<Nanoseconds>(at - host::now(), Nanoseconds{0});
-  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                      gpr_time_from_nanos(left.count(), GPR_TIMESPAN));
-}
-
 // ---- a leader's part ----
 
-void EpochTransport::Core::accept() {
-  if (is_ending_) return;
-  peers_.push_back(std::make_unique<PeerStream>(service_, *queue_, peer_events_));
+void Transport::peer_came(PeerStream& stream) {
+  peers_.emplace_back(&stream);
+  if (is_ending_) stream.finish(stopping());
 }
 
-void EpochTransport::Core::lead(std::uint32_t term, Before before, Instant until) {
-  unseat();
+void Transport::take_seat(std::uint32_t term, Before before, Instant until) {
+  leave_seat();
   seat_.emplace(EpochSeat::Options{.name = options_.name,
                                    .term = term,
                                    .is_first = before == Before::kNobody,
@@ -368,11 +386,7 @@ void EpochTransport::Core::lead(std::uint32_t term, Before before, Instant until
   connected_ = 1;  // until they have come
 }
 
-void EpochTransport::Core::confirm(Instant until) {
-  if (seat_) seat_->confirm(until);
-}
-
-void EpochTransport::Core::unseat() {
+void Transport::leave_seat() {
   if (!seat_) return;
   seat_.reset();
   for (const auto& [id, stream] : std::exchange(streams_, {})) {
@@ -381,32 +395,21 @@ void EpochTransport::Core::unseat() {
   }
 }
 
-void EpochTransport::Core::set_limits(SliceLimits limits) {
-  if (limits == limits_) return;
-  limits_ = std::move(limits);
-  if (seat_) seat_->reload();
-}
-
-void EpochTransport::Core::set_known(const MemberNames& names, const MemberNames& running) {
-  names_ = names;
-  running_ = running;
-  if (seat_) seat_->set_known(names, running);
-}
-
 // ---- a candidate's part ----
 
-void EpochTransport::Core::open_greetings() {
-  door_.emplace(service_, *queue_, [this](const Greeting& greeting) {
-    connections_.greeted(greeting.name(), greeting.incarnation(), host::now());
+// Answered at once: that it was heard is all there is to say. Peers that greet faster than they are
+// counted are counted a little later.
+grpc::ServerUnaryReactor* Transport::Greet(grpc::CallbackServerContext* context,
+                                           const Greeting* greeting, Greeted*) {
+  (void)letters_.put([this, name = greeting->name(), incarnation = greeting->incarnation()] {
+    connections_.greeted(name, incarnation, host::now());
   });
-  door_->open();
-  Greeting own;
-  own.set_name(options_.name);
-  own.set_incarnation(options_.incarnation);
-  greeter_.emplace(std::move(own), *credentials_, *queue_);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
 }
 
-void EpochTransport::Core::seek(const std::vector<Peer>& registered) {
+void Transport::greet_others(const std::vector<Peer>& registered) {
   if (is_ending_) return;
   std::vector<Peer> others;
   std::copy_if(registered.begin(), registered.end(), std::back_inserter(others),
@@ -415,7 +418,7 @@ void EpochTransport::Core::seek(const std::vector<Peer>& registered) {
   greeter_->set_peers(others, host::now());
 }
 
-void EpochTransport::Core::count_connections(Instant now) {
+void Transport::count_connections(Instant now) {
   const std::size_t count = seat_                   ? seat_->connected(now)
                             : greeter_->has_peers() ? connections_.count(now)
                                                     : 1;
@@ -423,7 +426,7 @@ void EpochTransport::Core::count_connections(Instant now) {
   if (!seat_ && count > before) listener_.connected();
 }
 
-void EpochTransport::Core::greet(PeerStream& stream, const Hello& hello) {
+void Transport::greet(PeerStream& stream, const Hello& hello) {
   if (!seat_) {
     return stream.finish({grpc::StatusCode::UNAVAILABLE, options_.name + " does not lead"});
   }
@@ -447,7 +450,7 @@ void EpochTransport::Core::greet(PeerStream& stream, const Hello& hello) {
   stream.send(std::move(answer));
 }
 
-void EpochTransport::Core::peer_frame(PeerStream& stream, const Frame& frame) {
+void Transport::peer_frame(PeerStream& stream, const Frame& frame) {
   if (stream.member == 0) {
     if (frame.has_hello()) return greet(stream, frame.hello());
     return stream.finish({grpc::StatusCode::INVALID_ARGUMENT, "expected a hello first"});
@@ -461,14 +464,14 @@ void EpochTransport::Core::peer_frame(PeerStream& stream, const Frame& frame) {
   stream.finish({grpc::StatusCode::INVALID_ARGUMENT, received.error().message()});
 }
 
-void EpochTransport::Core::peer_ended(PeerStream& stream) {
+void Transport::peer_ended(PeerStream& stream) {
   const MemberId id = std::exchange(stream.member, 0);
   if (id == 0 || !seat_) return;
   streams_.erase(id);
   seat_->ended(id, host::now());
 }
 
-void EpochTransport::Core::hand_out() {
+void Transport::hand_out() {
   for (const auto& [to, course, message] : seat_->take_outgoing()) {
     const auto found = streams_.find(to);
     if (found != streams_.end()) found->second->send(frame_of(course, message));
@@ -477,7 +480,7 @@ void EpochTransport::Core::hand_out() {
 
 // ---- a member's part ----
 
-void EpochTransport::Core::follow(std::uint32_t term, const std::string& address) {
+void Transport::start_following(std::uint32_t term, const std::string& address) {
   if (term == term_ && address == address_) return;
   if (link_ != nullptr) link_->close();
   link_ = nullptr;
@@ -502,18 +505,18 @@ void EpochTransport::Core::follow(std::uint32_t term, const std::string& address
 }
 
 // The way to the leader, with the certificates of now. A stream that stands keeps its own.
-void EpochTransport::Core::open_channel() {
+void Transport::open_channel() {
   stub_ = Epochs::NewStub(
       grpc::CreateCustomChannel(address_, credentials_->channel(), peer_channel_arguments()));
 }
 
-void EpochTransport::Core::renew(const Credentials::Renewed& renewed) {
+void Transport::renew(const Credentials::Renewed& renewed) {
   if (!credentials_->use(renewed)) return;
   greeter_->renew();
   if (stub_ != nullptr && !address_.empty()) open_channel();
 }
 
-void EpochTransport::Core::join() {
+void Transport::join() {
   join_at_ = kNever;
   if (is_ending_ || term_ == 0) return;
   ++tries_;
@@ -522,11 +525,11 @@ void EpochTransport::Core::join() {
   hello.set_name(options_.name);
   hello.set_incarnation(options_.incarnation);
   hello.set_term(term_);
-  links_.push_back(std::make_unique<LinkStream>(*stub_, *queue_, hello, link_events_));
+  links_.push_back(std::make_unique<LinkStream>(*stub_, letters_, hello, link_events_));
   link_ = links_.back().get();
 }
 
-void EpochTransport::Core::link_frame(const Frame& frame) {
+void Transport::link_frame(const Frame& frame) {
   unheard_since_ = kNever;
   if (!link_->is_joined) {
     if (!frame.has_hello()) return link_->close();
@@ -548,7 +551,7 @@ void EpochTransport::Core::link_frame(const Frame& frame) {
   listener_.received(term_, frame.course(), std::move(*message));
 }
 
-void EpochTransport::Core::link_ended(LinkStream& link, const grpc::Status& status) {
+void Transport::link_ended(LinkStream& link, const grpc::Status& status) {
   if (&link != link_) return;
   link_ = nullptr;
   unheard_since_ = kNever;
@@ -561,14 +564,14 @@ void EpochTransport::Core::link_ended(LinkStream& link, const grpc::Status& stat
   listener_.joined(link_state());
 }
 
-void EpochTransport::Core::say_once(const std::string& line) {
+void Transport::say_once(const std::string& line) {
   if (line == said_) return;
   said_ = line;
   listener_.say(line);
 }
 
-void EpochTransport::Core::send(std::uint32_t term, const std::string& course,
-                                const EpochMessage& message) {
+void Transport::pass_on(std::uint32_t term, const std::string& course,
+                        const EpochMessage& message) {
   if (term != term_ || link_ == nullptr || !link_->is_joined) return;
   link_->send(frame_of(course, message));
   if (std::holds_alternative<Ready>(message) && unheard_since_ == kNever) {
@@ -579,136 +582,77 @@ void EpochTransport::Core::send(std::uint32_t term, const std::string& course,
 // ---- what there is to tell ----
 
 // Somebody asks us.
-struct EpochTransport::Core::Question {
-  grpc::ServerContext context;
-  DescribeRequest request;
-  grpc::ServerAsyncResponseWriter<DescribeReply> writer{&context};
-  Tag came;
-  Tag answered;
-  bool is_over = false;
-};
+grpc::ServerUnaryReactor* Transport::Describe(grpc::CallbackServerContext* context,
+                                              const DescribeRequest*, DescribeReply* reply) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const host::Put asked = letters_.put([this, reactor, reply] {
+    if (!seat_) {
+      return reactor->Finish({grpc::StatusCode::UNAVAILABLE, "this server does not lead"});
+    }
+    *reply = reply_of(seat_->describe(host::now()));
+    reactor->Finish(grpc::Status::OK);
+  });
+  if (asked != host::Put::kDone) {
+    reactor->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "too many ask this server"});
+  }
+  return reactor;
+}
+
 // We ask the leader.
-struct EpochTransport::Core::Answer {
+struct Transport::Asked {
   grpc::ClientContext context;
+  DescribeRequest request;
   DescribeReply reply;
-  grpc::Status status;
-  std::unique_ptr<grpc::ClientAsyncResponseReader<DescribeReply>> reader;
-  Tag came;
 };
 
-void EpochTransport::Core::await_question() {
-  if (is_ending_) return;
-  questions_.remove_if([](const auto& one) { return one->is_over; });
-  auto& question = *questions_.emplace_back(std::make_unique<Question>());
-  question.answered.done = [&question](bool) { question.is_over = true; };
-  question.came.done = [this, &question](bool is_ok) {
-    if (!is_ok) {
-      question.is_over = true;
-      return;
-    }
-    await_question();
-    if (seat_) {
-      question.writer.Finish(reply_of(seat_->describe(host::now())), grpc::Status::OK,
-                             &question.answered);
-    } else {
-      question.writer.FinishWithError({grpc::StatusCode::UNAVAILABLE, "this server does not lead"},
-                                      &question.answered);
-    }
-  };
-  service_.RequestDescribe(&question.context, &question.request, &question.writer, queue_.get(),
-                           queue_.get(), &question.came);
-}
-
-// All that was begun has ended.
-bool EpochTransport::Core::is_over() const {
-  const auto has_ended = [](const auto& one) { return one->is_over(); };
-  return answers_.empty() && door_->is_over() && greeter_->is_over() &&
-         std::all_of(peers_.begin(), peers_.end(), has_ended) &&
-         std::all_of(links_.begin(), links_.end(), has_ended) &&
-         std::all_of(questions_.begin(), questions_.end(),
-                     [](const auto& one) { return one->is_over; });
-}
-
-EpochTransport::LinkState EpochTransport::Core::link_state() const {
+EpochTransport::LinkState Transport::link_state() const {
   const bool is_joined = link_ != nullptr && link_->is_joined;
   return {is_joined, is_refused_, why_, is_joined ? link_leader_ : ""};
 }
 
-void EpochTransport::Core::describe(const std::function<void(Description)>& answer) {
+void Transport::describe(const std::function<void(Description)>& answer) {
+  if (put([this, answer] { this->answer(answer); })) return;
+  answer({{}, fail(std::errc::operation_canceled, "cluster", "is being left")});
+}
+
+void Transport::answer(const std::function<void(Description)>& answer) {
   if (seat_) return answer({link_state(), seat_->describe(host::now())});
   if (is_ending_ || term_ == 0) {
     return answer({link_state(), fail(std::errc::host_unreachable, "leader", "none is known")});
   }
-  auto& asked = *answers_.emplace_back(std::make_unique<Answer>());
+  Asked& asked = *asked_.emplace_back(std::make_unique<Asked>());
   asked.context.set_deadline(std::chrono::system_clock::now() + kDescribeTimeout);
-  asked.came.done = [this, &asked, answer](bool) {
-    if (asked.status.ok()) {
+  const auto came = [this, &asked, answer](const grpc::Status& status) {
+    if (status.ok()) {
       answer({link_state(), part_of(asked.reply)});
     } else {
-      answer({link_state(), fail(std::errc::host_unreachable, "leader",
-                                 peer_words(asked.status.error_message()))});
+      answer({link_state(),
+              fail(std::errc::host_unreachable, "leader", peer_words(status.error_message()))});
     }
-    answers_.remove_if([&](const auto& one) { return one.get() == &asked; });
+    remove(asked_, asked);
   };
-  asked.reader = stub_->PrepareAsyncDescribe(&asked.context, {}, queue_.get());
-  asked.reader->StartCall();
-  asked.reader->Finish(&asked.reply, &asked.status, &asked.came);
+  stub_->async()->Describe(&asked.context, &asked.request, &asked.reply,
+                           [this, came](const grpc::Status& status) {
+                             tell(letters_, [came, status] { came(status); });
+                           });
 }
 
-// ---- for every thread ----
+Result<std::function<void()>> Transport::read_certificates() {
+  auto renewed = credentials_->read_again();
+  if (!renewed) return tl::unexpected(renewed.error());
+  return std::function<void()>(
+      [this, renewed = *std::move(renewed)] { (void)put([this, renewed] { renew(renewed); }); });
+}
 
-EpochTransport::EpochTransport(std::unique_ptr<Core> core) : core_(std::move(core)) {}
-EpochTransport::~EpochTransport() { core_->end(); }
-void EpochTransport::stop() { core_->end(); }
+}  // namespace
 
 Result<std::unique_ptr<EpochTransport>> EpochTransport::create(const Options& options,
                                                                Listener listener) {
-  auto core = std::make_unique<Core>(options, std::move(listener));
-  if (auto opened = core->open(); !opened) return tl::unexpected(opened.error());
-  return std::unique_ptr<EpochTransport>(new EpochTransport(std::move(core)));
-}
-
-std::uint16_t EpochTransport::port() const { return core_->port(); }
-std::size_t EpochTransport::connected() const { return core_->connected(); }
-
-Result<std::function<void()>> EpochTransport::read_certificates() {
-  auto renewed = core_->credentials().read_again();
-  if (!renewed) return tl::unexpected(renewed.error());
-  return std::function<void()>([core = core_.get(), renewed = *std::move(renewed)] {
-    core->put([core, renewed] { core->renew(renewed); });
-  });
-}
-void EpochTransport::follow(std::uint32_t term, const std::string& address) {
-  core_->put([core = core_.get(), term, address] { core->follow(term, address); });
-}
-void EpochTransport::send(std::uint32_t term, const std::string& course, EpochMessage message) {
-  core_->put([core = core_.get(), term, course, message = std::move(message)] {
-    core->send(term, course, message);
-  });
-}
-void EpochTransport::lead(std::uint32_t term, Before before, Instant until) {
-  core_->put([core = core_.get(), term, before, until] { core->lead(term, before, until); });
-}
-void EpochTransport::confirm(Instant until) {
-  core_->put([core = core_.get(), until] { core->confirm(until); });
-}
-void EpochTransport::unseat() {
-  core_->put([core = core_.get()] { core->unseat(); });
-}
-void EpochTransport::set_limits(SliceLimits limits) {
-  core_->put([core = core_.get(), limits = std::move(limits)] { core->set_limits(limits); });
-}
-void EpochTransport::set_known(MemberNames names, MemberNames running) {
-  core_->put([core = core_.get(), names = std::move(names), running = std::move(running)] {
-    core->set_known(names, running);
-  });
-}
-void EpochTransport::seek(std::vector<Peer> registered) {
-  core_->put([core = core_.get(), registered = std::move(registered)] { core->seek(registered); });
-}
-void EpochTransport::describe(const std::function<void(Description)>& answer) {
-  if (core_->put([core = core_.get(), answer] { core->describe(answer); })) return;
-  answer({{}, fail(std::errc::operation_canceled, "cluster", "is being left")});
+  auto wake_fd = host::make_wake_fd();
+  if (!wake_fd) return tl::unexpected(wake_fd.error());
+  auto transport = std::make_unique<Transport>(options, std::move(listener), *std::move(wake_fd));
+  if (auto opened = transport->open(); !opened) return tl::unexpected(opened.error());
+  return transport;
 }
 
 }  // namespace weir::cluster

@@ -2,8 +2,7 @@
 //
 // Epoch messages between servers: each member has one stream to the leader, itself included, and
 // whoever leads has the other ends. The leader's part of the epochs (EpochLeader and SliceLeader)
-// lives here too, on the one thread that reads all streams, so a round takes no hop more than the
-// messages do.
+// lives here too, on the one thread that all of gRPC's callbacks write letters to.
 //
 //   member's loop --send()--> link ==stream==> seat: EpochLeader --> all streams
 //                 <--received-- link <==========                |
@@ -65,55 +64,54 @@ class EpochTransport {
 
   // Listens and starts its thread. The error names the address or the file.
   static Result<std::unique_ptr<EpochTransport>> create(const Options& options, Listener listener);
-  ~EpochTransport();
+  // As stop().
+  virtual ~EpochTransport() = default;
   EpochTransport(const EpochTransport&) = delete;
   EpochTransport& operator=(const EpochTransport&) = delete;
 
   // Ends all streams and the thread; all that was asked has been answered then.
-  void stop();
+  virtual void stop() = 0;
 
   // The port the kernel chose for port 0.
-  std::uint16_t port() const;
+  virtual std::uint16_t port() const = 0;
 
   // The certificates as they are on disk now, checked; streams that begin after the call of what is
   // returned use them, either way. Those that stand go on.
-  Result<std::function<void()>> read_certificates();
+  virtual Result<std::function<void()>> read_certificates() = 0;
 
   // ---- a member's part ----
 
   // Who leads in which term; term 0: nobody that is known.
-  void follow(std::uint32_t term, const std::string& address);
+  virtual void follow(std::uint32_t term, const std::string& address) = 0;
   // To the leader of that term; dropped if another is followed or no stream stands.
-  void send(std::uint32_t term, const std::string& course, EpochMessage message);
+  virtual void send(std::uint32_t term, const std::string& course, EpochMessage message) = 0;
 
   // ---- a leader's part ----
 
   // Whether somebody has led before: then slices may be held that nobody here knows of.
   enum class Before : std::uint8_t { kNobody, kSomebody };
   // From now on; silent from `until` on unless it is confirmed.
-  void lead(std::uint32_t term, Before before, Instant until);
-  void confirm(Instant until);
-  void unseat();
-  void set_limits(SliceLimits limits);
+  virtual void lead(std::uint32_t term, Before before, Instant until) = 0;
+  virtual void confirm(Instant until) = 0;
+  virtual void unseat() = 0;
+  virtual void set_limits(SliceLimits limits) = 0;
   // See EpochSeat.
-  void set_known(MemberNames names, MemberNames running);
+  virtual void set_known(MemberNames names, MemberNames running) = 0;
 
   // ---- a candidate's part ----
 
   // The servers that are registered, to be greeted until this is called without any.
-  void seek(std::vector<Peer> registered);
+  virtual void seek(std::vector<Peer> registered) = 0;
   // Servers that are connected with this one, itself included: while it leads those it has
   // heard lately, while it seeks those whose greetings arrived lately. Otherwise 1.
-  std::size_t connected() const;
+  virtual std::size_t connected() const = 0;
 
   // Asks the leader, here or elsewhere, at most for a second. The answer comes on its thread;
   // at once with ECANCELED if it has stopped.
-  void describe(const std::function<void(Description)>& answer);
+  virtual void describe(const std::function<void(Description)>& answer) = 0;
 
- private:
-  class Core;
-  explicit EpochTransport(std::unique_ptr<Core> core);
-  std::unique_ptr<Core> core_;
+ protected:
+  EpochTransport() = default;
 };
 
 }  // namespace weir::cluster

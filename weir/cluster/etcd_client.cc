@@ -2,8 +2,6 @@
 #include "weir/cluster/etcd_client.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -14,6 +12,8 @@
 #include "weir/cluster/credentials.h"
 #include "weir/cluster/etcd.grpc.pb.h"
 #include "weir/cluster/peer_words.h"
+#include "weir/host/clock.h"
+#include "weir/host/mutex.h"
 
 namespace weir::cluster {
 namespace {
@@ -78,17 +78,17 @@ class EtcdClient::Core {
       endpoints.push_back({name, grpc::CreateCustomChannel(name, credentials_->channel(),
                                                            peer_channel_arguments())});
     }
-    const std::lock_guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     endpoints_ = std::move(endpoints);
   }
 
   // The one that answered last.
   Endpoint endpoint() const {
-    const std::lock_guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     return endpoints_[at_];
   }
   std::string token() const {
-    const std::lock_guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     return token_;
   }
 
@@ -141,21 +141,21 @@ class EtcdClient::Core {
     request.set_password(options_.password);
     pb::AuthenticateResponse response;
     auto status = pb::Auth::NewStub(one.channel)->Authenticate(&context, request, &response);
-    const std::lock_guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     token_ = status.ok() ? response.token() : "";
     return status;
   }
   void pass_over(const Endpoint& one) {
-    const std::lock_guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     if (endpoints_[at_].name == one.name) at_ = (at_ + 1) % endpoints_.size();
   }
 
   const EtcdOptions options_;
   const std::unique_ptr<Credentials> credentials_;
-  mutable std::mutex mutex_;
-  std::vector<Endpoint> endpoints_;  // guarded by mutex_, like all below
-  std::size_t at_ = 0;
-  std::string token_;
+  mutable host::Mutex mutex_;
+  std::vector<Endpoint> endpoints_ ABSL_GUARDED_BY(mutex_);
+  std::size_t at_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string token_ ABSL_GUARDED_BY(mutex_);
 };
 
 EtcdClient::EtcdClient(std::shared_ptr<Core> core) : core_(std::move(core)) {}
@@ -275,25 +275,29 @@ struct EtcdWatch::Running {
   std::shared_ptr<EtcdClient::Core> core;
   std::string prefix;
   std::function<void()> changed;
-  std::mutex mutex;
-  std::condition_variable ending;
-  bool is_ending = false;
-  grpc::ClientContext* context = nullptr;  // of the stream that is read
+  host::Mutex mutex;
+  host::Condition ending;
+  bool is_ending ABSL_GUARDED_BY(mutex) = false;
+  // Of the stream that is read.
+  grpc::ClientContext* context ABSL_GUARDED_BY(mutex) = nullptr;
   std::thread thread;
 
   void run() {
     for (;;) {
       grpc::ClientContext own;
       {
-        const std::lock_guard lock(mutex);
+        const host::MutexLock lock(mutex);
         if (is_ending) return;
         context = &own;
       }
       read(own);
       changed();  // something may have been missed
-      std::unique_lock lock(mutex);
+      const host::MutexLock lock(mutex);
       context = nullptr;
-      if (ending.wait_for(lock, kWatchPause, [this] { return is_ending; })) return;
+      const Instant until = host::now() + kWatchPause;
+      for (Instant now = host::now(); !is_ending && now < until; now = host::now()) {
+        ending.wait_for(lock, until - now);
+      }
     }
   }
   void read(grpc::ClientContext& own) {
@@ -323,7 +327,7 @@ EtcdWatch::EtcdWatch(const EtcdClient& client, const std::string& prefix,
 
 EtcdWatch::~EtcdWatch() {
   {
-    const std::lock_guard lock(running_->mutex);
+    const host::MutexLock lock(running_->mutex);
     running_->is_ending = true;
     if (running_->context != nullptr) running_->context->TryCancel();
   }

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -18,6 +16,7 @@
 #include "weir/cluster/lock_channel.h"
 #include "weir/cluster/lock_wire.h"
 #include "weir/host/clock.h"
+#include "weir/host/mutex.h"
 
 namespace weir::lock {
 namespace {
@@ -52,11 +51,13 @@ Result<void> check(const ConnectOptions& options) {
   return {};
 }
 
+namespace {
+
 // Two states have to agree: the LockClient's and the stream's. One mutex guards both; nothing of
 // gRPC and no listener is called with it held.
-class Client::Core {
+class GrpcClient final : public Client {
  public:
-  Core(const ConnectOptions& options, std::unique_ptr<cluster::LockChannel> channel)
+  GrpcClient(const ConnectOptions& options, std::unique_ptr<cluster::LockChannel> channel)
       : options_(options),
         channel_(std::move(channel)),
         stub_(v1::Locks::NewStub(channel_->open())),
@@ -64,36 +65,59 @@ class Client::Core {
         pressure_(options.pressure.value_or(host::MemoryPressure::of_this_process())) {
     keeper_ = std::thread([this] { keep(); });
   }
+  ~GrpcClient() override { close(std::chrono::seconds{2}); }
+  GrpcClient(const GrpcClient&) = delete;
+  GrpcClient& operator=(const GrpcClient&) = delete;
 
   LockClient::Acquired acquire(std::string_view name, Mode mode, OrWait or_wait,
-                               Listener& listener);
-  void release(Ticket ticket);
-  bool is_held(Ticket ticket);
-  // Drops by one of LockClient's calls.
-  template <class Drop>
-  std::size_t drop(Drop drop);
-  void close(Nanoseconds patience);
-  Status status() const;
+                               Listener& listener) override;
+  void release(Ticket ticket) override;
+  bool is_held(Ticket ticket) override;
+  std::size_t shrink(std::size_t nr) override {
+    return drop([nr](LockClient& client, Instant now) { return client.shrink(nr, now); });
+  }
+  std::size_t relieve() override {
+    return drop([](LockClient& client, Instant now) { return client.relieve(now); });
+  }
+  void close(Nanoseconds patience) override;
+  Status status() const override;
 
  private:
   class Stream;
-  using Guard = std::unique_lock<std::mutex>;
 
   // What is to be done when the mutex has been let go.
   struct Errands {
     Stream* writes = nullptr;
     bool has_events = false;
   };
+  // Of the stream there is, one at a time.
+  struct StreamState {
+    bool is_reading = true;
+    bool is_writing = true;
+    bool is_done = false;
+    bool has_left = false;  // the goodbye is on its way
+    Instant heard_at{};
 
-  Errands look(Instant now);
-  void run(const Errands& errands);
-  void tell();
-  void keep();
-  void open_stream(Guard& lock, Instant now);
-  void compose(Stream& stream, Instant now);
-  void wake_keeper(Instant now);
-  std::uint64_t said_so_far() const {
+    // Nothing is left that could begin a write.
+    bool is_idle() const { return !is_reading && !is_writing; }
+  };
+
+  // Drops by one of LockClient's calls.
+  template <class Drop>
+  std::size_t drop(Drop drop);
+  Errands look(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void run(const Errands& errands) ABSL_LOCKS_EXCLUDED(mutex_);
+  void tell() ABSL_LOCKS_EXCLUDED(mutex_);
+  void keep() ABSL_LOCKS_EXCLUDED(mutex_);
+  void connect(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void forget_stream(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void compose(Stream& stream, Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void wake_keeper(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::uint64_t said_so_far() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return client_.counters().enqueues + client_.counters().cancels;
+  }
+  bool has_stream() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stream_ != nullptr && !stream_state_.is_done;
   }
 
   const ConnectOptions options_;
@@ -101,32 +125,33 @@ class Client::Core {
   const std::unique_ptr<cluster::LockChannel> channel_;
   std::unique_ptr<v1::Locks::Stub> stub_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;      // for the keeper, and who closes
-  std::condition_variable told_;         // a listener has returned
-  LockClient client_;                    // guarded by mutex_, like all below
-  host::MemoryPressure pressure_;        // the keeper's
-  std::vector<Listener*> listeners_;     // by slot of the ticket
-  std::vector<LockClient::Event> news_;  // being told
-  Ticket telling_ = 0;                   // whose listener is being called
-  std::thread::id teller_{};
-  bool is_telling_ = false;
-  std::unique_ptr<Stream> stream_;
-  std::string trouble_;
-  bool is_refused_ = false;
-  Instant connect_at_{};
-  Nanoseconds backoff_ = kBackoffMin;
-  Instant keeper_until_ = kNever;
-  bool is_leaving_ = false;
-  bool is_closed_ = false;
+  mutable host::Mutex mutex_;
+  host::Condition changed_;  // for the keeper, and who closes
+  host::Condition told_;     // a listener has returned
+  LockClient client_ ABSL_GUARDED_BY(mutex_);
+  host::MemoryPressure pressure_;                                // the keeper's
+  std::vector<Listener*> listeners_ ABSL_GUARDED_BY(mutex_);     // by slot of the ticket
+  std::vector<LockClient::Event> news_ ABSL_GUARDED_BY(mutex_);  // being told
+  Ticket telling_ ABSL_GUARDED_BY(mutex_) = 0;                   // whose listener is being called
+  std::thread::id teller_ ABSL_GUARDED_BY(mutex_);
+  bool is_telling_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
+  StreamState stream_state_ ABSL_GUARDED_BY(mutex_);
+  std::string trouble_ ABSL_GUARDED_BY(mutex_);
+  bool is_refused_ ABSL_GUARDED_BY(mutex_) = false;
+  Instant connect_at_ ABSL_GUARDED_BY(mutex_){};
+  Nanoseconds backoff_ ABSL_GUARDED_BY(mutex_) = kBackoffMin;
+  Instant keeper_until_ ABSL_GUARDED_BY(mutex_) = kNever;
+  bool is_leaving_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread keeper_;
 };
 
 // One attempt to talk to the server. Reads go on until one fails; a hold keeps gRPC from ending the
 // stream while this side may still begin to write.
-class Client::Core::Stream : public grpc::ClientBidiReactor<v1::ClientBatch, v1::ServerBatch> {
+class GrpcClient::Stream : public grpc::ClientBidiReactor<v1::ClientBatch, v1::ServerBatch> {
  public:
-  explicit Stream(Core& core) : core_(core) {}
+  explicit Stream(GrpcClient& owner) : owner_(owner) {}
 
   void start(v1::Locks::Stub& stub) {
     stub.async()->Attach(&context, this);
@@ -143,83 +168,76 @@ class Client::Core::Stream : public grpc::ClientBidiReactor<v1::ClientBatch, v1:
 
   grpc::ClientContext context;
   v1::ClientBatch out;
-  // ---- guarded by the core's mutex ----
-  bool is_reading = true;
-  bool is_writing = true;
-  bool is_done = false;
-  bool has_left = false;  // the goodbye is on its way
-  Instant heard_at{};
 
  private:
-  // Whether this was the last that could begin a write.
-  bool is_idle() const { return !is_reading && !is_writing; }
-
-  Core& core_;
+  GrpcClient& owner_;
   v1::ServerBatch in_;
 };
 
-void Client::Core::Stream::OnReadDone(bool ok) {
+void GrpcClient::Stream::OnReadDone(bool ok) {
   std::optional<ServerMessage> message;
   if (ok) message = cluster::from_wire(in_);
   if (!message) {
     if (ok) context.TryCancel();  // garbage
-    const Guard lock(core_.mutex_);
-    is_reading = false;
-    if (!is_idle()) return;
+    const host::MutexLock lock(owner_.mutex_);
+    owner_.stream_state_.is_reading = false;
+    if (!owner_.stream_state_.is_idle()) return;
   } else {
     Errands errands;
     {
-      const Guard lock(core_.mutex_);
+      const host::MutexLock lock(owner_.mutex_);
       const Instant now = host::boot_now();
-      heard_at = now;
-      core_.backoff_ = kBackoffMin;
-      core_.trouble_.clear();
-      core_.is_refused_ = false;
-      core_.client_.receive(*message, now);
-      errands = core_.look(now);
+      owner_.stream_state_.heard_at = now;
+      owner_.backoff_ = kBackoffMin;
+      owner_.trouble_.clear();
+      owner_.is_refused_ = false;
+      owner_.client_.receive(*message, now);
+      errands = owner_.look(now);
     }
     StartRead(&in_);
-    core_.run(errands);
+    owner_.run(errands);
     return;
   }
   RemoveHold();
 }
 
-void Client::Core::Stream::OnWriteDone(bool ok) {
+void GrpcClient::Stream::OnWriteDone(bool ok) {
   Errands errands;
   bool is_last = false;
   {
-    const Guard lock(core_.mutex_);
-    is_writing = false;
-    if (ok && is_reading) errands = core_.look(host::boot_now());
-    is_last = is_idle();
+    const host::MutexLock lock(owner_.mutex_);
+    StreamState& state = owner_.stream_state_;
+    state.is_writing = false;
+    if (ok && state.is_reading) errands = owner_.look(host::boot_now());
+    is_last = state.is_idle();
   }
-  core_.run(errands);
+  owner_.run(errands);
   if (is_last) RemoveHold();
 }
 
-void Client::Core::Stream::OnDone(const grpc::Status& status) {
-  const Guard lock(core_.mutex_);
-  is_done = true;
-  core_.client_.disconnected();
+void GrpcClient::Stream::OnDone(const grpc::Status& status) {
+  const host::MutexLock lock(owner_.mutex_);
+  owner_.stream_state_.is_done = true;
+  owner_.client_.disconnected();
   if (!status.ok()) {
-    core_.trouble_ = status.error_message();
-    core_.is_refused_ = status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
+    owner_.trouble_ = status.error_message();
+    owner_.is_refused_ = status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
   }
-  core_.changed_.notify_all();
+  owner_.changed_.notify_all();
 }
 
 // ---- what every call does besides its own ----
 
 // The next batch goes when the one before has been handed over and not too many are unanswered.
 // Waiting news becomes errands; the keeper is told of a date that is nearer than the one it knows.
-Client::Core::Errands Client::Core::look(Instant now) {
+GrpcClient::Errands GrpcClient::look(Instant now) {
   Errands errands;
   Stream* const stream = stream_.get();
   // What listeners ask for gathers until all have been told.
   const bool is_listener = is_telling_ && teller_ == std::this_thread::get_id();
-  const bool can_write = stream != nullptr && stream->is_reading && !stream->is_writing;
-  if (can_write && !stream->has_left && !is_listener) {
+  const StreamState& state = stream_state_;
+  const bool can_write = stream != nullptr && state.is_reading && !state.is_writing;
+  if (can_write && !state.has_left && !is_listener) {
     const bool may = client_.is_connected() && client_.unconfirmed() < kWindow;
     if (may && (client_.has_message(now) || is_leaving_)) {
       compose(*stream, now);
@@ -231,17 +249,17 @@ Client::Core::Errands Client::Core::look(Instant now) {
   return errands;
 }
 
-void Client::Core::compose(Stream& stream, Instant now) {
+void GrpcClient::compose(Stream& stream, Instant now) {
   ClientMessage message = client_.take(now, cluster::kOpsMax);
   if (is_leaving_ && message.ops.size() < cluster::kOpsMax) {
     message.ops.emplace_back().kind = ClientOp::Kind::kGoodbye;
-    stream.has_left = true;
+    stream_state_.has_left = true;
   }
   cluster::to_wire(message, options_.job, stream.out);
-  stream.is_writing = true;
+  stream_state_.is_writing = true;
 }
 
-void Client::Core::wake_keeper(Instant now) {
+void GrpcClient::wake_keeper(Instant now) {
   // What is overdue waits for the stream, which looks again by itself.
   const Instant next = client_.next_tick();
   if (keeper_until_ == kNever || next <= now || next >= keeper_until_) return;
@@ -249,14 +267,14 @@ void Client::Core::wake_keeper(Instant now) {
   changed_.notify_all();
 }
 
-void Client::Core::run(const Errands& errands) {
+void GrpcClient::run(const Errands& errands) {
   if (errands.writes != nullptr) errands.writes->write();
   if (errands.has_events) tell();
 }
 
 // Calls listeners until there is no news. One thread at a time does it; others leave theirs to it.
-void Client::Core::tell() {
-  Guard lock(mutex_);
+void GrpcClient::tell() {
+  host::MutexLock lock(mutex_);
   if (is_telling_) return;
   is_telling_ = true;
   teller_ = std::this_thread::get_id();
@@ -284,12 +302,12 @@ void Client::Core::tell() {
 
 // ---- the application ----
 
-LockClient::Acquired Client::Core::acquire(std::string_view name, Mode mode, OrWait or_wait,
-                                           Listener& listener) {
+LockClient::Acquired GrpcClient::acquire(std::string_view name, Mode mode, OrWait or_wait,
+                                         Listener& listener) {
   LockClient::Acquired acquired;
   Errands errands;
   {
-    const Guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     const Instant now = host::boot_now();
     acquired = client_.acquire(name, mode, or_wait, now);
     const std::uint32_t slot = slot_of(acquired.ticket);
@@ -302,10 +320,10 @@ LockClient::Acquired Client::Core::acquire(std::string_view name, Mode mode, OrW
   return acquired;
 }
 
-void Client::Core::release(Ticket ticket) {
+void GrpcClient::release(Ticket ticket) {
   Errands errands;
   {
-    Guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     const Instant now = host::boot_now();
     if (client_.is_ticket(ticket)) listeners_[slot_of(ticket)] = nullptr;
     const std::uint64_t said = said_so_far();
@@ -313,18 +331,18 @@ void Client::Core::release(Ticket ticket) {
     const bool is_quiet = said == said_so_far() && client_.events().empty();
     if (is_quiet && telling_ != ticket) return;  // into the cache: nobody needs to know
     errands = look(now);
-    if (telling_ == ticket && teller_ != std::this_thread::get_id()) {
-      told_.wait(lock, [&] { return telling_ != ticket; });
+    if (teller_ != std::this_thread::get_id()) {
+      while (telling_ == ticket) told_.wait(lock);
     }
   }
   run(errands);
 }
 
-bool Client::Core::is_held(Ticket ticket) {
+bool GrpcClient::is_held(Ticket ticket) {
   Errands errands;
   bool is_held = false;
   {
-    const Guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     const Instant now = host::boot_now();
     client_.tick(now);
     is_held = client_.is_held(ticket);
@@ -335,11 +353,11 @@ bool Client::Core::is_held(Ticket ticket) {
 }
 
 template <class Drop>
-std::size_t Client::Core::drop(Drop drop) {
+std::size_t GrpcClient::drop(Drop drop) {
   Errands errands;
   std::size_t gone = 0;
   {
-    const Guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     const Instant now = host::boot_now();
     gone = drop(client_, now);
     errands = look(now);
@@ -348,8 +366,8 @@ std::size_t Client::Core::drop(Drop drop) {
   return gone;
 }
 
-Client::Status Client::Core::status() const {
-  const Guard lock(mutex_);
+Client::Status GrpcClient::status() const {
+  const host::MutexLock lock(mutex_);
   return {.is_connected = client_.is_welcome(),
           .is_refused = is_refused_,
           .trouble = trouble_,
@@ -359,22 +377,22 @@ Client::Status Client::Core::status() const {
           .counters = client_.counters()};
 }
 
-void Client::Core::close(Nanoseconds patience) {
+void GrpcClient::close(Nanoseconds patience) {
   Errands errands;
   {
-    const Guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     if (std::exchange(is_leaving_, true)) return;
     errands = look(host::boot_now());
   }
   run(errands);
   {
-    Guard lock(mutex_);
-    const auto has_left = [this] { return stream_ == nullptr || stream_->is_done; };
-    if (stream_ != nullptr && client_.is_connected()) {
-      changed_.wait_for(lock, patience, has_left);
+    const host::MutexLock lock(mutex_);
+    const Instant until = host::now() + (client_.is_connected() ? patience : Nanoseconds{0});
+    for (Instant now = host::now(); has_stream() && now < until; now = host::now()) {
+      changed_.wait_for(lock, until - now);
     }
-    if (!has_left()) stream_->context.TryCancel();
-    changed_.wait(lock, has_left);
+    if (has_stream()) stream_->context.TryCancel();
+    while (has_stream()) changed_.wait(lock);
     is_closed_ = true;
     changed_.notify_all();
   }
@@ -383,41 +401,45 @@ void Client::Core::close(Nanoseconds patience) {
 
 // ---- the keeper: connects, keeps leases alive, and notices their end ----
 
-void Client::Core::open_stream(Guard& lock, Instant now) {
+void GrpcClient::connect(Instant now) {
+  mutex_.unlock();
+  if (channel_->renew()) stub_ = v1::Locks::NewStub(channel_->open());
+  mutex_.lock();
+  if (is_leaving_) return;
   auto made = std::make_unique<Stream>(*this);
-  made->heard_at = now;
+  stream_state_ = {};
+  stream_state_.heard_at = now;
   client_.connected(now);
   compose(*made, now);
   stream_ = std::move(made);
   Stream& stream = *stream_;
-  lock.unlock();
+  mutex_.unlock();
   stream.start(*stub_);
-  lock.lock();
+  mutex_.lock();
 }
 
-void Client::Core::keep() {
-  Guard lock(mutex_);
+void GrpcClient::forget_stream(Instant now) {
+  std::unique_ptr<Stream> gone = std::move(stream_);
+  connect_at_ = now + backoff_;
+  backoff_ = std::min(backoff_ * 2, kBackoffMax);
+  mutex_.unlock();
+  gone.reset();
+  mutex_.lock();
+}
+
+void GrpcClient::keep() {
+  host::MutexLock lock(mutex_);
   while (!is_closed_) {
     const Instant now = host::boot_now();
-    if (stream_ != nullptr && stream_->is_done) {
-      std::unique_ptr<Stream> gone = std::move(stream_);
-      connect_at_ = now + backoff_;
-      backoff_ = std::min(backoff_ * 2, kBackoffMax);
-      lock.unlock();
-      gone.reset();
-      lock.lock();
-    }
-    if (stream_ == nullptr && !is_leaving_ && now >= connect_at_) {
-      lock.unlock();
-      if (channel_->renew()) stub_ = v1::Locks::NewStub(channel_->open());
-      lock.lock();
-      if (!is_leaving_) open_stream(lock, now);
-    }
+    if (stream_ != nullptr && stream_state_.is_done) forget_stream(now);
+    if (stream_ == nullptr && !is_leaving_ && now >= connect_at_) connect(now);
     if (pressure_.take()) client_.relieve(now);
     client_.tick(now);
     if (stream_ != nullptr) {
       const Nanoseconds most = client_.is_welcome() ? client_.lease() : kWelcomePatience;
-      if (client_.shall_go_away() || now - stream_->heard_at > most) stream_->context.TryCancel();
+      if (client_.shall_go_away() || now - stream_state_.heard_at > most) {
+        stream_->context.TryCancel();
+      }
     }
     keeper_until_ = kNever;  // nobody needs to wake who is awake
     const Errands errands = look(now);
@@ -429,40 +451,21 @@ void Client::Core::keep() {
     }
     Instant until = std::min(client_.next_tick(), now + kLookEvery);
     if (stream_ == nullptr && !is_leaving_) until = std::min(until, connect_at_);
-    if (stream_ != nullptr && stream_->is_done) continue;
+    if (stream_ != nullptr && stream_state_.is_done) continue;
     keeper_until_ = std::max(until, now + kOverdue);
     changed_.wait_for(lock, keeper_until_ - now);
     keeper_until_ = kNever;
   }
 }
 
-// ---- Client ----
-
-Client::Client(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+}  // namespace
 
 Result<std::unique_ptr<Client>> Client::create(const ConnectOptions& options) {
   if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
   auto channel = cluster::LockChannel::load(options);
   if (!channel) return tl::unexpected(channel.error());
-  return std::unique_ptr<Client>(new Client(std::make_unique<Core>(options, *std::move(channel))));
+  return std::make_unique<GrpcClient>(options, *std::move(channel));
 }
-
-Client::~Client() { core_->close(std::chrono::seconds{2}); }
-
-LockClient::Acquired Client::acquire(std::string_view name, Mode mode, OrWait or_wait,
-                                     Listener& listener) {
-  return core_->acquire(name, mode, or_wait, listener);
-}
-void Client::release(Ticket ticket) { core_->release(ticket); }
-bool Client::is_held(Ticket ticket) { return core_->is_held(ticket); }
-std::size_t Client::shrink(std::size_t nr) {
-  return core_->drop([nr](LockClient& client, Instant now) { return client.shrink(nr, now); });
-}
-std::size_t Client::relieve() {
-  return core_->drop([](LockClient& client, Instant now) { return client.relieve(now); });
-}
-void Client::close(Nanoseconds patience) { core_->close(patience); }
-Client::Status Client::status() const { return core_->status(); }
 
 std::size_t shrink(std::span<Client* const> clients, std::size_t nr) {
   std::vector<std::size_t> counts;
@@ -481,7 +484,7 @@ std::size_t shrink(std::span<Client* const> clients, std::size_t nr) {
 
 struct HeldLock::State : Listener {
   void lock_event(const LockClient::Event& event) override {
-    const std::lock_guard lock(mutex);
+    const host::MutexLock lock(mutex);
     if (event.kind == LockClient::Event::Kind::kLost) {
       is_lost = true;
       return;
@@ -490,13 +493,24 @@ struct HeldLock::State : Listener {
     answered.notify_all();
   }
 
+  // Nothing: not in time.
+  std::optional<LockClient::Event> wait(std::optional<Nanoseconds> timeout) {
+    const Instant begin = host::now();
+    const host::MutexLock lock(mutex);
+    for (;;) {
+      const Nanoseconds waited = host::now() - begin;
+      if (answer || (timeout && waited >= *timeout)) return answer;
+      timeout ? answered.wait_for(lock, *timeout - waited) : answered.wait(lock);
+    }
+  }
+
   Client* client = nullptr;
   Client::Ticket ticket = 0;
   std::uint64_t fence = 0;
   std::atomic<bool> is_lost = false;
-  std::mutex mutex;
-  std::condition_variable answered;
-  std::optional<LockClient::Event> answer;  // guarded by mutex
+  host::Mutex mutex;
+  host::Condition answered;
+  std::optional<LockClient::Event> answer ABSL_GUARDED_BY(mutex);
 };
 
 HeldLock::HeldLock(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -551,15 +565,7 @@ Result<HeldLock> Client::wait_for(std::string_view name, Mode mode, OrWait or_wa
   waits.ticket = acquired.ticket;
   waits.fence = acquired.fence;
   if (acquired.is_held) return HeldLock(std::move(state));
-  std::unique_lock lock(waits.mutex);
-  const auto is_answered = [&] { return waits.answer.has_value(); };
-  if (timeout) {
-    waits.answered.wait_for(lock, *timeout, is_answered);
-  } else {
-    waits.answered.wait(lock, is_answered);
-  }
-  const std::optional<LockClient::Event> answer = waits.answer;
-  lock.unlock();
+  const std::optional<LockClient::Event> answer = waits.wait(timeout);
   if (answer && answer->kind == LockClient::Event::Kind::kHeld) {
     waits.fence = answer->fence;
     return HeldLock(std::move(state));

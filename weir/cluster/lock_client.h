@@ -94,18 +94,18 @@ class Client {
   // cannot be read.
   static Result<std::unique_ptr<Client>> create(const ConnectOptions& options);
   // As close().
-  ~Client();
+  virtual ~Client() = default;
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
   // The listener lives until the ticket is released. Held at once if a cached lock serves.
-  LockClient::Acquired acquire(std::string_view name, Mode mode, OrWait or_wait,
-                               Listener& listener);
+  virtual LockClient::Acquired acquire(std::string_view name, Mode mode, OrWait or_wait,
+                                       Listener& listener) = 0;
   // Ends a ticket in any state. Waits for its listener, if that is being called by another thread.
-  void release(Ticket ticket);
+  virtual void release(Ticket ticket) = 0;
   // Whether the ticket's lock is held at this very moment: it was granted, and the lease has not
   // ended. A listener may be told of the end a little later.
-  bool is_held(Ticket ticket);
+  virtual bool is_held(Ticket ticket) = 0;
 
   // The same, and waits. ETIMEDOUT: not within the timeout; EAGAIN: refused, since somebody has it
   // (a try); EINVAL: no name; ENOBUFS: this client waits for too many.
@@ -115,13 +115,14 @@ class Client {
 
   // Memory is short: drops the oldest `nr` cached locks, and says how many went. 0 drops none and
   // says how many could go.
-  std::size_t shrink(std::size_t nr);
+  virtual std::size_t shrink(std::size_t nr) = 0;
   // The same where nobody says how many: the share of the options.
-  std::size_t relieve();
+  virtual std::size_t relieve() = 0;
 
   // Gives all back and leaves. No calls may follow, and none may be under way. Waits for the server
   // as long as `patience`; one that does not hear of it takes the locks back at the lease's end.
-  void close(Nanoseconds patience = std::chrono::seconds{2});
+  virtual void close(Nanoseconds patience) = 0;
+  void close() { close(std::chrono::seconds{2}); }
 
   struct Status {
     bool is_connected = false;
@@ -132,14 +133,14 @@ class Client {
     Nanoseconds lease{0};
     LockClient::Counters counters;
   };
-  Status status() const;
+  virtual Status status() const = 0;
+
+ protected:
+  Client() = default;
 
  private:
-  class Core;
   Result<HeldLock> wait_for(std::string_view name, Mode mode, OrWait or_wait,
                             std::optional<Nanoseconds> timeout);
-  explicit Client(std::unique_ptr<Core> core);
-  std::unique_ptr<Core> core_;
 };
 
 // Of an application with several servers: shares the `nr` out over its clients by the size of their

@@ -31,8 +31,6 @@ namespace wire = lock::v1;
 using grpc::CallbackServerContext;
 using grpc::StatusCode;
 
-// Each stream has at most four letters under way, so this is never reached by them.
-constexpr std::size_t kLettersMax = std::size_t{1} << 24;
 // A peer that has not answered for so long is gone, whatever TCP thinks.
 constexpr int kPingEveryMs = 20'000;
 constexpr std::chrono::seconds kStopPatience{2};
@@ -123,6 +121,7 @@ struct Letter {
   std::string job{};
   std::function<void()> call{};
 };
+// A stream has four letters under way at most, and a thread that asks has one.
 using Letters = host::Mailbox<Letter>;
 
 // One client's stream. gRPC calls it in its own threads; it only writes letters. All it is told to
@@ -161,8 +160,8 @@ class Stream : public grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBat
 
  private:
   void send(Letter letter) {
-    const host::Put put = letters_.put(std::move(letter));
-    WEIR_ASSERT(put == host::Put::kDone);
+    const bool is_put = letters_.put_always(std::move(letter));
+    WEIR_ASSERT(is_put);
   }
 
   Letters& letters_;
@@ -182,7 +181,7 @@ class LockService::Owner {
         std::unique_ptr<LockGate> gate)
       : options_(options),
         state_(std::move(state)),
-        letters_(std::move(wake_fd), kLettersMax),
+        letters_(std::move(wake_fd)),
         gate_(std::move(gate)),
         pressure_(options.pressure.value_or(host::MemoryPressure::of_this_process())) {}
 
@@ -191,11 +190,11 @@ class LockService::Owner {
     thread_ = std::thread([this] { run(); });
   }
   // Streams are told to end, and so are those that come.
-  void end_streams() { (void)letters_.put({Letter::Kind::kStop}); }
+  void end_streams() { (void)letters_.put_always({Letter::Kind::kStop}); }
   // REQUIRES: all streams have ended.
   void stop() {
     if (!thread_.joinable()) return;
-    (void)letters_.put({Letter::Kind::kExit});
+    (void)letters_.put_always({Letter::Kind::kExit});
     thread_.join();
   }
 
@@ -203,7 +202,7 @@ class LockService::Owner {
   bool call(std::function<void()> function) {
     Letter letter;
     letter.call = std::move(function);
-    return letters_.put(std::move(letter)) == host::Put::kDone;
+    return letters_.put_always(std::move(letter));
   }
   // What the function gives; it takes the owner.
   template <class Function>
@@ -259,10 +258,7 @@ void LockService::Owner::wait() {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
   const timespec span{seconds.count(), (left - seconds).count()};
   if (ppoll(waits.data(), waits.size(), &span, nullptr) <= 0) return;
-  if (waits[0].revents != 0) {
-    eventfd_t wakes = 0;
-    eventfd_read(letters_.fd(), &wakes);
-  }
+  if (waits[0].revents != 0) letters_.clear();
   // The kernel tells of a trigger once, to whoever polls: it is not asked again.
   if (pressure_.take(waits[1].revents, waits[2].revents)) relieve();
 }

@@ -2,10 +2,9 @@
 #include "weir/cluster/membership.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
@@ -18,6 +17,8 @@
 #include "weir/cluster/leader_choice.h"
 #include "weir/coordinate/epoch.h"
 #include "weir/host/clock.h"
+#include "weir/host/mailbox.h"
+#include "weir/host/mutex.h"
 
 namespace weir::cluster {
 namespace {
@@ -89,42 +90,46 @@ std::string away_text(const MembershipView& view) {
   return count == 0 ? "nobody is away" : "away are: " + text;
 }
 
-}  // namespace
-
-class Membership::Core {
+class EtcdMembership final : public Membership {
  public:
-  Core(const Options& options, Listener listener, std::unique_ptr<EtcdClient> etcd)
+  EtcdMembership(const Options& options, Listener listener, std::unique_ptr<EtcdClient> etcd,
+                 host::Fd wake_fd)
       : options_(options),
         listener_(std::move(listener)),
         etcd_(std::move(etcd)),
         prefix_(options.prefix + "/"),
         history_(options.history),
-        own_(fmt::format("{}@{:016x}", options.name, options.incarnation)) {}
+        own_(fmt::format("{}@{:016x}", options.name, options.incarnation)),
+        letters_(std::move(wake_fd)) {}
 
-  void start();
-  void end();
-  void notice();
-  using Answer = std::function<void(Result<void>)>;
-  void change_rule(const std::string& service, const SharedCommand& command, Answer answer) {
-    ask([this, service, command] { return change(service, command); }, std::move(answer));
+  ~EtcdMembership() override { stop(); }
+  EtcdMembership(const EtcdMembership&) = delete;
+  EtcdMembership& operator=(const EtcdMembership&) = delete;
+
+  void start() override;
+  void stop() override;
+  void look_again() override;
+  Result<std::function<void()>> read_certificates() override { return etcd_->read_certificates(); }
+  void change_rule(const std::string& service, const SharedCommand& command,
+                   const Answer& answer) override {
+    ask([this, service, command] { return change(service, command); }, answer);
   }
-  void forget(const std::string& name, Answer answer) {
-    ask([this, name] { return drop(name); }, std::move(answer));
+  void forget(const std::string& name, const Answer& answer) override {
+    ask([this, name] { return drop(name); }, answer);
   }
-  std::string trouble() const {
-    const std::lock_guard lock(mutex_);
+  std::string trouble() const override {
+    const host::MutexLock lock(mutex_);
     return trouble_;
   }
-  EtcdClient& etcd() { return *etcd_; }
 
  private:
   struct Asked {
-    std::function<Result<void>()> carry_out;
+    std::function<Result<void>()> carry_out;  // none: there is news, or it ends
     Answer answer;
   };
 
   void run();
-  std::optional<Asked> wait();
+  void wait();
   Result<void> turn();
   Result<void> hold_lease(Instant now);
   Result<void> look();
@@ -142,7 +147,7 @@ class Membership::Core {
   Result<void> leave();
   void note(const Result<void>& turned);
   void tell_away(const Error& why);
-  void ask(std::function<Result<void>()> carry_out, Answer answer);
+  void ask(std::function<Result<void>()> carry_out, const Answer& answer);
   Result<void> change(const std::string& service, const SharedCommand& command);
   Result<void> drop(const std::string& name);
   std::string key(std::string_view rest) const { return prefix_ + std::string(rest); }
@@ -157,14 +162,14 @@ class Membership::Core {
   std::unique_ptr<EtcdWatch> watch_;
   std::thread thread_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Asked> asked_;
-  std::string trouble_;
-  bool has_news_ = true;
-  bool is_ending_ = false;
+  host::Mailbox<Asked> letters_;
+  std::atomic<bool> has_news_ = true;  // and there is a letter that says so, but the first time
+  std::atomic<bool> is_ending_ = false;
+  mutable host::Mutex mutex_;
+  std::string trouble_ ABSL_GUARDED_BY(mutex_);
 
   // Of its thread.
+  std::deque<Asked> asked_;
   std::int64_t lease_ = 0;  // 0: none
   Nanoseconds length_{0};
   Instant kept_at_{};  // when it was last asked for
@@ -182,22 +187,20 @@ class Membership::Core {
 
 // ---- its thread ----
 
-void Membership::Core::start() {
-  watch_ = std::make_unique<EtcdWatch>(*etcd_, prefix_, [this] { notice(); });
+void EtcdMembership::start() {
+  watch_ = std::make_unique<EtcdWatch>(*etcd_, prefix_, [this] { look_again(); });
   thread_ = std::thread([this] { run(); });
 }
 
-void Membership::Core::end() {
+void EtcdMembership::stop() {
   if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    is_ending_ = true;
-  }
-  changed_.notify_all();
+  is_ending_ = true;
+  (void)letters_.put_always({});
   thread_.join();
   watch_.reset();
+  for (Asked& one : letters_.close()) asked_.push_back(std::move(one));
   for (const Asked& one : std::exchange(asked_, {})) {
-    one.answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
+    if (one.answer) one.answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
   }
   if (lease_ == 0) return;
   for (int tries = trouble().empty() ? kGoodbyes : 1; tries > 0; --tries) {
@@ -207,7 +210,7 @@ void Membership::Core::end() {
 }
 
 // Whoever says goodbye is not away. A name that another server has too stays known.
-Result<void> Membership::Core::leave() {
+Result<void> EtcdMembership::leave() {
   const auto entries = etcd_->list(prefix_);
   if (!entries) return tl::unexpected(entries.error());
   const std::string known_key = key(kKnown) + options_.name;
@@ -226,50 +229,38 @@ Result<void> Membership::Core::leave() {
   return {};
 }
 
-void Membership::Core::notice() {
-  {
-    const std::lock_guard lock(mutex_);
-    has_news_ = true;
-  }
-  changed_.notify_all();
+void EtcdMembership::look_again() {
+  if (!has_news_.exchange(true)) (void)letters_.put_always({});
 }
 
-void Membership::Core::run() {
+void EtcdMembership::run() {
   for (;;) {
-    auto asked = wait();
-    {
-      const std::lock_guard lock(mutex_);
-      if (is_ending_) {
-        if (asked) asked_.push_front(std::move(*asked));
-        return;
-      }
-    }
-    if (asked) {
-      auto done = asked->carry_out();
+    wait();
+    if (is_ending_) return;
+    if (!asked_.empty()) {
+      const Asked asked = std::move(asked_.front());
+      asked_.pop_front();
+      auto done = asked.carry_out();
       // Whoever changes something finds it in force.
       if (done) note(look());
-      asked->answer(std::move(done));
+      asked.answer(std::move(done));
       if (host::now() < turn_at_) continue;
+    } else {
+      has_news_ = false;
     }
     note(turn());
   }
 }
 
-// Until there is something to do; what was asked, if that is it.
-std::optional<Membership::Core::Asked> Membership::Core::wait() {
-  std::unique_lock lock(mutex_);
-  const Nanoseconds left = std::max<Nanoseconds>(turn_at_ - host::now(), Nanoseconds{0});
-  changed_.wait_for(lock, left, [this] { return has_news_ || is_ending_ || !asked_.empty(); });
-  if (is_ending_ || asked_.empty()) {
-    has_news_ = false;
-    return std::nullopt;
+// Until there is something to do. What was asked goes before what is new.
+void EtcdMembership::wait() {
+  letters_.wait(asked_.empty() && !has_news_ ? turn_at_ : Instant{});
+  for (Asked& letter : letters_.take()) {
+    if (letter.carry_out) asked_.push_back(std::move(letter));
   }
-  Asked first = std::move(asked_.front());
-  asked_.pop_front();
-  return first;
 }
 
-Result<void> Membership::Core::turn() {
+Result<void> EtcdMembership::turn() {
   const Instant now = host::now();
   turn_at_ = now + kRetry;
   if (auto held = hold_lease(now); !held) return held;
@@ -279,7 +270,7 @@ Result<void> Membership::Core::turn() {
   return {};
 }
 
-Result<void> Membership::Core::hold_lease(Instant now) {
+Result<void> EtcdMembership::hold_lease(Instant now) {
   if (lease_ != 0 && now < kept_at_ + length_ / 3 - milliseconds{1}) return {};
   if (lease_ != 0) {
     const auto kept = etcd_->keep_alive(lease_);
@@ -303,14 +294,14 @@ Result<void> Membership::Core::hold_lease(Instant now) {
   return {};
 }
 
-void Membership::Core::lose_lease() {
+void EtcdMembership::lose_lease() {
   lease_ = 0;
   challenge_.clear();  // it ends with the lease
   listener_.unseated();
 }
 
 // An etcd without a history is a new one, unless this server knows better.
-Result<MembershipView> Membership::Core::list() {
+Result<MembershipView> EtcdMembership::list() {
   auto listing = etcd_->look(prefix_);
   if (!listing) return tl::unexpected(listing.error());
   MembershipView view = read(listing->entries);
@@ -329,7 +320,7 @@ Result<MembershipView> Membership::Core::list() {
 }
 
 // Everything there is, and what follows of it.
-Result<void> Membership::Core::look() {
+Result<void> EtcdMembership::look() {
   auto listed = list();
   if (!listed) return tl::unexpected(listed.error());
   MembershipView view = std::move(*listed);
@@ -345,7 +336,7 @@ Result<void> Membership::Core::look() {
   return challenge(view, standing);
 }
 
-Standing Membership::Core::standing_in(const MembershipView& view) {
+Standing EtcdMembership::standing_in(const MembershipView& view) {
   const Connected connected = listener_.connected();
   seeks_ = connected.seeks;
   return {.registered = count_names(view.members),
@@ -353,7 +344,7 @@ Standing Membership::Core::standing_in(const MembershipView& view) {
           .was_connected = connected.was_connected};
 }
 
-bool Membership::Core::may_campaign(const Standing& standing) {
+bool EtcdMembership::may_campaign(const Standing& standing) {
   const Instant now = host::now();
   leaderless_since_ = std::min(leaderless_since_, now);
   if (lease_ == 0 || now < stands_aside_until_ || !listener_.may_lead()) return false;
@@ -362,7 +353,7 @@ bool Membership::Core::may_campaign(const Standing& standing) {
 }
 
 // Writes or takes back that it would lead better than the one that leads.
-Result<void> Membership::Core::challenge(const MembershipView& view, const Standing& standing) {
+Result<void> EtcdMembership::challenge(const MembershipView& view, const Standing& standing) {
   const bool challenges = seeks_ && !view.leads && lease_ != 0 && should_challenge(standing) &&
                           host::now() >= stands_aside_until_ && listener_.may_lead();
   std::string text = challenges ? fmt::format("{} {}", view.term, standing.connected) : "";
@@ -380,7 +371,7 @@ Result<void> Membership::Core::challenge(const MembershipView& view, const Stand
 
 // Silent first. The lease rather than the key is given back: with the key there could be two seats
 // in one term, if etcd did not answer.
-Result<void> Membership::Core::yield(const Standing& standing, std::size_t challenger) {
+Result<void> EtcdMembership::yield(const Standing& standing, std::size_t challenger) {
   listener_.say(
       fmt::format("cluster: {} servers reach each other and not this one, which is connected with "
                   "{} of {}: one of them may lead; if this repeats, check the certificates and the "
@@ -392,7 +383,7 @@ Result<void> Membership::Core::yield(const Standing& standing, std::size_t chall
   return etcd_->revoke(lease);
 }
 
-Result<void> Membership::Core::campaign(const MembershipView& view) {
+Result<void> EtcdMembership::campaign(const MembershipView& view) {
   if (last_term_ >= kTermMax) {
     return fail(std::errc::value_too_large, "cluster", "has used up all terms",
                 "give it another prefix in [cluster]");
@@ -403,7 +394,7 @@ Result<void> Membership::Core::campaign(const MembershipView& view) {
                     {{key(kLeader), fmt::format("{} {} {}", term, own_, options_.address), lease_},
                      {key(kTerm), std::to_string(term)}});
   if (!won) return tl::unexpected(won.error());
-  notice();  // of who has won
+  look_again();  // of who has won
   if (!*won) return {};
   MembershipView mine = view;
   mine.term = term;
@@ -417,7 +408,7 @@ Result<void> Membership::Core::campaign(const MembershipView& view) {
 
 // ---- reading ----
 
-MembershipView Membership::Core::read(const std::vector<EtcdClient::Entry>& entries) {
+MembershipView EtcdMembership::read(const std::vector<EtcdClient::Entry>& entries) {
   MembershipView view;
   term_modified_ = 0;
   for (const EtcdClient::Entry& entry : entries) {
@@ -448,7 +439,7 @@ MembershipView Membership::Core::read(const std::vector<EtcdClient::Entry>& entr
   return view;
 }
 
-void Membership::Core::read_leader(const EtcdClient::Entry& entry, MembershipView& view) const {
+void EtcdMembership::read_leader(const EtcdClient::Entry& entry, MembershipView& view) const {
   const std::string_view value = entry.value;
   const std::size_t first = value.find(' ');
   const std::size_t second = value.find(' ', first + 1);
@@ -464,8 +455,8 @@ void Membership::Core::read_leader(const EtcdClient::Entry& entry, MembershipVie
 }
 
 // Those of the term, by others; no server is connected with more than there are.
-void Membership::Core::read_challenges(const std::vector<EtcdClient::Entry>& entries,
-                                       MembershipView& view) const {
+void EtcdMembership::read_challenges(const std::vector<EtcdClient::Entry>& entries,
+                                     MembershipView& view) const {
   const std::string begin = key(kChallenges);
   for (const EtcdClient::Entry& entry : entries) {
     if (!entry.key.starts_with(begin) || entry.key.ends_with("/" + own_)) continue;
@@ -479,7 +470,7 @@ void Membership::Core::read_challenges(const std::vector<EtcdClient::Entry>& ent
   }
 }
 
-void Membership::Core::read_rule(const EtcdClient::Entry& entry, MembershipView& view) {
+void EtcdMembership::read_rule(const EtcdClient::Entry& entry, MembershipView& view) {
   const std::string_view name = std::string_view(entry.key).substr(prefix_.size() + kRules.size());
   auto rule = read_shared_rule(name, entry.value);
   if (!rule) {
@@ -494,7 +485,7 @@ void Membership::Core::read_rule(const EtcdClient::Entry& entry, MembershipView&
 }
 
 // Epochs go on without etcd while their leader does; that this has ended is told as well, once.
-void Membership::Core::tell_away(const Error& why) {
+void EtcdMembership::tell_away(const Error& why) {
   const Told now = listener_.is_led() ? Told::kInEpochs : Told::kAlone;
   if (told_ == now || told_ == Told::kAlone) return;
   told_ = now;
@@ -506,9 +497,9 @@ void Membership::Core::tell_away(const Error& why) {
 }
 
 // An operator is told once that etcd is away, and once that it is back.
-void Membership::Core::note(const Result<void>& turned) {
+void EtcdMembership::note(const Result<void>& turned) {
   {
-    const std::lock_guard lock(mutex_);
+    const host::MutexLock lock(mutex_);
     trouble_ = turned ? "" : turned.error().message();
   }
   if (!turned) {
@@ -525,20 +516,13 @@ void Membership::Core::note(const Result<void>& turned) {
 
 // ---- what is asked ----
 
-void Membership::Core::ask(std::function<Result<void>()> carry_out, Answer answer) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!is_ending_) {
-      asked_.push_back({std::move(carry_out), std::move(answer)});
-      changed_.notify_all();
-      return;
-    }
-  }
+void EtcdMembership::ask(std::function<Result<void>()> carry_out, const Answer& answer) {
+  if (letters_.put_always({std::move(carry_out), answer})) return;
   answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
 }
 
 // Its registration writes the same key, so a server that comes back meanwhile is not forgotten.
-Result<void> Membership::Core::drop(const std::string& name) {
+Result<void> EtcdMembership::drop(const std::string& name) {
   const auto entries = etcd_->list(prefix_);
   if (!entries) return tl::unexpected(entries.error());
   const MembershipView view = read(*entries);
@@ -562,7 +546,7 @@ Result<void> Membership::Core::drop(const std::string& name) {
               "has come back, or was forgotten, at the same time", "look at: weir cluster status");
 }
 
-Result<void> Membership::Core::change(const std::string& service, const SharedCommand& command) {
+Result<void> EtcdMembership::change(const std::string& service, const SharedCommand& command) {
   using Verb = SharedCommand::Verb;
   const std::string name = service + "/" + command.name;
   const std::string rule_key = key(kRules) + name;
@@ -595,33 +579,15 @@ Result<void> Membership::Core::change(const std::string& service, const SharedCo
               "was changed by somebody else at the same time", "try again");
 }
 
-// ---- Membership ----
-
-Membership::Membership(std::unique_ptr<Core> core) : core_(std::move(core)) {}
-Membership::~Membership() { core_->end(); }
+}  // namespace
 
 Result<std::unique_ptr<Membership>> Membership::create(const Options& options, Listener listener) {
   auto etcd = EtcdClient::create(options.etcd);
   if (!etcd) return tl::unexpected(etcd.error());
-  auto core = std::make_unique<Core>(options, std::move(listener), std::move(*etcd));
-  return std::unique_ptr<Membership>(new Membership(std::move(core)));
+  auto wake_fd = host::make_wake_fd();
+  if (!wake_fd) return tl::unexpected(wake_fd.error());
+  return std::make_unique<EtcdMembership>(options, std::move(listener), *std::move(etcd),
+                                          *std::move(wake_fd));
 }
-
-Result<std::function<void()>> Membership::read_certificates() {
-  return core_->etcd().read_certificates();
-}
-void Membership::look_again() { core_->notice(); }
-void Membership::start() { core_->start(); }
-void Membership::stop() { core_->end(); }
-
-void Membership::change_rule(const std::string& service, const SharedCommand& command,
-                             std::function<void(Result<void>)> answer) {
-  core_->change_rule(service, command, std::move(answer));
-}
-void Membership::forget(const std::string& name, std::function<void(Result<void>)> answer) {
-  core_->forget(name, std::move(answer));
-}
-
-std::string Membership::trouble() const { return core_->trouble(); }
 
 }  // namespace weir::cluster

@@ -93,35 +93,36 @@ class Membership {
     std::function<void(const Error& why)> unheard;  // etcd could not be asked
   };
 
+  using Answer = std::function<void(Result<void>)>;
+
   // Reads the certificates; etcd need not be there.
   static Result<std::unique_ptr<Membership>> create(const Options& options, Listener listener);
-  ~Membership();
+  // As stop().
+  virtual ~Membership() = default;
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
   // As EtcdClient has it.
-  Result<std::function<void()>> read_certificates();
+  virtual Result<std::function<void()>> read_certificates() = 0;
   // There may be something to do: for every thread.
-  void look_again();
+  virtual void look_again() = 0;
 
   // Starts its thread. Once.
-  void start();
+  virtual void start() = 0;
   // Ends it, and gives the lease and the name back, so that others need not wait for its end.
-  void stop();
+  virtual void stop() = 0;
 
   // For every thread: carried out on its own, in turn. When it ends the answer is ECANCELED.
-  void change_rule(const std::string& service, const SharedCommand& command,
-                   std::function<void(Result<void>)> answer);
+  virtual void change_rule(const std::string& service, const SharedCommand& command,
+                           const Answer& answer) = 0;
   // The same. EBUSY: it is registered; ENOENT: no such server is known.
-  void forget(const std::string& name, std::function<void(Result<void>)> answer);
+  virtual void forget(const std::string& name, const Answer& answer) = 0;
 
   // Why etcd cannot be used; empty: it can. For every thread.
-  std::string trouble() const;
+  virtual std::string trouble() const = 0;
 
- private:
-  class Core;
-  explicit Membership(std::unique_ptr<Core> core);
-  std::unique_ptr<Core> core_;
+ protected:
+  Membership() = default;
 };
 
 }  // namespace weir::cluster

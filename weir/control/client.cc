@@ -1,27 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/control/client.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
-#include <cstring>
+#include <utility>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "weir/base/quote.h"
-#include "weir/control/control.h"
-#include "weir/host/fd.h"
 
 namespace weir::control {
 namespace {
 
-constexpr timeval kTimeout{60, 0};
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+using Stream = beast::basic_stream<asio::local::stream_protocol>;
+using Parser = http::response_parser<http::string_body>;
+
+constexpr std::chrono::seconds kTimeout{60};  // of each step
 constexpr std::size_t kAnswerMax = std::size_t{1} << 28;
 
 // There is no server to ask, whatever the system calls it.
@@ -33,63 +40,56 @@ tl::unexpected<Error> unreachable(int errno_value, const std::string& path) {
   return failed;
 }
 
-Result<host::Fd> connect_to(const std::string& path) {
+Result<void> connect_to(const std::string& path, Stream& stream) {
   if (path.empty()) {
     return fail(std::errc::not_connected, "control socket", "is not named",
                 "use --control PATH or set WEIR_SOCKET");
   }
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return unreachable(ENAMETOOLONG, path);
-  std::memcpy(address.sun_path, path.data(), path.size());
-  host::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (socket.get() < 0) return fail_errno(errno, "socket");
-  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kTimeout, sizeof kTimeout);
-  setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kTimeout, sizeof kTimeout);
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return unreachable(errno, path);
-  }
-  return socket;
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) return unreachable(ENAMETOOLONG, path);
+  error_code error;
+  stream.socket().connect(asio::local::stream_protocol::endpoint(path), error);
+  if (error) return unreachable(error.value(), path);
+  return {};
 }
 
-// The value of a header in a head, whose names are in any case.
-std::string header_of(std::string_view head, std::string_view name) {
-  std::string lower(head);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  const std::size_t at = lower.find(fmt::format("\r\n{}:", name));
-  if (at == std::string::npos) return {};
-  const std::size_t begin = head.find_first_not_of(" \t", at + name.size() + 3);
-  return std::string(head.substr(begin, head.find("\r\n", begin) - begin));
+Error error_of(const error_code& error, const std::string& path) {
+  if (error == beast::error::timeout) return fail_errno(ETIMEDOUT, quote(path)).value();
+  if (error == http::error::body_limit) return fail_errno(EFBIG, quote(path)).value();
+  if (error.category() == make_error_code(http::error::bad_version).category()) {
+    return {std::errc::protocol_error, quote(path), "the answer is not HTTP", {}};
+  }
+  return fail_errno(error.value(), quote(path)).value();
 }
 
-Result<ControlAnswer> read_answer(int socket, const std::string& path) {
-  std::string all;
-  char buffer[65536];
-  for (;;) {
-    const ssize_t got = recv(socket, buffer, sizeof buffer, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail_errno(errno == EAGAIN ? ETIMEDOUT : errno, quote(path));
-    if (got == 0) break;
-    all.append(buffer, static_cast<std::size_t>(got));
-    if (all.size() > kAnswerMax) return fail_errno(EFBIG, quote(path));
-  }
-  const std::size_t end = all.find("\r\n\r\n");
-  ControlAnswer answer;
-  const std::string_view line = std::string_view(all).substr(0, all.find("\r\n"));
-  if (end == std::string::npos || !line.starts_with("HTTP/1.1 ") || line.size() < 12) {
-    return fail(std::errc::protocol_error, quote(path), "the answer is not HTTP");
-  }
-  std::from_chars(line.data() + 9, line.data() + 12, answer.status);
-  const std::string_view head = std::string_view(all).substr(0, end + 2);
-  answer.etag = header_of(head, "etag");
-  const std::string taken = header_of(head, "weir-time-ns");
-  std::from_chars(taken.data(), taken.data() + taken.size(), answer.time_ns);
-  answer.body = all.substr(end + 4);
-  return answer;
+// A server may answer before it has had all of the request, so what became of writing does not
+// matter.
+error_code exchange(asio::io_context& io, Stream& stream,
+                    const http::request<http::string_body>& request, Parser& parser) {
+  error_code failed;
+  beast::flat_buffer buffer;
+  stream.expires_after(kTimeout);
+  http::async_write(stream, request, [&](error_code, std::size_t) {
+    stream.expires_after(kTimeout);
+    http::async_read(stream, buffer, parser,
+                     [&](error_code error, std::size_t) { failed = error; });
+  });
+  io.run();
+  return failed;
+}
+
+template <class Head>
+std::string field(const Head& head, beast::string_view name) {
+  const beast::string_view value = head[name];
+  return {value.data(), value.size()};
 }
 
 }  // namespace
+
+std::string default_control_socket() {
+  if (geteuid() == 0) return "/run/weir.sock";
+  const char* const folder = std::getenv("XDG_RUNTIME_DIR");
+  return folder == nullptr || *folder == '\0' ? "" : std::string(folder) + "/weir.sock";
+}
 
 std::string control_socket_of(const std::string& option) {
   if (!option.empty()) return option;
@@ -114,24 +114,35 @@ std::string url_text(std::string_view text) {
 
 Result<ControlAnswer> ControlClient::send(std::string_view method, std::string_view target,
                                           std::string_view body, std::string_view if_match) const {
-  const auto socket = connect_to(path_);
-  if (!socket) return tl::unexpected(socket.error());
-  std::string text =
-      fmt::format("{} {} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n", method, target);
+  asio::io_context io{1};
+  Stream stream(io);
+  if (auto connected = connect_to(path_, stream); !connected) {
+    return tl::unexpected(connected.error());
+  }
+  http::request<http::string_body> request;
+  request.version(11);
+  request.method_string({method.data(), method.size()});
+  request.target({target.data(), target.size()});
+  request.set(http::field::host, "weir");
+  request.keep_alive(false);
   if (!body.empty()) {
-    text += fmt::format("Content-Type: application/json\r\nContent-Length: {}\r\n", body.size());
+    request.set(http::field::content_type, "application/json");
+    request.body() = body;
+    request.prepare_payload();
   }
-  if (!if_match.empty()) text += fmt::format("If-Match: {}\r\n", if_match);
-  text += "\r\n";
-  text += body;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const ssize_t sent = ::send(socket->get(), rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) break;  // it may have answered before it had all
-    rest.remove_prefix(static_cast<std::size_t>(sent));
-  }
-  return read_answer(socket->get(), path_);
+  if (!if_match.empty()) request.set(http::field::if_match, {if_match.data(), if_match.size()});
+  Parser parser;
+  parser.body_limit(kAnswerMax);
+  parser.skip(method == "HEAD");
+  const error_code failed = exchange(io, stream, request, parser);
+  if (failed) return tl::unexpected(error_of(failed, path_));
+  ControlAnswer answer{.status = parser.get().result_int(),
+                       .etag = field(parser.get(), "ETag"),
+                       .time_ns = 0,
+                       .body = std::move(parser.get().body())};
+  const std::string taken = field(parser.get(), "Weir-Time-Ns");
+  std::from_chars(taken.data(), taken.data() + taken.size(), answer.time_ns);
+  return answer;
 }
 
 Result<ControlAnswer> ControlClient::ask(std::string_view method, std::string_view target,

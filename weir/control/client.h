@@ -18,6 +18,8 @@
 
 namespace weir::control {
 
+// /run/weir.sock for root, else weir.sock in $XDG_RUNTIME_DIR; empty if there is none.
+std::string default_control_socket();
 // The option if it is given, else $WEIR_SOCKET, else the default.
 std::string control_socket_of(const std::string& option);
 

@@ -66,31 +66,28 @@ ParamOutcome not_found(const std::string& pattern, const std::string& value = {}
       pattern, pattern, value, {std::errc::no_such_file_or_directory, pattern, "not found", {}}};
 }
 
-}  // namespace
-
-std::string default_control_socket() {
-  if (geteuid() == 0) return "/run/weir.sock";
-  const char* const folder = std::getenv("XDG_RUNTIME_DIR");
-  return folder == nullptr || *folder == '\0' ? "" : std::string(folder) + "/weir.sock";
-}
-
 // Everything but what is marked "loop" happens in the HTTP server's thread.
-class Control::Core {
+class HttpControl final : public Control {
  public:
-  Core(serve::Server& server, const ControlOptions& options)
+  HttpControl(serve::Server& server, const ControlOptions& options)
       : server_(server),
         locks_(options.locks),
         version_(options.version),
         boot_(fmt::format("{:x}", moment_at(server.now()).wall_ns)),
         changes_(host(), boot_) {}
 
+  ~HttpControl() override;
+  HttpControl(const HttpControl&) = delete;
+  HttpControl& operator=(const HttpControl&) = delete;
+
   Result<void> open(const ControlOptions& options);
-  void set_cluster(serve::ClusterPort* cluster) { cluster_ = cluster; }
-  void start();
-  void change_elsewhere(const std::function<void()>& change) { changes_.change_elsewhere(change); }
-  void changed() { ++shown_changes_; }
-  void end();
-  std::uint16_t tcp_port() const { return http_->tcp_port(); }
+  void set_cluster(serve::ClusterPort* cluster) override { cluster_ = cluster; }
+  void start() override;
+  void change_elsewhere(const std::function<void()>& change) override {
+    changes_.change_elsewhere(change);
+  }
+  void changed() override { ++shown_changes_; }
+  std::uint16_t tcp_port() const override { return http_->tcp_port(); }
 
  private:
   using Reply = HttpServer::Reply;
@@ -160,8 +157,8 @@ class Control::Core {
 };
 
 template <class Value>
-void Control::Core::ask(std::function<Result<Value>(serve::Server&)> on_loop,
-                        std::function<void(Result<Value>)> then) {
+void HttpControl::ask(std::function<Result<Value>(serve::Server&)> on_loop,
+                      std::function<void(Result<Value>)> then) {
   auto shared = std::make_shared<std::function<void(Result<Value>)>>(std::move(then));
   const auto ordered = server_.order(
       [this, on_loop = std::move(on_loop), shared](const Result<serve::Server*>& server) {
@@ -176,7 +173,7 @@ void Control::Core::ask(std::function<Result<Value>(serve::Server&)> on_loop,
 
 // ---- coming and going ----
 
-Result<void> Control::Core::open(const ControlOptions& options) {
+Result<void> HttpControl::open(const ControlOptions& options) {
   if (!options.journal.empty()) {
     auto journal = Journal::open(options.journal, options.damage, effective_records);
     if (!journal) return tl::unexpected(journal.error());
@@ -194,7 +191,7 @@ Result<void> Control::Core::open(const ControlOptions& options) {
 }
 
 // What no longer fits is told and left out: a server that does not start helps nobody.
-Result<void> Control::Core::replay() {
+Result<void> HttpControl::replay() {
   std::vector<std::string> mistakes;
   std::vector<Change> changes = effective(journal_->records(), mistakes);
   const Params params = server_params(server_, moment_at(server_.now()));
@@ -212,7 +209,7 @@ Result<void> Control::Core::replay() {
   return {};
 }
 
-void Control::Core::replay_locks() {
+void HttpControl::replay_locks() {
   const Params params = params_of_locks();
   for (const Change& one : std::exchange(lock_changes_, {})) {
     auto outcomes = write_params(params, one.target, *one.value);
@@ -224,7 +221,7 @@ void Control::Core::replay_locks() {
   }
 }
 
-void Control::Core::start() {
+void HttpControl::start() {
   if (!lock_changes_.empty()) http_->post([this] { replay_locks(); });
   http_->every(kEventInterval, [this] { publish_event(); });
   http_->every(kStayInterval, [this] { sample_stays(); });
@@ -233,7 +230,7 @@ void Control::Core::start() {
   thread_ = std::thread([this] { http_->run(); });
 }
 
-void Control::Core::end() {
+HttpControl::~HttpControl() {
   if (!thread_.joinable()) return;
   http_->stop();
   thread_.join();
@@ -246,7 +243,7 @@ void Control::Core::end() {
 
 // ---- answering ----
 
-void Control::Core::answer(const HttpRequest& request, const Reply& reply) {
+void HttpControl::answer(const HttpRequest& request, const Reply& reply) {
   if (answer_plain(request, reply)) return;
   if (!request.is_authorized) {
     return reply(error_response(401, "a token is needed", "send Authorization: Bearer TOKEN"));
@@ -256,7 +253,7 @@ void Control::Core::answer(const HttpRequest& request, const Reply& reply) {
   reads ? get(request, reply) : change(request, reply);
 }
 
-bool Control::Core::answer_plain(const HttpRequest& request, const Reply& reply) {
+bool HttpControl::answer_plain(const HttpRequest& request, const Reply& reply) {
   for (const PageFile& file : kPage) {
     if (request.path != file.path) continue;
     const auto text = find_embedded(embedded_files(), file.file);
@@ -277,7 +274,7 @@ bool Control::Core::answer_plain(const HttpRequest& request, const Reply& reply)
   return true;
 }
 
-void Control::Core::get(const HttpRequest& request, const Reply& reply) {
+void HttpControl::get(const HttpRequest& request, const Reply& reply) {
   if (request.path == "/v1/events") return reply({.is_stream = true});
   if (request.path == "/v1/params") return read_params_of(request, reply);
   if (request.path == "/v1/explain") return explain(request, reply);
@@ -298,7 +295,7 @@ void Control::Core::get(const HttpRequest& request, const Reply& reply) {
   reply(error_response(404, "no such path", "see weir-api(7)"));
 }
 
-void Control::Core::read_params_of(const HttpRequest& request, const Reply& reply) {
+void HttpControl::read_params_of(const HttpRequest& request, const Reply& reply) {
   const bool lists = request.find("list").has_value();
   std::vector<std::string> patterns;
   for (const auto& [key, value] : request.query) {
@@ -330,14 +327,14 @@ void Control::Core::read_params_of(const HttpRequest& request, const Reply& repl
       });
 }
 
-void Control::Core::list_locks(const HttpRequest& request, const Reply& reply) {
+void HttpControl::list_locks(const HttpRequest& request, const Reply& reply) {
   if (locks_ == nullptr) return reply(error_response(404, "there is no lock service"));
   HttpResponse response = answer_lock_list(*locks_, request);
   if (response.status == 200) response.etag = generation_name();
   reply(response);
 }
 
-void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
+void HttpControl::explain(const HttpRequest& request, const Reply& reply) {
   const std::string name(request.find("name").value_or(""));
   const std::string service(request.find("service").value_or(""));
   const auto taker = std::make_shared<SnapshotTaker>(Sought(name));
@@ -373,7 +370,7 @@ void Control::Core::explain(const HttpRequest& request, const Reply& reply) {
   });
 }
 
-void Control::Core::list_jobs(const Reply& reply) {
+void HttpControl::list_jobs(const Reply& reply) {
   std::string body = "[";
   jobs_.each([&](const std::string& job, std::uint64_t nodes) {
     std::string id = printable_id(job);
@@ -386,7 +383,7 @@ void Control::Core::list_jobs(const Reply& reply) {
 }
 
 // Asks the services first whether a job that seems to have ended has sent anything.
-void Control::Core::forget_ended_jobs() {
+void HttpControl::forget_ended_jobs() {
   const auto jobs = jobs_.stale(host::now(), kJobsAtOnce);
   if (jobs.empty()) return;
   using Used = std::vector<Instant>;
@@ -416,7 +413,7 @@ void Control::Core::forget_ended_jobs() {
 }
 
 // As an administrator would.
-void Control::Core::forget_job(const std::string& job) {
+void HttpControl::forget_job(const std::string& job) {
   HttpRequest request;
   request.method = "DELETE";
   request.path = "/v1/jobs/" + printable_id(job);
@@ -429,7 +426,7 @@ void Control::Core::forget_job(const std::string& job) {
 // ---- the cluster ----
 
 // Answers come on threads of the cluster.
-bool Control::Core::answer_of_cluster(const HttpRequest& request, const Reply& reply) {
+bool HttpControl::answer_of_cluster(const HttpRequest& request, const Reply& reply) {
   const bool is_rules = request.path == "/v1/cluster/rules";
   const bool is_member = request.path.starts_with(kClusterMembers);
   if (request.path != "/v1/cluster" && !is_rules && !is_member) return false;
@@ -459,17 +456,17 @@ bool Control::Core::answer_of_cluster(const HttpRequest& request, const Reply& r
   return true;
 }
 
-void Control::Core::change_cluster_rule(const HttpRequest& request, const Reply& reply) {
+void HttpControl::change_cluster_rule(const HttpRequest& request, const Reply& reply) {
   const auto wanted = read_cluster_change(request);
   if (!wanted) return reply(error_response(wanted.error()));
   cluster_->command(wanted->service, wanted->command, answer_of_change(reply));
 }
 
-void Control::Core::forget_member(const HttpRequest& request, const Reply& reply) {
+void HttpControl::forget_member(const HttpRequest& request, const Reply& reply) {
   cluster_->forget(request.path.substr(kClusterMembers.size()), answer_of_change(reply));
 }
 
-serve::ClusterPort::Answer<void> Control::Core::answer_of_change(const Reply& reply) {
+serve::ClusterPort::Answer<void> HttpControl::answer_of_change(const Reply& reply) {
   return [this, reply](Result<void> done) {
     http_->post([this, reply, done = std::move(done)] {
       changed();
@@ -480,7 +477,7 @@ serve::ClusterPort::Answer<void> Control::Core::answer_of_change(const Reply& re
 
 // ---- changing ----
 
-ChangeQueue::Host Control::Core::host() {
+ChangeQueue::Host HttpControl::host() {
   return {.ask =
               [this](std::function<void(serve::Server&)> on_loop,
                      std::function<void(const Result<void>&)> then) {
@@ -503,7 +500,7 @@ ChangeQueue::Host Control::Core::host() {
           .locks = [this] { return params_of_locks(); }};
 }
 
-void Control::Core::change(const HttpRequest& request, const Reply& reply) {
+void HttpControl::change(const HttpRequest& request, const Reply& reply) {
   auto wanted = read_change(request);
   if (!wanted) return reply(error_response(wanted.error()));
   if (wanted->is_params && wanted->persists && journal_ == nullptr) {
@@ -517,8 +514,8 @@ void Control::Core::change(const HttpRequest& request, const Reply& reply) {
       });
 }
 
-void Control::Core::answer_change(const ChangeRequest& request,
-                                  const Result<ChangeQueue::Answer>& done, const Reply& reply) {
+void HttpControl::answer_change(const ChangeRequest& request,
+                                const Result<ChangeQueue::Answer>& done, const Reply& reply) {
   if (!done) return reply(error_response(done.error()));
   generation_ = std::max(generation_, done->number);
   if (done->is_stale) {
@@ -543,7 +540,7 @@ void Control::Core::answer_change(const ChangeRequest& request,
   reply(response);
 }
 
-void Control::Core::note_jobs(const ChangeRequest& request) {
+void HttpControl::note_jobs(const ChangeRequest& request) {
   for (const Change& one : request.changes) {
     if (one.kind != Change::Kind::kJob) continue;
     if (const auto gone = jobs_.set(one.target, one.nodes, host::now())) forget_job(*gone);
@@ -553,7 +550,7 @@ void Control::Core::note_jobs(const ChangeRequest& request) {
 // ---- snapshots ----
 
 // Who changes something and then reads sees it: a snapshot that was begun before is not for him.
-void Control::Core::with_snapshot(WithSnapshot then) {
+void HttpControl::with_snapshot(WithSnapshot then) {
   const std::uint64_t changes = shown_changes_;
   const bool is_new = shot_ && shot_changes_ == changes && Clock::now() - shot_at_ <= kSnapshotAge;
   if (is_new) return then(&*shot_);
@@ -561,7 +558,7 @@ void Control::Core::with_snapshot(WithSnapshot then) {
   if (!is_taking_) take_snapshot();
 }
 
-void Control::Core::take_snapshot() {
+void HttpControl::take_snapshot() {
   is_taking_ = true;
   const std::uint64_t changes = shown_changes_;
   take(std::make_shared<SnapshotTaker>(), [this, changes](Result<Snapshot> shot) {
@@ -575,7 +572,7 @@ void Control::Core::take_snapshot() {
 }
 
 // One step after another, each a command of its own, so that requests get their turn between them.
-void Control::Core::take(const std::shared_ptr<SnapshotTaker>& taker, Taken then) {
+void HttpControl::take(const std::shared_ptr<SnapshotTaker>& taker, Taken then) {
   ask<std::pair<bool, std::uint64_t>>(
       [this, taker](serve::Server& server) -> Result<std::pair<bool, std::uint64_t>> {
         return std::pair{taker->step(server), changes_.generation()};
@@ -589,7 +586,7 @@ void Control::Core::take(const std::shared_ptr<SnapshotTaker>& taker, Taken then
 }
 
 // To those who came before these many changes; the others get the next one.
-void Control::Core::hand_out(const Result<const Snapshot*>& shot, std::uint64_t changes) {
+void HttpControl::hand_out(const Result<const Snapshot*>& shot, std::uint64_t changes) {
   is_taking_ = false;
   for (auto& [wanted, then] : std::exchange(wanting_, {})) {
     if (wanted <= changes) {
@@ -601,14 +598,14 @@ void Control::Core::hand_out(const Result<const Snapshot*>& shot, std::uint64_t 
   if (!wanting_.empty() && !is_taking_) take_snapshot();
 }
 
-void Control::Core::publish_event() {
+void HttpControl::publish_event() {
   if (http_->streams() == 0) return;
   with_snapshot([this](const Result<const Snapshot*>& shot) {
     if (shot) http_->publish(live_event(**shot, generation_name()));
   });
 }
 
-void Control::Core::sample_stays() {
+void HttpControl::sample_stays() {
   using Stays = std::pair<Instant, std::vector<std::vector<StayView>>>;
   ask<Stays>(
       [](serve::Server& server) -> Result<Stays> {
@@ -628,7 +625,7 @@ void Control::Core::sample_stays() {
       });
 }
 
-void Control::Core::checkpoint() {
+void HttpControl::checkpoint() {
   ask<Records>([](serve::Server& server) -> Result<Records> { return records_of(server); },
                [this](const Result<Records>& records) {
                  if (!records) return;
@@ -641,25 +638,13 @@ void Control::Core::checkpoint() {
                });
 }
 
-// ---- Control ----
-
-Control::Control(std::unique_ptr<Core> core) : core_(std::move(core)) {}
-
-Control::~Control() { core_->end(); }
+}  // namespace
 
 Result<std::unique_ptr<Control>> Control::create(serve::Server& server,
                                                  const ControlOptions& options) {
-  auto core = std::make_unique<Core>(server, options);
-  if (auto opened = core->open(options); !opened) return tl::unexpected(opened.error());
-  return std::unique_ptr<Control>(new Control(std::move(core)));
+  auto control = std::make_unique<HttpControl>(server, options);
+  if (auto opened = control->open(options); !opened) return tl::unexpected(opened.error());
+  return control;
 }
-
-void Control::set_cluster(serve::ClusterPort* cluster) { core_->set_cluster(cluster); }
-void Control::start() { core_->start(); }
-void Control::changed() { core_->changed(); }
-void Control::change_elsewhere(const std::function<void()>& change) {
-  core_->change_elsewhere(change);
-}
-std::uint16_t Control::tcp_port() const { return core_->tcp_port(); }
 
 }  // namespace weir::control

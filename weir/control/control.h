@@ -49,9 +49,6 @@ struct ControlOptions {
   bool is_on() const { return !http.socket_path.empty() || !http.tcp.empty(); }
 };
 
-// /run/weir.sock for root, else weir.sock in $XDG_RUNTIME_DIR; empty if there is none.
-std::string default_control_socket();
-
 class Control {
  public:
   static constexpr std::chrono::milliseconds kSnapshotAge{200};
@@ -61,26 +58,24 @@ class Control {
   // REQUIRES: the server does not run yet.
   static Result<std::unique_ptr<Control>> create(serve::Server& server,
                                                  const ControlOptions& options);
-  ~Control();
+  // Ends its thread, and keeps what outlives the process.
+  virtual ~Control() = default;
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
   // What it asks about the cluster; nullptr: the server is in none. It outlives this, or ends
   // before. REQUIRES: not started yet.
-  void set_cluster(serve::ClusterPort* cluster);
-  void start();
+  virtual void set_cluster(serve::ClusterPort* cluster) = 0;
+  virtual void start() = 0;
   // On the loop: something is changed by other means than this, such as the file. At once, or as
   // soon as the changes that are on their way to the journal are carried out.
-  void change_elsewhere(const std::function<void()>& change);
+  virtual void change_elsewhere(const std::function<void()>& change) = 0;
   // Readers that come from now on see what was changed. From any thread.
-  void changed();
-  std::uint16_t tcp_port() const;
+  virtual void changed() = 0;
+  virtual std::uint16_t tcp_port() const = 0;
 
-  class Core;
-
- private:
-  explicit Control(std::unique_ptr<Core> core);
-  std::unique_ptr<Core> core_;
+ protected:
+  Control() = default;
 };
 
 }  // namespace weir::control

@@ -11,7 +11,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/post.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
@@ -19,7 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "weir/base/assert.h"
 #include "weir/base/quote.h"
+#include "weir/host/mailbox.h"
 #include "weir/serve/options.h"
 
 namespace weir::control {
@@ -114,17 +116,30 @@ struct Door {
 };
 
 struct HttpServer::State {
+  explicit State(host::Fd wake_fd) : letters(std::move(wake_fd)) {}
+  // Letters hold answers to connections, which need `io`; the descriptor is the mailbox's.
+  ~State() {
+    (void)letters.close();
+    wake.release();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
   Answer answer;
   std::string token;
   std::string path;
   Door local_door;
   Door tcp_door{.needs_token = true, .connections = 0, .streams = 0, .idle = {}};
   std::list<std::weak_ptr<Session>> streams;
+  // From other threads, each of which has a few under way: an answer for each request.
+  host::Mailbox<std::function<void()>> letters;
   asio::io_context io{1};
+  asio::posix::stream_descriptor wake{io, letters.fd()};
   std::optional<asio::local::stream_protocol::acceptor> local;
   std::optional<asio::ip::tcp::acceptor> tcp;
   std::deque<asio::steady_timer> timers;
 
+  void await_letters();
   void accept_local();
   void accept_tcp();
   void admit(Socket socket, Door& door);
@@ -368,6 +383,15 @@ void HttpServer::State::after_a_breath(std::function<void()> function) {
   });
 }
 
+void HttpServer::State::await_letters() {
+  wake.async_wait(asio::posix::stream_descriptor::wait_read, [this](error_code error) {
+    if (error) return;
+    letters.clear();
+    for (const std::function<void()>& letter : letters.take()) letter();
+    await_letters();
+  });
+}
+
 void HttpServer::State::accept_local() {
   local->async_accept([this](error_code error, asio::local::stream_protocol::socket socket) {
     if (error == asio::error::operation_aborted) return;
@@ -475,7 +499,9 @@ HttpServer::~HttpServer() {
 
 Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpOptions& options, Answer answer) {
   if (auto checked = check(options); !checked) return tl::unexpected(checked.error());
-  auto state = std::make_unique<State>();
+  auto wake_fd = host::make_wake_fd();
+  if (!wake_fd) return tl::unexpected(wake_fd.error());
+  auto state = std::make_unique<State>(*std::move(wake_fd));
   state->answer = std::move(answer);
   state->token = options.token;
   if (!options.socket_path.empty()) {
@@ -494,14 +520,17 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpOptions& option
 void HttpServer::run() {
   if (state_->local) state_->accept_local();
   if (state_->tcp) state_->accept_tcp();
-  const auto work = asio::make_work_guard(state_->io);
+  state_->await_letters();
   state_->io.run();
 }
 
-void HttpServer::stop() { state_->io.stop(); }
+void HttpServer::stop() {
+  post([this] { state_->io.stop(); });
+}
 
 void HttpServer::post(std::function<void()> function) {
-  asio::post(state_->io, std::move(function));
+  const bool is_put = state_->letters.put_always(std::move(function));
+  WEIR_ASSERT(is_put);
 }
 
 void HttpServer::every(std::chrono::milliseconds interval, std::function<void()> function) {

@@ -2,7 +2,7 @@
 //
 // An HTTP server for a few administrators and many readers, in one thread of its own: a Unix
 // socket, and perhaps TCP on loopback, where every request but the page's own files needs a bearer
-// token. Boost.Beast is used in http.cc and nowhere else.
+// token. Boost.Beast is used in http.cc and in client.cc, its other end, and nowhere else.
 //
 //   auto http = HttpServer::create(options, answer);     bound; nobody is answered yet
 //   std::thread thread([&] { http->run(); });
@@ -93,7 +93,7 @@ class HttpServer {
 
   // Until stop().
   void run();
-  // These two may be called by any thread.
+  // These two may be called by any thread, and are never refused.
   void stop();
   void post(std::function<void()> function);
   // Calls the function again and again, in the server's thread.

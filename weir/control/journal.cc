@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "weir/base/assert.h"
 #include "weir/base/crc32c.h"
 #include "weir/base/quote.h"
 #include "weir/host/durable.h"
@@ -117,7 +118,10 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage d
   }
   // It may have been created just now.
   if (auto synced = host::sync_directory_of(path); !synced) return tl::unexpected(synced.error());
-  std::unique_ptr<Journal> journal(new Journal(path, std::move(file), std::move(shorten)));
+  auto wake_fd = host::make_wake_fd();
+  if (!wake_fd) return tl::unexpected(wake_fd.error());
+  std::unique_ptr<Journal> journal(
+      new Journal(path, std::move(file), std::move(shorten), std::move(*wake_fd)));
   if (auto loaded = journal->load(damage); !loaded) return tl::unexpected(loaded.error());
   journal->shorten_if_long();
   journal->thread_ = std::thread([it = journal.get()] { it->run(); });
@@ -201,34 +205,26 @@ void Journal::shorten_if_long() {
 }
 
 Journal::~Journal() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_ending_ = true;
-  }
-  wake_.notify_one();
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  (void)waiting_.put_always({});
+  thread_.join();
 }
 
 void Journal::append(const std::vector<std::string>& records, Done done) {
   std::string lines;
   for (const std::string& record : records) lines += journal_line(record);
-  {
-    const std::lock_guard lock(mutex_);
-    waiting_.push_back({std::move(lines), std::move(done)});
-  }
-  wake_.notify_one();
+  const bool is_put = waiting_.put_always({std::move(lines), std::move(done)});
+  WEIR_ASSERT(is_put);
 }
 
 // Everything that came while the last sync was under way shares the next one.
 void Journal::run() {
-  for (;;) {
-    std::vector<Waiting> batch;
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return !waiting_.empty() || is_ending_; });
-      batch.swap(waiting_);
-      if (batch.empty()) return;
-    }
+  for (bool is_ending = false; !is_ending;) {
+    waiting_.wait(kNever);
+    std::vector<Waiting> batch = waiting_.take();
+    is_ending = !batch.empty() && batch.back().done == nullptr;
+    if (is_ending) batch.pop_back();
+    if (batch.empty()) continue;
     std::string text;
     for (const Waiting& one : batch) text += one.lines;
     const Result<void> written = write(text);

@@ -21,12 +21,11 @@
 // Any thread may append; `done` and `shorten` are called in the journal's own.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -34,6 +33,7 @@
 
 #include "weir/base/result.h"
 #include "weir/host/fd.h"
+#include "weir/host/mailbox.h"
 
 namespace weir::control {
 
@@ -76,11 +76,14 @@ class Journal {
  private:
   struct Waiting {
     std::string lines;
-    Done done;
+    Done done;  // none: the journal ends
   };
 
-  Journal(std::string path, host::Fd file, Shorten shorten)
-      : path_(std::move(path)), file_(std::move(file)), shorten_(std::move(shorten)) {}
+  Journal(std::string path, host::Fd file, Shorten shorten, host::Fd wake_fd)
+      : path_(std::move(path)),
+        file_(std::move(file)),
+        shorten_(std::move(shorten)),
+        waiting_(std::move(wake_fd)) {}
   Result<void> load(Damage damage);
   void run();
   Result<void> write(const std::string& text);
@@ -97,12 +100,9 @@ class Journal {
   std::uint64_t size_ = 0;  // of what was confirmed
   bool has_more_ = false;   // the file may be longer than that
   bool is_folder_synced_ = true;
-  std::uint64_t syncs_ = 0;
+  std::atomic<std::uint64_t> syncs_ = 0;
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<Waiting> waiting_;
-  bool is_ending_ = false;
+  host::Mailbox<Waiting> waiting_;
   std::thread thread_;
 };
 

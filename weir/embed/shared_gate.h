@@ -21,13 +21,13 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "weir/base/result.h"
-#include "weir/host/fd.h"
+#include "weir/host/mailbox.h"
+#include "weir/host/mutex.h"
 #include "weir/host/timer_fd.h"
 #include "weir/schedule/gate.h"
 
@@ -69,22 +69,28 @@ class SharedGate {
     Request* request;
   };
 
-  SharedGate(const Gate::Options& options, host::TimerFd timer, host::Fd stop);
-  // Does `change` to the gate under the lock, then hands out what may run.
+  // What all threads share.
+  struct State {
+    Gate gate;
+    std::vector<Waiter> waiters;  // who came last is served first: still in cache
+    Instant armed_for = kNever;
+  };
+
+  SharedGate(const Gate::Options& options, host::TimerFd timer, host::Wake stop);
+  // Does `change` to the state under the lock, then hands out what may run.
   template <class Change>
-  auto with_gate(Change change);
+  auto with_gate(Change change) ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls back, without the lock, until nobody waits or nothing may run.
-  void hand_out(std::unique_lock<std::mutex>& lock, Instant time);
+  void hand_out(Instant time) ABSL_UNLOCK_FUNCTION(mutex_);
   // Answers for up to `most` waiters; arms the timer when nothing more may run.
-  std::size_t collect(Instant now, Answer* answers, std::size_t most);
+  std::size_t collect(Instant now, Answer* answers, std::size_t most)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void run_timer();
 
-  std::mutex mutex_;
-  Gate gate_;                    // guarded by mutex_
-  std::vector<Waiter> waiters_;  // guarded by mutex_; who came last is served first: still in cache
-  Instant armed_for_ = kNever;   // guarded by mutex_
+  host::Mutex mutex_;
+  State state_ ABSL_GUARDED_BY(mutex_);
   host::TimerFd timer_;
-  host::Fd stop_;  // readable: the timer thread is to end
+  host::Wake stop_;  // set: the timer thread is to end
   std::thread timer_thread_;
 };
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <csignal>
 #include <ctime>
-#include <mutex>
+#include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "weir/base/assert_writer.h"
+#include "weir/host/mailbox.h"
+#include "weir/host/mutex.h"
 
 namespace weir::host {
 namespace {
@@ -71,121 +73,164 @@ void write_last_words(std::string_view text) {
 }
 
 // There is one, for ever: a thread that hangs in a write outlives everything else.
-struct Queue {
-  std::mutex mutex;
-  std::condition_variable work;
-  std::condition_variable idle;
-  std::vector<std::string> texts;  // that wait
-  std::size_t bytes = 0;           // of them
-  std::size_t writers = 0;         // LogWriter objects
-  bool is_running = false;         // the thread
-  bool is_writing = false;
-  std::uint64_t told = 0;  // of those that were dropped
+class LogThread {
+ public:
+  // False: there is no thread, and the caller writes itself.
+  bool add(std::string_view text);
+  // False: there is no descriptor for a mailbox, so callers write themselves.
+  bool start();
+  void stop();
+  void flush();
+
   std::atomic<std::uint64_t> dropped{0};
 
-  bool is_empty() const { return texts.empty() && !is_writing; }
-  void add(std::string_view text);
-  void run();
-  void start();
-  void stop();
+ private:
+  struct Letter {
+    std::string text;
+    std::shared_ptr<std::promise<void>> reached{};  // instead of a text
+  };
+  using Letters = Mailbox<Letter>;
+
+  void run(Letters& letters);
+  bool next(std::vector<Letter>& batch);
+  void write(const std::vector<Letter>& batch);
+  // When all that was added before has been written.
+  std::future<void> reach() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Letter> take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  std::uint64_t told_ = 0;  // of those that were dropped; the thread's
+  Mutex mutex_;
+  std::unique_ptr<Letters> letters_ ABSL_GUARDED_BY(mutex_);  // once there is one, for ever
+  std::size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;             // that wait
+  std::size_t writers_ ABSL_GUARDED_BY(mutex_) = 0;           // LogWriter objects
+  bool is_running_ ABSL_GUARDED_BY(mutex_) = false;           // the thread
 };
 
-Queue& queue() {
-  static Queue* const it = new Queue;
+LogThread& log_thread() {
+  static LogThread* const it = new LogThread;
   return *it;
 }
 
-// REQUIRES: the mutex is held.
-void Queue::add(std::string_view text) {
-  if (texts.size() >= kLogTextsMax || bytes + text.size() > kLogBytesMax) {
+bool LogThread::add(std::string_view text) {
+  const MutexLock lock(mutex_);
+  if (writers_ == 0) return false;
+  if (bytes_ + text.size() > kLogBytesMax || letters_->put({std::string(text)}) != Put::kDone) {
     ++dropped;
-    return;
+    return true;
   }
-  texts.emplace_back(text);
-  bytes += text.size();
-  if (texts.size() == 1) work.notify_one();
+  bytes_ += text.size();
+  return true;
 }
 
-void Queue::run() {
-  std::unique_lock lock(mutex);
-  for (;;) {
-    work.wait(lock, [this] { return !texts.empty() || writers == 0; });
-    if (texts.empty()) break;
-    std::vector<std::string> batch = std::exchange(texts, {});
-    bytes = 0;
-    is_writing = true;
-    const std::uint64_t lost = dropped - told;
-    lock.unlock();
-    std::uint64_t failed = 0;
-    for (const std::string& text : batch) failed += write_all(text) ? 0 : 1;
-    const bool tells = lost > 0 && failed == 0 &&
-                       write_all(fmt::format("weir: {} log line{} could not be written\n", lost,
-                                             lost == 1 ? "" : "s"));
-    lock.lock();
-    dropped += failed;
-    if (tells) told += lost;
-    is_writing = false;
-    if (texts.empty()) idle.notify_all();
-  }
-  is_running = false;
-  idle.notify_all();
+std::vector<LogThread::Letter> LogThread::take() {
+  bytes_ = 0;
+  return letters_->take();
 }
 
-void Queue::start() {
-  const std::lock_guard lock(mutex);
+std::future<void> LogThread::reach() {
+  auto promise = std::make_shared<std::promise<void>>();
+  std::future<void> reached = promise->get_future();
+  (void)letters_->put_always({.text = {}, .reached = std::move(promise)});
+  return reached;
+}
+
+// False: nobody writes a log any more.
+bool LogThread::next(std::vector<Letter>& batch) {
+  const MutexLock lock(mutex_);
+  batch = take();
+  if (batch.empty() && writers_ == 0) is_running_ = false;
+  return is_running_;
+}
+
+void LogThread::write(const std::vector<Letter>& batch) {
+  const std::uint64_t lost = dropped - told_;
+  std::uint64_t failed = 0;
+  for (const Letter& letter : batch) {
+    if (letter.reached == nullptr) failed += write_all(letter.text) ? 0 : 1;
+  }
+  const bool tells = lost > 0 && failed == 0 &&
+                     write_all(fmt::format("weir: {} log line{} could not be written\n", lost,
+                                           lost == 1 ? "" : "s"));
+  dropped += failed;
+  if (tells) told_ += lost;
+  for (const Letter& letter : batch) {
+    if (letter.reached != nullptr) letter.reached->set_value();
+  }
+}
+
+void LogThread::run(Letters& letters) {
+  for (std::vector<Letter> batch; next(batch);) {
+    batch.empty() ? letters.wait(kNever) : write(batch);
+  }
+}
+
+bool LogThread::start() {
+  const MutexLock lock(mutex_);
   detail::set_assertion_writer(write_last_words);
-  ++writers;
-  if (is_running) return;
+  if (letters_ == nullptr) {
+    auto wake_fd = make_wake_fd();
+    if (!wake_fd) return false;
+    letters_ = std::make_unique<Letters>(*std::move(wake_fd), kLogTextsMax);
+  }
+  ++writers_;
+  if (is_running_) return true;
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for others
-  std::thread([this] { run(); }).detach();
+  std::thread([this, letters = letters_.get()] { run(*letters); }).detach();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  is_running = true;
+  is_running_ = true;
+  return true;
 }
 
-void Queue::stop() {
-  std::unique_lock lock(mutex);
-  if (--writers > 0) return;
-  work.notify_one();
-  const auto until = std::chrono::steady_clock::now() + kLogPatience;
-  idle.wait_until(lock, until, [this] { return !is_running; });
-  dropped += texts.size();
-  texts.clear();
-  bytes = 0;
+void LogThread::stop() {
+  std::future<void> reached;
+  {
+    const MutexLock lock(mutex_);
+    if (--writers_ > 0) return;
+    reached = reach();
+  }
+  if (reached.wait_for(kLogPatience) == std::future_status::ready) return;
+  const MutexLock lock(mutex_);
+  for (const Letter& letter : take()) {
+    if (letter.reached == nullptr) ++dropped;
+  }
+}
+
+void LogThread::flush() {
+  std::future<void> reached;
+  {
+    const MutexLock lock(mutex_);
+    if (!is_running_) return;
+    reached = reach();
+  }
+  reached.wait_for(kLogPatience);
 }
 
 }  // namespace
 
 void log_text(std::string_view text) noexcept {
-  Queue& all = queue();
+  LogThread& log = log_thread();
   try {
-    {
-      const std::lock_guard lock(all.mutex);
-      if (all.writers > 0) return all.add(text);
-    }
-    if (!write_stderr(text)) ++all.dropped;
+    if (!log.add(text) && !write_stderr(text)) ++log.dropped;
   } catch (...) {  // there is no memory
-    ++all.dropped;
+    ++log.dropped;
   }
 }
 
-void flush_log() noexcept {
-  Queue& all = queue();
-  std::unique_lock lock(all.mutex);
-  const auto until = std::chrono::steady_clock::now() + kLogPatience;
-  all.idle.wait_until(lock, until, [&] { return all.is_empty(); });
-}
+void flush_log() noexcept { log_thread().flush(); }
 
-std::uint64_t log_dropped() noexcept { return queue().dropped; }
+std::uint64_t log_dropped() noexcept { return log_thread().dropped; }
 
 bool write_stderr(std::string_view text) noexcept {
   const WithoutSigpipe without;
   return write_all(text);
 }
 
-LogWriter::LogWriter() { queue().start(); }
-LogWriter::~LogWriter() { queue().stop(); }
+LogWriter::LogWriter() : is_started_(log_thread().start()) {}
+LogWriter::~LogWriter() {
+  if (is_started_) log_thread().stop();
+}
 
 }  // namespace weir::host

@@ -46,6 +46,9 @@ class LogWriter {
   ~LogWriter();
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
+
+ private:
+  bool is_started_;
 };
 
 }  // namespace weir::host

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/host/mailbox.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+
+#include "weir/host/clock.h"
 
 namespace weir::host {
 namespace {
@@ -56,6 +60,44 @@ TEST(Mailbox, TakesAnOrderHoweverManyWait) {
   EXPECT_TRUE(is_readable(box.fd()));
   EXPECT_EQ(box.close(), std::vector<int>{5});
   EXPECT_FALSE(box.put_always(6));
+}
+
+// For owners without a loop of their own.
+TEST(Mailbox, IsWaitedForByItsOwner) {
+  Mailbox<int> box(std::move(*make_wake_fd()));
+  std::thread sender([&] { EXPECT_TRUE(box.put_always(1)); });
+  box.wait(kNever);
+  EXPECT_EQ(box.take(), std::vector<int>{1});
+  EXPECT_FALSE(is_readable(box.fd()));
+  sender.join();
+}
+
+TEST(Mailbox, IsWaitedForNoLongerThanAsked) {
+  Mailbox<int> box(std::move(*make_wake_fd()));
+  const Instant until = now() + std::chrono::milliseconds{2};
+  box.wait(until);
+  EXPECT_GE(now(), until);
+  box.wait(Instant{});
+  EXPECT_TRUE(box.take().empty());
+}
+
+// The wake-up of a letter that was taken meanwhile is not left behind for the next wait.
+TEST(Mailbox, IsNotWokenTwiceForOneLetter) {
+  Mailbox<int> box(std::move(*make_wake_fd()));
+  ASSERT_TRUE(box.put_always(1));
+  box.wait(Instant{});
+  EXPECT_EQ(box.take(), std::vector<int>{1});
+  EXPECT_FALSE(is_readable(box.fd()));
+}
+
+TEST(Wake, StaysSetUntilItIsCleared) {
+  const Wake wake(std::move(*make_wake_fd()));
+  EXPECT_FALSE(wake.wait(Instant{}));
+  wake.set();
+  EXPECT_TRUE(wake.wait(kNever));
+  EXPECT_TRUE(wake.wait(Instant{}));
+  wake.clear();
+  EXPECT_FALSE(wake.wait(Instant{}));
 }
 
 TEST(Mailbox, GivesTheLastLettersWhenItCloses) {

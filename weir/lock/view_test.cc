@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "weir/lock/local_console.h"
+#include "weir/lock/view.h"
 
 namespace weir::lock {
 namespace {
@@ -45,17 +45,13 @@ class View : public testing::Test {
     }
     send(connection, std::move(ops));
   }
-  NamespaceView seen() {
-    console.set_now(now);
-    return console.view().front();
-  }
+  NamespaceView seen() { return look(server, "locks", now); }
 
   Instant now{};
   LockServer server{ServerOptions{.pool = {.limit = 1000}, .lease = 8s, .grace = 12s},
                     1,
                     LockServer::Start::kFresh,
                     {}};
-  LocalConsole console{"locks", server};
 
  private:
   std::map<LockServer::Connection, std::uint64_t> numbers_;
@@ -128,7 +124,7 @@ TEST_F(View, ALongListComesInPartsThatTogetherAreAll) {
   ListOptions options{.max = 7};
   int parts = 0;
   do {
-    const LockList list = *console.list("locks", options);
+    const LockList list = list_locks(server, options);
     EXPECT_LE(list.locks.size(), 7U);
     for (const LockView& lock : list.locks) ++met[lock.name];
     options.from = list.next;
@@ -140,10 +136,10 @@ TEST_F(View, ALongListComesInPartsThatTogetherAreAll) {
 }
 
 TEST_F(View, WhatIsTurnedIsInForce) {
-  EXPECT_TRUE(console.set("locks", Tunable::kLimit, 500));
-  EXPECT_TRUE(console.set("locks", Tunable::kRecalcPeriod, 2'000'000'000));
-  EXPECT_TRUE(console.set("locks", Tunable::kLruSize, 7));
-  EXPECT_TRUE(console.set("locks", Tunable::kLruMaxAge, 3'000'000'000));
+  EXPECT_TRUE(turn(server, Tunable::kLimit, 500));
+  EXPECT_TRUE(turn(server, Tunable::kRecalcPeriod, 2'000'000'000));
+  EXPECT_TRUE(turn(server, Tunable::kLruSize, 7));
+  EXPECT_TRUE(turn(server, Tunable::kLruMaxAge, 3'000'000'000));
   const NamespaceView view = seen();
   EXPECT_EQ(view.limit, 500);
   EXPECT_EQ(view.recalc_period, 2s);
@@ -156,15 +152,12 @@ TEST_F(View, WhatIsTurnedIsInForce) {
   EXPECT_EQ(message.lru_max_age, 3s);
 }
 
-TEST_F(View, RefusesWhatIsOutOfRangeOrNotThere) {
-  EXPECT_EQ(console.set("locks", Tunable::kLimit, 0).error().code, std::errc::invalid_argument);
-  EXPECT_EQ(console.set("locks", Tunable::kLimit, -5).error().code, std::errc::invalid_argument);
-  EXPECT_FALSE(console.set("locks", Tunable::kRecalcPeriod, 0));
-  EXPECT_FALSE(console.set("locks", Tunable::kLruSize, -1));
-  EXPECT_FALSE(console.set("locks", Tunable::kLruMaxAge, -1));
-  EXPECT_EQ(console.set("other", Tunable::kLimit, 5).error().code,
-            std::errc::no_such_file_or_directory);
-  EXPECT_FALSE(console.list("other", {}));
+TEST_F(View, RefusesWhatIsOutOfRange) {
+  EXPECT_EQ(turn(server, Tunable::kLimit, 0).error().code, std::errc::invalid_argument);
+  EXPECT_EQ(turn(server, Tunable::kLimit, -5).error().code, std::errc::invalid_argument);
+  EXPECT_FALSE(turn(server, Tunable::kRecalcPeriod, 0));
+  EXPECT_FALSE(turn(server, Tunable::kLruSize, -1));
+  EXPECT_FALSE(turn(server, Tunable::kLruMaxAge, -1));
   EXPECT_EQ(seen().limit, 1000);
 }
 

@@ -468,8 +468,9 @@ void Server::close_commands() {
 
 bool Server::run(const std::function<void()>& ready) {
   watch_.emplace(
-      std::move(signals_), std::move(watch_wake_fd_), options_.limits.drain_timeout + kEndPatience,
-      [this](int signal) { signalled(signal); }, &Server::end_hung);
+      std::move(signals_), host::Wake(std::move(watch_wake_fd_)),
+      options_.limits.drain_timeout + kEndPatience, [this](int signal) { signalled(signal); },
+      &Server::end_hung);
   command_waker_.server = this;
   command_waker_.done = woken;
   woken(command_waker_, {});

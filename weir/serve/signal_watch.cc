@@ -2,38 +2,34 @@
 #include "weir/serve/signal_watch.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <utility>
 
 #include <poll.h>
-#include <sys/eventfd.h>
 
-#include "weir/base/assert.h"
 #include "weir/host/clock.h"
 
 namespace weir::serve {
 
-SignalWatch::SignalWatch(host::SignalFd signals, host::Fd wake_fd, Nanoseconds patience,
+SignalWatch::SignalWatch(host::SignalFd signals, host::Wake stop, Nanoseconds patience,
                          Received received, Expired expired)
     : signals_(std::move(signals)),
-      wake_fd_(std::move(wake_fd)),
+      stop_(std::move(stop)),
       patience_(patience.count()),
       received_(std::move(received)),
       expired_(std::move(expired)),
       thread_([this] { run(); }) {}
 
 SignalWatch::~SignalWatch() {
-  const int failed = eventfd_write(wake_fd_.get(), 1);
-  WEIR_ASSERT(failed == 0, errno);
+  stop_.set();
   thread_.join();
 }
 
 void SignalWatch::run() {
   Instant expires = kNever;
   for (;;) {
-    pollfd waits[] = {{signals_.fd(), POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}};
+    pollfd waits[] = {{signals_.fd(), POLLIN, 0}, {stop_.fd(), POLLIN, 0}};
     int timeout = -1;
     if (expires != kNever) {
       const auto left = std::max(expires - host::now(), Nanoseconds{0});

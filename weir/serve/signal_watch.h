@@ -19,7 +19,7 @@
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
-#include "weir/host/fd.h"
+#include "weir/host/mailbox.h"
 #include "weir/host/signals.h"
 
 namespace weir::serve {
@@ -29,8 +29,8 @@ class SignalWatch {
   using Received = std::function<void(int signal)>;
   using Expired = std::function<void()>;
 
-  // `wake_fd` is an eventfd of its own (host::make_wake_fd).
-  SignalWatch(host::SignalFd signals, host::Fd wake_fd, Nanoseconds patience, Received received,
+  // `stop` is its own (host::make_wake_fd).
+  SignalWatch(host::SignalFd signals, host::Wake stop, Nanoseconds patience, Received received,
               Expired expired);
   // Nothing more expires.
   ~SignalWatch();
@@ -44,7 +44,7 @@ class SignalWatch {
   void run();
 
   host::SignalFd signals_;
-  host::Fd wake_fd_;
+  host::Wake stop_;
   std::atomic<std::int64_t> patience_;
   Received received_;
   Expired expired_;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A server for tests whose threads command it: in memory, on a thread of its own.
+//
+//   Running running;                 it runs
+//   running.server().ask(...)        from any thread
+//   running.stop()                   ends it; the destructor does so too
+//
+// The server lives until the destructor, so that others may still hold on to it after its end.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "weir/serve/server.h"
+
+namespace weir::serve {
+
+class Running {
+ public:
+  Running() {
+    std::array<char, 32> name{"/tmp/weir-stress-XXXXXX"};
+    folder_ = mkdtemp(name.data());
+    thread_ = std::thread([this] {
+      ServeOptions options;
+      options.listen = {*parse_listen("unix:" + folder_ + "/s")};
+      options.exports = {*parse_export("a=shaped:iops=100:memory:1MiB")};
+      auto server = Server::create(std::move(options));
+      ASSERT_TRUE(server) << server.error().message();
+      loop_ = std::this_thread::get_id();
+      EXPECT_TRUE((*server)->run([&] { ready_.set_value(server->get()); }));
+      over_.get_future().wait();  // others may still hold on to it
+    });
+    server_ = ready_.get_future().get();
+  }
+  ~Running() {
+    static_cast<void>(stop());
+    over_.set_value();
+    thread_.join();
+    std::filesystem::remove_all(folder_);
+  }
+
+  Result<void> stop() {
+    return server_->ask([](Server& it) -> Result<void> {
+      it.stop();
+      return {};
+    });
+  }
+  Server& server() { return *server_; }
+  const std::string& folder() const { return folder_; }
+  bool is_on_loop() const { return std::this_thread::get_id() == loop_; }
+
+ private:
+  std::string folder_;
+  std::promise<Server*> ready_;
+  std::promise<void> over_;
+  std::thread::id loop_;
+  std::thread thread_;
+  Server* server_ = nullptr;
+};
+
+}  // namespace weir::serve

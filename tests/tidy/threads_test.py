@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads reach each other in one way, and what they share names its mutex, which clang checks.
+
+Work goes through weir/host/mailbox.h; state that several threads change is guarded by the Mutex of
+weir/host/mutex.h, whose members clang's -Wthread-safety knows. Each rule is also run over a small
+tree that breaks it.
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from tree import ROOT, project_files, read, strip_cxx
+
+# Another way to wake or to reach a thread, and the files that the one way is made of.
+OTHER_WAYS = (r"\b(std::mutex|std::shared_mutex|std::recursive_mutex|std::condition_variable\w*|"
+              r"std::lock_guard|std::unique_lock|std::scoped_lock|absl::Mutex|"
+              r"asio::(post|dispatch|defer)|eventfd\s*\(|eventfd_write|"
+              r"(Server)?CompletionQueue|AsyncService)\b")
+THE_WAY = {"weir/host/mutex.h", "weir/host/mailbox.cc"}
+# A mutex that nothing is said to be guarded by.
+MUTEX = re.compile(r"\b(?:host::)?Mutex\s+(\w+);")
+
+WRONG = """
+#include <string>
+#include "weir/host/mutex.h"
+class Shared {
+ public:
+  void set(std::string text) {
+    %s
+    text_ = std::move(text);
+  }
+ private:
+  weir::host::Mutex mutex_;
+  std::string text_ ABSL_GUARDED_BY(mutex_);
+};
+"""
+
+
+def product(root):
+    for file in project_files(root):
+        if (file.suffix in (".h", ".cc") and file.parts[0] in ("weir", "apps")
+                and not re.search(r"_(test|fuzz|bench)\.cc$", file.name)):
+            yield file
+
+
+def other_ways(root):
+    for file in product(root):
+        if file.as_posix() in THE_WAY:
+            continue
+        for number, line in enumerate(strip_cxx(read(root, file)).splitlines(), 1):
+            if found := re.search(OTHER_WAYS, line):
+                yield f"{file}:{number}: {found.group()}; use weir/host/mailbox.h or mutex.h"
+
+
+def unnamed_guards(root):
+    for file in product(root):
+        if file.as_posix() in THE_WAY:
+            continue
+        code = strip_cxx(read(root, file))
+        for name in MUTEX.findall(code):
+            if not re.search(rf"ABSL_GUARDED_BY\((?:\w+(?:\.|->))?{name}\)", code):
+                yield f"{file}: nothing is guarded by {name}"
+
+
+class OneWay(unittest.TestCase):
+    def test_threads_reach_each_other_in_one_way(self):
+        self.assertEqual(list(other_ways(ROOT)), [])
+
+    def test_every_mutex_guards_named_members(self):
+        self.assertEqual(list(unnamed_guards(ROOT)), [])
+
+    def test_another_way_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "weir/serve").mkdir(parents=True)
+            (root / "weir/serve/a.cc").write_text("// std::mutex\nstd::mutex mutex;\n")
+            (root / "weir/serve/b.h").write_text("host::Mutex mutex_;\nint count_;\n")
+            (root / "weir/serve/c_test.cc").write_text("std::mutex mutex;\n")
+            self.assertEqual([found.split(";")[0] for found in other_ways(root)],
+                             ["weir/serve/a.cc:2: std::mutex"])
+            self.assertEqual(list(unnamed_guards(root)),
+                             ["weir/serve/b.h: nothing is guarded by mutex_"])
+
+
+@unittest.skipUnless(shutil.which("clang++"), "no clang++")
+class Annotations(unittest.TestCase):
+    """clang-tidy shows clang's warnings with these flags: ./dev check clang-tidy."""
+
+    def compile(self, lock):
+        return subprocess.run(
+            ["clang++", "-std=c++20", f"-I{ROOT}", "-fsyntax-only", "-Wall", *self.flags(),
+             "-Werror", "-x", "c++", "-"], input=WRONG % lock, text=True, capture_output=True)
+
+    @staticmethod
+    def flags():
+        """What CMake gives clang, and GCC does not know."""
+        return re.findall(r"\$<\$<CXX_COMPILER_ID:Clang>:(\S+?)>", read(ROOT, "CMakeLists.txt"))
+
+    def test_a_member_that_is_touched_without_its_mutex_is_an_error(self):
+        wrong = self.compile("")
+        self.assertNotEqual(wrong.returncode, 0)
+        self.assertIn("writing variable 'text_' requires holding mutex 'mutex_'", wrong.stderr)
+
+    def test_with_its_mutex_it_is_none(self):
+        right = self.compile("const weir::host::MutexLock lock(mutex_);")
+        self.assertEqual(right.returncode, 0, right.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
