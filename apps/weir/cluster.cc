@@ -12,7 +12,7 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kClusterFooter = R"(
 Examples:
   weir cluster status
   weir cluster forget oss7
@@ -170,7 +170,7 @@ void add_cluster(CLI::App& weir, int& status) {
       ->add_option("--service", arguments->service,
                    "Manage the rules of this service (default ost_io)")
       ->type_name("NAME");
-  cluster->footer(kFooter);
+  cluster->footer(kClusterFooter);
   CLI::App* const shown =
       cluster->add_subcommand("status", "Show the members, the leader and the slices");
   shown->fallthrough();

@@ -13,7 +13,7 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kLctlFooter = R"(
 Commands:
   get_param [-n|-N] PARAM...           print values; -n without names, -N only names
   set_param [-n] PARAM=VALUE...        write values; -n prints nothing
@@ -209,7 +209,7 @@ void add_lctl(CLI::App& weir, int& status) {
   CLI::App* const command =
       weir.add_subcommand("lctl", "Read and write parameters of a running server, as on Lustre");
   command->prefix_command();
-  command->footer(kFooter);
+  command->footer(kLctlFooter);
   command->callback([command, &status] { status = run_lctl(command->remaining()); });
 }
 

@@ -36,7 +36,7 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kServeFooter = R"(
 Stores:
   file:PATH[,size=SIZE][,direct]     a file; created as a sparse file if missing and size is given
   device:PATH[,direct][,force]       a block device; force: even if the system uses it
@@ -614,7 +614,7 @@ void add_serve(CLI::App& weir, int& status) {
   add_tls_options(*command, *arguments);
   add_lock_options(*command, *arguments);
   add_limit_options(*command, *arguments);
-  command->footer(kFooter);
+  command->footer(kServeFooter);
   command->callback([arguments, &status] { status = run_server(*arguments); });
 }
 

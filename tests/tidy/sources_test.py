@@ -259,6 +259,31 @@ def scattered_protocols(tree):
             yield f"{folder}: is known in {', '.join(map(str, sorted(users)))}"
 
 
+def unused_functions(tree):
+    """Where several sources are compiled as one file, no compiler looks for these."""
+    for file in tree.cxx(".cc"):
+        code = tree.code(file)
+        for name in re.findall(r"^(?:constexpr|inline|static inline) [^\n({=;]*?(?<![\w:])(\w+)\(",
+                               code, re.MULTILINE):
+            if len(re.findall(rf"\b{name}\b", code)) == 1:
+                yield f"{file}:1: nobody calls {name}()"
+
+
+def includes_of_tests(tree):
+    """Tests are compiled several at a time, which would hide what one of them does not include."""
+    needed = {r"\bTEST(_F|_P)?\(": "<gtest/gtest.h>", r"\bRC_GTEST|\brc::": "<rapidcheck",
+              r"\bfmt::": "<fmt/", r"\bstd::map\b": "<map>", r"\bstd::set\b": "<set>",
+              r"\bstd::deque\b": "<deque>", r"\bstd::thread\b": "<thread>",
+              r"\bstd::filesystem\b": "<filesystem>", r"\bstd::[io]?fstream\b": "<fstream>",
+              r"\bstd::(ranges::)?(sort|count_if|any_of|all_of)\(": "<algorithm>"}
+    for file in tree.cxx("_test.cc"):
+        header = file.with_name(file.name.removesuffix("_test.cc") + ".h")
+        known = tree.text(file) + (tree.text(header) if header in tree.files else "")
+        for pattern, needs in needed.items():
+            if re.search(pattern, tree.code(file)) and f"#include {needs}" not in known:
+                yield f"{file}:1: uses what {needs} declares and does not include it"
+
+
 class Rules(unittest.TestCase):
     """The project keeps every rule."""
 
@@ -324,6 +349,12 @@ class Rules(unittest.TestCase):
     def test_a_protocol_is_a_folder_and_three_files(self):
         self.keeps(scattered_protocols)
 
+    def test_every_function_is_called(self):
+        self.keeps(unused_functions)
+
+    def test_tests_include_what_they_use(self):
+        self.keeps(includes_of_tests)
+
 
 class Bites(unittest.TestCase):
     """Each rule finds what breaks it, and nothing in what looks like it."""
@@ -381,6 +412,20 @@ class Bites(unittest.TestCase):
                     "weir/serve/a_test.cc": bad},
                    *(f"weir/serve/a.cc:{line}:" for line in range(1, 7)))
         self.finds(readers_of_rules, {"weir/serve/a.cc": bad})
+
+    def test_unused_functions(self):
+        self.finds(unused_functions,
+                   {"a.cc": "constexpr int a(int x) { return x; }\nint y = a(1);\n",
+                    "b.cc": "constexpr std::array<int, 2> b(int x) { return {x}; }\n// b\n",
+                    "c.cc": "constexpr int kC = f(1);\ninline int A::c() { return 1; }\n"},
+                   "b.cc:1: nobody calls b()")
+
+    def test_includes_of_tests(self):
+        self.finds(includes_of_tests,
+                   {"a_test.cc": "std::map<int, int> a;\n", "a.h": "#include <set>\n",
+                    "b_test.cc": "#include <map>\nstd::map<int, int> b;\n",
+                    "c_test.cc": "std::map<int, int> c;\n", "c.h": "#include <map>\n",
+                    "d.cc": "std::map<int, int> d;\n"}, "a_test.cc:1")
 
     def test_columns(self):
         self.finds(columns, {"a.cc": "x" * 100 + "\n" + "x" * 101 + "\n"}, "a.cc:2: 101 columns")
