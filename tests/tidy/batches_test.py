@@ -64,7 +64,8 @@ class Batches(unittest.TestCase):
                                       "int f(int seconds);\n"), [1, 1])
 
     def test_what_reaches_others_unseen_is_compiled_alone(self):
-        for text in ("#define A 1\n", "#ifdef A\n#endif\n", "#pragma GCC diagnostic ignored\n", "using namespace rc;\n",
+        for text in ("#define A 1\n", "#ifdef A\n#endif\n", "#pragma GCC diagnostic ignored\n",
+                     "using namespace rc;\n",
                      hidden("bool operator==(const A& a, const A& b) {\n  return true;\n}"),
                      "namespace {\nint a;\n}\n"):
             with self.subTest(text):
