@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "weir/base/quote.h"
+#include "weir/classify/limits.h"
 
 namespace weir::app {
 namespace {
@@ -210,7 +211,11 @@ void show_rules(const Json& rules) {
              "CONDITIONS");
   for (const Json& one : rules) {
     auto limits = one["limits"].get<std::string>();
-    if (limits.empty()) limits = fmt::format("rate={}", one["rate"].get<std::uint64_t>());
+    if (limits.empty()) {
+      Limits unlisted;
+      unlisted.rate = one["rate"].get<std::uint32_t>();
+      limits = unlisted.summary();
+    }
     fmt::print("{:<16} {:<24} {:>7} {:<5} {:<9} {}\n", one["rule"].get<std::string>(), limits,
                one["classes"].get<std::uint64_t>(), one["heads"].get<std::string>(),
                one["state"].get<std::string>(), one["conditions"].get<std::string>());

@@ -181,6 +181,39 @@ def ways_to_stderr(tree):
             yield from matches(names, file, tree.code(file))
 
 
+# Where rule text is read and printed.
+RULE_TEXT = {"command.cc", "limits.cc", "rule_keys.cc", "rule_spec.cc"}
+
+
+def readers_of_rules(tree):
+    """Rule text is read and printed in classify/ alone; others pass on values. A command is taken
+    apart by comparing with a verb or a key, and put together by a format with one. The keys are
+    those of the table. pace/ has a text of its own with such words, for traces of a bucket."""
+    table = pathlib.PurePath("weir/classify/rule_keys.cc")
+    if table not in tree.files:
+        return
+    keys = "|".join(re.findall(r'^    \{?\.name = "(\w+)"', tree.text(table), re.MULTILINE)) or "-"
+    verbs = "start|change|stop"
+    literal = re.compile(
+        r'//[^\n]*|R"(?P<d>[^(\s]*)\(.*?\)(?P=d)"|"(?P<text>(?:\\.|[^"\\\n])*)"', re.DOTALL)
+    makes = re.compile(rf"(^|\W)({keys})=(\{{|$)|^((reg|hp) )?({verbs}) ($|\{{)")
+    compares = re.compile(r"([!=]=|\b(starts_with|find|has|contains)\()\s*$")
+    compared = re.compile(rf"((reg|hp) )?({verbs})|({keys})=.*")
+    for file in tree.cxx():
+        is_reader = file.parent == table.parent and file.name in RULE_TEXT
+        is_program = re.search(r"_(test|bench|fuzz)\.cc$", file.name)
+        is_ours = file.parts[0] in ("weir", "apps") and file.parts[:2] != ("weir", "pace")
+        if not is_ours or is_reader or is_program:
+            continue
+        source = tree.text(file)
+        for found in literal.finditer(source):
+            text = found["text"]
+            is_compared = compares.search(source, max(0, found.start() - 40), found.start())
+            if text and (makes.search(text) or is_compared and compared.fullmatch(text)):
+                line = source.count("\n", 0, found.start()) + 1
+                yield f'{file}:{line}: "{text}": rule text is for weir/classify (rule_spec.h)'
+
+
 def declared_modules(tree):
     for module in tree.modules():
         file = module / "CMakeLists.txt"
@@ -255,6 +288,9 @@ class Rules(unittest.TestCase):
     def test_one_way_leads_to_standard_error(self):
         self.keeps(ways_to_stderr)
 
+    def test_rule_text_has_one_reader(self):
+        self.keeps(readers_of_rules)
+
     def test_every_folder_is_a_declared_module(self):
         self.keeps(declared_modules)
 
@@ -303,6 +339,21 @@ class Bites(unittest.TestCase):
                    {"weir/serve/a.cc": bad, "apps/weir/b.cc": fine, "weir/host/log.cc": bad,
                     "weir/serve/a_test.cc": bad, "tests/x.cc": bad},
                    "weir/serve/a.cc:1", "weir/serve/a.cc:2", "weir/serve/a.cc:3")
+
+    def test_readers_of_rules(self):
+        table = ('constexpr RuleKey kRuleKeys[] = {\n    {.name = "rate",\n'
+                 '     .form = "rate=N"},\n    {.name = "scope"},\n};\n')
+        bad = ('a = fmt::format("change {} x", n);\nb = word == "start";\nc = "stop " + name;\n'
+               'if (pair.starts_with("rate=")) d();\ne = fmt::format("{} rate={}", n, r);\n'
+               'if (text.find("scope=cluster") != npos) f();\n')
+        fine = ('// "stop " + name\nhint("give rate=, or scope=cluster");\nadd("start", "Go");\n'
+                'a = R"(weir rule start dd rate={})";\nb = json["rate"];\nc("stop it first");\n')
+        self.finds(readers_of_rules,
+                   {"weir/classify/rule_keys.cc": table, "weir/serve/a.cc": bad,
+                    "apps/weir/b.cc": fine, "weir/classify/command.cc": bad,
+                    "weir/serve/a_test.cc": bad},
+                   *(f"weir/serve/a.cc:{line}:" for line in range(1, 7)))
+        self.finds(readers_of_rules, {"weir/serve/a.cc": bad})
 
     def test_columns(self):
         self.finds(columns, {"a.cc": "x" * 100 + "\n" + "x" * 101 + "\n"}, "a.cc:2: 101 columns")

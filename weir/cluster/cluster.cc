@@ -109,7 +109,7 @@ class EtcdCluster final : public Cluster {
   void seat(const MembershipView& view);
   void see(const MembershipView& view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void sync_rules(const MembershipView& view);
-  Result<void> check(const std::string& service, const std::string& command);
+  Result<void> check(const std::string& service, const RuleChange& change);
   template <class T>
   bool refuses(const Answer<T>& answer) const;
   void add_members(ClusterStatus& status, const EpochTransport::Description& described) const;
@@ -232,7 +232,7 @@ Result<void> EtcdCluster::open_membership(std::uint64_t incarnation) {
        .connected = [this] { return connected(); },
        .is_led = [this] { return unjoined_since_ == kNever.time_since_epoch().count(); },
        .check = [this](const std::string& service,
-                       const std::string& command) { return check(service, command); },
+                       const RuleChange& change) { return check(service, change); },
        .say = say,
        .unheard = [this](const Error& why) { unheard(why); }});
   if (!membership) return tl::unexpected(membership.error());
@@ -440,15 +440,14 @@ void EtcdCluster::note_errors(std::vector<std::string> errors) {
   rule_errors_ = std::move(errors);
 }
 
-Result<void> EtcdCluster::check(const std::string& service, const std::string& command) {
+Result<void> EtcdCluster::check(const std::string& service, const RuleChange& change) {
   return server_.ask([&](serve::Server& server) -> Result<void> {
     const serve::Service* const found = server.find_service(service);
     if (found == nullptr) {
       return fail(std::errc::no_such_file_or_directory, "service " + quote(service),
                   "is not on this server", "ask one that has it");
     }
-    const std::vector<std::string> commands = {command};
-    return found->target.check_rules(commands);
+    return found->target.check_rules({&change, 1});
   });
 }
 
@@ -547,7 +546,7 @@ void EtcdCluster::rules(Answer<std::vector<serve::ClusterRule>> answer) {
     const host::MutexLock lock(mutex_);
     rules.reserve(view_.rules.size());
     for (const SharedRule& rule : view_.rules) {
-      rules.push_back({rule.service, rule.name, rule.commands});
+      rules.push_back({rule.service, rule.name, print_all(rule.changes)});
     }
   }
   answer(std::move(rules));

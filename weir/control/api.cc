@@ -729,7 +729,7 @@ Result<ChangeRequest> read_service_change(const HttpRequest& request,
   };
   Change change;
   if (parts[2] == "rules" && parts.size() == 4 && request.method == "DELETE") {
-    change = {.target = rule_path(service), .value = "stop " + parts[3]};
+    change = {.target = rule_path(service), .value = print(stop_of(parts[3]))};
   } else if (parts.size() != 3) {
     return fail(std::errc::no_such_file_or_directory, quote(request.path), "no such path");
   } else if (parts[2] == "rules" && request.method == "POST") {

@@ -441,7 +441,7 @@ TEST(ChangeQueue, ANameThatIsTakenWhileItIsWrittenIsNotStartedByTheNextStart) {
   };
   ASSERT_TRUE(world.change(start("k1"), true));
   world.when_written = [&] {
-    ASSERT_TRUE(world.service().target.apply_rule("start k0 jobid={b} rate=3", {}));
+    ASSERT_TRUE(world.service().target.write_rule("start k0 jobid={b} rate=3", {}));
   };
   EXPECT_FALSE(world.change(start("k0"), true));
   const auto kept = [](std::vector<std::string> names) { return names; };

@@ -411,7 +411,8 @@ Result<void> check_cluster(const ServeOptions& options) {
   for (const ServiceOptions& service : options.services) {
     for (const auto* const rules : {&service.rules, &service.more_rules}) {
       for (const std::string& rule : *rules) {
-        if (rule.find("scope=cluster") == std::string::npos) continue;
+        const auto change = parse_rule(rule);
+        if (!change || change->keys.scope != Scope::kCluster) continue;
         return fail(std::errc::invalid_argument, "rule " + quote(rule), "is the whole cluster's",
                     "start it with: weir cluster rule start");
       }
@@ -437,7 +438,9 @@ Result<void> check_lock(const LockOptions& lock, const std::vector<NodemapOption
   options.gate.nodemaps = nodemaps_named(std::move(names));
   Target trial(options, Instant{});
   if (auto written = write_nrs_policies(trial, lock.policy, Instant{}); !written) return written;
-  return trial.check_rules(lock.rules);
+  const auto rules = trial.read_rules(lock.rules);
+  if (!rules) return tl::unexpected(rules.error());
+  return trial.check_rules(*rules);
 }
 
 }  // namespace
