@@ -11,6 +11,8 @@
 #include "apps/weir/command.h"
 #include "apps/weir/remote.h"
 #include "weir/base/quote.h"
+#include "weir/nbd/session.h"
+#include "weir/serve/protocol.h"
 #include "weir/serve_main.h"
 
 namespace weir::app {
@@ -96,6 +98,10 @@ int run_command(int argc, char** argv) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  if (auto added = serve::add_protocol(nbd::protocol(), serve::Standard::kYes); !added) {
+    print_error("weir: {}\n", added.error().message());
+    return static_cast<int>(Exit::kSoftware);
+  }
   try {
     return run_command(argc, argv);
   } catch (const std::exception& error) {  // out of memory, or our own mistake

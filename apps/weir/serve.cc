@@ -204,7 +204,7 @@ void add_lock_options(const ServeArguments& arguments, serve::LockOptions& lock)
 // belong to nobody who reads a file again.
 void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options) {
   for (const std::string& text : arguments.listen) {
-    options.listen.push_back(value_or_fail(serve::parse_listen(text), Exit::kUsage, "--listen"));
+    options.listen.push_back(value_or_fail(serve::parse_entrance(text), Exit::kUsage, "--listen"));
   }
   for (const std::string& text : arguments.exports) {
     options.exports.push_back(value_or_fail(serve::parse_export(text), Exit::kUsage, "--export"));

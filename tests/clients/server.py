@@ -31,7 +31,7 @@ LEAN = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_m
 
 class Server:
     def __init__(self, *arguments, binary=None, env=None, control=False, prefix=(),
-                 stderr=subprocess.PIPE, starts=True):
+                 stderr=subprocess.PIPE, starts=True, subcommand=("serve",)):
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name)
         self.socket = self.path / "s"
@@ -39,6 +39,7 @@ class Server:
         self.arguments = ["--control", self.control if control else "none", *arguments]
         self.binary = binary or WEIR
         self.prefix = prefix  # a command that runs it
+        self.subcommand = subcommand  # none of a program that is a server and nothing else
         self.env = env
         self.starts = starts  # otherwise the block begins before it is ready
         self.stderr = stderr  # another one: it is not read, and `log` stays empty
@@ -57,7 +58,7 @@ class Server:
         self._close_pipes()
         self.expected = 0
         self.process = subprocess.Popen(
-            [*self.prefix, self.binary, "serve", "--listen", f"unix:{self.socket}",
+            [*self.prefix, self.binary, *self.subcommand, "--listen", f"unix:{self.socket}",
              "--listen", "127.0.0.1:0", *self.arguments],
             stdout=subprocess.PIPE, stderr=self.stderr, text=True,
             env={**os.environ, **(self.env or {})})

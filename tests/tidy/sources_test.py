@@ -235,6 +235,30 @@ def orphaned_tests(tree):
             yield f"{file}:1: there is no {stem}.h or {stem}.cc that it could test"
 
 
+PROTOCOL_FILES_MAX = 3  # outside of its folder
+
+
+def knows(tree, file, folder):
+    if file.suffix not in CXX:
+        return re.search(rf"\b{folder}\b|\bweir_{folder.name}\b", tree.text(file))
+    return (re.search(rf'^#include "{folder}/', tree.text(file), re.MULTILINE)
+            or re.search(rf"\b{folder.name}::", tree.code(file)))
+
+
+def scattered_protocols(tree):
+    """A protocol is the folder of its session, and what adds it: a line in CMakeLists.txt, one
+    where the program is wired, one that links it."""
+    for session in tree.cxx("session.h"):
+        folder = session.parent
+        if folder.parts[0] != "weir" or folder == pathlib.PurePath("weir/serve"):
+            continue
+        users = [file for file in tree.sources()
+                 if folder not in file.parents and file.parts[0] not in ("tests", "bench")
+                 and knows(tree, file, folder)]
+        if len(users) > PROTOCOL_FILES_MAX:
+            yield f"{folder}: is known in {', '.join(map(str, sorted(users)))}"
+
+
 class Rules(unittest.TestCase):
     """The project keeps every rule."""
 
@@ -296,6 +320,9 @@ class Rules(unittest.TestCase):
 
     def test_every_unit_test_has_its_source(self):
         self.keeps(orphaned_tests)
+
+    def test_a_protocol_is_a_folder_and_three_files(self):
+        self.keeps(scattered_protocols)
 
 
 class Bites(unittest.TestCase):
@@ -417,6 +444,13 @@ class Bites(unittest.TestCase):
             "weir/a/x.h", "weir/a/x_test.cc", "weir/a/y_test.cc", "weir/b/x_test.cc",
             "weir/c/big_x.h", "weir/c/x_property_test.cc", "weir/c/y_property_test.cc"), ""),
             "weir/a/y_test.cc", "weir/b/x_test.cc", "weir/c/y_property_test.cc")
+
+    def test_scattered_protocols(self):
+        good = {"weir/a/session.h": "", "weir/serve/session.h": "", "CMakeLists.txt": "weir/a",
+                "apps/x.cc": '#include "weir/a/session.h"\n', "apps/y.cc": "// weir/a\n",
+                "apps/CMakeLists.txt": "weir_a", "tests/t.cc": "a::x;"}
+        self.finds(scattered_protocols, good)
+        self.finds(scattered_protocols, {**good, "weir/serve/x.cc": "a::x;\n"}, "weir/a: is known")
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ bool has_room(const TomlTable& table, const List& list, std::size_t most) {
 
 void read_listen(const TomlTable& table, ServeOptions& options) {
   for (const TomlTable::Item& item : table.texts("listen")) {
-    const auto address = serve::parse_listen(item.text);
+    const auto address = serve::parse_entrance(item.text);
     if (!address) {
       refuse_with(table, item.at, "listen", address.error());
     } else if (std::find(options.listen.begin(), options.listen.end(), *address) !=
@@ -549,17 +549,17 @@ void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   read_cluster_start(table, cluster);
 }
 
-void read_blocks(const TomlTable& table, nbd::BlockSizes& blocks) {
+void read_blocks(const TomlTable& table, BlockSizes& blocks) {
   const auto read = [&](std::string_view key, std::uint32_t without) {
     return static_cast<std::uint32_t>(
-        table.size(key, Bytes{without}, Bytes{1}, Bytes{nbd::kPayloadMax}).count());
+        table.size(key, Bytes{without}, Bytes{1}, Bytes{kPayloadMax}).count());
   };
   blocks.minimum = read("block_min", blocks.minimum);
   blocks.preferred = read("block_preferred", std::max(blocks.preferred, blocks.minimum));
   blocks.maximum = read("block_max", blocks.maximum);
   // The largest size that any minimum divides: that of the store is not known yet.
   constexpr std::uint64_t kAnySize = std::uint64_t{1} << 62;
-  if (nbd::are_valid(blocks, kAnySize)) return;
+  if (are_valid(blocks, kAnySize)) return;
   const std::string_view given = table.has("block_min")         ? "block_min"
                                  : table.has("block_preferred") ? "block_preferred"
                                                                 : "block_max";

@@ -21,9 +21,15 @@
 #include "weir/config/file_follower.h"
 #include "weir/config/serve_config.h"
 #include "weir/control/change_queue.h"
+#include "weir/serve/protocol.h"
 
 namespace weir::control {
 namespace {
+
+// Nobody connects.
+const auto kProtocol = serve::add_protocol(
+    {.name = "none", .help = "", .begin = [](serve::SessionPort&) { return nullptr; }},
+    serve::Standard::kYes);
 
 using Texts = std::vector<std::string>;
 
