@@ -112,7 +112,7 @@ def own_scheduling(tree):
     """The simulator drives a Target and computes no token or tag itself. Its model of a Lustre
     server, which is what Weir is compared with, is the one exception."""
     names = (r'#include "weir/pace/|'
-             r"\b(TokenBucket|BucketShape|BucketSet|AtomicBucket|RateLimiter)\b|"
+             r"\b(TokenBucket|BucketShape|AtomicBucket|RateLimiter)\b|"
              r"\b\w*(virtual_(time|ns)|finish_tag|start_tag|balance)\w*")
     for file in tree.cxx():
         if file.parts[:2] == ("weir", "sim") and file.name.split(".")[0] != "lustre_model":
