@@ -61,7 +61,7 @@ class Connection {
  private:
   void serve() {
     const std::string fault = serve::request_fault(request_);
-    WEIR_ASSERT(fault.empty(), fault);
+    WEIR_ASSERT(fault.empty());
     request_.id = ++requests_;
     if (request_.is_own) {
       std::vector<std::byte> room(request_.reply_room);
