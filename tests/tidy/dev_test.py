@@ -277,7 +277,9 @@ class Program(unittest.TestCase):
             ready = child.stdout.readline()
             child.send_signal(signal.SIGTERM)
             _, said = child.communicate(timeout=60)
-            self.assertEqual((ready, child.returncode), ("ready 127.0.0.1:10809\n", 0))
+            self.assertEqual((ready, child.returncode),
+                             ("ready 127.0.0.1:10809 control:10810\n", 0))
+        self.assertRegex(said, r"live page: http://127\.0\.0\.1:10810/#token=[0-9a-f]{32}\n")
         for client in ("nbdinfo nbd://", "qemu-io ", "fio --name"):
             self.assertIn(client, said)
 
