@@ -9,9 +9,10 @@
 // moves:
 //
 //   queued (Gate) --> working (store) --> replies (to be sent) --> sending --> free again
-//              \---> parked: may run, but there is no memory for its payload yet, or no use
+//              \---> parked: may run, but has no buffer yet, or its store hangs
 //
-// A parked one has left its slot of the Gate, so it holds up nobody but its own connection.
+// A parked one is deferred in its Target: it holds no slot, so it delays only its own connection.
+// It is resumed, and takes a slot again, when a buffer is free.
 #pragma once
 
 #include <array>
