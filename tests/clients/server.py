@@ -17,6 +17,7 @@ import struct
 import subprocess
 import tempfile
 import threading
+import time
 
 ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR",
                                    pathlib.Path(__file__).resolve().parents[2]))
@@ -75,6 +76,16 @@ class Server:
         self.port = int(ready[2].rpartition(":")[2])
         if ready[-1].startswith("control:"):
             self.control_port = int(ready[-1].rpartition(":")[2])
+
+    def await_log(self, *texts, since=0):
+        """What it has logged since then, once one of the texts is in it. A server that lives logs
+        from a thread of its own: what it did and what it said of it come in any order."""
+        deadline = time.monotonic() + STUCK
+        while not any(text in self.log[since:] for text in texts):
+            ended = self.process.poll() is not None and not self.reader.is_alive()
+            assert not ended and time.monotonic() < deadline, (texts, self.log)
+            time.sleep(0.01)
+        return self.log[since:]
 
     def _read_log(self):
         for line in self.process.stderr or ():
