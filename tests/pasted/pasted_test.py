@@ -142,7 +142,8 @@ class Bites(unittest.TestCase):
         self.breaks("a.md", "```sh\nweir serve --export a=memory:1XB\n```\n", "ended with")
 
     def test_a_rule_that_is_none(self):
-        self.breaks("a.md", "```rules\nstart a uid={1}\n```\n```rules\nstop a\nchange b rate=2\n```\n",
+        self.breaks("a.md", "```rules\nstart a uid={1}\n```\n"
+                            "```rules\nchange a rate=1\nchange b rate=2\n```\n",
                     "there is no rule 'b'")
 
 
