@@ -7,17 +7,11 @@
 #include <algorithm>
 
 #include "weir/base/assert.h"
-#include "weir/schedule/tbf_parts.h"
+#include "weir/schedule/tbf_heaps.h"
 
 namespace weir {
-namespace {
 
-// At the end of virtual time, after centuries of debt, order is by turns.
-void advance(std::uint64_t& tag, std::uint64_t step) {
-  if (__builtin_add_overflow(tag, step, &tag)) tag = UINT64_MAX;
-}
-
-}  // namespace
+using tbf::advance;
 
 // Under shares the job owns the tag, else the layer-0 class.
 std::uint64_t& Tbf::owner_tag(const Queue& queue) const {
@@ -38,7 +32,7 @@ void Tbf::step_tag(Queue& queue, const Request& request) {
   virtual_ns_ = std::max(virtual_ns_, tag);
   if (!options_.sharing) return advance(tag, queue.limits->tag_step(request.bytes));
   Share& share = *queue.share();
-  advance(tag, weigh(share, options_.sharing->cost.of(request.bytes), share.tag_part));
+  advance(tag, tbf::Shares::weigh(share, options_.sharing->cost.of(request.bytes), share.tag_part));
 }
 
 // The limit bucket that cannot pay for the queue's first request for longest, if any cannot now.
@@ -119,7 +113,7 @@ void Tbf::push_ready(Queue& queue, Instant now) {
   if (first != nullptr && is_before(queue, *first)) count_stay(*first, now);
   queue.place = Queue::Place::kReady;
   ready.push(queue, queue.tag, queue.turn());
-  if (ready.peek() == &queue) top_since_[index(queue.head)] = now;
+  if (ready.peek() == &queue) waits_.first_since(queue.head, now);
 }
 
 bool Tbf::has_limits(Queue& queue) {
@@ -145,7 +139,7 @@ void Tbf::leave(Queue& queue, Instant now) {
       crowd->waiters.erase(queue);
       return;
     case Queue::Place::kReady:
-      if (heaps_->ready[index(queue.head)].peek() == &queue) top_since_[index(queue.head)] = now;
+      if (order_of(queue) == WaitOrder::kFirst) waits_.first_since(queue.head, now);
       heaps_->ready[index(queue.head)].erase(queue);
       if (crowd == nullptr) return;
       crowd->ahead = nullptr;
@@ -189,7 +183,7 @@ void Tbf::stand_first(Bucket& bucket, Queue& queue) {
   bucket.crowd->first = &queue;
   Share* const share = queue.share();
   if (share != nullptr && &share->bucket == &bucket && options_.sharing->lending)
-    offer_loan(*share);
+    shares_.offer_loan(*share);
 }
 
 // The next in order stands first, unless one has gone ahead.
@@ -235,8 +229,8 @@ void Tbf::let_go(Instant now) {
 }
 
 Instant Tbf::root_ready_at(const Request& request) const {
-  if (!root_shape_) return Instant::min();
-  return root_.ready_at(options_.sharing->cost.of(request.bytes), root_shape_->rested);
+  if (!root_.exists()) return Instant::min();
+  return root_.ready_at(options_.sharing->cost.of(request.bytes));
 }
 
 // Takes from all buckets or from none. REQUIRES: the root can pay.
@@ -257,15 +251,12 @@ void Tbf::pay_limits(Queue& queue, const Request& request, Instant now) {
     const bool taken = bucket.tokens.take(cost, shape, now);
     WEIR_ASSERT(taken);
   });
-  if (!root_shape_) return;
-  const BucketShape& root = rested_ ? root_shape_->rested : root_shape_->busy;
-  root_.charge(options_.sharing->cost.of(request.bytes), root, now);
-  rested_ = false;
+  if (root_.exists()) root_.pay(options_.sharing->cost.of(request.bytes), now);
 }
 
 // Of a request whose limits have just paid, and the root where there is one.
 Tbf::Receipt Tbf::receipt(std::uint64_t more) const {
-  return {payers_, Receipt::kLimits | more | (root_shape_ ? Receipt::kRoot : 0)};
+  return {payers_, Receipt::kLimits | more | (root_.exists() ? Receipt::kRoot : 0)};
 }
 
 void Tbf::count(Class& used, const Request& request, Instant now) {
@@ -288,7 +279,7 @@ Pick Tbf::serve_ready(Head head, Instant now) {
     const std::uint64_t tag = owner_tag(queue);
     if (queue.tag < tag && queue.tag != 0) {
       count_stay(queue, now);
-      top_since_[index(head)] = now;
+      waits_.first_since(head, now);
       queue.tag = tag;
       ready.replace_top(tag, queue.turn());
       continue;
@@ -299,8 +290,7 @@ Pick Tbf::serve_ready(Head head, Instant now) {
       continue;
     }
     if (const Instant at = root_ready_at(first); at > now) {
-      root_refused_ = std::min(root_refused_, now);
-      root_until_ = at;
+      waits_.root_refused(now, at);
       return {nullptr, at};
     }
     if (serve_any(queue, first, now)) return {&first, kNever};
@@ -312,7 +302,7 @@ Pick Tbf::serve_ready(Head head, Instant now) {
 bool Tbf::serve_any(Queue& queue, Request& first, Instant now) {
   const bool paid = pay(queue, first, now);
   leave(queue, now);
-  root_refused_ = kNever;
+  waits_.root_paid();
   if (!paid) {
     enter(queue, now);
     return false;
@@ -338,7 +328,7 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
   const bool paid = limits.main.tokens.take(cost, shape, now);
   const Request* next = &first;
   if (queue.stay != 0) count_first(queue, now);
-  top_since_[index(queue.head)] = now;
+  waits_.first_since(queue.head, now);
   if (paid) {
     count(limits, first, now);
     depart(queue, now);
@@ -348,7 +338,7 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
     next = queue.requests.behind(first);
     queue.requests.erase(first);
     queue.waiting -= {1, first.bytes.count()};
-    first.seat_turn = Receipt(payers_, Receipt::kLimits).word();
+    first.seat_turn = simple_receipt_;
   }
   if (next == nullptr) {
     ready.pop();
@@ -376,14 +366,8 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
 // Somebody who lacks only a share runs on what others do not use; who has borrowed least for its
 // weight is first. It moves neither tag nor virtual time.
 Pick Tbf::serve_borrower(Head head, Instant now) {
-  auto& lend = heaps_->lend;
-  while (!lend.empty()) {
-    Share& share = lend.top();
-    Queue* const queue = share.paces() ? share.bucket.crowd->first : nullptr;
-    if (queue == nullptr) {
-      lend.pop();
-      continue;
-    }
+  while (Share* const share = shares_.next_borrower()) {
+    Queue* const queue = share->bucket.crowd->first;
     if (Bucket* const lacking = lacking_limit(*queue, now)) {
       leave(*queue, now);
       wait_at(*lacking, *queue);
@@ -393,10 +377,7 @@ Pick Tbf::serve_borrower(Head head, Instant now) {
     Request& first = queue->requests.front();
     if (const Instant at = root_ready_at(first); at > now) return {nullptr, at};
     pay_limits(*queue, first, now);
-    const Tokens cost = options_.sharing->cost.of(first.bytes);
-    share.borrowed += cost;
-    loan_virtual_ = std::max(loan_virtual_, share.loan_tag);
-    advance(share.loan_tag, weigh(share, cost, share.loan_part));
+    shares_.lend(*share, options_.sharing->cost.of(first.bytes));
     count_all(*queue, first, now);
     const Receipt paid_for = receipt(Receipt::kLoan);
     leave(*queue, now);
@@ -442,7 +423,7 @@ Pick Tbf::pick(Head head, Instant now, Urge urge) {
     if (borrower.request != nullptr || borrower.until != kNever) return borrower;
     const Pick spare = serve_spare(head, now);
     if (spare.request != nullptr || spare.until != kNever) return spare;
-    if (heaps_->lend.empty()) rested_ = true;  // whoever waits does so for a limit of its own
+    if (!shares_.has_offers()) root_.rest();  // whoever waits does so for a limit of its own
     return borrower;
   }
   // Who could not pay after all may have let somebody else go.
@@ -474,15 +455,13 @@ void Tbf::take_out(Queue& queue, Request& request, Instant now) {
 void Tbf::become_busy(Queue& queue, Instant now) {
   heaps_->idle.erase(heaps_->idle.iterator_to(queue));
   heaps_->busy[index(queue.head)].push_back(queue);
-  begin_stay(queue, now);
+  waits_.begin(queue, now);
   if (queue.extra == nullptr) return;
-  if (!group_queues_.empty() && queue.head == Head::kRegular) {
-    ++group_queues_[queue.extra->group];
-    queue.extra->is_later = is_set_back(queue);
-  }
+  groups_.become_busy(queue.extra->group, queue.head);
+  queue.extra->is_later = groups_.is_set_back(queue.extra->group, queue.head);
   Share* const share = queue.extra->share;
   if (share == nullptr) return;
-  if (share->busy == 0) settle_spill(*share, now);
+  if (share->busy == 0) tbf::Shares::settle_spill(*share, now);
   ++share->busy;
 }
 
@@ -491,10 +470,10 @@ void Tbf::become_idle(Queue& queue, Instant now) {
   busy.erase(busy.iterator_to(queue));
   heaps_->idle.push_back(queue);
   if (queue.extra == nullptr) return;
-  if (!group_queues_.empty() && queue.head == Head::kRegular) --group_queues_[queue.extra->group];
+  groups_.become_idle(queue.extra->group, queue.head);
   Share* const share = queue.extra->share;
   if (share == nullptr) return;
-  settle_spill(*share, now);
+  tbf::Shares::settle_spill(*share, now);
   --share->busy;
 }
 
@@ -509,7 +488,7 @@ void Tbf::admit(Request& request, Head head, Instant now) {
     arrive(queue, now);
     return heaps_->prefetch_next(head);
   }
-  if (heaps_->busy[0].empty() && heaps_->busy[1].empty()) rested_ = true;
+  if (heaps_->busy[0].empty() && heaps_->busy[1].empty()) root_.rest();
   become_busy(queue, now);
   arrive(queue, now);
   enter(queue, now);

@@ -57,7 +57,6 @@
 
 #include <absl/container/flat_hash_map.h>
 
-#include "weir/base/index_table.h"
 #include "weir/base/job_id.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
@@ -68,6 +67,12 @@
 #include "weir/pace/token_bucket.h"
 #include "weir/schedule/policy.h"
 #include "weir/schedule/rule_engine.h"
+#include "weir/schedule/tbf/groups.h"
+#include "weir/schedule/tbf/queue_index.h"
+#include "weir/schedule/tbf/root.h"
+#include "weir/schedule/tbf/shares.h"
+#include "weir/schedule/tbf/types.h"
+#include "weir/schedule/tbf/wait_breakdown.h"
 
 namespace weir {
 
@@ -143,16 +148,12 @@ class Tbf final : public RuleEngine {
   // stands for clients of no group. None: all are alike. Nothing happens without groups.
   void prefer(std::optional<std::uint32_t> group, Instant now) override;
   // How many queues of a group have requests, on the regular head.
-  std::uint32_t group_queues(std::uint32_t group) const override {
-    return group < group_queues_.size() ? group_queues_[group] : 0;
-  }
+  std::uint32_t group_queues(std::uint32_t group) const override { return groups_.busy(group); }
 
   // ---- to look at ----
 
   std::size_t classes() const override { return classes_; }
-  std::size_t queues() const override {
-    return tables_[0]->size() + (tables_[1] == nullptr ? 0 : tables_[1]->size());
-  }
+  std::size_t queues() const override { return index_->queues(); }
   // Requests that came when no further class could be made and share one with others.
   std::uint64_t overflowed() const override { return overflowed_; }
   // Whether a request with this hint needs no search for its class.
@@ -169,22 +170,21 @@ class Tbf final : public RuleEngine {
   void visit_stays(Instant now, const std::function<void(const StayView&)>& visit) const override;
 
  private:
-  struct Backlog;
-  struct Bucket;
-  struct Class;
-  struct Crowd;
-  struct Extra;
+  using Backlog = tbf::Backlog;
+  using Bucket = tbf::Bucket;
+  using Class = tbf::Class;
+  using Crowd = tbf::Crowd;
+  using Extra = tbf::Extra;
+  using LoneClass = tbf::LoneClass;
+  using Pace = tbf::Pace;
+  using Queue = tbf::Queue;
+  using Receipt = tbf::Receipt;
+  using RuleState = tbf::RuleState;
+  using Shapes = tbf::Shapes;
+  using Share = tbf::Share;
+  using WaitOrder = tbf::WaitBreakdown::Order;
   struct Heaps;
-  struct LoneClass;
-  struct Pace;
-  struct Queue;
-  class QueueSlab;
-  class Receipt;
-  struct RuleState;
   struct Settling;
-  struct Shapes;
-  struct Share;
-  struct Stay;
 
   struct ClassKey {
     const RuleState* rule;
@@ -194,11 +194,8 @@ class Tbf final : public RuleEngine {
   struct ClassKeyHash {
     std::size_t operator()(const ClassKey& key) const;
   };
-  struct JobHash {
-    std::size_t operator()(const JobId& job) const { return job.hash(); }
-  };
 
-  static std::size_t index(Head head) { return static_cast<std::size_t>(head); }
+  static std::size_t index(Head head) { return tbf::index(head); }
 
   // Settling (tbf_settle.cc)
   void settle(const Request& request, Head head, const Settling& settling, Instant now);
@@ -207,27 +204,23 @@ class Tbf final : public RuleEngine {
               Instant now);
   void wake_anew(Bucket& bucket, Queue& queue);
   const Class* class_in_force(const Attributes& attributes, Head head, unsigned layer) const;
+  void change_payers();
   static void join(Queue& queue, const Request& request);
   static void part(Queue& queue, const Request& request);
 
   // Finding
   Queue& queue_of(const Request& request, Head head, Instant now);
   Queue& find_queue(const Attributes& attributes, Head head, Instant now);
-  std::uint32_t find(const PackedKey& key, Head head) const;
-  Queue& find_or_make(const PackedKey& key, Head head);
-  Attributes attributes_of(Queue& queue) const;
   void bind(Queue& queue, Instant now);
   void unbind(Queue& queue);
+  void count_in_class(Queue& queue);
   Class& class_of(const Rule& rule, Queue& queue, const Attributes& attributes, Instant now);
   Class* find_class(const RuleState& state, const Attributes& by, Queue* host) const;
   Class& make_class(RuleState& state, const Attributes& by, Queue* host, Instant now);
   void use(Class& chosen, const Queue& queue, const Rule& rule);
   static void share_with_others(Queue& host);
-  Share& share_of(const JobId& job);
   void release(Class& used);
-  void release(Share& share);
   void release(Extra& extra);
-  void forget(Share& share);
   bool make_room(Instant now);
   void forget_one_idle(Instant now);
   void forget(Queue& queue);
@@ -251,16 +244,8 @@ class Tbf final : public RuleEngine {
   void push_ready(Queue& queue, Instant now);
   void push_later(Queue& queue);
 
-  // Groups
-  std::uint32_t group_of(const Nid& nid) const;
-  bool is_set_back(const Queue& queue) const;
-
-  // Telling why (tbf_stays.cc)
-  Stay& stay_of(const Queue& queue);
-  const Stay& stay_of(const Queue& queue) const;
-  void begin_stay(Queue& queue, Instant now);
-  void end_stay(Queue& queue);
-  std::uint64_t add_delays(const Queue& queue, Instant now, DelaySums& sums) const;
+  // Telling why
+  WaitOrder order_of(const Queue& queue) const;
   void count_stay(Queue& queue, Instant now);
   void count_first(Queue& queue, Instant now);
   void arrive(Queue& queue, Instant now);
@@ -291,9 +276,6 @@ class Tbf final : public RuleEngine {
   void become_busy(Queue& queue, Instant now);
   void become_idle(Queue& queue, Instant now);
   Instant root_ready_at(const Request& request) const;
-  static void settle_spill(Share& share, Instant now);
-  static std::uint64_t weigh(const Share& share, Tokens cost, std::uint64_t& part);
-  void offer_loan(Share& share);
   void enter_again(Share& share, Instant now);
   std::optional<Tokens> smallest_limit(Queue& queue, Nanoseconds time, Bucket*& bucket) const;
 
@@ -306,13 +288,11 @@ class Tbf final : public RuleEngine {
   Pace* own_pace(RuleState& state, const Attributes& key);
   static void count_waiting(const Queue& queue, const Rule& rule, Nanoseconds time,
                             ClassLoad& load);
-  template <class Visit>
-  static void each_pace(RuleState& state, Visit visit);
   bool is_affected(Queue& queue);
   void reshape_changed(Instant now);
   void forget_stopped();
   void return_changed(Instant now);
-  void return_all(FieldSet key_before, Instant now);
+  void return_all(Instant now);
   void move_classes_out();
   template <class Visit>
   void each_live_class(Visit visit);
@@ -322,29 +302,21 @@ class Tbf final : public RuleEngine {
   absl::flat_hash_map<const RuleState*, std::unique_ptr<RuleState>> states_;
   absl::flat_hash_map<const Rule*, RuleState*> state_of_;
   absl::flat_hash_map<ClassKey, std::unique_ptr<LoneClass>, ClassKeyHash> lone_classes_;
-  absl::flat_hash_map<JobId, std::unique_ptr<Share>, JobHash> shares_;
   FieldSet key_;  // the fields that tell queues apart; grows with by= and never shrinks
-  std::unique_ptr<QueueSlab> slab_;
-  std::array<std::unique_ptr<IndexTable>, 2> tables_;  // by head
+  std::unique_ptr<tbf::QueueIndex> index_;
   std::unique_ptr<Heaps> heaps_;
-  std::optional<std::uint32_t> preferred_;
-  std::vector<std::uint32_t> group_queues_;  // with requests; clients of no group last
-  std::vector<Stay> stays_;
-  std::size_t next_stay_ = 0;
-  std::array<Instant, 2> top_since_{};  // by head: who is first in order has been since
-  Instant root_refused_ = kNever;       // the root could not pay for who is first
-  Instant root_until_ = kNever;         // and could not before
+  tbf::Groups groups_;
+  tbf::Shares shares_;
+  tbf::Root root_;
+  tbf::WaitBreakdown waits_;
   std::vector<LoneClass*> lone_order_;  // as lone_classes_, to be walked in parts
-  std::optional<RootBucket> root_shape_;
-  TokenBucket root_ = TokenBucket::empty(Instant::min());
-  bool rested_ = true;   // since the root last paid, nobody waited for the device for a moment
-  std::uint64_t stamp_;  // of what hints point into
-  std::uint32_t bindings_ = 1;  // grows with all that can change which classes a queue has
-  std::uint32_t payers_ = 1;    // and with all that can change which buckets a request takes from
+  std::uint64_t stamp_;                 // of what hints point into
+  std::uint32_t bindings_ = 1;          // grows with all that can change which classes a queue has
+  std::uint32_t payers_ = 1;  // and with all that can change which buckets a request takes from
+  std::uint64_t simple_receipt_ = Receipt(1, Receipt::kLimits).word();  // of payers_
   std::uint64_t states_made_ = 0;
   std::size_t classes_ = 0;
   std::uint64_t virtual_ns_ = 0;
-  std::uint64_t loan_virtual_ = 0;
   std::uint64_t arrivals_ = 0;
   std::uint64_t overflowed_ = 0;
   bool default_limits_ = true;  // off under sharing, until somebody changes `default`

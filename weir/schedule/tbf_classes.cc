@@ -2,12 +2,11 @@
 //
 // The queues and classes of a Tbf: how they are found, made, kept within their bounds and
 // forgotten.
-#include <cstring>
 #include <utility>
 
 #include "weir/base/assert.h"
 #include "weir/schedule/tbf.h"
-#include "weir/schedule/tbf_parts.h"
+#include "weir/schedule/tbf_heaps.h"
 
 namespace weir {
 namespace {
@@ -23,47 +22,6 @@ constexpr std::uint64_t kLayoutsPerEngine = 1 << 20;
 
 }  // namespace
 
-// ---- parts ----
-
-bool Tbf::Class::is_full(Instant now) {
-  bool full = true;
-  each_bucket(Bytes{0}, [&](Bucket& bucket, const BucketShape& shape, Tokens) {
-    full = full && bucket.tokens.can_take(shape.depth(), shape, now);
-  });
-  return full;
-}
-
-void Tbf::Class::open_to_others() {
-  if (main.crowd == nullptr) main.crowd = std::make_unique<Crowd>();
-  if (second != nullptr && second->crowd == nullptr) second->crowd = std::make_unique<Crowd>();
-}
-
-Tbf::QueueSlab::QueueSlab(std::size_t key_words, std::size_t expected)
-    : stride_(sizeof(Queue) + key_words * sizeof(std::uint64_t)),
-      expected_(expected),
-      first_(make(expected)) {}
-
-Tbf::QueueSlab::Memory Tbf::QueueSlab::make(std::size_t count) const {
-  auto memory = std::make_unique_for_overwrite<std::byte[]>(count * stride_);
-  for (std::size_t i = 0; i < count; ++i) new (memory.get() + i * stride_) Queue;
-  return memory;
-}
-
-std::uint32_t Tbf::QueueSlab::take() {
-  if (!free_.empty()) {
-    const std::uint32_t index = free_.back();
-    free_.pop_back();
-    return index;
-  }
-  if (taken_ >= expected_ && (taken_ - expected_) % kSlab == 0) slabs_.push_back(make(kSlab));
-  return taken_++;
-}
-
-Tbf::QueueSlab::~QueueSlab() {
-  const std::size_t made = expected_ + slabs_.size() * kSlab;
-  for (std::size_t i = 0; i < made; ++i) at(static_cast<std::uint32_t>(i)).~Queue();
-}
-
 std::size_t Tbf::ClassKeyHash::operator()(const ClassKey& key) const {
   return hash_words(key.by.hash(), reinterpret_cast<std::uintptr_t>(key.rule));
 }
@@ -72,6 +30,9 @@ Tbf::Tbf(FieldSet type, const RuleOptions& options, std::uint64_t stamp)
     : options_(options),
       key_(type),
       heaps_(std::make_unique<Heaps>()),
+      groups_(options.groups),
+      shares_(options.sharing),
+      waits_(options.stays),
       stamp_(stamp * kLayoutsPerEngine),
       virtual_ns_(kVirtualStart),
       default_limits_(!options.sharing),
@@ -80,10 +41,7 @@ Tbf::Tbf(FieldSet type, const RuleOptions& options, std::uint64_t stamp)
   // Under shares requests of different jobs never stand in one queue.
   if (options.sharing) key_ = key_ | FieldSet{Field::kJobid};
   // Nor do those of different groups of clients.
-  if (!options.groups.empty()) {
-    key_ = key_ | FieldSet{Field::kNid};
-    group_queues_.resize(options.groups.size() + 1);
-  }
+  if (groups_.exist()) key_ = key_ | FieldSet{Field::kNid};
   RuleState& state = make_state(rules(Head::kRegular).default_rule(), Head::kRegular, Instant{});
   const Rule& high = rules(Head::kHigh).default_rule();
   state_of_[&high] = &state;
@@ -105,42 +63,13 @@ Tbf::~Tbf() {
 
 void Tbf::make_table() {
   ++stamp_;
-  stays_.assign(options_.stays, {});
-  slab_ = std::make_unique<QueueSlab>(PackedKey::words_of(key_), options_.classes_max);
+  waits_.end_all();
+  index_ = std::make_unique<tbf::QueueIndex>(key_, options_.classes_max);
   heaps_->ready[index(Head::kRegular)].reserve(options_.classes_max);
   heaps_->wake.reserve(options_.classes_max);
-  // The high head, which often sees nobody, gets its table with its first request.
-  tables_ = {std::make_unique<IndexTable>(options_.classes_max), nullptr};
 }
 
 // ---- finding ----
-
-std::uint32_t Tbf::find(const PackedKey& key, Head head) const {
-  const auto& table = tables_[index(head)];
-  if (table == nullptr) return IndexTable::kNone;
-  return table->find(key.hash(),
-                     [&](std::uint32_t index) { return key.equals(slab_->at(index).key()); });
-}
-
-Attributes Tbf::attributes_of(Queue& queue) const { return PackedKey::unpack(key_, queue.key()); }
-
-// A queue that is made here is idle, bound to nothing and in no list.
-Tbf::Queue& Tbf::find_or_make(const PackedKey& key, Head head) {
-  if (const std::uint32_t known = find(key, head); known != IndexTable::kNone) {
-    return slab_->at(known);
-  }
-  auto& table = tables_[index(head)];
-  if (table == nullptr) table = std::make_unique<IndexTable>(options_.classes_max);
-  const std::uint32_t made = slab_->take();
-  table->insert(key.hash(), made);
-  Queue& queue = slab_->at(made);
-  queue.head = head;
-  queue.binding = 0;
-  queue.stay = 0;
-  ++queue.generation;
-  std::memcpy(queue.key(), key.data(), key.size() * sizeof(std::uint64_t));
-  return queue;
-}
 
 bool Tbf::is_current(const ClassHint& hint, Head head) const {
   if (hint.engine_ != stamp_) return false;
@@ -165,7 +94,7 @@ Tbf::Queue& Tbf::queue_of(const Request& request, Head head, Instant now) {
 Tbf::Queue& Tbf::find_queue(const Attributes& attributes, Head head, Instant now) {
   // A queue is soon made again, so few idle ones need to be kept; the class keeps the balance.
   if (queues() >= kQueuesPerClass * options_.classes_max) forget_one_idle(now);
-  Queue& queue = find_or_make(PackedKey(attributes, key_), head);
+  Queue& queue = index_->find_or_make(PackedKey(attributes, key_), head);
   // One with requests was bound by the command itself, so this one is new or idle. While it is
   // bound it must not be taken for one that can be forgotten.
   if (queue.binding != bindings_) {
@@ -179,7 +108,7 @@ Tbf::Queue& Tbf::find_queue(const Attributes& attributes, Head head, Instant now
 // Matches it with the rules as they are. What it had is let go only afterwards, since it may well
 // get the same classes again.
 void Tbf::bind(Queue& queue, Instant now) {
-  const Attributes attributes = attributes_of(queue);
+  const Attributes attributes = index_->attributes_of(queue);
   const RuleList& list = rules(queue.head);
   // The class of a rule that has been stopped has nothing to remember: its place is for the next.
   Class* had = queue.limits;
@@ -187,17 +116,16 @@ void Tbf::bind(Queue& queue, Instant now) {
     release(*std::exchange(had, nullptr));
   }
   std::unique_ptr<Extra> had_extra = std::move(queue.extra);
-  if (had != nullptr && had->is_lone) static_cast<LoneClass*>(had)->waiting -= queue.waiting;
   queue.limits = &class_of(*list.match(attributes, 0), queue, attributes, now);
-  if (queue.limits->is_lone) static_cast<LoneClass*>(queue.limits)->waiting += queue.waiting;
+  count_in_class(queue);
   if (!is_plain_) queue.extra = std::make_unique<Extra>();
   if (options_.sharing) {
-    queue.extra->share = &share_of(attributes.job);
+    queue.extra->share = &shares_.of(attributes.job);
     ++queue.extra->share->queues;
   }
-  if (!options_.groups.empty()) {
-    queue.extra->group = group_of(attributes.nid);
-    queue.extra->is_later = is_set_back(queue);
+  if (groups_.exist()) {
+    queue.extra->group = groups_.group_of(attributes.nid);
+    queue.extra->is_later = groups_.is_set_back(queue.extra->group, queue.head);
   }
   for (unsigned layer = 1; layer < kLayers; ++layer) {
     const Rule* const rule = list.has_layer(layer) ? list.match(attributes, layer) : nullptr;
@@ -211,6 +139,25 @@ void Tbf::bind(Queue& queue, Instant now) {
   queue.binding = bindings_;
 }
 
+// What waits in it is counted with its class, if others have the same and take turns with it by
+// arrival; under shares jobs take turns.
+void Tbf::count_in_class(Queue& queue) {
+  const bool is_common = queue.limits->is_lone && !options_.sharing;
+  Backlog* const before = queue.counted;
+  Backlog* const after =
+      is_common ? &static_cast<LoneClass*>(queue.limits)->waiting : &queue.waiting;
+  if (before == after) return;
+  queue.counted = after;
+  if (!queue.has_requests()) return;
+  Backlog all;
+  for (const Request* one = &queue.requests.front(); one != nullptr;
+       one = queue.requests.behind(*one)) {
+    all += {1, one->bytes.count()};
+  }
+  *before -= all;
+  *after += all;
+}
+
 void Tbf::unbind(Queue& queue) {
   if (queue.limits != nullptr) release(*std::exchange(queue.limits, nullptr));
   if (const auto extra = std::move(queue.extra)) release(*extra);
@@ -220,7 +167,7 @@ void Tbf::release(Extra& extra) {
   for (Class* const used : extra.upper) {
     if (used != nullptr) release(*used);
   }
-  if (extra.share != nullptr) release(*extra.share);
+  if (extra.share != nullptr) shares_.release(*extra.share);
 }
 
 Tbf::Class* Tbf::find_class(const RuleState& state, const Attributes& by, Queue* host) const {
@@ -262,7 +209,7 @@ Tbf::Class& Tbf::class_of(const Rule& rule, Queue& queue, const Attributes& attr
   if (rule.layer() == 0 && rule.by() == key_) {
     host = queue.head == Head::kRegular
                ? &queue
-               : &find_or_make(PackedKey(attributes, key_), Head::kRegular);
+               : &index_->find_or_make(PackedKey(attributes, key_), Head::kRegular);
     // Until it has a class it looks as if it could be forgotten.
     if (host != &queue && !host->has_requests() && host->link.is_linked()) {
       heaps_->idle.erase(heaps_->idle.iterator_to(*host));
@@ -349,16 +296,10 @@ void Tbf::forget_one_idle(Instant now) {
 // REQUIRES: idle. Classes that stand alone stay as long as they have something to remember.
 void Tbf::forget(Queue& queue) {
   unbind(queue);
-  end_stay(queue);
+  waits_.end(queue);
   if (!queue.own.is_vacant()) vacate(queue.own);
   heaps_->idle.erase(heaps_->idle.iterator_to(queue));
-  IndexTable& table = *tables_[index(queue.head)];
-  const std::uint64_t hash = PackedKey(attributes_of(queue), key_).hash();
-  const std::uint32_t gone =
-      table.find(hash, [&](std::uint32_t index) { return &slab_->at(index) == &queue; });
-  table.erase(hash, gone);
-  ++queue.generation;
-  slab_->give_back(gone);
+  index_->forget(queue);
 }
 
 // Ends what a class was. REQUIRES: used by no queue that will not be told.
@@ -391,10 +332,9 @@ void Tbf::forget_if_unused(RuleState& state) {
 }
 
 std::optional<ClassTotals> Tbf::totals(const Attributes& attributes, Head head) const {
-  const PackedKey key(attributes, key_);
-  const std::uint32_t known = find(key, head);
-  if (known == IndexTable::kNone || slab_->at(known).limits == nullptr) return std::nullopt;
-  return slab_->at(known).limits->totals;
+  const Queue* const queue = index_->find(PackedKey(attributes, key_), head);
+  if (queue == nullptr || queue->limits == nullptr) return std::nullopt;
+  return queue->limits->totals;
 }
 
 }  // namespace weir

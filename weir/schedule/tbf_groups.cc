@@ -5,23 +5,15 @@
 #include <vector>
 
 #include "weir/schedule/tbf.h"
-#include "weir/schedule/tbf_parts.h"
+#include "weir/schedule/tbf_heaps.h"
 
 namespace weir {
 
-std::uint32_t Tbf::group_of(const Nid& nid) const {
-  std::uint32_t group = 0;
-  while (group < options_.groups.size() && !options_.groups[group].matches(nid)) ++group;
-  return group;
-}
-
-bool Tbf::is_set_back(const Queue& queue) const {
-  return preferred_ && queue.head == Head::kRegular && queue.extra->group != *preferred_;
-}
-
 void Tbf::prefer(std::optional<std::uint32_t> group, Instant now) {
-  if (options_.groups.empty() || group == preferred_) return;
-  preferred_ = group;
+  if (!groups_.prefer(group)) return;
+  const auto is_set_back = [&](const Queue& queue) {
+    return groups_.is_set_back(queue.extra->group, queue.head);
+  };
   std::vector<Queue*> moved;
   for (Queue& queue : heaps_->busy[index(Head::kRegular)]) {
     if (queue.extra->is_later != is_set_back(queue)) moved.push_back(&queue);

@@ -8,7 +8,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/schedule/tbf.h"
-#include "weir/schedule/tbf_parts.h"
+#include "weir/schedule/tbf_heaps.h"
 
 namespace weir {
 namespace {
@@ -60,24 +60,10 @@ Tbf::Shapes Tbf::shapes_of(const Rule& rule, const Slice& slice) const {
   return shapes;
 }
 
-void Tbf::Class::reshape(const Shapes& from, const Shapes& to, Instant now) {
-  const auto reshaped = [&](const Bucket* bucket, const std::optional<BucketShape>& before,
-                            const std::optional<BucketShape>& after) {
-    if (!after) return TokenBucket::empty(now);
-    if (!before) {
-      return to.is_sliced ? TokenBucket::empty(state()->started) : TokenBucket::full(*after, now);
-    }
-    TokenBucket tokens = bucket->tokens;
-    tokens.reshape(*before, *after, now);
-    return tokens;
-  };
-  const TokenBucket of_ops = reshaped(&main, from.ops, to.ops);
-  const TokenBucket of_bytes = reshaped(from.ops ? second.get() : &main, from.bytes, to.bytes);
-  main.tokens = to.ops ? of_ops : of_bytes;
-  if (!to.ops || !to.bytes) return second.reset();
-  if (second == nullptr) second = std::make_unique<Bucket>();
-  second->tokens = of_bytes;
-  if (main.crowd != nullptr) open_to_others();
+// Refunds of what was paid before are lost from now on.
+void Tbf::change_payers() {
+  ++payers_;
+  simple_receipt_ = Receipt(payers_, Receipt::kLimits).word();
 }
 
 Tbf::RuleState& Tbf::make_state(const Rule& rule, Head head, Instant now) {
@@ -149,7 +135,7 @@ bool Tbf::is_affected(Queue& queue) {
   bool affected = false;
   queue.each_class([&](const Class& used) { affected = affected || used.pace->next.has_value(); });
   if (affected || queue.binding == bindings_) return affected;
-  const Attributes attributes = attributes_of(queue);
+  const Attributes attributes = index_->attributes_of(queue);
   for (unsigned layer = 0; layer < kLayers; ++layer) {
     const Rule* const rule =
         rules(queue.head).has_layer(layer) ? rules(queue.head).match(attributes, layer) : nullptr;
@@ -175,7 +161,7 @@ void Tbf::reshape_changed(Instant now) {
   each([&](Pace& pace) {
     if (!pace.next) return;
     const Shapes before = std::exchange(pace.shapes, *std::exchange(pace.next, std::nullopt));
-    if (!before.takes_alike(pace.shapes)) ++payers_;
+    if (!before.takes_alike(pace.shapes)) change_payers();
   });
 }
 
@@ -215,7 +201,7 @@ void Tbf::return_changed(Instant now) {
 }
 
 // Other fields than before tell queues apart: all requests come again, in order, to new queues.
-void Tbf::return_all(FieldSet key_before, Instant now) {
+void Tbf::return_all(Instant now) {
   std::vector<std::pair<Request*, Head>> requests;
   for (auto& busy : heaps_->busy) {
     for (Queue& queue : busy) leave(queue, now);
@@ -233,9 +219,7 @@ void Tbf::return_all(FieldSet key_before, Instant now) {
   std::sort(requests.begin(), requests.end(),
             [](const auto& a, const auto& b) { return a.first->seat_turn < b.first->seat_turn; });
   reshape_changed(now);
-  const FieldSet key_after = std::exchange(key_, key_before);
   move_classes_out();
-  key_ = key_after;
   make_table();
   forget_stopped();
   for (const auto& [request, head] : requests) admit(*request, head, now);
@@ -251,7 +235,7 @@ void Tbf::move_classes_out() {
     static_cast<Class&>(*lone) = std::move(queue.own);
     queue.own.pace = nullptr;
     lone->is_lone = true;
-    lone->by = attributes_of(queue);
+    lone->by = index_->attributes_of(queue);
     lone->open_to_others();
     heaps_->unused.push_back(*lone);
     lone->place = lone_order_.size();
@@ -281,12 +265,12 @@ Result<void> Tbf::apply(const RuleCommand& command, Instant now) {
   if (command.verb == Verb::kChange) after_change(command, now);
   if (generations() != before) {
     ++bindings_;
-    ++payers_;
+    change_payers();
   }
   if (key_ == key_before) {
     return_changed(now);
   } else {
-    return_all(key_before, now);
+    return_all(now);
   }
   return {};
 }

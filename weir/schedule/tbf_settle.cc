@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "weir/schedule/tbf.h"
-#include "weir/schedule/tbf_parts.h"
+#include "weir/schedule/tbf_heaps.h"
 
 namespace weir {
 
@@ -50,12 +50,8 @@ void Tbf::settle(const Request& request, Head head, const Settling& settling, In
     share.borrowed = due > paid ? share.borrowed + (due - paid)
                                 : share.borrowed - std::min(share.borrowed, paid - due);
   }
-  if (!receipt.paid(Receipt::kRoot) || !root_shape_) return;
-  if (due > paid) {
-    root_.charge(due - paid, rested_ ? root_shape_->rested : root_shape_->busy, now);
-  } else {
-    root_.give_back(paid - due, root_shape_->rested);
-  }
+  if (!receipt.paid(Receipt::kRoot)) return;
+  due > paid ? root_.pay(due - paid, now) : root_.give_back(paid - due);
 }
 
 void Tbf::settle_limits(Queue& queue, const Settling& settling, bool slices_only, Instant now) {
@@ -110,20 +106,17 @@ void Tbf::charge(const Request& request, Head head, Instant now) {
   Share& share = *queue.share();
   if (share.paces()) {
     // What has fallen over the rim so far is lent, and must not be lost with this.
-    if (share.busy == 0) settle_spill(share, now);
+    if (share.busy == 0) tbf::Shares::settle_spill(share, now);
     share.bucket.tokens.charge(cost, *share.shape, now);
     wake_anew(share.bucket, queue);
   }
-  if (!root_shape_) return;
-  root_.charge(cost, rested_ ? root_shape_->rested : root_shape_->busy, now);
-  rested_ = false;
+  root_.pay(cost, now);
 }
 
 // Requests of the same owner of a tag go in the order in which they came, so that one waits for all
 // that its class has waiting; under shares for those of its queue.
 Instant Tbf::ready_at(const Request& request, Head head, Instant now) const {
-  const std::uint32_t known = find(PackedKey(request.attributes, key_), head);
-  Queue* const queue = known == IndexTable::kNone ? nullptr : &slab_->at(known);
+  const Queue* const queue = index_->find(PackedKey(request.attributes, key_), head);
   const Backlog before = queue == nullptr ? Backlog{} : queue->waiting;
   Instant ready = now;
   const auto ask = [&](const Bucket& bucket, const BucketShape& shape, Tokens first, Tokens cost) {
@@ -147,9 +140,9 @@ Instant Tbf::ready_at(const Request& request, Head head, Instant now) const {
   }
   if (!options_.sharing) return ready;
   const Cost& cost = options_.sharing->cost;
-  const auto share = shares_.find(request.attributes.job);
-  if (!options_.sharing->lending && share != shares_.end() && share->second->paces()) {
-    ask(share->second->bucket, *share->second->shape, before.cost(cost), cost.of(request.bytes));
+  const Share* const share = shares_.find(request.attributes.job);
+  if (!options_.sharing->lending && share != nullptr && share->paces()) {
+    ask(share->bucket, *share->shape, before.cost(cost), cost.of(request.bytes));
   }
   return std::max(ready, root_ready_at(request));
 }
@@ -161,10 +154,9 @@ const Tbf::Class* Tbf::class_in_force(const Attributes& attributes, Head head,
   const Rule* const rule = list.has_layer(layer) ? list.match(attributes, layer) : nullptr;
   if (rule == nullptr) return nullptr;
   const RuleState& state = *state_of_.at(rule);
-  const std::uint32_t known = layer == 0 && rule->by() == key_
-                                  ? find(PackedKey(attributes, key_), Head::kRegular)
-                                  : IndexTable::kNone;
-  Queue* const host = known == IndexTable::kNone ? nullptr : &slab_->at(known);
+  Queue* const host = layer == 0 && rule->by() == key_
+                          ? index_->find(PackedKey(attributes, key_), Head::kRegular)
+                          : nullptr;
   return find_class(state, attributes.only(rule->by()), host);
 }
 

@@ -9,130 +9,28 @@
 
 #include "weir/base/assert.h"
 #include "weir/schedule/tbf.h"
-#include "weir/schedule/tbf_parts.h"
+#include "weir/schedule/tbf_heaps.h"
 
 namespace weir {
-namespace {
-
-// Of virtual time under shares, a token of a job of one node: fine enough for thousands of nodes,
-// since the rest of a division is carried, and enough for decades at a million operations a second.
-constexpr std::uint64_t kUnitsPerOp = 4096;
-// Loans to the high head go before those to the regular one.
-constexpr std::uint64_t kRegularLoan = std::uint64_t{1} << 63;
-
-std::uint64_t units_per_token(const Cost& cost) {
-  return cost.kind() == Cost::Kind::kOp ? kUnitsPerOp : 1;
-}
-
-}  // namespace
-
-Tbf::Share& Tbf::share_of(const JobId& job) {
-  auto& share = shares_[job];
-  if (share == nullptr) {
-    share = std::make_unique<Share>();
-    share->job = job;
-    share->bucket.crowd = std::make_unique<Crowd>();
-    share->unit = units_per_token(options_.sharing->cost);
-  }
-  return *share;
-}
-
-void Tbf::release(Share& share) {
-  if (--share.queues == 0 && !share.active) forget(share);
-}
-
-void Tbf::forget(Share& share) {
-  if (heaps_->lend.contains(share)) heaps_->lend.erase(share);
-  shares_.erase(JobId(share.job));
-}
-
-// cost / nodes in units of virtual time; the rest is carried.
-std::uint64_t Tbf::weigh(const Share& share, Tokens cost, std::uint64_t& part) {
-  using Wide = unsigned __int128;
-  const Wide units = Wide{cost.count()} * share.unit + part;
-  if (const auto few = static_cast<std::uint64_t>(units); few == units) [[likely]] {
-    part = few % share.nodes;  // a long division is several times as long
-    return few / share.nodes;
-  }
-  part = static_cast<std::uint64_t>(units % share.nodes);
-  const Wide step = units / share.nodes;
-  return step > UINT64_MAX ? UINT64_MAX : static_cast<std::uint64_t>(step);
-}
-
-// REQUIRES: somebody stands first at its bucket.
-void Tbf::offer_loan(Share& share) {
-  share.loan_tag = std::max(share.loan_tag, loan_virtual_);
-  const bool regular = share.bucket.crowd->first->head == Head::kRegular;
-  const std::uint64_t key = share.loan_tag | (regular ? kRegularLoan : 0);
-  if (heaps_->lend.contains(share)) {
-    heaps_->lend.update(share, key);
-  } else {
-    heaps_->lend.push(share, key);
-  }
-}
-
-// What has fallen over the rim is lent if the job had nothing to do, and else nobody's.
-void Tbf::settle_spill(Share& share, Instant now) {
-  if (!share.paces()) return;
-  share.bucket.tokens.trim(*share.shape, now, share.spill);
-  const Tokens spilled = share.spill.collect();
-  if (share.busy != 0) return;
-  // Nothing collects it while the device idles, which may be for months.
-  share.lent += std::min(spilled, Tokens{UINT64_MAX} - share.lent);
-}
-
 bool Tbf::is_share_in_use(const JobId& job, Instant now) const {
-  const auto found = shares_.find(job);
-  if (found == shares_.end() || !found->second->paces()) return false;
-  const Share& share = *found->second;
-  return !share.bucket.tokens.can_take(share.shape->depth(), *share.shape, now);
+  return shares_.is_in_use(job, now);
 }
 
 void Tbf::set_share(const JobId& job, std::optional<Rate> rate, Tokens depth, std::uint64_t nodes,
                     Instant now) {
-  WEIR_ASSERT(options_.sharing && nodes > 0, nodes);
-  Share& share = share_of(job);
-  settle_spill(share, now);
-  const bool was_active = share.active;
-  const bool was_paced = share.paces();
-  if (share.nodes != nodes) {
-    share.nodes = nodes;
-    share.tag_part = 0;
-    share.loan_part = 0;
+  WEIR_ASSERT(options_.sharing.has_value());
+  Share& share = shares_.of(job);
+  if (shares_.set(share, rate, depth, nodes, now) == tbf::Shares::Change::kKind) {
+    return enter_again(share, now);
   }
-  if (!rate) {
-    share.shape.reset();
-  } else {
-    const BucketShape shape(*rate, depth);
-    if (was_paced) {
-      share.bucket.tokens.reshape(*share.shape, shape, now);
-      share.spill.reshape(*share.shape, shape);
-    } else {
-      share.bucket.tokens = TokenBucket::full(shape, now);
-      share.spill = {};
-    }
-    share.shape = shape;
-  }
-  share.active = true;
-  if (was_active && was_paced == share.paces()) {
-    if (Queue* const first = share.bucket.crowd->first) {
-      heaps_->wake.update(*first, wake_time(*first), first->turn());
-    }
-  } else {
-    enter_again(share, now);
+  if (Queue* const first = share.bucket.crowd->first) {
+    heaps_->wake.update(*first, wake_time(*first), first->turn());
   }
 }
 
 void Tbf::drop_share(const JobId& job, Instant now) {
-  const auto found = shares_.find(job);
-  if (found == shares_.end() || !found->second->active) return;
-  Share& share = *found->second;
-  share.active = false;
-  share.shape.reset();
-  share.borrowed = {};
-  share.lent = {};
-  if (share.queues == 0) return forget(share);
-  enter_again(share, now);
+  if (shares_.drop(job) == tbf::Shares::Change::kNone) return;
+  enter_again(*shares_.find(job), now);
 }
 
 // Its queues stand elsewhere from now on. Rare: a job that gets its share with its first request
@@ -151,12 +49,7 @@ void Tbf::enter_again(Share& share, Instant now) {
 
 void Tbf::set_root(const std::optional<RootBucket>& root, Instant now) {
   WEIR_ASSERT(options_.sharing.has_value());
-  if (root && root_shape_) {
-    root_.reshape(root_shape_->busy, root->busy, now);
-  } else if (root) {
-    root_ = TokenBucket::full(root->rested, now);
-  }
-  root_shape_ = root;
+  root_.set(root, now);
 }
 
 // Only limits in the same measure as shares count: operations, or bytes.
@@ -191,13 +84,14 @@ void Tbf::report_shares(Nanoseconds time, Instant now,
       }
     }
   }
-  for (const auto& [job, share] : shares_) {
-    if (!share->active) continue;
-    settle_spill(*share, now);
-    const auto limit = limits.find(share.get());
-    visit({job, std::exchange(share->borrowed, Tokens{0}), std::exchange(share->lent, Tokens{0}),
+  shares_.each([&](Share& share) {
+    if (!share.active) return;
+    tbf::Shares::settle_spill(share, now);
+    const auto limit = limits.find(&share);
+    visit({share.job, std::exchange(share.borrowed, Tokens{0}),
+           std::exchange(share.lent, Tokens{0}),
            limit == limits.end() ? std::nullopt : limit->second});
-  }
+  });
 }
 
 }  // namespace weir

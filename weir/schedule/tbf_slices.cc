@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "weir/schedule/tbf.h"
-#include "weir/schedule/tbf_parts.h"
+#include "weir/schedule/tbf_heaps.h"
 
 namespace weir {
 
@@ -35,11 +35,8 @@ void Tbf::set_slices(std::span<const ClassSlice> slices, Instant now) {
 
 // Of the class of this key under a rule; made for it if it has none. nullptr: no such class.
 Tbf::Pace* Tbf::own_pace(RuleState& state, const Attributes& key) {
-  Queue* host = nullptr;
-  if (state.by == key_) {
-    const std::uint32_t known = find(PackedKey(key, key_), Head::kRegular);
-    if (known != IndexTable::kNone) host = &slab_->at(known);
-  }
+  Queue* const host =
+      state.by == key_ ? index_->find(PackedKey(key, key_), Head::kRegular) : nullptr;
   Class* const used = find_class(state, key, host);
   if (used == nullptr) return nullptr;
   if (used->pace == &state.pace) {
@@ -71,9 +68,9 @@ std::vector<ClassLoad> Tbf::cluster_loads(Nanoseconds time) const {
          .served = Backlog{used.totals.served, used.totals.bytes}.cost(rule->limits().cost).count(),
          .served_bytes = used.totals.bytes});
   };
-  for (std::uint32_t i = 0; i < slab_->size(); ++i) {
-    Queue& queue = slab_->at(i);
-    if (!queue.own.is_vacant()) add(queue.own, attributes_of(queue), false);
+  for (std::uint32_t i = 0; i < index_->places(); ++i) {
+    Queue& queue = index_->at(i);
+    if (!queue.own.is_vacant()) add(queue.own, index_->attributes_of(queue), false);
   }
   for (const LoneClass* const lone : lone_order_) {
     add(*lone, lone->by, lone->by == Attributes{}.only({}) && !lone->state()->by.empty());
