@@ -17,6 +17,7 @@
 
 include_guard(GLOBAL)
 include(GNUInstallDirs)
+include(${CMAKE_CURRENT_LIST_DIR}/WeirBatch.cmake)
 set(WEIR_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 add_custom_target(product) # what is installed
 add_custom_target(benches)
@@ -48,7 +49,8 @@ function(weir_module folder)
 
   set(visibility PUBLIC)
   if(sources)
-    add_library(${target} STATIC ${sources})
+    weir_batch(compiled PRODUCT ${name}_batch ${sources})
+    add_library(${target} STATIC ${compiled})
     add_dependencies(product ${target})
     target_link_libraries(${target} PUBLIC ${libraries} PRIVATE ${M_SYSTEM}
                           $<BUILD_INTERFACE:weir_flags>)
@@ -109,7 +111,8 @@ function(weir_module_programs name files system)
   set(tests ${files})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   if(WEIR_BUILD_TESTS AND tests)
-    add_executable(${name}_test ${tests})
+    weir_batch(compiled TEST ${name}_test_batch ${tests})
+    add_executable(${name}_test ${compiled})
     target_link_libraries(${name}_test PRIVATE weir_${name} weir_flags ${system}
                           weir_test_flags rapidcheck rapidcheck_gtest GTest::gtest_main)
     # Properties draw the same cases in every run; RC_PARAMS=seed=N runs others.
@@ -119,7 +122,8 @@ function(weir_module_programs name files system)
   set(benches ${files})
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   if(WEIR_BUILD_TESTS AND benches)
-    add_executable(${name}_bench EXCLUDE_FROM_ALL ${benches}
+    weir_batch(compiled PRODUCT ${name}_bench_batch ${benches})
+    add_executable(${name}_bench EXCLUDE_FROM_ALL ${compiled}
                    ${WEIR_CMAKE_DIR}/../bench/allocations.cc)
     target_link_libraries(${name}_bench PRIVATE weir_${name} weir_flags benchmark::benchmark_main)
     add_dependencies(benches ${name}_bench)

@@ -29,9 +29,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kFooter = R"(
-Input, a line for each period:
+Input, one line per period:
   {"jobs":{"ID":{"nodes":N,"demand":N},...}}
-Output, a line for each period: the jobs that were active in it (demand above 0), sorted by id
+Output, one line per period: the jobs that were active in it (demand above 0), sorted by id
   {"budget":N,"jobs":{"ID":{"initial":N,"redistributed":N,"final":N,"record":N},...}}
 
 Examples:
@@ -39,8 +39,8 @@ Examples:
     weir alloc --rate 100 --period 100ms
   weir alloc --rate 20k --period 20ms --half-life 60s --floor --explain periods.jsonl
 
-A line that cannot be read is told on standard error as 'weir alloc: line N: ...', the others are
-processed as if it were not there, and the exit status is 65.)";
+A line that cannot be read is reported on standard error as 'weir alloc: line N: ...' and skipped;
+the exit status is then 65. Manual: weir-alloc(1).)";
 
 // Far beyond a hundred thousand jobs.
 constexpr std::size_t kLineMax = std::size_t{64} << 20;
@@ -129,7 +129,7 @@ class PeriodReader : public nlohmann::json_sax<Json> {
   // A value that fits nowhere.
   bool value(const std::string& text) {
     if (field_ != Field::kNone) return refuse(field_name() + ": " + text, field_hint());
-    if (depth_ == 0) return refuse(text + " is no period", kForm);
+    if (depth_ == 0) return refuse(text + " is not a period", kForm);
     if (depth_ == 1) return refuse(R"("jobs" is )" + text, kForm);
     return refuse(fmt::format("job {} is {}", quote(job_), text),
                   R"(expected {"nodes":N,"demand":N})");
@@ -230,7 +230,7 @@ class Explanation {
   void print(Tokens budget, const std::vector<JobPeriod>& jobs) {
     ++number_;
     if (jobs.empty()) {
-      fmt::print("period {}: nobody is active, so nothing is handed out\n", number_);
+      fmt::print("period {}: no job is active; no tokens are allocated\n", number_);
     } else {
       print_initial(budget, jobs);
       for (const JobPeriod& job : jobs) print_lending(job);
@@ -255,24 +255,24 @@ class Explanation {
   void print_initial(Tokens budget, const std::vector<JobPeriod>& jobs) const {
     std::uint64_t nodes = 0;
     for (const JobPeriod& job : jobs) nodes += job.nodes;
-    fmt::print("period {}: {}, which {} makes in {} with the fraction carried, for {} node{}\n",
-               number_, tokens(budget.count()), print_rate(rate_), arguments_.period, nodes,
+    fmt::print("period {}: {} ({} for {}, with the fraction carried over) for {} node{}\n", number_,
+               tokens(budget.count()), print_rate(rate_), arguments_.period, nodes,
                nodes == 1 ? "" : "s");
     for (const JobPeriod& job : jobs) {
-      fmt::print("  {} has {} of the nodes: {} at first; it wants {}\n", quote(job.job.text()),
-                 job.nodes, tokens(job.initial.count()), job.demand.count());
+      fmt::print("  {} has {} of the nodes: initial allocation {}, demand {}\n",
+                 quote(job.job.text()), job.nodes, tokens(job.initial.count()), job.demand.count());
     }
   }
 
   void print_lending(const JobPeriod& job) const {
     const std::string name = quote(job.job.text());
     if (job.redistributed < job.initial) {
-      fmt::print("  {} lends {}, since it wants no more than {}\n", name,
+      fmt::print("  {} lends {}: its demand is only {}\n", name,
                  tokens((job.initial - job.redistributed).count()), job.demand.count());
     } else if (job.redistributed > job.initial) {
       const JobPeriod* known = before(job.job);
       const bool had = known != nullptr && known->final > Tokens{0};
-      fmt::print("  {} borrows {} of what is lent: it wants {} where it {} {}\n", name,
+      fmt::print("  {} borrows {}: its demand is {}, and it {} {}\n", name,
                  tokens((job.redistributed - job.initial).count()), job.demand.count(),
                  had ? "last had" : "has", had ? known->final.count() : job.initial.count());
     }
@@ -286,11 +286,11 @@ class Explanation {
         if (other.final <= other.redistributed) continue;
         lenders += (lenders.empty() ? "" : ", ") + quote(other.job.text());
       }
-      fmt::print("  {} pays {} back to {}, having borrowed before{}\n", name,
+      fmt::print("  {} repays {} to {}, because it borrowed before{}\n", name,
                  tokens((job.redistributed - job.final).count()), lenders,
-                 arguments_.floor ? "; it keeps half of its first share" : "");
+                 arguments_.floor ? "; it keeps half of its initial allocation" : "");
     } else if (job.final > job.redistributed) {
-      fmt::print("  {} is paid {} back, having lent before\n", name,
+      fmt::print("  {} gets {} back that it lent before\n", name,
                  tokens((job.final - job.redistributed).count()));
     }
   }
@@ -299,13 +299,13 @@ class Explanation {
     for (const JobPeriod& job : jobs) {
       const std::string debt =
           job.record == 0
-              ? "is even"
+              ? "has no open loans"
               : fmt::format(
                     "has {} {}", job.record > 0 ? "lent" : "borrowed",
                     tokens(static_cast<std::uint64_t>(job.record > 0 ? job.record : -job.record)));
       fmt::print("  {} gets {} and {}\n", quote(job.job.text()), tokens(job.final.count()), debt);
     }
-    if (arguments_.half_life) fmt::print("  records fade by half in {}\n", *arguments_.half_life);
+    if (arguments_.half_life) fmt::print("  records are halved in {}\n", *arguments_.half_life);
   }
 
   const AllocArguments& arguments_;
@@ -383,23 +383,28 @@ int alloc(const AllocArguments& arguments) {
 
 void add_alloc(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<AllocArguments>();
-  CLI::App* command = weir.add_subcommand(
-      "alloc", "Share tokens out among jobs, period by period, as AdapTBF does");
-  command->add_option("FILE", arguments->file, "Periods to read; - is standard input (default)");
-  command->add_option("--rate", arguments->rate, "Tokens of the target, as 1000, 20k or 30/min")
+  CLI::App* command =
+      weir.add_subcommand("alloc", "Compute token allocations of jobs with the AdapTBF algorithm");
+  command->add_option("FILE", arguments->file,
+                      "Read periods from FILE; - is standard input (default)");
+  command
+      ->add_option("--rate", arguments->rate,
+                   "Rate of the target for all jobs, such as 1000, 20k or 30/min")
       ->type_name("RATE")
       ->required();
-  command->add_option("--period", arguments->period, "Time that a line stands for, as 100ms")
+  command
+      ->add_option("--period", arguments->period,
+                   "Length of a period (one line of input), such as 100ms")
       ->type_name("DURATION")
       ->required();
   command
       ->add_option("--half-life", arguments->half_life,
-                   "Records of what was lent fade by half in this time (default: never)")
+                   "Halve lending records in this time (default: never)")
       ->type_name("DURATION");
   command->add_flag("--floor", arguments->floor,
-                    "Who pays back keeps half of what it was first given");
+                    "Let a job that repays keep half of its initial allocation");
   command->add_flag("--explain", arguments->explain,
-                    "Say in words who lent how much to whom, and why");
+                    "Print the reasoning in words: which jobs lent and borrowed how much, and why");
   command->footer(kFooter);
   command->callback([arguments, &status] { status = alloc(*arguments); });
 }

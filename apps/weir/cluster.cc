@@ -12,15 +12,15 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kClusterFooter = R"(
 Examples:
   weir cluster status
   weir cluster forget oss7
-  weir cluster rule start dd jobid={dd.*} rate=1000 by=rule
+  weir cluster rule start dd 'jobid={dd.*}' rate=1000 by=rule
   weir cluster rule change dd rate=2000
   weir cluster rule stop dd
 
-A rule of the cluster holds for all of its servers together; see weir-cluster(1).)";
+A rule of the cluster limits all its servers together. Manual: weir-cluster(1).)";
 
 struct ClusterArguments {
   Remote remote;
@@ -31,7 +31,7 @@ struct ClusterArguments {
 
 Json parsed(const std::string& text) {
   Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw Failure{Exit::kTempFail, "the server's answer is no JSON"};
+  if (json.is_discarded()) throw Failure{Exit::kTempFail, "the server's response is not JSON"};
   return json;
 }
 
@@ -71,13 +71,13 @@ void show_status(const Json& status) {
              why.empty() ? "" : ": " + why);
   const std::string leader = text_of(status, "leader");
   fmt::print("leader    {}, term {}\n", leader.empty() ? "none" : leader, number("term"));
-  fmt::print("epoch     {}:{}, {} in all, {} calls without one\n", number("epoch") >> 32,
+  fmt::print("epoch     {}:{}, {} in total, {} calls without an epoch\n", number("epoch") >> 32,
              number("epoch") & UINT32_MAX, number("epochs"), number("errors"));
   if (const Json& it = status["at_leader"]; !it.is_null()) {
     fmt::print("rounds    {}, {} at the median, {} at p99\n", it["rounds"].get<std::uint64_t>(),
                short_time(it["round_median_ns"].get<double>()),
                short_time(it["round_p99_ns"].get<double>()));
-    fmt::print("trouble   {} evictions, {} refused, {} sent garbage\n",
+    fmt::print("errors    {} evictions, {} refused calls, {} malformed messages\n",
                it["evictions"].get<std::uint64_t>(), it["refused"].get<std::uint64_t>(),
                it["garbage"].get<std::uint64_t>());
     for (const Json& course : it["courses"]) {
@@ -89,7 +89,7 @@ void show_status(const Json& status) {
   if (number("counted") > 0) fmt::print("limits    for {} members\n", number("counted"));
   if (!status["slices"].empty()) fmt::print("here      {}\n", slices_text(status["slices"]));
   for (const Json& error : status["rule_errors"]) {
-    fmt::print("mistake   {}\n", error.get<std::string>());
+    fmt::print("error     {}\n", error.get<std::string>());
   }
   fmt::print("\n{:<20} {:<22} {:<10} {}\n", "MEMBER", "ADDRESS", "STATE", "SLICES");
   for (const Json& one : status["members"]) {
@@ -134,7 +134,8 @@ void send_rule(const ClusterArguments& arguments, const char* verb) {
 }
 
 void add_rule(CLI::App& cluster, const std::shared_ptr<ClusterArguments>& arguments, int& status) {
-  CLI::App* const rule = cluster.add_subcommand("rule", "Rules that hold for all servers together");
+  CLI::App* const rule =
+      cluster.add_subcommand("rule", "Manage rules that hold on all servers together");
   rule->require_subcommand(1);
   rule->fallthrough();
   const auto with = [&](const char* name, const char* help, const char* words) {
@@ -146,10 +147,9 @@ void add_rule(CLI::App& cluster, const std::shared_ptr<ClusterArguments>& argume
       status = static_cast<int>(Exit::kOk);
     });
   };
-  with("start", "Start a rule: NAME CONDITIONS [KEY=VALUE...]",
-       "As in weir-rules(7), behind start");
-  with("change", "Change a rule: NAME KEY=VALUE...", "As in weir-rules(7), behind change");
-  with("stop", "Stop a rule", "Its name");
+  with("start", "Start a rule: NAME CONDITIONS [KEY=VALUE...]", "See weir-rules(7)");
+  with("change", "Change a rule: NAME KEY=VALUE...", "See weir-rules(7)");
+  with("stop", "Stop a rule", "Name of the rule");
   CLI::App* const list = rule->add_subcommand("list", "List the rules");
   list->fallthrough();
   list->callback([arguments, &status] {
@@ -162,24 +162,26 @@ void add_rule(CLI::App& cluster, const std::shared_ptr<ClusterArguments>& argume
 
 void add_cluster(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<ClusterArguments>();
-  CLI::App* const cluster = weir.add_subcommand("cluster", "Servers that act as one");
+  CLI::App* const cluster = weir.add_subcommand(
+      "cluster", "Show a cluster of servers and manage the limits that they share");
   cluster->require_subcommand(1);
   arguments->remote.add_to(*cluster);
   cluster
-      ->add_option("--service", arguments->service, "Which service a rule is for (default ost_io)")
+      ->add_option("--service", arguments->service,
+                   "Manage the rules of this service (default ost_io)")
       ->type_name("NAME");
-  cluster->footer(kFooter);
+  cluster->footer(kClusterFooter);
   CLI::App* const shown =
-      cluster->add_subcommand("status", "Who is in it, who leads, and who may use how much");
+      cluster->add_subcommand("status", "Show the members, the leader and the slices");
   shown->fallthrough();
   shown->callback([arguments, &status] {
     show(*arguments, "/v1/cluster", show_status);
     status = static_cast<int>(Exit::kOk);
   });
   CLI::App* const forgotten =
-      cluster->add_subcommand("forget", "Keep nothing free for a server that will not come back");
+      cluster->add_subcommand("forget", "Remove a member that will not come back");
   forgotten->fallthrough();
-  forgotten->add_option("name", arguments->member, "Of a member that is away")
+  forgotten->add_option("name", arguments->member, "Name of a member that is away")
       ->required()
       ->type_name("NAME");
   forgotten->callback([arguments, &status] {

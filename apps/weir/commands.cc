@@ -11,6 +11,8 @@
 #include "apps/weir/command.h"
 #include "apps/weir/remote.h"
 #include "weir/base/quote.h"
+#include "weir/nbd/session.h"
+#include "weir/serve/protocol.h"
 #include "weir/serve_main.h"
 
 namespace weir::app {
@@ -25,7 +27,7 @@ Examples:
   weir sim redistribution --out report
   weir explain ior.17
   weir lctl set_param ost.OSS.ost_io.nrs_tbf_rule="start dd jobid={dd.*} rate=100"
-  weir cluster rule start dd jobid={dd.*} rate=1000 by=rule
+  weir cluster rule start dd 'jobid={dd.*}' rate=1000 by=rule
   weir lock run nightly -- rsync -a /data backup:
   weir lustre check
   weir limit --help
@@ -60,7 +62,6 @@ int run_command(int argc, char** argv) {
   weir.set_version_flag("--version", "weir " WEIR_VERSION, "Print the version and exit");
   weir.set_help_flag("-h,--help", "Print this help and exit");
   weir.require_subcommand(1);
-  weir.footer(kFooter);
   int status = 0;
   add_alloc(weir, status);
   add_limit(weir, status);
@@ -73,6 +74,7 @@ int run_command(int argc, char** argv) {
   add_cluster(weir, status);
   add_top(weir, status);
   add_lctl(weir, status);
+  weir.footer(kFooter);  // last: subcommands inherit the footer that is there when they are added
   const auto named = [&](const CLI::App* sub) { return sub->check_name(argv[1]); };
   if (argc > 1 && argv[1][0] != '-' && weir.get_subcommands(named).empty()) {
     print_error("weir: unknown subcommand {}; try 'weir --help'\n", quote(argv[1]));
@@ -96,6 +98,10 @@ int run_command(int argc, char** argv) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  if (auto added = serve::add_protocol(nbd::protocol(), serve::Standard::kYes); !added) {
+    print_error("weir: {}\n", added.error().message());
+    return static_cast<int>(Exit::kSoftware);
+  }
   try {
     return run_command(argc, argv);
   } catch (const std::exception& error) {  // out of memory, or our own mistake

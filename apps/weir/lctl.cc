@@ -13,20 +13,21 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kLctlFooter = R"(
 Commands:
-  get_param [-n|-N] PARAM...           values; -n without names, -N names alone
-  set_param [-n] PARAM=VALUE...        -n says nothing of what it did
-  set_param -P [-d] PARAM[=VALUE]...   also for the next start; with -d not any more
-  list_param PARAM...                  names
+  get_param [-n|-N] PARAM...           print values; -n without names, -N only names
+  set_param [-n] PARAM=VALUE...        write values; -n prints nothing
+  set_param -P [-d] PARAM[=VALUE]...   also keep the value in the journal; -d removes it
+  list_param PARAM...                  print names
 
 Examples:
-  weir lctl get_param ost.OSS.*.nrs_policies
+  weir lctl get_param 'ost.OSS.*.nrs_policies'
   weir lctl set_param ost.OSS.ost_io.nrs_tbf_rule="start dd jobid={dd.*} rate=100"
-  weir lctl get_param -n obdfilter.*.job_stats
-  weir lctl set_param ldlm.namespaces.*.pool.limit=200000
+  weir lctl get_param -n 'obdfilter.*.job_stats'
+  weir lctl set_param 'ldlm.namespaces.*.pool.limit=200000'
 
-With --control PATH or WEIR_SOCKET before the command. Exit status: an errno value, as of Lustre.)";
+Give --control PATH before the command, or set WEIR_SOCKET. The exit status is an errno value, as on
+Lustre. Manual: weir-lctl(1).)";
 
 // What stands behind a command: flags in any order, then names.
 struct Words {
@@ -200,16 +201,15 @@ int run_lctl(const std::vector<std::string>& arguments) {
   if (rest[0] == "get_param") return get_params(remote, read_words(rest));
   if (rest[0] == "set_param") return set_params(remote, read_words(rest));
   if (rest[0] == "list_param") return list_params(remote, read_words(rest));
-  throw Failure{Exit::kUsage, fmt::format("no command '{}'; there are get_param, set_param and "
-                                          "list_param",
-                                          rest[0])};
+  throw Failure{Exit::kUsage,
+                fmt::format("no command '{}'; use get_param, set_param or list_param", rest[0])};
 }
 
 void add_lctl(CLI::App& weir, int& status) {
   CLI::App* const command =
-      weir.add_subcommand("lctl", "Parameters of a running server, as on Lustre");
+      weir.add_subcommand("lctl", "Read and write parameters of a running server, as on Lustre");
   command->prefix_command();
-  command->footer(kFooter);
+  command->footer(kLctlFooter);
   command->callback([command, &status] { status = run_lctl(command->remaining()); });
 }
 

@@ -33,15 +33,17 @@ constexpr Tokens kBytesDepthMin{2};
 
 constexpr const char* kFooter = R"(
 Values:
-  BANDWIDTH  500MiB/s, 50MB, 10GiB/d: its unit is required; per second unless it says otherwise
+  BANDWIDTH  500MiB/s, 50MB, 10GiB/d: the unit is required; without a time, per second
   RATE       1000, 20k, 30/min, 1/d
-  DEPTH      a time (20ms: so much of each rate), a size (1MiB: of --bps), or 5ops (of --iops);
-             may be given twice
+  DEPTH      a time (20ms, for both rates), a size (1MiB, for --bps), or operations (5ops, for
+             --iops); can be given twice
 
 Examples:
   weir limit --bps 50MiB -- backup.tar > /mnt/slow/backup.tar
   tar c home | weir limit --bps 20MB/s --iops 500 --block 128KiB > home.tar
-  weir limit --bps 10GiB/d --state ~/.quota -- today.log | upload)";
+  weir limit --bps 10GiB/d --state ~/.quota -- today.log | upload
+
+Manual: weir-limit(1).)";
 
 struct LimitArguments {
   std::string file = "-";
@@ -271,7 +273,7 @@ Input open_input(const std::string& file) {
   struct stat in, out;
   if (fstat(input.fd, &in) != 0) check(fail_errno(errno, input.name), Exit::kNoInput, "");
   if (S_ISDIR(in.st_mode)) {
-    throw Failure{Exit::kNoInput, input.name + ": is a folder; name a file"};
+    throw Failure{Exit::kNoInput, input.name + ": is a directory; name a file"};
   }
   if (S_ISREG(in.st_mode)) {
     const off_t at = lseek(input.fd, 0, SEEK_CUR);
@@ -325,23 +327,26 @@ void add_limit(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<LimitArguments>();
   CLI::App* command = weir.add_subcommand("limit",
                                           "Copy a file or standard input to standard "
-                                          "output at a limited bandwidth and rate of operations");
-  command->add_option("FILE", arguments->file, "What to read; - is standard input (default)");
-  command->add_option("--bps", arguments->bps, "Bytes per time")->type_name("BANDWIDTH");
-  command->add_option("--iops", arguments->iops, "Operations per time; a block is one operation")
+                                          "output at a limited bandwidth and operation rate");
+  command->add_option("FILE", arguments->file, "Copy FILE; - is standard input (default)");
+  command->add_option("--bps", arguments->bps, "Limit bytes per time, such as 50MiB or 10GiB/d")
+      ->type_name("BANDWIDTH");
+  command
+      ->add_option("--iops", arguments->iops, "Limit operations per time; a block is one operation")
       ->type_name("RATE");
   command
       ->add_option("--burst", arguments->bursts,
-                   "Depth of the buckets, full at the start (default 10ms, empty)")
+                   "Set the depth of the buckets, which start full (default 10ms, starting empty)")
       ->type_name("DEPTH")
       ->allow_extra_args(false);
-  command->add_option("--block", arguments->block, "What is one operation (default 64KiB)")
+  command
+      ->add_option("--block", arguments->block, "Count each SIZE as one operation (default 64KiB)")
       ->type_name("SIZE");
   command
       ->add_option("--state", arguments->state,
-                   "Go on with the budget the last run left in this file")
+                   "Continue with the budget that the last run left in FILE")
       ->type_name("FILE");
-  command->add_flag("-q,--quiet", arguments->quiet, "No progress and no totals");
+  command->add_flag("-q,--quiet", arguments->quiet, "Print no progress and no totals");
   command->footer(kFooter);
   command->callback([arguments, &status] { status = limit(*arguments); });
 }

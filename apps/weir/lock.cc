@@ -22,18 +22,18 @@ constexpr const char* kFooter = R"(
 Actions:
   run RESOURCE -- COMMAND    run COMMAND while RESOURCE is locked; exits as COMMAND does
   list                       locks that are held or waited for
-  stats                      figures of the server
-  bench                      how many locks a second one gets from here
+  stats                      statistics of the server
+  bench                      locks per second that this machine gets
 
 Examples:
   weir lock run nightly -- rsync -a /data backup:
   weir lock run --shared --timeout 30s dataset/7 -- ./read-it
-  weir lock run --try report -- make report || echo 'somebody else makes it'
+  weir lock run --try report -- make report || echo 'another machine makes it'
   weir lock list --tls-certificates /etc/weir/pki --filter dataset/
 
-COMMAND finds in $WEIR_LOCK_FENCE a number that is larger than that of any holder before it. When
-the lock is lost COMMAND is ended, SIGTERM first, and the exit status is 75. $WEIR_LOCK_SERVER is
-the server if --server is not given (default 127.0.0.1:10811).)";
+$WEIR_LOCK_FENCE of COMMAND is a number that is larger than that of every earlier holder. If the
+lock is lost, COMMAND gets SIGTERM, then SIGKILL, and the exit status is 75. Without --server, the
+server is $WEIR_LOCK_SERVER or 127.0.0.1:10811. Manual: weir-lock(1).)";
 
 constexpr int kWordsMax = 1 << 20;
 constexpr const char* kDefaultServer = "127.0.0.1:10811";
@@ -76,13 +76,14 @@ Nanoseconds time_of(const std::string& text, Nanoseconds without, const char* op
 
 int run(const LockArguments& arguments) {
   if (arguments.words.size() < 2) {
-    throw Failure{Exit::kUsage, "run: name a resource and, behind --, a command"};
+    throw Failure{Exit::kUsage, "run: a resource and, after --, a command are required"};
   }
   LockRun run;
   run.connect = connect_options(arguments);
   run.resource = arguments.words.front();
   if (!lock::LockTable::is_name(run.resource)) {
-    throw Failure{Exit::kUsage, fmt::format("run: a resource has 1 to {} bytes", lock::kNameMax)};
+    throw Failure{Exit::kUsage, fmt::format("run: the name of a resource must have 1 to {} bytes",
+                                            lock::kNameMax)};
   }
   run.command.assign(arguments.words.begin() + 1, arguments.words.end());
   run.mode = arguments.shared ? lock::Mode::kShared : lock::Mode::kExclusive;
@@ -202,7 +203,8 @@ int stats(const LockArguments& arguments) {
 int act(const LockArguments& arguments) {
   const std::string& action = arguments.action;
   if (action != "run" && !arguments.words.empty()) {
-    throw Failure{Exit::kUsage, fmt::format("{}: takes no {}", action, quote(arguments.words[0]))};
+    throw Failure{Exit::kUsage,
+                  fmt::format("{}: unexpected argument {}", action, quote(arguments.words[0]))};
   }
   if (action == "run") return run(arguments);
   if (action == "list") return list(arguments);
@@ -211,17 +213,17 @@ int act(const LockArguments& arguments) {
 }
 
 void add_run_options(CLI::App& command, LockArguments& arguments) {
-  command.add_flag("--shared", arguments.shared, "run: others may share the lock that do the same");
-  command.add_flag("--try", arguments.only_try, "run: do not wait for others");
-  command.add_option("--timeout", arguments.timeout, "run: wait no longer than this")
-      ->type_name("TIME");
+  command.add_flag("--shared", arguments.shared,
+                   "run: share the lock with other clients that use --shared");
+  command.add_flag("--try", arguments.only_try, "run: do not wait for other holders");
+  command.add_option("--timeout", arguments.timeout, "run: wait at most TIME")->type_name("TIME");
   command
       .add_option("--kill-after", arguments.kill_after,
-                  "run: from SIGTERM to SIGKILL, when the lock is lost (default 2s)")
+                  "run: send SIGKILL TIME after SIGTERM when the lock is lost (default 2s)")
       ->type_name("TIME");
   command
       .add_option("--conflict-exit-code", arguments.conflict_status,
-                  "run: when others kept the lock (default 1)")
+                  "run: exit status if other clients hold the lock (default 1)")
       ->type_name("N")
       ->check(CLI::Range(0, 255));
 }
@@ -230,7 +232,8 @@ void add_run_options(CLI::App& command, LockArguments& arguments) {
 
 void add_lock(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<LockArguments>();
-  CLI::App* command = weir.add_subcommand("lock", "Locks across machines: run a command under one");
+  CLI::App* command =
+      weir.add_subcommand("lock", "Run a command under a lock that holds across machines");
   command->add_option("ACTION", arguments->action, "run, list, stats or bench")
       ->required()
       ->check(CLI::IsMember({"run", "list", "stats", "bench"}));
@@ -238,32 +241,40 @@ void add_lock(CLI::App& weir, int& status) {
   command->add_option("WORDS", arguments->words, "run: RESOURCE -- COMMAND")
       ->expected(2, kWordsMax);
   command
-      ->add_option("--server", arguments->server,
-                   "ADDRESS:PORT or unix:PATH (default $WEIR_LOCK_SERVER or 127.0.0.1:10811)")
+      ->add_option(
+          "--server", arguments->server,
+          "Connect to ADDRESS:PORT or unix:PATH (default $WEIR_LOCK_SERVER or 127.0.0.1:10811)")
       ->type_name("ADDRESS");
-  command->add_option("--job", arguments->job, "Whom this is for, where the server believes it")
+  command
+      ->add_option("--job", arguments->job,
+                   "Send requests as this job, if the server accepts claims from this client")
       ->type_name("JOB");
   command
       ->add_option("--tls-certificates", arguments->certificates,
-                   "Speak TLS: where ca-cert.pem, client-cert.pem and client-key.pem lie")
+                   "Use TLS with ca-cert.pem, client-cert.pem and client-key.pem from DIRECTORY")
       ->type_name("DIRECTORY");
   add_run_options(*command, *arguments);
-  command->add_option("--filter", arguments->filter, "list: names that hold this")
+  command->add_option("--filter", arguments->filter, "list: only names that contain TEXT")
       ->type_name("TEXT");
-  command->add_option("--most", arguments->most, "list: so many locks at most (default 1000)")
+  command->add_option("--most", arguments->most, "list: at most N locks (default 1000)")
       ->type_name("N");
-  command->add_flag("--json", arguments->json, "list, stats, bench: as JSON");
-  command->add_option("--clients", arguments->clients, "bench: clients at a time (default 1)")
+  command->add_flag("--json", arguments->json, "list, stats, bench: print JSON");
+  command
+      ->add_option("--clients", arguments->clients,
+                   "bench: run N clients at the same time (default 1)")
       ->type_name("N")
       ->check(CLI::Range(1, 1000));
   command
       ->add_option("--window", arguments->window,
-                   "bench: locks that a client waits for at a time (default 256)")
+                   "bench: let each client wait for N locks at a time (default 256)")
       ->type_name("N")
       ->check(CLI::Range(1, 10'000));
-  command->add_option("--fill", arguments->fill, "bench: locks to take first and to keep")
+  command
+      ->add_option("--fill", arguments->fill,
+                   "bench: acquire N locks and hold them; measure nothing else")
       ->type_name("N");
-  command->add_option("--time", arguments->time, "bench: how long (default 5s)")->type_name("TIME");
+  command->add_option("--time", arguments->time, "bench: run for TIME (default 5s)")
+      ->type_name("TIME");
   command->footer(kFooter);
   command->callback([arguments, &status] { status = act(*arguments); });
 }

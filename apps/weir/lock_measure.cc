@@ -193,10 +193,10 @@ int measure_locks(const LockMeasure& measure) {
     fmt::print("{}\n", figures.dump(2));
     return static_cast<int>(Exit::kOk);
   }
-  fmt::print("{:.0f} enqueues with their cancels a second, {} client{}, {:.1f} in a message\n",
+  fmt::print("{:.0f} enqueues with cancels per second, {} client{}, {:.1f} per message\n",
              figures["pairs_per_second"].get<double>(), measure.clients,
              measure.clients == 1 ? "" : "s", figures["pairs_per_message"].get<double>());
-  fmt::print("{:.0f} ns to take a cached lock again and to let go of it\n",
+  fmt::print("{:.0f} ns to acquire and release a cached lock\n",
              figures["retake_ns"].get<double>());
   return static_cast<int>(Exit::kOk);
 }

@@ -143,7 +143,7 @@ std::optional<int> Runner::acquire() {
         return give_up(run_.conflict_status, "");
       }
       return give_up(static_cast<int>(Exit::kTempFail),
-                     quote(run_.resource) + (is_lost ? " is lost" : ": the server refuses it"));
+                     quote(run_.resource) + (is_lost ? " is lost" : ": the server refused it"));
     }
     while (const auto signal = signals_.next()) {
       if (*signal != SIGCHLD) return give_up(kSignalled + *signal, "");
@@ -160,7 +160,7 @@ std::optional<int> Runner::acquire() {
     if (now >= until || is_away) {
       if (status.is_connected) return give_up(run_.conflict_status, "");
       return give_up(static_cast<int>(Exit::kUnavailable),
-                     trouble() + "; is weir serve --lock there?");
+                     trouble() + "; check that weir serve --lock runs there");
     }
     if (now >= begin + kComplainAfter) complain();
     wait(has_complained_ || now >= begin + kComplainAfter

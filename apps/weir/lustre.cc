@@ -38,8 +38,8 @@ namespace {
 
 constexpr const char* kFooter = R"(
 ACTION is one of
-  check   tell what is here, what would be driven and what is missing; changes nothing
-  run     drive the rules of ost_io until SIGTERM or SIGINT, then remove them
+  check   report what the server has and what is missing; change nothing
+  run     adjust the rules of ost_io until SIGTERM or SIGINT, then remove them
 
 Examples:
   weir lustre check
@@ -47,8 +47,8 @@ Examples:
   weir lustre run --slurm --job-pattern %j
   weir lustre run --capacity 4000 --period 100ms
 
-Only rules that it made itself are changed or removed, and never the policy, unless --set-policy
-is given. weir-lustre(1) has the rest; docs/runbook-lustre.md says how to try it on a server.)";
+Changes only rules that it created, and the policy only with --set-policy. Manual: weir-lustre(1).
+docs/runbook-lustre.md describes how to try it on a server.)";
 
 // In a row, while the server can be read: it will not get better by itself.
 constexpr int kFailedWritesMax = 20;
@@ -131,7 +131,7 @@ class Checklist {
   }
   int finish() const {
     fmt::print("{:<10} {}\n", "result",
-               worst_ ? "not ready; what is missing is above"
+               worst_ ? "not ready; see the lines above"
                       : "ready: weir lustre run --dry-run shows what it would do");
     return static_cast<int>(worst_.value_or(Exit::kOk));
   }
@@ -169,7 +169,7 @@ void check_rules(lustre::Tree& tree, const lustre::Names& names, Checklist& list
     if (rule.name == "default") continue;
     ++(names.owner(rule.name, rule.conds) ? ours : others);
   }
-  list.tell("rules", fmt::format("{} of Weir, {} of others, which stay as they are and match first",
+  list.tell("rules", fmt::format("{} of Weir; {} others, which stay unchanged and match first",
                                  ours, others));
 }
 
@@ -180,8 +180,8 @@ void check_map(const std::string& path, Checklist& list) {
   }
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (access(folder.c_str(), W_OK) == 0) return list.tell("map", path + ": not there yet");
-  list.miss("map", fail_errno(errno, folder, "make it, or name another file with --map").value());
+  if (access(folder.c_str(), W_OK) == 0) return list.tell("map", path + ": does not exist yet");
+  list.miss("map", fail_errno(errno, folder, "create it, or name another file with --map").value());
 }
 
 int check_server(const LustreArguments& arguments) {
@@ -190,7 +190,7 @@ int check_server(const LustreArguments& arguments) {
   const lustre::Names names = read_names(arguments, map.value_or(""));
   Checklist list;
   check_jobs(tree, list);
-  list.tell("CPTs", fmt::format("{}; a change of a rule gives away up to {} tokens on each",
+  list.tell("CPTs", fmt::format("{}; each change of a rule gives up to {} free tokens on each",
                                 lustre::partitions_of(tree), lustre::depth_of(tree)));
   const auto policies = lustre::policies_of(tree);
   if (!policies) {
@@ -279,7 +279,7 @@ class LustreRun {
     }
     host::notify_manager("READY=1");
     in_files_before_ = tree_.in_files();
-    print_error("weir lustre: driving ost_io every {}{}\n", print_duration(period_),
+    print_error("weir lustre: adjusting the rules of ost_io every {}{}\n", print_duration(period_),
                 arguments_.dry_run ? ", writing nothing" : "");
     loop(signals, timer);
     return finish();
@@ -316,7 +316,7 @@ class LustreRun {
       for (const char* const command : {"fifo", "tbf jobid"}) {
         fmt::print("{:<60} # nrs_policies: {}\n", command, type.error().what);
       }
-      print_error("weir lustre: without tbf there are no rules to tell of\n");
+      print_error("weir lustre: without tbf there are no rules to show\n");
       return false;
     }
     if (!type && arguments_.set_policy) {
@@ -410,8 +410,8 @@ class LustreRun {
     shared_ = sizes.shared;
     unknown_ = sizes.unknown;
     print_error(
-        "weir lustre: of {} job ids {} are of hosts that several jobs share and {} of none "
-        "that Slurm knows; each counts one node\n",
+        "weir lustre: of {} job ids, {} belong to hosts that several jobs share and {} to no job "
+        "that Slurm knows; each counts as one node\n",
         seen.size(), shared_, unknown_);
   }
 
@@ -425,7 +425,7 @@ class LustreRun {
     const auto done = driver_->round(began);
     in_rounds_ += host::now() - began;
     if (done) {
-      if (!told_.empty()) print_error("weir lustre: going on\n");
+      if (!told_.empty()) print_error("weir lustre: working again\n");
       told_.clear();
       size_new_jobs();
     } else {
@@ -517,63 +517,76 @@ int drive(const LustreArguments& arguments) {
   if (arguments.action == "check") return check_server(arguments);
   if (arguments.action == "run") return LustreRun(arguments).run();
   throw Failure{Exit::kUsage,
-                fmt::format("{} is no action; expected check or run", quote(arguments.action))};
+                fmt::format("{} is not an action; expected check or run", quote(arguments.action))};
 }
 
 }  // namespace
 
 void add_lustre(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<LustreArguments>();
-  CLI::App* command = weir.add_subcommand("lustre", "Drive the rules of a Lustre server");
+  CLI::App* command = weir.add_subcommand(
+      "lustre", "Adjust the TBF rules of a Lustre server to the load of its jobs");
   command->add_option("ACTION", arguments->action, "check or run")->required();
-  command->add_flag("--dry-run", arguments->dry_run, "Print every write and why; write nothing");
+  command->add_flag("--dry-run", arguments->dry_run,
+                    "Print every command with its reason; write nothing");
   command->add_flag("--set-policy", arguments->set_policy,
-                    "Start 'tbf jobid' on ost_io if it does not run; its rules are lost");
-  command->add_option("--period", arguments->period, "Between two rounds (default 20ms)")
+                    "Start 'tbf jobid' on ost_io if it does not run; existing rules are lost");
+  command->add_option("--period", arguments->period, "Compute the rules every TIME (default 20ms)")
       ->type_name("TIME");
   command
       ->add_option("--capacity", arguments->capacity,
-                   "What the server does a second, or auto (default)")
+                   "Requests per second that the server can do, or auto (default)")
       ->type_name("RATE");
   command
       ->add_option("--step", arguments->step,
-                   "Changes of a rate by less are not written (default 10)")
+                   "Write a rate only if it differs by more than PERCENT (default 10)")
       ->type_name("PERCENT")
       ->check(CLI::Range(1, 100));
-  command->add_option("--nodes", arguments->nodes, "Lines 'JOB NODES': sizes of jobs")
+  command
+      ->add_option("--nodes", arguments->nodes,
+                   "Read the number of nodes of jobs from FILE, lines 'JOB NODES'")
       ->type_name("FILE");
-  command->add_flag("--slurm", arguments->slurm, "Take the sizes of jobs from squeue --json");
+  command->add_flag("--slurm", arguments->slurm,
+                    "Read the number of nodes of jobs from squeue --json");
   command
       ->add_option("--job-pattern", arguments->job_pattern,
-                   "Job ids of Lustre: %j.%u, %e.%H and the like (default %j)")
+                   "Job id of a Slurm job in Lustre, such as %j.%u or %e.%H (default %j)")
       ->type_name("PATTERN");
-  command->add_option("--slurm-every", arguments->slurm_every, "How often (default 10s)")
+  command
+      ->add_option("--slurm-every", arguments->slurm_every, "Query Slurm every TIME (default 10s)")
       ->type_name("TIME");
-  command->add_option("--squeue", arguments->squeue, "The program (default squeue)")
+  command
+      ->add_option("--squeue", arguments->squeue,
+                   "Run this program to query Slurm (default squeue)")
       ->type_name("PATH");
-  command->add_option("--prefix", arguments->prefix, "Of the names of our rules (default weir)")
+  command
+      ->add_option("--prefix", arguments->prefix,
+                   "Start the names of rules with NAME (default weir)")
       ->type_name("NAME");
   command
-      ->add_option("--map", arguments->map,
-                   "Where names are kept (default /var/lib/weir/lustre.map)")
+      ->add_option(
+          "--map", arguments->map,
+          "Keep the map from rule names to jobs in FILE (default /var/lib/weir/lustre.map)")
       ->type_name("FILE");
   command
       ->add_option("--dead-man", arguments->dead_man,
-                   "Rules are removed when no round was made for so long (default 5s)")
+                   "Remove the rules if no period has started for TIME (default 5s)")
       ->type_name("TIME");
-  command->add_option("--root", arguments->root, "Put before every path of the server")
+  command->add_option("--root", arguments->root, "Prefix every path of the server with DIR")
       ->type_name("DIR");
   command
       ->add_option("--lctl", arguments->lctl,
-                   "Write by lctl: auto (default: where files cannot be opened), always, never")
+                   "Write with lctl: auto (default: if files cannot be opened), always or never")
       ->type_name("WHEN")
       ->check(CLI::IsMember({"auto", "always", "never"}));
-  command->add_option("--lctl-program", arguments->lctl_program, "The program (default lctl)")
+  command
+      ->add_option("--lctl-program", arguments->lctl_program,
+                   "Run this program as lctl (default lctl)")
       ->type_name("PATH");
-  command->add_option("--rounds", arguments->rounds, "End after so many (default 0: never)")
+  command->add_option("--rounds", arguments->rounds, "Exit after N periods (default 0: never)")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
-  command->add_flag("-v,--verbose", arguments->verbose, "Print every write and why");
+  command->add_flag("-v,--verbose", arguments->verbose, "Print every command with its reason");
   command->footer(kFooter);
   command->callback([arguments, &status] { status = drive(*arguments); });
 }

@@ -9,6 +9,7 @@
 
 #include "apps/weir/model_tree.h"
 #include "weir/base/assert.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/lustre/names.h"
 
 namespace weir::app {
@@ -40,8 +41,10 @@ void write_static_rules(const sim::Scenario& scenario, ModelTree& tree) {
   for (const sim::JobSpec& job : scenario.jobs) {
     const std::uint64_t rate =
         std::max<std::uint64_t>(could * job.nodes / scenario.nodes() / scenario.lustre->cpts, 1);
-    const auto done = tree.write(lustre::kRulesPath, fmt::format("start s{} jobid={{{}}} rate={}",
-                                                                 number++, job.name, rate));
+    RuleSpec rule{.name = fmt::format("s{}", number++),
+                  .conds = fmt::format("jobid={{{}}}", job.name)};
+    rule.keys.rate = static_cast<std::uint32_t>(rate);
+    const auto done = tree.write(lustre::kRulesPath, print(start_of(std::move(rule))));
     WEIR_ASSERT(done.has_value());
   }
 }
@@ -64,7 +67,7 @@ lustre::Driver::Options driver_options(const sim::Scenario& scenario, Contender 
 Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, Contender contender,
                                      const LustreSimOptions& options) {
   if (contender == Contender::kWfq) {
-    return fail(std::errc::invalid_argument, "policy wfq", "cannot be made of rules",
+    return fail(std::errc::invalid_argument, "policy wfq", "cannot be expressed as rules",
                 "leave it out: --policy none,static,adaptbf,weir");
   }
   sim::LustreRunOptions run;

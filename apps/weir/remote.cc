@@ -10,9 +10,50 @@
 #include <fmt/core.h>
 
 #include "weir/base/quote.h"
+#include "weir/classify/limits.h"
 
 namespace weir::app {
 namespace {
+
+constexpr const char* kStatusFooter = R"(
+Examples:
+  weir status
+  weir status --json | jq .services
+
+Manual: weir-status(1).)";
+
+constexpr const char* kExplainFooter = R"(
+Examples:
+  weir explain ior.17
+  weir explain default/dd.500
+  weir explain --json ior.17
+
+Manual: weir-explain(1).)";
+
+constexpr const char* kLedgerFooter = R"(
+Examples:
+  weir ledger
+  weir ledger --json
+
+Manual: weir-ledger(1).)";
+
+constexpr const char* kRuleFooter = R"(
+Examples:
+  weir rule start dd 'jobid={dd.*}' rate=100
+  weir rule change dd rate=200
+  weir rule list
+  weir rule stop dd
+
+Manual: weir-rule(1). Syntax of rules: weir-rules(7).)";
+
+constexpr const char* kJobFooter = R"(
+Examples:
+  weir job add ior.17 64
+  weir job set ior.17 32
+  weir job list
+  weir job rm ior.17
+
+Manual: weir-job(1).)";
 
 Exit status_of(const Error& error) {
   switch (error.code) {
@@ -35,7 +76,7 @@ Exit status_of(const Error& error) {
 
 Json parsed(const std::string& text) {
   Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw Failure{Exit::kTempFail, "the server's answer is no JSON"};
+  if (json.is_discarded()) throw Failure{Exit::kTempFail, "the server's response is not JSON"};
   return json;
 }
 
@@ -55,10 +96,10 @@ void show_groups(const Json& service) {
   if (all.is_null()) return;
   const auto step = all["step"].get<std::string>();
   fmt::print("\n{:<12} {:<20} {:>10} {:>8}  {}\n", "SERVICE", "GROUP", "TURNS", "WAITING",
-             step == "own"       ? "TURNS OF ITS OWN"
+             step == "own"       ? "TURNS OF THIS SERVER ALONE"
              : step == "cluster" ? "IN STEP WITH THE CLUSTER"
              : step == "mixed"   ? "SERVERS HAVE DIFFERENT GROUPS: NO TURNS"
-                                 : "CUT OFF FROM THE CLUSTER: TURNS OF ITS OWN");
+                                 : "CUT OFF FROM THE CLUSTER: TURNS OF THIS SERVER ALONE");
   for (const Json& one : all["groups"]) {
     fmt::print("{:<12} {:<20} {:>10} {:>8}  {}\n", service["service"].get<std::string>(),
                one["group"].get<std::string>(), one["turns"].get<std::uint64_t>(),
@@ -76,8 +117,8 @@ void show_status(const Json& status) {
   }
   for (const Json& one : status["hung_exports"]) {
     fmt::print(
-        "hung      export {}: its store has finished nothing for {}; {} requests wait; "
-        "check the device or file server behind it\n",
+        "hung      export {}: its store has completed no request for {}; {} requests wait: check "
+        "the device or file server behind it\n",
         quote(one["export"].get<std::string>()), short_time(one["silent_ns"].get<double>()),
         one["unfinished"].get<std::uint64_t>() + one["kept"].get<std::uint64_t>());
   }
@@ -96,18 +137,18 @@ void show_status(const Json& status) {
 
 void show_delays(const Json& delays) {
   if (delays.is_null()) {
-    fmt::print("delays    not watched: more classes are busy than can be\n");
+    fmt::print("delays    not measured: too many classes are busy\n");
     return;
   }
   const double all = delays["wait_ns"].get<double>();
-  fmt::print("delays    {} of waiting in the last {}\n", short_time(all),
-             short_time(delays["window_ns"].get<double>()));
+  fmt::print("delays    {} in the last {}, summed over requests, which waited for:\n",
+             short_time(all), short_time(delays["window_ns"].get<double>()));
   static constexpr std::array<std::pair<const char*, const char*>, 5> kCauses = {
-      {{"limit", "its own limit"},
-       {"share", "its share of the target"},
-       {"root", "the target's rate"},
+      {{"limit", "the limit of its rule"},
+       {"share", "its share of the capacity"},
+       {"root", "the rate of the whole target"},
        {"slot", "a free slot of the device"},
-       {"order", "others whose turn it was"}}};
+       {"order", "requests of others, which go first"}}};
   for (const auto& [key, what] : kCauses) {
     const double ns = delays[std::string(key) + "_ns"].get<double>();
     fmt::print("  {:<6} {:>9} {:>4.0f} %  {}\n", key, short_time(ns), all > 0 ? ns * 100 / all : 0,
@@ -129,21 +170,24 @@ void show_explanation(const Json& it) {
                short_number(number("byte_level")), short_number(number("byte_depth")));
   }
   if (number("rate") == 0 && number("bps") == 0) fmt::print("limit     none\n");
-  fmt::print("served    {} requests, {}B, each waited {}; {} wait now\n",
+  fmt::print("served    {} requests, {}B; average wait {}; {} waiting now\n",
              short_number(number("served")), short_number(number("bytes")),
              short_time(number("served") > 0 ? number("waited_ns") / number("served") : 0),
              it["waiting"].get<std::uint64_t>());
   show_delays(it["delays"]);
   if (!it.contains("job")) return;
   const Json& job = it["job"];
-  fmt::print("job       {} on {} nodes, share {}/s\n", job["job"].get<std::string>(),
-             job["nodes"].get<std::uint64_t>(), or_unknown(job["share"]));
+  const auto nodes = job["nodes"].get<std::uint64_t>();
+  fmt::print(
+      "job       {}, {} {}, share {}\n", job["job"].get<std::string>(), nodes,
+      nodes == 1 ? "node" : "nodes",
+      job["share"].is_null() ? "not known yet" : short_number(job["share"].get<double>()) + "/s");
   const auto record = job["record"].get<std::int64_t>();
-  fmt::print("record    {} tokens: it {}\n", record,
-             record > 0   ? "has lent these"
-             : record < 0 ? "owes these"
-                          : "owes nobody");
-  for (const auto& [key, what] : {std::pair{"debtors", "owe"}, {"lenders", "are owed"}}) {
+  fmt::print("record    {} tokens: {}\n", record,
+             record > 0   ? "lent to other jobs"
+             : record < 0 ? "owed to other jobs"
+                          : "no debt");
+  for (const auto& [key, what] : {std::pair{"debtors", "debtors"}, {"lenders", "lenders"}}) {
     std::string line;
     for (const Json& one : it[key]) {
       line +=
@@ -167,7 +211,11 @@ void show_rules(const Json& rules) {
              "CONDITIONS");
   for (const Json& one : rules) {
     auto limits = one["limits"].get<std::string>();
-    if (limits.empty()) limits = fmt::format("rate={}", one["rate"].get<std::uint64_t>());
+    if (limits.empty()) {
+      Limits unlisted;
+      unlisted.rate = one["rate"].get<std::uint32_t>();
+      limits = unlisted.summary();
+    }
     fmt::print("{:<16} {:<24} {:>7} {:<5} {:<9} {}\n", one["rule"].get<std::string>(), limits,
                one["classes"].get<std::uint64_t>(), one["heads"].get<std::string>(),
                one["state"].get<std::string>(), one["conditions"].get<std::string>());
@@ -186,9 +234,10 @@ struct Arguments {
 using Callback = void (*)(const Arguments&);
 
 // A command with a callback of its own.
-CLI::App* add(CLI::App& parent, const char* name, const char* help, Callback callback,
-              const std::shared_ptr<Arguments>& arguments, int& status) {
+CLI::App* add(CLI::App& parent, const char* name, const char* help, const char* footer,
+              Callback callback, const std::shared_ptr<Arguments>& arguments, int& status) {
   CLI::App* const command = parent.add_subcommand(name, help);
+  command->footer(footer);
   arguments->remote.add_to(*command);
   command->callback([arguments, callback, &status] {
     callback(*arguments);
@@ -227,9 +276,10 @@ void send_job(const Arguments& arguments, std::string_view method, const std::st
 }
 
 // A command that has others below it; options stand anywhere behind it.
-CLI::App* add_group(CLI::App& weir, const char* name, const char* help,
+CLI::App* add_group(CLI::App& weir, const char* name, const char* help, const char* footer,
                     const std::shared_ptr<Arguments>& arguments) {
   CLI::App* const group = weir.add_subcommand(name, help);
+  group->footer(footer);
   group->require_subcommand(1);
   arguments->remote.add_to(*group);
   return group;
@@ -248,8 +298,10 @@ CLI::App* add_below(CLI::App& group, const char* name, const char* help, Callbac
 
 void add_rule_commands(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* const rule = add_group(weir, "rule", "Rules of a running server", arguments);
-  rule->add_option("--service", arguments->service, "Which service (default ost_io)")
+  CLI::App* const rule =
+      add_group(weir, "rule", "Start, change, stop and list rules of a running server", kRuleFooter,
+                arguments);
+  rule->add_option("--service", arguments->service, "Use this service (default ost_io)")
       ->type_name("NAME");
   const auto with = [&](const char* name, const char* help, Callback callback, const char* words) {
     CLI::App* const command = add_below(*rule, name, help, callback, arguments, status);
@@ -258,12 +310,13 @@ void add_rule_commands(CLI::App& weir, int& status) {
   };
   with(
       "start", "Start a rule: NAME CONDITIONS [KEY=VALUE...]",
-      [](const Arguments& it) { send_rule(it, "start"); }, "As in weir-rules(7), behind start");
+      [](const Arguments& it) { send_rule(it, "start"); }, "See weir-rules(7)");
   with(
       "change", "Change a rule: NAME KEY=VALUE...",
-      [](const Arguments& it) { send_rule(it, "change"); }, "As in weir-rules(7), behind change");
+      [](const Arguments& it) { send_rule(it, "change"); }, "See weir-rules(7)");
   with(
-      "stop", "Stop a rule", [](const Arguments& it) { send_rule(it, "stop"); }, "Its name");
+      "stop", "Stop a rule", [](const Arguments& it) { send_rule(it, "stop"); },
+      "Name of the rule");
   with(
       "list", "List the rules",
       [](const Arguments& it) { show(it, service_path(it, "rules"), show_rules); }, nullptr);
@@ -280,22 +333,25 @@ void list_jobs(const Arguments& arguments) {
 
 void add_job_commands(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* const job =
-      add_group(weir, "job", "How many nodes jobs of a running server have", arguments);
+  CLI::App* const job = add_group(
+      weir, "job", "Set the number of nodes of jobs on a running server", kJobFooter, arguments);
   const auto with = [&](const char* name, const char* help, Callback callback, bool has_nodes) {
     CLI::App* const command = add_below(*job, name, help, callback, arguments, status);
-    command->add_option("job", arguments->name, "The job's id")->required()->type_name("JOB");
+    command->add_option("job", arguments->name, "Job id")->required()->type_name("JOB");
     if (!has_nodes) return;
-    command->add_option("nodes", arguments->nodes, "Its nodes")->required()->type_name("NODES");
+    command->add_option("nodes", arguments->nodes, "Number of nodes")
+        ->required()
+        ->type_name("NODES");
   };
   const Callback set = [](const Arguments& it) {
     send_job(it, "PUT", Json{{"nodes", it.nodes}}.dump());
   };
-  with("add", "Say how many nodes a job runs on", set, true);
-  with("set", "The same for a job that was named before", set, true);
+  with("add", "Set the number of nodes of a job", set, true);
+  with("set", "The same as add", set, true);
   with(
-      "rm", "Forget a job's nodes", [](const Arguments& it) { send_job(it, "DELETE", ""); }, false);
-  add_below(*job, "list", "List the jobs that were named", list_jobs, arguments, status);
+      "rm", "Remove this setting of a job", [](const Arguments& it) { send_job(it, "DELETE", ""); },
+      false);
+  add_below(*job, "list", "List the jobs that were set", list_jobs, arguments, status);
 }
 
 }  // namespace
@@ -332,12 +388,12 @@ std::string short_time(double ns) {
 
 void add_remote_commands(CLI::App& weir, int& status) {
   add(
-      weir, "status", "What a running server does",
+      weir, "status", "Show the state of a running server", kStatusFooter,
       [](const Arguments& it) { show(it, "/v1/status", show_status); },
       std::make_shared<Arguments>(), status);
   auto explained = std::make_shared<Arguments>();
   CLI::App* const explain = add(
-      weir, "explain", "Which rule a class or job is under, and what delays it",
+      weir, "explain", "Show which rule a class or job matches, and what delays it", kExplainFooter,
       [](const Arguments& it) {
         const std::string in =
             it.service.empty() ? "" : "&service=" + control::url_text(it.service);
@@ -345,17 +401,17 @@ void add_remote_commands(CLI::App& weir, int& status) {
       },
       explained, status);
   explained->service.clear();
-  explain->add_option("--service", explained->service, "In which service (default: any)")
+  explain->add_option("--service", explained->service, "Search only this service (default: all)")
       ->type_name("NAME");
-  explain->add_option("name", explained->name, "A class (RULE/KEY) or a job")
+  explain->add_option("name", explained->name, "Class (RULE/KEY) or job")
       ->required()
       ->type_name("NAME");
   auto accounts = std::make_shared<Arguments>();
   CLI::App* const ledger = add(
-      weir, "ledger", "What jobs have lent and borrowed",
+      weir, "ledger", "Show how many tokens jobs have lent and borrowed", kLedgerFooter,
       [](const Arguments& it) { show(it, service_path(it, "ledger"), show_ledger); }, accounts,
       status);
-  ledger->add_option("--service", accounts->service, "Which service (default ost_io)")
+  ledger->add_option("--service", accounts->service, "Use this service (default ost_io)")
       ->type_name("NAME");
   add_rule_commands(weir, status);
   add_job_commands(weir, status);

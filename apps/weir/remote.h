@@ -28,9 +28,10 @@ struct Remote {
   void add_to(CLI::App& command) {
     command
         .add_option("--control", socket,
-                    "The server's control socket (default $WEIR_SOCKET, else as weir serve has it)")
+                    "Connect to this control socket (default $WEIR_SOCKET, otherwise the default "
+                    "of weir serve)")
         ->type_name("PATH");
-    command.add_flag("--json", json, "Print what the server answers, as JSON");
+    command.add_flag("--json", json, "Print the response of the server as JSON");
   }
 
   control::ControlClient client() const {

@@ -22,28 +22,36 @@
 #include "weir/classify/mistake.h"
 #include "weir/classify/number.h"
 #include "weir/classify/opcode.h"
+#include "weir/classify/rule_keys.h"
 #include "weir/classify/rule_list.h"
 #include "weir/host/fd.h"
 
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
-Input, a line each:
-  start NAME CONDITIONS [KEY=VALUE ...]   and change, stop, with reg or hp before them:
-                                          a rule command, see weir-rules(7)
-  list [hp]                               the rules in list order: NAME CONDITIONS RATE, ref N
-  match [FIELD=VALUE ...] [bytes=SIZE]    NAME<tab>REASON of the rule for such a request, for layer
-                                          0 and each further layer that has rules
-  # ...                                   a comment
+constexpr const char* kInput = R"(
+Input, one per line:
+  start NAME CONDITIONS [KEY=VALUE ...]   a rule command (start, change or stop, after an optional
+                                          reg or hp), see weir-rules(7)
+  list [hp]                               print the rules in order: NAME CONDITIONS RATE, ref N
+  match [FIELD=VALUE ...] [bytes=SIZE]    print NAME<tab>REASON of the rule that such a request
+                                          matches, for layer 0 and each other layer with rules
+  # ...                                   a comment)";
 
+constexpr const char* kExamples = R"(
 Examples:
   weir rules --type jobid site.rules
   echo 'match jobid=dd.0 opcode=ost_write' | cat site.rules - | weir rules -
   (cat site.rules; echo list) | weir rules --json - | jq .rules
 
-A command that fails is told on standard error as 'line N: ERRNO: message' and the run goes on; the
-exit status is the errno of the last one that failed, or 0.)";
+A command that fails is reported on standard error as 'line N: ERRNO: message', and the next line is
+read. The exit status is the errno of the last command that failed, or 0. Manual: weir-rules(1).)";
+
+std::string footer() {
+  std::string text = kInput + std::string("\n\nKeys:\n");
+  for (const RuleKey& key : rule_keys()) text += fmt::format("  {:<26}{}\n", key.form, key.doc);
+  return text + kExamples;
+}
 
 struct RulesArguments {
   std::string file;
@@ -70,29 +78,9 @@ std::string json_text(std::string_view text) {
   return out + '"';
 }
 
-std::string json_number(const std::optional<std::uint64_t>& number) {
-  return number ? std::to_string(*number) : "null";
-}
-
-std::string key_text(FieldSet by) {
-  if (by.empty()) return "rule";
-  return by == FieldSet::all() ? "generic" : by.print_type();
-}
-
 std::string json_rule(const Rule& rule) {
-  const Limits& limits = rule.limits();
-  std::optional<std::uint64_t> burst_ops;
-  std::optional<std::uint64_t> burst_bytes;
-  if (limits.burst_ops) burst_ops = limits.burst_ops->count();
-  if (limits.burst_bytes) burst_bytes = limits.burst_bytes->count();
-  return fmt::format(
-      R"({{"name":{},"conditions":{},"rate":{},"ref":{},"layer":{},"by":{},"bps":{},)"
-      R"("burst":{},"burst_bytes":{},"cost":{},"scope":{},"realtime":{}}})",
-      json_text(rule.name()), json_text(rule.conds()), limits.rate_in_force(), rule.refs(),
-      rule.layer(), json_text(key_text(rule.by())),
-      limits.bps ? json_text(print_bandwidth(*limits.bps)) : "null", json_number(burst_ops),
-      json_number(burst_bytes), json_text(limits.cost.print()),
-      limits.scope == Scope::kLocal ? R"("local")" : R"("cluster")", limits.realtime);
+  return fmt::format(R"({{"name":{},"conditions":{},"ref":{},{}}})", json_text(rule.name()),
+                     json_text(rule.conds()), rule.refs(), json_keys(rule));
 }
 
 // ---- lines ----
@@ -355,20 +343,22 @@ int rules(const RulesArguments& arguments) {
 
 void add_rules(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<RulesArguments>();
-  CLI::App* command =
-      weir.add_subcommand("rules", "Try rule commands, and see which rule a request would match");
-  command->add_option("FILE", arguments->file, "Lines to read; - is standard input")->required();
+  CLI::App* command = weir.add_subcommand(
+      "rules", "Check rule commands, and show which rule a request would match");
+  command->add_option("FILE", arguments->file, "Read commands from FILE; - is standard input")
+      ->required();
   command
-      ->add_option("--type", arguments->type,
-                   "Fields joined with '+', as in 'tbf TYPE' (default generic: all)")
+      ->add_option(
+          "--type", arguments->type,
+          "Fields that rules can use, joined with '+', as in 'tbf TYPE' (default generic: all)")
       ->type_name("TYPE");
   command
       ->add_option("--nodemap", arguments->nodemaps,
-                   "A nodemap that rules may name; may be given more than once")
+                   "Define a nodemap for use in rules; can be repeated")
       ->type_name("NAME")
       ->allow_extra_args(false);
-  command->add_flag("--json", arguments->json, "Answer in JSON, one object a line");
-  command->footer(kFooter);
+  command->add_flag("--json", arguments->json, "Print JSON, one object per line");
+  command->footer(footer());
   command->callback([arguments, &status] { status = rules(*arguments); });
 }
 

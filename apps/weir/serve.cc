@@ -36,12 +36,12 @@
 namespace weir::app {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kServeFooter = R"(
 Stores:
-  file:PATH[,size=SIZE][,direct]     created, sparse, if it is missing and has a size
-  device:PATH[,direct][,force]       a block device; force: although the system uses it
-  memory:SIZE                        gone with the server
-  shaped:KEY=VALUE,...:STORE         slow on purpose: iops=2000, bps=100MB, latency=1ms
+  file:PATH[,size=SIZE][,direct]     a file; created as a sparse file if missing and size is given
+  device:PATH[,direct][,force]       a block device; force: even if the system uses it
+  memory:SIZE                        memory; lost when the server exits
+  shaped:KEY=VALUE,...:STORE         a store that is slowed down: iops=2000, bps=100MB, latency=1ms
 
 Examples:
   weir serve --export scratch=file:scratch.img,size=4GiB
@@ -50,8 +50,9 @@ Examples:
   weir serve --lock 127.0.0.1:10811 --lock-state /var/lib/weir/locks
   nbdinfo nbd://localhost/scratch          qemu-img info nbd://localhost/scratch/job=ior.n1
 
-Prints 'ready ADDRESS...' when clients can come. SIGTERM answers what was accepted and ends; SIGHUP
-reads the configuration file, the file of jobs and the certificates again.)";
+Prints 'ready ADDRESS...' when it accepts clients. On SIGTERM, answers all accepted requests and
+exits. On SIGHUP, reads the configuration file, the file of jobs and the certificates again.
+Manual: weir-serve(1).)";
 
 struct ServeArguments {
   std::string config;
@@ -183,9 +184,9 @@ void add_lock_options(const ServeArguments& arguments, serve::LockOptions& lock)
   if (!arguments.lock_preset.empty()) {
     const auto preset = lock::preset_by(arguments.lock_preset);
     if (!preset) {
-      throw Failure{Exit::kUsage, fmt::format("--lock-preset: {} is none; expected weir, dld or "
-                                              "lustre",
-                                              quote(arguments.lock_preset))};
+      throw Failure{Exit::kUsage,
+                    fmt::format("--lock-preset: {} is not valid; expected weir, dld or lustre",
+                                quote(arguments.lock_preset))};
     }
     lock.server.pool.preset = *preset;
   }
@@ -203,7 +204,7 @@ void add_lock_options(const ServeArguments& arguments, serve::LockOptions& lock)
 // belong to nobody who reads a file again.
 void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options) {
   for (const std::string& text : arguments.listen) {
-    options.listen.push_back(value_or_fail(serve::parse_listen(text), Exit::kUsage, "--listen"));
+    options.listen.push_back(value_or_fail(serve::parse_entrance(text), Exit::kUsage, "--listen"));
   }
   for (const std::string& text : arguments.exports) {
     options.exports.push_back(value_or_fail(serve::parse_export(text), Exit::kUsage, "--export"));
@@ -287,7 +288,8 @@ std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
   wanted.locks = locks;
   if (!wanted.is_on() && wanted.journal.empty()) {
     if (!arguments.control) {
-      serve::EventLog::say("no control: XDG_RUNTIME_DIR is not set; name a socket with --control");
+      serve::EventLog::say(
+          "no control socket: XDG_RUNTIME_DIR is not set; name a socket with --control");
     }
     return nullptr;
   }
@@ -296,7 +298,7 @@ std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
   const bool asked = arguments.control || !wanted.http.tcp.empty() || !wanted.journal.empty() ||
                      !server.options().control_socket.empty();
   if (asked) throw Failure{status_of(control.error()), control.error().message()};
-  serve::EventLog::say("no control: " + control.error().message());
+  serve::EventLog::say("no control socket: " + control.error().message());
   return nullptr;
 }
 
@@ -445,167 +447,174 @@ int run_server(const ServeArguments& arguments) {
 void add_limit_options(CLI::App& command, ServeArguments& arguments) {
   command
       .add_option("--connections", arguments.connections,
-                  "Connections at a time; more are refused (default 4096)")
+                  "Accept at most N connections at a time (default 4096)")
       ->type_name("N");
   command
       .add_option("--memory", arguments.memory,
-                  "Memory that all connections together may hold (default: a quarter of the "
+                  "Limit the memory that all connections together hold (default: a quarter of the "
                   "machine's memory, 64MiB to 512MiB)")
       ->type_name("SIZE");
   command
       .add_option("--handshake-timeout", arguments.handshake_timeout,
-                  "A client that takes longer to begin is sent away (default 10s)")
+                  "Disconnect clients whose handshake takes longer than TIME (default 10s)")
       ->type_name("TIME");
   command
       .add_option("--drain-timeout", arguments.drain_timeout,
-                  "Maximum drain time after SIGTERM (default 30s)")
+                  "Drain for at most TIME after SIGTERM (default 30s)")
       ->type_name("TIME");
   command
-      .add_option("--user", arguments.user, "Become this user when everything is opened; for root")
+      .add_option("--user", arguments.user,
+                  "Switch to this user after stores and sockets are open; requires root")
       ->type_name("NAME");
   command
       .add_option("--trace", arguments.trace_file,
-                  "Write every call on the scheduler here, for weir sim --replay")
+                  "Record every call to the scheduler in FILE, for weir sim --replay")
       ->type_name("FILE");
 }
 
 void add_control_options(CLI::App& command, ServeArguments& arguments) {
   command
       .add_option("--control", arguments.control,
-                  "The control socket, or none (default /run/weir.sock for root, else weir.sock in "
-                  "$XDG_RUNTIME_DIR)")
+                  "Create the control socket here, or none (default /run/weir.sock for root, "
+                  "otherwise weir.sock in $XDG_RUNTIME_DIR)")
       ->type_name("PATH");
   command
       .add_option("--control-tcp", arguments.control_tcp,
-                  "Control also on this loopback address; needs --control-token")
+                  "Serve the API on this loopback address as well; requires --control-token")
       ->type_name("ADDRESS:PORT");
   command
       .add_option("--control-token", arguments.control_token,
-                  "A file with the token that requests over TCP have to bring")
+                  "Read the token that requests over TCP must send from FILE")
       ->type_name("FILE");
   command
       .add_option("--journal", arguments.journal,
-                  "Where changes are kept that outlive the server (default: nowhere)")
+                  "Keep changes that must survive a restart in FILE (default: no journal)")
       ->type_name("FILE");
   command.add_flag("--journal-repair", arguments.journal_repair,
-                   "Start with what is whole of a damaged journal");
+                   "Recover the intact prefix of a damaged journal");
 }
 
 void add_tls_options(CLI::App& command, ServeArguments& arguments) {
   command
       .add_option("--tls", arguments.tls,
-                  "Whether clients may, or have to, encrypt: off, on or require (default off)")
+                  "Allow or require encryption: off, on or require (default off)")
       ->type_name("MODE");
   command
       .add_option("--tls-certificates", arguments.tls_certificates,
-                  "Where ca-cert.pem, server-cert.pem and server-key.pem lie")
+                  "Read ca-cert.pem, server-cert.pem and server-key.pem from DIRECTORY")
       ->type_name("DIRECTORY");
   command.add_flag("--tls-verify-peer", arguments.tls_verify_peer,
-                   "Clients need a certificate of the authority in ca-cert.pem");
+                   "Require client certificates signed by the authority in ca-cert.pem");
 }
 
 void add_slurm_options(CLI::App& command, ServeArguments& arguments) {
-  command.add_flag("--slurm", arguments.slurm, "Take the nodes of jobs from squeue --json, too");
+  command.add_flag("--slurm", arguments.slurm,
+                   "Also read the number of nodes of jobs from squeue --json");
   command
-      .add_option("--job-pattern", arguments.job_pattern,
-                  "Job ids of clients, made of Slurm's: %j and %u (default %j)")
+      .add_option(
+          "--job-pattern", arguments.job_pattern,
+          "Job id that clients use for a Slurm job: %j job number, %u user number (default %j)")
       ->type_name("PATTERN");
-  command.add_option("--slurm-every", arguments.slurm_every, "How often (default 10s)")
+  command
+      .add_option("--slurm-every", arguments.slurm_every, "Query Slurm every TIME (default 10s)")
       ->type_name("TIME");
-  command.add_option("--squeue", arguments.squeue, "The program (default squeue)")
+  command
+      .add_option("--squeue", arguments.squeue, "Run this program to query Slurm (default squeue)")
       ->type_name("PATH");
 }
 
 void add_lock_options(CLI::App& command, ServeArguments& arguments) {
   command
-      .add_option(
-          "--lock", arguments.lock,
-          "Serve locks here, see weir-lock(1): ADDRESS:PORT or unix:PATH (default: nowhere)")
+      .add_option("--lock", arguments.lock,
+                  "Serve locks on ADDRESS:PORT or unix:PATH, see weir-lock(1) (default: off)")
       ->type_name("ADDRESS");
   command
       .add_option("--lock-state", arguments.lock_state,
-                  "What locks need to be safe over restarts; goes with --lock")
+                  "Store the state of the lock service in FILE; required with --lock")
       ->type_name("FILE");
   command
-      .add_option("--lock-limit", arguments.lock_limit,
-                  "Locks that clients shall have at a time, in use or cached (default: 100 for "
-                  "each MiB of memory)")
+      .add_option(
+          "--lock-limit", arguments.lock_limit,
+          "Aim for at most N locks in use or cached by clients (default: 100 per MiB of memory)")
       ->type_name("N");
   command
       .add_option("--lock-preset", arguments.lock_preset,
-                  "How caches are steered: weir, dld or lustre (default weir)")
+                  "Control the lock caches of clients with: weir, dld or lustre (default weir)")
       ->type_name("NAME");
   command
       .add_option("--lock-lease", arguments.lock_lease,
-                  "A client that is not heard for so long loses its locks (default 30s)")
+                  "Revoke the locks of a client after TIME without a message from it (default 30s)")
       ->type_name("TIME");
   command
       .add_option("--lock-grace", arguments.lock_grace,
-                  "From a restart to the first grant (default 1.5 leases)")
+                  "Wait TIME after a restart before granting locks (default 1.5 leases)")
       ->type_name("TIME");
   command.add_flag("--lock-insecure", arguments.lock_insecure,
-                   "Do not warn when locks are served to other machines without TLS");
+                   "Do not warn about serving locks to other machines without TLS");
 }
 
 }  // namespace
 
 void add_serve(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<ServeArguments>();
-  CLI::App* command =
-      weir.add_subcommand("serve", "Serve files, devices or memory over NBD, scheduled");
+  CLI::App* command = weir.add_subcommand(
+      "serve", "Export files, block devices and memory over NBD, and schedule every request");
   const auto repeatable = [&](const char* name, std::vector<std::string>& to, const char* help,
                               const char* type) {
     command->add_option(name, to, help)->type_name(type)->allow_extra_args(false);
   };
   command
-      ->add_option("--config", arguments->config,
-                   "A configuration file, see weir.conf(5); other options are on top of it")
+      ->add_option(
+          "--config", arguments->config,
+          "Read this configuration file, see weir.conf(5); other options add to it or override it")
       ->type_name("FILE");
   command->add_flag("--check-config", arguments->check_config,
-                    "Tell what is wrong with options and file, and serve nothing");
+                    "Check the options and the configuration file, and exit");
   repeatable("--listen", arguments->listen,
-             "ADDRESS:PORT or unix:PATH (default 127.0.0.1:10809); may be given more than once",
+             "Listen on ADDRESS:PORT or unix:PATH (default 127.0.0.1:10809); can be repeated",
              "ADDRESS");
   repeatable("--export", arguments->exports,
-             "NAME=STORE[,readonly][,description=TEXT]; may be given more than once", "EXPORT");
+             "Export a store: NAME=STORE[,readonly][,description=TEXT]; can be repeated", "EXPORT");
   command
       ->add_option("--policy", arguments->policy,
-                   "fifo, crrn or tbf [TYPE], as written to nrs_policies (default tbf jobid)")
+                   "Use this policy: fifo, crrn or tbf [TYPE] (default tbf jobid)")
       ->type_name("POLICY");
   repeatable("--rule", arguments->rules,
-             "A rule command, see weir-rules(7); may be given more than once", "RULE");
+             "Run this rule command, see weir-rules(7); can be repeated", "RULE");
   command
       ->add_option("--adaptive", arguments->adaptive,
-                   "Share the capacity out among jobs: on, off or paper (default on)")
-      ->type_name("WAY");
+                   "Share the capacity between jobs: on, off or paper (default on)")
+      ->type_name("MODE");
   command
       ->add_option("--capacity", arguments->capacity,
-                   "What the device does: auto, operations a second or SIZE/s (default auto)")
+                   "Capacity of the device: auto, operations per second, or SIZE/s (default auto)")
       ->type_name("RATE");
   command
       ->add_option("--slots", arguments->slots,
-                   "Requests that stores work on at a time (default 16)")
+                   "Let stores work on at most N requests at a time (default 16)")
       ->type_name("N");
   command
       ->add_option("--classes", arguments->classes,
-                   "Classes and jobs known at a time; others share one (default 8192)")
+                   "Track at most N classes and jobs; further ones share a class (default 8192)")
       ->type_name("N");
   command
-      ->add_option("--jobs", arguments->jobs_file,
-                   "Lines 'JOB NODES': how many nodes jobs run on; read again on SIGHUP")
+      ->add_option(
+          "--jobs", arguments->jobs_file,
+          "Read the number of nodes of jobs from FILE, lines 'JOB NODES'; read again on SIGHUP")
       ->type_name("FILE");
   add_slurm_options(*command, *arguments);
   command
-      ->add_option("--claims", arguments->claims,
-                   "Who may name its job: local, none, or local and these NIDs (default local)")
+      ->add_option(
+          "--claims", arguments->claims,
+          "Accept claimed job ids from: local, none, or local and these NIDs (default local)")
       ->type_name("WHO");
   repeatable("--nodemap", arguments->nodemaps,
-             "NAME=NIDS: clients by address, for rules; may be given more than once", "NODEMAP");
+             "Name a set of clients, NAME=NIDS, for rules; can be repeated", "NODEMAP");
   add_control_options(*command, *arguments);
   add_tls_options(*command, *arguments);
   add_lock_options(*command, *arguments);
   add_limit_options(*command, *arguments);
-  command->footer(kFooter);
+  command->footer(kServeFooter);
   command->callback([arguments, &status] { status = run_server(*arguments); });
 }
 

@@ -45,14 +45,14 @@ Policies:
   none      first come, first served
   static    a fixed rate for each job by its nodes
   adaptbf   the AdapTBF controller as published: served counts, 100 ms, no lending in between
-  weir      Weir's own: backlog, 20 ms, instant loans that are paid back
+  weir      Weir's controller: backlog, 20 ms, instant loans that are paid back
   wfq       fair queueing by nodes without tokens: the upper bound
-cluster-limit, one limit on ten servers, runs under slices, fixed and each instead; group-epochs,
-groups of clients that take turns, under all of its own.
-Of scenarios of locks:
-  weir, dld, lustre   who moves the lock volume: Weir, the document of 2007, or Lustre's way
-  frozen              nobody does
-  lru-N               caches of N locks instead
+The scenario cluster-limit, one limit on ten servers, has the policies slices, fixed and each.
+group-epochs, groups of clients that take turns, always runs all of its own.
+Policies for scenarios of locks:
+  weir, dld, lustre   set the lock volume as Weir, the 2007 design document or Lustre do
+  frozen              the lock volume stays at its maximum
+  lru-N               each client caches N locks
 
 Examples:
   weir sim --list
@@ -65,7 +65,8 @@ Examples:
   weir sim lock-volume --policy weir,lru-100
   weir serve --export ram=memory:1GiB --trace /tmp/t      and later: weir sim --replay /tmp/t
 
-The report is DIR/report.html; result.json, periods.csv and throughput.csv hold its numbers.)";
+The report is DIR/report.html; result.json, periods.csv and throughput.csv contain its data.
+Manual: weir-sim(1).)";
 
 constexpr const char* kPolicies = "none,static,adaptbf,weir,wfq";
 constexpr const char* kLustrePolicies = "none,static,adaptbf,weir";
@@ -109,10 +110,10 @@ std::vector<sim::Contender> policies_of(const std::string& list) {
     const auto contender = sim::contender_by(name);
     if (!contender) {
       const auto meant = nearest(name, names);
-      throw Failure{Exit::kUsage,
-                    fmt::format("--policy: no policy {}; {}", quote(name),
-                                meant ? fmt::format("did you mean {}?", *meant)
-                                      : fmt::format("there are: {}", fmt::join(names, ", ")))};
+      throw Failure{Exit::kUsage, fmt::format("--policy: no policy {}; {}", quote(name),
+                                              meant ? fmt::format("did you mean {}?", *meant)
+                                                    : fmt::format("expected one or more of: {}",
+                                                                  fmt::join(names, ", ")))};
     }
     if (std::find(chosen.begin(), chosen.end(), *contender) == chosen.end()) {
       chosen.push_back(*contender);
@@ -126,7 +127,7 @@ std::optional<Nanoseconds> period_of(const std::optional<std::string>& text) {
   const Nanoseconds period = value_or_fail(parse_duration(*text), Exit::kUsage, "--period");
   if (period < ControllerOptions::kPeriodMin || period > ControllerOptions::kPeriodMax) {
     throw Failure{Exit::kUsage,
-                  fmt::format("--period: {} is no period; expected 1ms to 10s", quote(*text))};
+                  fmt::format("--period: {} is not valid; expected 1ms to 10s", quote(*text))};
   }
   return period;
 }
@@ -134,7 +135,8 @@ std::optional<Nanoseconds> period_of(const std::optional<std::string>& text) {
 // Leaves the jobs or groups that were named, for what one does alone.
 void keep_only(const std::string& list, sim::Scenario& scenario) {
   if (!scenario.trace.empty()) {
-    throw Failure{Exit::kUsage, "--only: a trace cannot be cut into jobs; make one without them"};
+    throw Failure{Exit::kUsage,
+                  "--only: cannot select jobs of a trace; use a trace without the other jobs"};
   }
   std::set<std::string> wanted;
   for (const std::string& name : split(list)) wanted.insert(name);
@@ -170,7 +172,7 @@ sim::Scenario scenario_of(const SimArguments& arguments) {
     }
   } else if (arguments.service != "as-given") {
     throw Failure{Exit::kUsage,
-                  fmt::format("--service: {} is none; expected exponential or as-given",
+                  fmt::format("--service: {} is not valid; expected exponential or as-given",
                               quote(arguments.service))};
   }
   check(sim::check(scenario), Exit::kUsage, "");
@@ -342,9 +344,10 @@ std::vector<sim::Contender> cluster_policies_of(const SimArguments& arguments) {
   std::vector<sim::Contender> contenders = policies_of(*arguments.policies);
   for (const sim::Contender contender : contenders) {
     if (!sim::is_cluster_contender(contender)) {
-      throw Failure{Exit::kUsage, fmt::format("--policy: {} knows no cluster; cluster-limit runs "
-                                              "under slices, fixed and each",
-                                              sim::contender_name(contender))};
+      throw Failure{
+          Exit::kUsage,
+          fmt::format("--policy: {} is not valid for cluster-limit; expected slices, fixed or each",
+                      sim::contender_name(contender))};
     }
   }
   return contenders;
@@ -381,7 +384,7 @@ int simulate_cluster_limit(const SimArguments& arguments) {
   const std::uint64_t findings = tell_findings(study.outcomes);
   if (findings == 0) return 0;
   throw Failure{Exit::kSoftware,
-                fmt::format("{} times what must hold did not; the first are above", findings)};
+                fmt::format("{} checks failed; the first are listed above", findings)};
 }
 
 // ---- traces of servers ----
@@ -422,7 +425,8 @@ int report_traces(const SimArguments& arguments) {
   const std::vector<sim::Contender> contenders =
       policies_of(arguments.policies.value_or(kPolicies));
   if (contenders.size() != arguments.traces.size()) {
-    throw Failure{Exit::kUsage, "--replay: with a scenario, --policy names that of each trace"};
+    throw Failure{Exit::kUsage,
+                  "--replay: with a scenario, --policy must name the policy of each trace"};
   }
   study::Study study;
   study.on_server = true;
@@ -493,7 +497,7 @@ int simulate(const SimArguments& arguments) {
   for (const std::string& path : arguments.traces) replay_trace(path, arguments.quiet, nullptr);
   if (!arguments.traces.empty()) return 0;
   if (arguments.scenario.empty()) {
-    throw Failure{Exit::kUsage, "a scenario is required; weir sim --list names those there are"};
+    throw Failure{Exit::kUsage, "a scenario is required; weir sim --list shows the names"};
   }
   if (const auto found = study::find_scenario(arguments.scenario);
       found && study::is_lock_scenario(found->text)) {
@@ -536,7 +540,7 @@ int simulate(const SimArguments& arguments) {
   const std::uint64_t findings = tell_findings(study.outcomes) + tell_findings(study.sweep);
   if (findings > 0) {
     throw Failure{Exit::kSoftware,
-                  fmt::format("{} times what must hold did not; the first are above", findings)};
+                  fmt::format("{} checks failed; the first are listed above", findings)};
   }
   return 0;
 }
@@ -546,38 +550,41 @@ int simulate(const SimArguments& arguments) {
 void add_sim(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<SimArguments>();
   CLI::App* command =
-      weir.add_subcommand("sim", "Run a scenario under several policies, in virtual time");
-  command->add_option("SCENARIO", arguments->scenario,
-                      "A name (see --list), or a TOML file: with a / or ending in .toml");
+      weir.add_subcommand("sim", "Simulate a scenario under several policies, in virtual time");
+  command->add_option(
+      "SCENARIO", arguments->scenario,
+      "Name of a scenario (see --list), or a TOML file: with a / or ending in .toml");
   command
-      ->add_option("--policy", arguments->policies,
-                   "Joined with ',' (default all; of locks, the scenario's own)")
+      ->add_option(
+          "--policy", arguments->policies,
+          "Run these policies, separated by commas (default all; for locks, those of the scenario)")
       ->type_name("LIST");
   const auto set_seed = [arguments](const std::string& text) {
     arguments->seed = value_or_fail(parse_count(text), Exit::kUsage, "--seed");
   };
-  command->add_option_function<std::string>("--seed", set_seed, "Of all chance (default 1)")
+  command->add_option_function<std::string>("--seed", set_seed, "Random seed (default 1)")
       ->type_name("N");
-  command->add_option("--out", arguments->out, "Write report.html and the numbers here")
+  command->add_option("--out", arguments->out, "Write report.html and the results to DIR")
       ->type_name("DIR");
   command
       ->add_option("--service", arguments->service,
                    "Service times: as-given (default), or exponential with the same mean")
       ->type_name("KIND");
-  command->add_option("--period", arguments->period, "Of the controllers, instead of their own")
+  command->add_option("--period", arguments->period, "Set the period of all controllers")
       ->type_name("TIME");
-  command->add_option("--length", arguments->length, "Of the run, instead of the scenario's")
+  command->add_option("--length", arguments->length, "Set the length of the run")
       ->type_name("TIME");
-  command->add_option("--only", arguments->only, "Leave out all jobs but these")->type_name("JOBS");
+  command->add_option("--only", arguments->only, "Run only these jobs")->type_name("JOBS");
   command
       ->add_option("--replay", arguments->traces,
-                   "Repeat a trace of weir serve and compare each decision; more than one, with "
-                   "the scenario they were made by and their policies, give its table and report")
+                   "Repeat a trace of weir serve and compare each decision; with a scenario and "
+                   "--policy, show the results of several traces in its table")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  command->add_flag("--list", arguments->list, "Name the scenarios there are, and exit");
-  command->add_flag("--unchecked", arguments->unchecked, "Run without the checkers: faster");
-  command->add_flag("-q,--quiet", arguments->quiet, "No table and no progress");
+  command->add_flag("--list", arguments->list, "List the scenarios and exit");
+  command->add_flag("--unchecked", arguments->unchecked,
+                    "Run without the checkers, which is faster");
+  command->add_flag("-q,--quiet", arguments->quiet, "Print no table and no progress");
   command->footer(kFooter);
   command->callback([arguments, &status] { status = simulate(*arguments); });
 }

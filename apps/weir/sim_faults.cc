@@ -36,13 +36,13 @@ int simulate_faults(const FaultSimArguments& arguments) {
                arguments.seed + arguments.clusters - 1);
     fmt::print("crashes {}   partitions {}   stops {}   forgotten {}   leaders {}   evictions {}\n",
                all.crashes, all.partitions, all.stops, all.forgotten, all.leaders, all.evictions);
-    fmt::print("epochs {}   without one {}   messages {}\n", all.epochs, all.errors, all.messages);
-    if (bad_seeds == 0) fmt::print("everything that must hold held\n");
+    fmt::print("epochs {}   calls without an epoch {}   messages {}\n", all.epochs, all.errors,
+               all.messages);
+    if (bad_seeds == 0) fmt::print("all checks passed\n");
   }
   if (bad_seeds == 0) return 0;
-  throw Failure{
-      Exit::kSoftware,
-      fmt::format("in {} clusters what must hold did not; the first are above", bad_seeds)};
+  throw Failure{Exit::kSoftware,
+                fmt::format("checks failed in {} clusters; the first are listed above", bad_seeds)};
 }
 
 }  // namespace weir::app

@@ -73,7 +73,7 @@ int simulate_groups(const GroupSimArguments& arguments) {
     if (row.spec.mode == sim::GroupMode::kTogether) findings += result.crossing_findings;
   }
   if (findings == 0) return 0;
-  throw Failure{Exit::kSoftware, fmt::format("{} times what must hold did not", findings)};
+  throw Failure{Exit::kSoftware, fmt::format("{} checks failed", findings)};
 }
 
 }  // namespace weir::app

@@ -31,7 +31,7 @@ std::vector<sim::LockContender> contenders_of(std::string_view list) {
       throw Failure{Exit::kUsage,
                     fmt::format("--policy: no policy {} for locks; {}", quote(name),
                                 meant ? fmt::format("did you mean {}?", *meant)
-                                      : "there are: weir, dld, lustre, frozen, lru-N")};
+                                      : "expected weir, dld, lustre, frozen or lru-N")};
     }
     chosen.push_back(*contender);
     if (comma == std::string_view::npos) return chosen;
@@ -77,7 +77,7 @@ int simulate_locks(const study::ScenarioText& found, const LockSimArguments& arg
   }
   if (findings == 0) return 0;
   throw Failure{Exit::kSoftware,
-                fmt::format("{} times what must hold did not; the first are above", findings)};
+                fmt::format("{} checks failed; the first are listed above", findings)};
 }
 
 }  // namespace weir::app

@@ -20,6 +20,14 @@
 namespace weir::app {
 namespace {
 
+constexpr const char* kFooter = R"(
+Examples:
+  weir top
+  weir top --sort wait --filter ior
+  weir top --once --interval 5
+
+Manual: weir-top(1).)";
+
 struct TopArguments {
   Remote remote;
   std::string service = "ost_io";
@@ -198,19 +206,21 @@ int run_top(TopArguments arguments) {
 
 void add_top(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<TopArguments>();
-  CLI::App* const command = weir.add_subcommand("top", "The classes of a running server, live");
+  CLI::App* const command =
+      weir.add_subcommand("top", "Show the classes of a running server, updated continuously");
   arguments->remote.add_to(*command);
-  command->add_option("--service", arguments->service, "Which service (default ost_io)")
+  command->add_option("--service", arguments->service, "Use this service (default ost_io)")
       ->type_name("NAME");
-  command->add_option("--sort", arguments->sort, "By ops, bytes, wait or name (default ops)")
+  command->add_option("--sort", arguments->sort, "Sort by ops, bytes, wait or name (default ops)")
       ->type_name("KEY")
       ->check(CLI::IsMember({"ops", "bytes", "wait", "name"}));
-  command->add_option("--filter", arguments->filter, "Only classes with this in their names")
+  command->add_option("--filter", arguments->filter, "Show only classes whose names contain TEXT")
       ->type_name("TEXT");
-  command->add_option("--interval", arguments->interval, "Seconds between two looks (default 1)")
+  command->add_option("--interval", arguments->interval, "Update every SECONDS (default 1)")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.1, 3600.0));
-  command->add_flag("--once", arguments->once, "Print one table and end");
+  command->add_flag("--once", arguments->once, "Print one table and exit");
+  command->footer(kFooter);
   command->callback([arguments, &status] { status = run_top(*arguments); });
 }
 

@@ -95,12 +95,12 @@ class Explains(unittest.TestCase):
         lines = period(a=(3, 2), b=(1, 20)) + period(a=(3, 20), b=(1, 20)) + period()
         status, out, err = alloc(*PLAIN, "--explain", stdin=lines)
         self.assertEqual((status, err), (0, ""))
-        for sentence in ("'a' lends 6 tokens, since it wants no more than 2",
-                         "'b' borrows 6 tokens of what is lent: it wants 20 where it has 2",
-                         "'b' pays 3 tokens back to 'a', having borrowed before",
-                         "'a' is paid 3 tokens back, having lent before",
+        for sentence in ("'a' lends 6 tokens: its demand is only 2",
+                         "'b' borrows 6 tokens: its demand is 20, and it has 2",
+                         "'b' repays 3 tokens to 'a', because it borrowed before",
+                         "'a' gets 3 tokens back that it lent before",
                          "'a' gets 10 tokens and has lent 3 tokens",
-                         "period 3: nobody is active, so nothing is handed out"):
+                         "period 3: no job is active; no tokens are allocated"):
             self.assertIn(sentence, out)
 
 
@@ -108,8 +108,8 @@ class RefusesBadInput(unittest.TestCase):
     FORM = 'expected {"jobs":{"ID":{"nodes":N,"demand":N},...}}'
     LINES = {
         "nonsense": "column 2: syntax error while parsing value - invalid literal; " + FORM,
-        "[]": "an array is no period; " + FORM,
-        "7": "7 is no period; " + FORM,
+        "[]": "an array is not a period; " + FORM,
+        "7": "7 is not a period; " + FORM,
         "{}": 'there is no "jobs"; ' + FORM,
         '{"jobs":null}': '"jobs" is null; ' + FORM,
         '{"jobs":{},"more":1}': "unknown key 'more'; " + FORM,

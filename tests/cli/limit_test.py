@@ -197,7 +197,7 @@ class RefusesBadInput(LimitTest):
 
     def test_files_that_cannot_be_read(self):
         self.check(66, "No such file or directory", "--bps", "1MB", "--", self.path("none"))
-        self.check(66, "is a folder; name a file", "--bps", "1MB", "--", self.folder)
+        self.check(66, "is a directory; name a file", "--bps", "1MB", "--", self.folder)
         self.check(66, "Not a directory", "--bps", "1MB", "--", self.file(1) + "/x")
         self.check(66, "File name too long", "--bps", "1MB", "--", "x" * 5000)
         evil = self.path("a\x1b[2J")

@@ -4,12 +4,15 @@
 import errno
 import json
 import os
+import pathlib
 import pty
+import re
 import subprocess
 import tempfile
 import unittest
 
 WEIR = os.environ["WEIR_BIN"]
+ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
 # Long enough for any machine; a test that needs it is stuck.
 STUCK = 60
 
@@ -215,6 +218,23 @@ class Errors(RulesTest):
         self.assertEqual(out.count("\n"), 10_002)
 
 
+def manual_keys():
+    """Names and forms of weir-rules(7), which tidy/man_test.py compares with the table of keys."""
+    page = (ROOT / "docs/man/weir-rules.7.pod").read_text(encoding="utf-8")
+    section = page[page.index("=head1 KEYS"):]
+    items = re.findall(r"^=item (.*)$", section[:section.index("=back")], re.MULTILINE)
+    forms = [re.sub(r"[BIC]<([^<>]*)>", r"\1", item) for item in items]
+    return {form.split("=")[0]: form for form in forms}
+
+
+class Help(RulesTest):
+    def test_has_the_keys_of_the_manual(self):
+        _, out, _ = rules("--help")
+        section = out[out.index("\nKeys:\n") + 7:]
+        shown = re.findall(r"^  (\S+)  +\S", section[:section.index("\n\n")], re.MULTILINE)
+        self.assertEqual(shown, list(manual_keys().values()))
+
+
 class Json(RulesTest):
     def test_shows_every_key(self):
         status, out, err = rules("--json", "-", stdin=(
@@ -225,13 +245,18 @@ class Json(RulesTest):
         self.assertEqual(regular["head"], "reg")
         self.assertEqual(high["head"], "hp")
         self.assertEqual(regular["rules"], high["rules"])
-        self.assertEqual(regular["rules"], [
+        for shown, expected in zip(regular["rules"], [
             {"name": "a", "conditions": "uid={1}", "rate": 5, "ref": 0, "layer": 1, "by": "nid+uid",
              "bps": "1MiB/s", "burst": 7, "burst_bytes": 4096, "cost": "affine:1:2",
              "scope": "cluster", "realtime": True},
             {"name": "default", "conditions": "*", "rate": 10000, "ref": 0, "layer": 0,
              "by": "generic", "bps": None, "burst": None, "burst_bytes": None, "cost": "op",
-             "scope": "local", "realtime": False}])
+             "scope": "local", "realtime": False}], strict=True):
+            self.assertEqual({key: shown[key] for key in expected}, expected)
+            # Every key of the manual, but for where a rule stands.
+            self.assertEqual(set(manual_keys()) - {"rank"} - set(shown), set())
+            self.assertEqual(set(shown) - set(manual_keys()),
+                             {"name", "conditions", "ref", "burst_bytes"})
         self.assertEqual(match, {"match": [
             {"layer": 0, "name": "default", "reason": "no rule fits"},
             {"layer": 1, "name": "a", "reason": "layer 1: 'uid={1}' fits"}]})

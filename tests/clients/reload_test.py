@@ -50,11 +50,7 @@ class Edited(unittest.TestCase):
         """Tells the server, and waits for all it has to say."""
         before = len(server.log)
         server.process.send_signal(signal.SIGHUP)
-        end = time.monotonic() + STUCK
-        while not any(line in server.log[before:] for line in LAST_LINES):
-            self.assertLess(time.monotonic(), end, server.log)
-            time.sleep(0.01)
-        said = server.log[before:]
+        said = server.await_log(*LAST_LINES, since=before)
         self.assertIn(text, said)
         return said
 

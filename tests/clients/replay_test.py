@@ -143,10 +143,7 @@ class FullDisk(unittest.TestCase):
                     binary=BINARY) as server:
             fio = start_fio(server, 1, [("x", "x", "--rw=randread", "--rate_iops=2000")])
             self.assertEqual((fio.communicate(timeout=STUCK)[1], fio.returncode), ("", 0))
-            deadline = time.monotonic() + STUCK
-            while "trace '/dev/full' ends" not in server.log:
-                self.assertLess(time.monotonic(), deadline, server.log)
-                time.sleep(0.05)
+            server.await_log("trace '/dev/full' ends")
         self.assertEqual(server.log.count("trace '/dev/full' ends: No space left on device"), 1)
 
 

@@ -17,6 +17,7 @@ import struct
 import subprocess
 import tempfile
 import threading
+import time
 
 ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR",
                                    pathlib.Path(__file__).resolve().parents[2]))
@@ -31,7 +32,7 @@ LEAN = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_m
 
 class Server:
     def __init__(self, *arguments, binary=None, env=None, control=False, prefix=(),
-                 stderr=subprocess.PIPE, starts=True):
+                 stderr=subprocess.PIPE, starts=True, subcommand=("serve",)):
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name)
         self.socket = self.path / "s"
@@ -39,6 +40,7 @@ class Server:
         self.arguments = ["--control", self.control if control else "none", *arguments]
         self.binary = binary or WEIR
         self.prefix = prefix  # a command that runs it
+        self.subcommand = subcommand  # none of a program that is a server and nothing else
         self.env = env
         self.starts = starts  # otherwise the block begins before it is ready
         self.stderr = stderr  # another one: it is not read, and `log` stays empty
@@ -57,7 +59,7 @@ class Server:
         self._close_pipes()
         self.expected = 0
         self.process = subprocess.Popen(
-            [*self.prefix, self.binary, "serve", "--listen", f"unix:{self.socket}",
+            [*self.prefix, self.binary, *self.subcommand, "--listen", f"unix:{self.socket}",
              "--listen", "127.0.0.1:0", *self.arguments],
             stdout=subprocess.PIPE, stderr=self.stderr, text=True,
             env={**os.environ, **(self.env or {})})
@@ -74,6 +76,16 @@ class Server:
         self.port = int(ready[2].rpartition(":")[2])
         if ready[-1].startswith("control:"):
             self.control_port = int(ready[-1].rpartition(":")[2])
+
+    def await_log(self, *texts, since=0):
+        """What it has logged since then, once one of the texts is in it. A server that lives logs
+        from a thread of its own: what it did and what it said of it come in any order."""
+        deadline = time.monotonic() + STUCK
+        while not any(text in self.log[since:] for text in texts):
+            ended = self.process.poll() is not None and not self.reader.is_alive()
+            assert not ended and time.monotonic() < deadline, (texts, self.log)
+            time.sleep(0.01)
+        return self.log[since:]
 
     def _read_log(self):
         for line in self.process.stderr or ():

@@ -72,11 +72,7 @@ class Orphan:
 
     def is_waited_for(self, test, server):
         """The server, which is starting, waits for it, and is ready when it is let go."""
-        deadline = time.monotonic() + STUCK
-        while f"waiting for '{self.path}'" not in server.log:
-            test.assertIsNone(server.process.poll(), server.log)
-            test.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
+        server.await_log(f"waiting for '{self.path}'")
         test.assertIsNone(server.process.poll(), server.log)
         self.socket.close()
         server.await_ready()
@@ -298,8 +294,7 @@ class Hung(StoreTest):
                     other.flush()
                     self.assertEqual(other.pread(4096, 0), b"2" * 4096)
                 self.assertLess(time.monotonic() - began, 10)
-                self.assertIn("export 'a': its store has not finished any of 4 requests for 1s",
-                              server.log)
+                server.await_log("export 'a': its store has not finished any of 4 requests for 1s")
             finally:
                 disk.process.send_signal(signal.SIGCONT)
             while hung.aio_in_flight():

@@ -73,7 +73,7 @@ class Faults(UnderLoad, MeasuredTest):
             for member in self.world.members.values():
                 wait_for("it says that it is alone", lambda member=member:
                          member.status()["state"] == "alone")
-                wait_for("and in the log", lambda member=member: "running alone" in member.log)
+                member.await_log("running alone")
             time.sleep(1)
             served = self.load.completions(time.monotonic() - 0.5, time.monotonic())
             self.assertTrue(served, "servers that are alone serve on")

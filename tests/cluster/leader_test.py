@@ -128,7 +128,7 @@ class Certificates(unittest.TestCase):
         self.start("s0", "s1")
         self.wait_joined("s0", "s1")
         self.assertIn(self.status("s0")["leader"], ("s0", "s1"))
-        wait_for("it says so", lambda: "one of them may lead" in self.members["stranger"].log)
+        self.members["stranger"].await_log("one of them may lead")
         term = self.status("s0")["term"]
         time.sleep(2 * LEASE)
         self.assertEqual(self.status("s0")["term"], term, self.logs())

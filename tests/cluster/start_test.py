@@ -113,7 +113,7 @@ class WithoutEtcd(Counted):
                 member = self.world.members[name]
                 self.assertEqual([(one["milli_per_s"], one["leased"])
                                   for one in member.status()["slices"]], [(CUT_OFF * 1000, False)])
-                self.assertIn("serving by the 1 rules in", member.log)
+                member.await_log("serving by the 1 rules in")
                 self.assertIn("wide", member.weir("cluster", "rule", "list")[1])
         self.world.etcd.start(0)
         self.world.wait_joined()
@@ -222,7 +222,7 @@ class NoRules(unittest.TestCase):
 
     def test_nobody_is_accepted_until_etcd_answers(self):
         member = self.member()
-        wait_for("it says so", lambda: "no clients are accepted until etcd answers" in member.log)
+        member.await_log("no clients are accepted until etcd answers")
         with member.connect() as client:
             client.settimeout(1)
             with self.assertRaises(TimeoutError):
@@ -238,12 +238,12 @@ class NoRules(unittest.TestCase):
 
     def test_it_ends_in_order_while_nobody_is_accepted(self):
         member = self.member()
-        wait_for("it says so", lambda: "no clients are accepted" in member.log)
+        member.await_log("no clients are accepted")
 
     def test_it_serves_at_a_rate_if_told_so(self):
         member = self.member(AT_A_RATE.replace("1000", "50"))
         member.await_ready()
-        self.assertIn("at most 50 operations a second", member.log)
+        member.await_log("at most 50 operations a second")
         seconds = member.read("j.1", 101)
         self.assertGreaterEqual(seconds, 100 / 50 - 0.01)
         self.assertIn("at most 50 operations", member.status()["why"])

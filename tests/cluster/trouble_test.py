@@ -31,7 +31,7 @@ class Trouble(unittest.TestCase):
 
     def test_a_second_server_of_a_name_is_refused_while_the_first_is_alive(self):
         twin = self.started("s0")
-        wait_for("it says so", lambda: "is the name of another server" in twin.log)
+        twin.await_log("is the name of another server")
         self.assertEqual(twin.status()["state"], "joining")
         self.world.wait_joined()
 
@@ -88,7 +88,7 @@ class Trouble(unittest.TestCase):
         self.world.etcd.ctl("put", "/weir/rules/ost_io/odd", "rm -rf /")
         self.addCleanup(self.world.etcd.ctl, "del", "/weir/rules/ost_io/odd")
         member = self.world.any()
-        wait_for("it is told", lambda: "is no command of it" in member.log)
+        member.await_log("is no command of it")
         self.world.wait_joined()
 
     def test_status_shows_who_is_in_it(self):
@@ -148,14 +148,14 @@ class Alone(unittest.TestCase):
         etcd = Etcd()
         self.addCleanup(etcd.folder.cleanup)
         with Member("s0", ["127.0.0.1:1"], binary=RELEASE, more=AT_A_RATE) as member:
-            wait_for("it says so", lambda: "running alone" in member.log)
+            member.await_log("running alone")
             self.assertGreater(member.read("j.1", 10), 0)
             self.assertEqual(member.status()["state"], "alone")
             status, _, error = member.weir("cluster", "rule", "start", "x", "jobid={*}", "rate=5")
             self.assertEqual(status, 75, error)
         ports = free_ports(1)
         with Member("s0", [f"127.0.0.1:{ports[0]}"], binary=RELEASE, more=AT_A_RATE) as member:
-            wait_for("it says so", lambda: "running alone" in member.log)
+            member.await_log("running alone")
             etcd.clients, etcd.peers, etcd.processes = ports, free_ports(1), [None]
             etcd.start(0)
             try:
@@ -201,7 +201,7 @@ class Secured(unittest.TestCase):
                                  ("late", self.whole(good, EXPIRED)), ("plain", "")):
                 with self.subTest(name):
                     other = member(name, folder)
-                    wait_for("it says so", lambda other=other: "not joined" in other.log)
+                    other.await_log("not joined")
                     self.assertEqual(other.status()["state"], "joining")
             self.assertTrue(first.is_joined() and second.is_joined())
 
@@ -212,7 +212,7 @@ class Secured(unittest.TestCase):
             for file in self.whole(new).glob("*.pem"):
                 shutil.copy(file, folder / file.name)
             member.process.send_signal(signal.SIGHUP)
-            wait_for("it is read", lambda: "the configuration was read again" in member.log)
+            member.await_log("the configuration was read again")
 
         with Etcd() as etcd:
             def member(name, folder):
@@ -285,7 +285,7 @@ class Secured(unittest.TestCase):
             with Member("s0", etcd.endpoints(), more=more("right")) as member:
                 wait_for("it has joined", member.is_joined)
                 with Member("s1", etcd.endpoints(), more=more("wrong")) as other:
-                    wait_for("it says so", lambda: "password_file" in other.log)
+                    other.await_log("password_file")
                     self.assertEqual(other.status()["state"], "alone")
                     self.assertNotIn("guess", other.log)
                 self.assertTrue(member.is_joined())

@@ -124,7 +124,7 @@ class Journal(unittest.TestCase):
             file.write(b"12345678 {\"param\":")
         with self.server() as it:
             self.assertEqual(self.names(it), ["whole", "default"])
-            self.assertIn("never confirmed", it.log)
+            it.await_log("never confirmed")
 
     def test_a_damaged_one_is_refused_unless_told_to_repair(self):
         with self.server() as it:
@@ -138,7 +138,7 @@ class Journal(unittest.TestCase):
         self.assertEqual(self.path.read_bytes(), text, "nothing was touched")
         with self.server("--journal-repair") as it:
             self.assertEqual(self.names(it), ["one", "default"])
-            self.assertIn("kept 1 records, dropped 2 lines", it.log)
+            it.await_log("kept 1 records, dropped 2 lines")
         self.assertEqual(self.path.with_name("journal.damaged").read_bytes(), text)
         with self.server() as it:
             self.assertEqual(self.names(it), ["one", "default"])
@@ -238,7 +238,8 @@ class Journal(unittest.TestCase):
         owed = saved()
         self.assertEqual(sum(owed.values()), 0)
         with self.server(kind=SHARES) as again:
-            self.assertNotIn("damaged", again.log)
+            pass
+        self.assertNotIn("damaged", again.log)
         # Nobody sent a request: what was read back is written again at the end, and it takes a
         # minute to fade to the half.
         kept = saved()

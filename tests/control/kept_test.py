@@ -6,10 +6,9 @@ import random
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
-from remote import STUCK, Remote
+from remote import Remote
 
 RULES = "/v1/services/ost_io/rules"
 POLICIES = "/v1/services/ost_io/policies"
@@ -60,11 +59,7 @@ class Kept(unittest.TestCase):
     def reload(self, it):
         before = len(it.log)
         it.process.send_signal(signal.SIGHUP)
-        end = time.monotonic() + STUCK
-        while "configuration was" not in it.log[before:]:
-            self.assertLess(time.monotonic(), end, it.log)
-            time.sleep(0.01)
-        return "was read again" in it.log[before:]
+        return "was read again" in it.await_log("configuration was", since=before)
 
     def fill(self):
         """Nothing fits on the disk from now on, not even behind the end of the journal."""

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import unittest
 
 ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"]).resolve()
@@ -54,6 +55,13 @@ class Extending(unittest.TestCase):
         test = BUILD / "weir/schedule/schedule_test"
         said = self.tries("policy", "schedule_test", f"{test} --gtest_filter='RootLast.*'", most=4)
         self.assertIn("[  PASSED  ] 2 tests.", said)
+
+    def test_a_rule_key(self):
+        test = BUILD / "weir/classify/classify_test"
+        said = self.tries("rule_key", "classify_test",
+                          f"{test} --gtest_filter='RuleKeys.*:RuleSpec*:Limits.*'; "
+                          f"{sys.executable} tests/tidy/man_test.py RuleKeys", most=5)
+        self.assertIn("Limits.APercentageOfTheRateIsInForce", said)
 
     def test_a_scenario(self):
         weir = BUILD / "apps/weir/weir"

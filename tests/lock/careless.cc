@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   if (argc != 4) return 64;
   weir::cluster::LockServiceOptions options;
   options.lock.listen =
-      weir::serve::ListenAddress{weir::serve::ListenAddress::Kind::kUnix, "", 0, argv[1]};
+      weir::serve::ListenAddress{.kind = weir::serve::ListenAddress::Kind::kUnix, .path = argv[1]};
   options.lock.state_file = argv[2];
   options.lock.server.lease = std::chrono::milliseconds{std::atoll(argv[3])};
   options.lock.server.grace = std::chrono::nanoseconds{0};

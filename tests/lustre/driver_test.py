@@ -128,7 +128,7 @@ class Checks(Scratch):
         with lustre("tbf=jobid", *HOG, "idle=3") as server:
             done = self.run_weir("check", "--root", server.root, "--map", self.map)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            for word in ("lustre-OST0000", "tbf jobid", "1 of others", "directly", "ready"):
+            for word in ("lustre-OST0000", "tbf jobid", "1 others", "directly", "ready"):
                 self.assertIn(word, done.stdout)
 
     def test_tbf_does_not_run(self):

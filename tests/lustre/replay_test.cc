@@ -3,6 +3,7 @@
 // What running Lustre servers said (tests/recorded/lustre), against the parsers of the driver and
 // against the model: every listing is read, and sessions of commands are repeated on the model,
 // which must answer with the same exit status and the same listings.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>

@@ -146,7 +146,7 @@ class Sizes(unittest.TestCase):
                 wait_until(lambda: self.held(server) == {"dd.elsewhere"}, "by hosts")
                 weir.terminate()
                 weir.wait(60)
-                self.assertIn("1 of none that Slurm knows", weir.stdout.read())
+                self.assertIn("1 to no job that Slurm knows", weir.stdout.read())
 
     def check_sizes_of_a_server(self, small, large):
         jobs = self.folder / "jobs"

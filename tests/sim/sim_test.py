@@ -185,10 +185,10 @@ class RefusesBadInput(SimTest):
     def test_options(self):
         for arguments, message in (
                 (("--policy", "wier"), "--policy: no policy 'wier'; did you mean weir?"),
-                (("--policy", ""), "--policy: no policy ''; there are: none, static, adaptbf, "
-                                   "weir, wfq"),
-                (("--period", "0s"), "--period: '0s' is no period; expected 1ms to 10s"),
-                (("--service", "fast"), "--service: 'fast' is none; expected exponential or "
+                (("--policy", ""), "--policy: no policy ''; expected one or more of: none, static, "
+                                   "adaptbf, weir, wfq"),
+                (("--period", "0s"), "--period: '0s' is not valid; expected 1ms to 10s"),
+                (("--service", "fast"), "--service: 'fast' is not valid; expected exponential or "
                                         "as-given"),
                 (("--only", "c"), "--only: no job 'c' in the scenario"),
                 (("--length", "0s"), "length: is 0"),

@@ -20,6 +20,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "weir/serve/protocol.h"
 #include "weir/serve/server.h"
 
 namespace weir::serve {
@@ -29,6 +30,9 @@ class Running {
   Running() {
     std::array<char, 32> name{"/tmp/weir-stress-XXXXXX"};
     folder_ = mkdtemp(name.data());
+    // Nobody connects; another one before it may have added it.
+    (void)add_protocol({.name = "none", .help = "", .begin = [](SessionPort&) { return nullptr; }},
+                       Standard::kYes);
     thread_ = std::thread([this] {
       ServeOptions options;
       options.listen = {*parse_listen("unix:" + folder_ + "/s")};

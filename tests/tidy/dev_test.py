@@ -183,6 +183,38 @@ class Scratch(unittest.TestCase):
         self.assertIn("nonsense", done.stderr)
         self.assertIn("fix the first error above (whole log: build/release/dev.log)", done.stderr)
 
+    def test_sources_that_no_longer_fit_together_are_compiled_apart(self):
+        folder = self.source.parent
+        lists = folder / "CMakeLists.txt"
+        before = lists.read_text()
+        # What cmake/batches.py does: the batch depends on what the sources hold at that time.
+        lists.write_text("""
+            file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/other.cc both REGEX "int same")
+            if(both)
+              set(text "#include \\"weir.cc\\"\\n")
+            else()
+              set(text "#include \\"other.cc\\"\\n#include \\"weir.cc\\"\\n")
+            endif()
+            file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/weir_batch_0.cc "${text}")
+            add_executable(weir weir_batch_0.cc)
+            target_include_directories(weir PRIVATE .)
+            """)
+        try:
+            self.source.write_text("int same() { return 0; }\nint main() { return same(); }\n")
+            (folder / "other.cc").write_text("int other() { return 0; }\n")
+            self.assertEqual(self.dev("build").returncode, 0)
+            (folder / "other.cc").write_text("int same() { return 1; }\n")
+            done = self.dev("build")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, r"^dev: build dev \.\.\. \d+\.\d s\n$")
+            self.source.write_text("int main() { return same(); }\n")
+            done = self.dev("build")  # nothing but the source can cure this
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("fix the first error above", done.stderr)
+        finally:
+            lists.write_text(before)
+            self.source.write_text(PROGRAM)
+
     def test_two_builds_at_once(self):
         self.source.write_text(PROGRAM + "// changed again\n")
         both = [subprocess.Popen([self.root / "dev", "build"], stderr=subprocess.PIPE, text=True)
@@ -245,7 +277,9 @@ class Program(unittest.TestCase):
             ready = child.stdout.readline()
             child.send_signal(signal.SIGTERM)
             _, said = child.communicate(timeout=60)
-            self.assertEqual((ready, child.returncode), ("ready 127.0.0.1:10809\n", 0))
+            self.assertEqual((ready, child.returncode),
+                             ("ready 127.0.0.1:10809 control:10810\n", 0))
+        self.assertRegex(said, r"live page: http://127\.0\.0\.1:10810/#token=[0-9a-f]{32}\n")
         for client in ("nbdinfo nbd://", "qemu-io ", "fio --name"):
             self.assertIn(client, said)
 
@@ -262,7 +296,7 @@ class Setup(unittest.TestCase):
         for name in "bash", "dirname", "env", "grep", "mkdir", "readlink", "sh", "tail":
             (self.bin / name).symlink_to(shutil.which(name))
         self.calls.write_text("")
-        self.on_debian(missing=("clang", "perl"))
+        self.on_debian(missing=("perl", "clang"))
         write_scripts(self.bin, {"apt-get": f'echo "apt-get $*" >>"{self.calls}"',
                                  "id": "echo 1000", "sudo": "exit 1"})
 
@@ -292,20 +326,20 @@ class Setup(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         update, install = self.calls.read_text().splitlines()
         self.assertEqual(update, "apt-get update")
-        self.assertRegex(install, r" install -y .* clang perl$")
-        self.assertRegex(done.stderr, r"^dev: install clang perl \.\.\. \d+\.\d s\n$")
+        self.assertRegex(install, r" install -y .* perl clang$")
+        self.assertRegex(done.stderr, r"^dev: install perl clang \.\.\. \d+\.\d s\n$")
 
     def test_sudo_installs_what_is_missing(self):
         write_scripts(self.bin, {"sudo": f'echo "sudo" >>"{self.calls}"; [ "$1" = -n ] || "$@"'})
         self.assertEqual(self.setup().returncode, 0)
         self.assertRegex(self.calls.read_text(),
-                         r"^sudo\nsudo\napt-get update\napt-get .*install -y .* clang perl\n$")
+                         r"^sudo\nsudo\napt-get update\napt-get .*install -y .* perl clang\n$")
 
     def test_others_are_told_the_line(self):
         done = self.setup()
         self.assertEqual((done.returncode, self.calls.read_text()), (1, ""))
         self.assertRegex(done.stderr, r"as root run: apt-get update && apt-get .*install -y "
-                                      r".* clang perl\n")
+                                      r".* perl clang\n")
 
     def test_a_failed_install_is_explained(self):
         write_scripts(self.bin, {"id": "echo 0", "apt-get": "echo no such source; exit 100"})
@@ -313,6 +347,13 @@ class Setup(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("no such source\n", done.stderr)
         self.assertIn("as root run: apt-get update", done.stderr)
+
+    def test_running_needs_less_than_testing(self):
+        self.on_debian(missing=("chromium", "slurmctld", "fio", "libfmt-dev"))
+        write_scripts(self.bin, {"id": "echo 0", "cmake": "exit 1"})
+        run(self.dev, "run", env={"PATH": str(self.bin)})
+        self.assertRegex(self.calls.read_text(), r" install -y .* libfmt-dev\n$")
+        self.assertNotRegex(self.calls.read_text(), "chromium|slurmctld|fio")
 
     def test_elsewhere_than_on_debian(self):
         (self.bin / "dpkg-query").unlink()

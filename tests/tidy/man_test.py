@@ -65,6 +65,59 @@ def form_findings(file):
         yield done.stdout
 
 
+def table_keys(source):
+    """The rows of weir/classify/rule_keys.cc: what a key looks like, and how its item begins."""
+    rows = re.split(r'^    \{\.name = ', source[source.index("kRuleKeys[] = {"):], flags=re.M)[1:]
+    keys = {}
+    for row in rows:
+        value = {key: "".join(re.findall(r'"((?:\\.|[^"\\])*)"', text))
+                 for key, text in re.findall(r'\.(form|doc) =((?:\s*"(?:\\.|[^"\\])*")+)', row)}
+        mark = "(Weir) " if "Of::kWeir" in row else ""
+        keys[value["form"]] = mark + value["doc"]
+    return keys
+
+
+def manual_keys(page):
+    """The items below KEYS in the same form."""
+    section = page[page.index("=head1 KEYS"):]
+    items = section[:section.index("=back")].split("=item ")[1:]
+    plain = [" ".join(re.sub(r"[BIC]<([^<>]*)>", r"\1", item).split(" ")) for item in items]
+    return {form: " ".join(text.split()) for form, text in (one.split("\n", 1) for one in plain)}
+
+
+def key_findings(source, page):
+    table, manual = table_keys(source), manual_keys(page)
+    for form in sorted(table.keys() ^ manual.keys()):
+        yield f"{form} is in the {'table' if form in table else 'manual'} only"
+    for form in sorted(table.keys() & manual.keys()):
+        if not manual[form].startswith(table[form]):
+            yield f"{form}: the manual does not begin with '{table[form]}'"
+
+
+class RuleKeys(unittest.TestCase):
+    """weir-rules(7) has the keys of the table, each with its line, and no other."""
+
+    def test_are_those_of_the_manual(self):
+        source = (ROOT / "weir/classify/rule_keys.cc").read_text(encoding="utf-8")
+        page = (ROOT / "docs/man/weir-rules.7.pod").read_text(encoding="utf-8")
+        self.assertGreater(len(table_keys(source)), 5)
+        self.assertEqual(list(key_findings(source, page)), [])
+
+    def test_a_difference_is_found(self):
+        source = ('constexpr RuleKey kRuleKeys[] = {\n'
+                  '    {.name = "rate",\n     .form = "rate=N",\n     .doc = "Operations "\n'
+                  '            "per second.",\n     .of = Of::kWeir},\n};\n')
+        page = "=head1 KEYS\n\n=over\n\n=item B<rate>=I<N>\n\n{}\n\n{}=back\n"
+        good = "I<(Weir)> Operations per\nsecond. And more."
+        self.assertEqual(list(key_findings(source, page.format(good, ""))), [])
+        self.assertEqual(len(list(key_findings(source, page.format("Other.", "")))), 1)
+        more = "=item B<pace>=I<N>\n\nUnknown.\n\n"
+        self.assertEqual(list(key_findings(source, page.format(good, more))),
+                         ["pace=N is in the manual only"])
+        self.assertEqual(list(key_findings(source, page.replace("rate", "rat").format(good, ""))),
+                         ["rat=N is in the manual only", "rate=N is in the table only"])
+
+
 class Pages(unittest.TestCase):
     """The project's pages agree with its program."""
 

@@ -112,7 +112,7 @@ def own_scheduling(tree):
     """The simulator drives a Target and computes no token or tag itself. Its model of a Lustre
     server, which is what Weir is compared with, is the one exception."""
     names = (r'#include "weir/pace/|'
-             r"\b(TokenBucket|BucketShape|BucketSet|AtomicBucket|RateLimiter)\b|"
+             r"\b(TokenBucket|BucketShape|AtomicBucket|RateLimiter)\b|"
              r"\b\w*(virtual_(time|ns)|finish_tag|start_tag|balance)\w*")
     for file in tree.cxx():
         if file.parts[:2] == ("weir", "sim") and file.name.split(".")[0] != "lustre_model":
@@ -181,6 +181,39 @@ def ways_to_stderr(tree):
             yield from matches(names, file, tree.code(file))
 
 
+# Where rule text is read and printed.
+RULE_TEXT = {"command.cc", "limits.cc", "rule_keys.cc", "rule_spec.cc"}
+
+
+def readers_of_rules(tree):
+    """Rule text is read and printed in classify/ alone; others pass on values. A command is taken
+    apart by comparing with a verb or a key, and put together by a format with one. The keys are
+    those of the table. pace/ has a text of its own with such words, for traces of a bucket."""
+    table = pathlib.PurePath("weir/classify/rule_keys.cc")
+    if table not in tree.files:
+        return
+    keys = "|".join(re.findall(r'^    \{?\.name = "(\w+)"', tree.text(table), re.MULTILINE)) or "-"
+    verbs = "start|change|stop"
+    literal = re.compile(
+        r'//[^\n]*|R"(?P<d>[^(\s]*)\(.*?\)(?P=d)"|"(?P<text>(?:\\.|[^"\\\n])*)"', re.DOTALL)
+    makes = re.compile(rf"(^|\W)({keys})=(\{{|$)|^((reg|hp) )?({verbs}) ($|\{{)")
+    compares = re.compile(r"([!=]=|\b(starts_with|find|has|contains)\()\s*$")
+    compared = re.compile(rf"((reg|hp) )?({verbs})|({keys})=.*")
+    for file in tree.cxx():
+        is_reader = file.parent == table.parent and file.name in RULE_TEXT
+        is_program = re.search(r"_(test|bench|fuzz)\.cc$", file.name)
+        is_ours = file.parts[0] in ("weir", "apps") and file.parts[:2] != ("weir", "pace")
+        if not is_ours or is_reader or is_program:
+            continue
+        source = tree.text(file)
+        for found in literal.finditer(source):
+            text = found["text"]
+            is_compared = compares.search(source, max(0, found.start() - 40), found.start())
+            if text and (makes.search(text) or is_compared and compared.fullmatch(text)):
+                line = source.count("\n", 0, found.start()) + 1
+                yield f'{file}:{line}: "{text}": rule text is for weir/classify (rule_spec.h)'
+
+
 def declared_modules(tree):
     for module in tree.modules():
         file = module / "CMakeLists.txt"
@@ -200,6 +233,55 @@ def orphaned_tests(tree):
         if file.parts[0] in ("weir", "apps") and stem not in stems and (
                 stem == common or not any(common in s.split("_") for s in stems)):
             yield f"{file}:1: there is no {stem}.h or {stem}.cc that it could test"
+
+
+PROTOCOL_FILES_MAX = 3  # outside of its folder
+
+
+def knows(tree, file, folder):
+    if file.suffix not in CXX:
+        return re.search(rf"\b{folder}\b|\bweir_{folder.name}\b", tree.text(file))
+    return (re.search(rf'^#include "{folder}/', tree.text(file), re.MULTILINE)
+            or re.search(rf"\b{folder.name}::", tree.code(file)))
+
+
+def scattered_protocols(tree):
+    """A protocol is the folder of its session, and what adds it: a line in CMakeLists.txt, one
+    where the program is wired, one that links it."""
+    for session in tree.cxx("session.h"):
+        folder = session.parent
+        if folder.parts[0] != "weir" or folder == pathlib.PurePath("weir/serve"):
+            continue
+        users = [file for file in tree.sources()
+                 if folder not in file.parents and file.parts[0] not in ("tests", "bench")
+                 and knows(tree, file, folder)]
+        if len(users) > PROTOCOL_FILES_MAX:
+            yield f"{folder}: is known in {', '.join(map(str, sorted(users)))}"
+
+
+def unused_functions(tree):
+    """Where several sources are compiled as one file, no compiler looks for these."""
+    for file in tree.cxx(".cc"):
+        code = tree.code(file)
+        for name in re.findall(r"^(?:constexpr|inline|static inline) [^\n({=;]*?(?<![\w:])(\w+)\(",
+                               code, re.MULTILINE):
+            if len(re.findall(rf"\b{name}\b", code)) == 1:
+                yield f"{file}:1: nobody calls {name}()"
+
+
+def includes_of_tests(tree):
+    """Tests are compiled several at a time, which would hide what one of them does not include."""
+    needed = {r"\bTEST(_F|_P)?\(": "<gtest/gtest.h>", r"\bRC_GTEST|\brc::": "<rapidcheck",
+              r"\bfmt::": "<fmt/", r"\bstd::map\b": "<map>", r"\bstd::set\b": "<set>",
+              r"\bstd::deque\b": "<deque>", r"\bstd::thread\b": "<thread>",
+              r"\bstd::filesystem\b": "<filesystem>", r"\bstd::[io]?fstream\b": "<fstream>",
+              r"\bstd::(ranges::)?(sort|count_if|any_of|all_of)\(": "<algorithm>"}
+    for file in tree.cxx("_test.cc"):
+        header = file.with_name(file.name.removesuffix("_test.cc") + ".h")
+        known = tree.text(file) + (tree.text(header) if header in tree.files else "")
+        for pattern, needs in needed.items():
+            if re.search(pattern, tree.code(file)) and f"#include {needs}" not in known:
+                yield f"{file}:1: uses what {needs} declares and does not include it"
 
 
 class Rules(unittest.TestCase):
@@ -255,11 +337,23 @@ class Rules(unittest.TestCase):
     def test_one_way_leads_to_standard_error(self):
         self.keeps(ways_to_stderr)
 
+    def test_rule_text_has_one_reader(self):
+        self.keeps(readers_of_rules)
+
     def test_every_folder_is_a_declared_module(self):
         self.keeps(declared_modules)
 
     def test_every_unit_test_has_its_source(self):
         self.keeps(orphaned_tests)
+
+    def test_a_protocol_is_a_folder_and_three_files(self):
+        self.keeps(scattered_protocols)
+
+    def test_every_function_is_called(self):
+        self.keeps(unused_functions)
+
+    def test_tests_include_what_they_use(self):
+        self.keeps(includes_of_tests)
 
 
 class Bites(unittest.TestCase):
@@ -303,6 +397,35 @@ class Bites(unittest.TestCase):
                    {"weir/serve/a.cc": bad, "apps/weir/b.cc": fine, "weir/host/log.cc": bad,
                     "weir/serve/a_test.cc": bad, "tests/x.cc": bad},
                    "weir/serve/a.cc:1", "weir/serve/a.cc:2", "weir/serve/a.cc:3")
+
+    def test_readers_of_rules(self):
+        table = ('constexpr RuleKey kRuleKeys[] = {\n    {.name = "rate",\n'
+                 '     .form = "rate=N"},\n    {.name = "scope"},\n};\n')
+        bad = ('a = fmt::format("change {} x", n);\nb = word == "start";\nc = "stop " + name;\n'
+               'if (pair.starts_with("rate=")) d();\ne = fmt::format("{} rate={}", n, r);\n'
+               'if (text.find("scope=cluster") != npos) f();\n')
+        fine = ('// "stop " + name\nhint("give rate=, or scope=cluster");\nadd("start", "Go");\n'
+                'a = R"(weir rule start dd rate={})";\nb = json["rate"];\nc("stop it first");\n')
+        self.finds(readers_of_rules,
+                   {"weir/classify/rule_keys.cc": table, "weir/serve/a.cc": bad,
+                    "apps/weir/b.cc": fine, "weir/classify/command.cc": bad,
+                    "weir/serve/a_test.cc": bad},
+                   *(f"weir/serve/a.cc:{line}:" for line in range(1, 7)))
+        self.finds(readers_of_rules, {"weir/serve/a.cc": bad})
+
+    def test_unused_functions(self):
+        self.finds(unused_functions,
+                   {"a.cc": "constexpr int a(int x) { return x; }\nint y = a(1);\n",
+                    "b.cc": "constexpr std::array<int, 2> b(int x) { return {x}; }\n// b\n",
+                    "c.cc": "constexpr int kC = f(1);\ninline int A::c() { return 1; }\n"},
+                   "b.cc:1: nobody calls b()")
+
+    def test_includes_of_tests(self):
+        self.finds(includes_of_tests,
+                   {"a_test.cc": "std::map<int, int> a;\n", "a.h": "#include <set>\n",
+                    "b_test.cc": "#include <map>\nstd::map<int, int> b;\n",
+                    "c_test.cc": "std::map<int, int> c;\n", "c.h": "#include <map>\n",
+                    "d.cc": "std::map<int, int> d;\n"}, "a_test.cc:1")
 
     def test_columns(self):
         self.finds(columns, {"a.cc": "x" * 100 + "\n" + "x" * 101 + "\n"}, "a.cc:2: 101 columns")
@@ -366,6 +489,13 @@ class Bites(unittest.TestCase):
             "weir/a/x.h", "weir/a/x_test.cc", "weir/a/y_test.cc", "weir/b/x_test.cc",
             "weir/c/big_x.h", "weir/c/x_property_test.cc", "weir/c/y_property_test.cc"), ""),
             "weir/a/y_test.cc", "weir/b/x_test.cc", "weir/c/y_property_test.cc")
+
+    def test_scattered_protocols(self):
+        good = {"weir/a/session.h": "", "weir/serve/session.h": "", "CMakeLists.txt": "weir/a",
+                "apps/x.cc": '#include "weir/a/session.h"\n', "apps/y.cc": "// weir/a\n",
+                "apps/CMakeLists.txt": "weir_a", "tests/t.cc": "a::x;"}
+        self.finds(scattered_protocols, good)
+        self.finds(scattered_protocols, {**good, "weir/serve/x.cc": "a::x;\n"}, "weir/a: is known")
 
 
 if __name__ == "__main__":

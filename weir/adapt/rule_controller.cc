@@ -64,7 +64,7 @@ ControllerOptions controller_options(const RuleController::Options& options) {
 
 }  // namespace
 
-void apply_to(std::vector<RuleSeen>& rules, const RuleChange& change) {
+void apply_to(std::vector<RuleSeen>& rules, const JobRateChange& change) {
   const auto at =
       std::lower_bound(rules.begin(), rules.end(), change.job,
                        [](const RuleSeen& rule, const JobId& id) { return rule.job < id; });
@@ -113,7 +113,7 @@ Result<void> RuleController::set_nodes(const JobId& job, std::uint64_t nodes) {
 
 void RuleController::forget_nodes(const JobId& job) { controller_.forget_nodes(job); }
 
-const std::vector<RuleChange>& RuleController::decide(const RuleRound& round) {
+const std::vector<JobRateChange>& RuleController::decide(const RuleRound& round) {
   changes_.clear();
   rules_ = round.rules;
   const bool first = !last_;
@@ -151,7 +151,7 @@ const std::vector<RuleChange>& RuleController::decide(const RuleRound& round) {
 
 // ---- glances ----
 
-const std::vector<RuleChange>& RuleController::glance(const RuleGlance& seen) {
+const std::vector<JobRateChange>& RuleController::glance(const RuleGlance& seen) {
   changes_.clear();
   if (options_.mode == Mode::kPaper || !last_ || !capacity_) return changes_;
   if (seen.queued > 0) most_busy_ = std::max(most_busy_, seen.busy);
@@ -494,7 +494,7 @@ void RuleController::stop_all(const std::string& reason) {
 
 // Until the next round shows what is there, all of it is taken to have been done.
 void RuleController::note_changes() {
-  for (const RuleChange& change : changes_) apply_to(rules_, change);
+  for (const JobRateChange& change : changes_) apply_to(rules_, change);
 }
 
 void RuleController::change(const JobId& job, std::optional<std::uint32_t> rate,

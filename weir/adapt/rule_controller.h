@@ -88,14 +88,14 @@ struct RuleGlance {
   std::uint64_t busy = 0;  // requests in service
 };
 
-struct RuleChange {
+struct JobRateChange {
   JobId job;
   std::optional<std::uint32_t> rate;  // none: stop its rule
   std::string reason;
 };
 
 // What is in force after a change, in the order of jobs.
-void apply_to(std::vector<RuleSeen>& rules, const RuleChange& change);
+void apply_to(std::vector<RuleSeen>& rules, const JobRateChange& change);
 
 class RuleController {
  public:
@@ -142,9 +142,9 @@ class RuleController {
 
   // What to change. Of the first round, which has nothing to compare with, and whenever nobody
   // needs to be held: to stop every rule there is. Good until the next call.
-  const std::vector<RuleChange>& decide(const RuleRound& round);
+  const std::vector<JobRateChange>& decide(const RuleRound& round);
   // What to change before the next round, on the word of a glance. Good until the next call.
-  const std::vector<RuleChange>& glance(const RuleGlance& seen);
+  const std::vector<JobRateChange>& glance(const RuleGlance& seen);
 
   const Options& options() const { return options_; }
   // What the server does a second, as given or measured.
@@ -202,7 +202,7 @@ class RuleController {
   absl::btree_map<JobId, std::uint64_t> smooth_;  // shares, in 1/kOne of one a second
   std::vector<JobDemand> demands_;
   std::vector<RuleSeen> rules_;  // in force, as far as we know
-  std::vector<RuleChange> changes_;
+  std::vector<JobRateChange> changes_;
   PeriodReport report_;
   Nanoseconds contended_{0};   // several jobs are active, without a break
   std::uint64_t gain_ = 1024;  // in 1/1024

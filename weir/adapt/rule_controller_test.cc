@@ -29,7 +29,7 @@ struct Played {
   }
 
   // Served in the round by each job; those not named are known and served nothing.
-  const std::vector<RuleChange>& round(std::map<JobId, std::uint64_t> served) {
+  const std::vector<JobRateChange>& round(std::map<JobId, std::uint64_t> served) {
     RuleRound read;
     at += kRound;
     read.at = at;
@@ -42,7 +42,7 @@ struct Played {
     read.served_all = Tokens{sum};
     for (const auto& [job, rate] : rules) read.rules.push_back({job, rate, reach});
     const auto& changes = controller.decide(read);
-    for (const RuleChange& change : changes) {
+    for (const JobRateChange& change : changes) {
       ++writes;
       if (change.rate) {
         rules[change.job] = *change.rate;

@@ -20,11 +20,6 @@
 namespace weir {
 namespace {
 
-constexpr std::string_view kKeys[] = {"rate", "rank",  "realtime", "bps",  "burst",
-                                      "by",   "layer", "cost",     "scope"};
-constexpr const char* kKeyHint =
-    "expected rate=, rank=, realtime=, bps=, burst=, by=, layer=, cost= or scope=, one blank "
-    "between them";
 constexpr const char* kConditionHint = "expected FIELD={LIST} such as jobid={dd.* cp.0}";
 
 std::string_view trim(std::string_view text) {
@@ -33,27 +28,25 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-bool is_name_byte(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
-}
+std::optional<std::uint32_t> any_nodemap(std::string_view) { return 0; }
 
-// Lustre reads rate and realtime so: decimal, with a + before it and a newline behind it if need
-// be.
-std::optional<std::uint64_t> read_count(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  if (text.ends_with('\n')) text.remove_suffix(1);
-  return read_decimal(text);
-}
-
+// Without a type it reads what all types have in common.
 class CommandReader {
  public:
-  CommandReader(std::string_view text, FieldSet type, const NodemapLookup& nodemaps)
-      : text_(text), nodemaps_(nodemaps), rest_(text) {
-    command_.type = type;
+  CommandReader(std::string_view text, std::optional<FieldSet> type, const NodemapLookup& nodemaps)
+      : text_(text), nodemaps_(nodemaps), rest_(text), is_typed_(type.has_value()) {
+    command_.type = type.value_or(FieldSet::all());
   }
 
   Parsed<RuleCommand> read() {
     if (auto done = read_all(); !done) return tl::unexpected(std::move(done.error()));
+    return std::move(command_);
+  }
+
+  // REQUIRES: the text is print(change).
+  Parsed<RuleCommand> bind(const RuleChange& change) {
+    static_cast<RuleChange&>(command_) = change;
+    if (auto done = bind_all(); !done) return tl::unexpected(std::move(done.error()));
     return std::move(command_);
   }
 
@@ -86,8 +79,9 @@ class CommandReader {
   // ---- the command ----
 
   Done read_all() {
-    if (text_.size() > kCommandMax) {
-      return mistake(kCommandMax, fmt::format("a command of more than {} bytes", kCommandMax),
+    const std::size_t most = is_typed_ ? kCommandMax : kPrintedMax;
+    if (text_.size() > most) {
+      return mistake(most, fmt::format("a command of more than {} bytes", most),
                      "write several rules");
     }
     if (const std::size_t nul = text_.find('\0'); nul != std::string_view::npos) {
@@ -131,20 +125,14 @@ class CommandReader {
       return mistake(at(name) + kRuleNameMax, fmt::format("a name of {} bytes", name.size()),
                      fmt::format("{} are the most", kRuleNameMax), std::errc::filename_too_long);
     }
-    if (auto done = check_name(name); !done) return done;
+    if (auto done = check_rule_name(name); !done) return moved(std::move(done), name);
     command_.name = name;
     return {};
   }
 
-  Done check_name(std::string_view name) const {
-    constexpr const char* kHint = "expected 1 to 15 letters, digits and underscores";
-    if (name.empty()) return mistake(at(name), "an empty name", kHint);
-    const auto bad = std::find_if_not(name.begin(), name.end(), is_name_byte);
-    if (bad == name.end()) return {};
-    const auto byte = static_cast<std::size_t>(bad - name.begin());
-    return mistake(at(name) + byte,
-                   fmt::format("{} in the name {}", quote(name.substr(byte, 1)), quote(name)),
-                   kHint);
+  // A mistake in a part, where it is in the text.
+  Done moved(Done done, std::string_view part) const {
+    return tl::unexpected(std::move(done.error()).moved_by(at(part)));
   }
 
   Done read_start() {
@@ -156,13 +144,10 @@ class CommandReader {
     }
     const std::string_view conds = text.substr(0, brace + 1);
     const std::string_view after = text.substr(brace + 1);
-    if (auto done = check_conds(conds); !done) return done;
     command_.conds = conds;
-    conds_at_ = at(conds);
-    const bool old_form = trim(conds).starts_with('{');
-    if (auto done = old_form ? read_old_list(trim(conds)) : read_conjunctions(conds); !done) {
-      return done;
-    }
+    command_.is_old_form = trim(conds).starts_with('{');
+    const bool old_form = command_.is_old_form;
+    if (auto done = read_conds(conds); !done) return done;
     if (after.empty()) return old_form ? refuse_old_rate(after) : Done{};
     if (after.front() != ' ') {
       return refuse(after, "directly behind the conditions", "expected one blank between them");
@@ -172,19 +157,37 @@ class CommandReader {
     return check_limits();
   }
 
+  Done bind_all() {
+    if (auto done = check_rule_name(command_.name); !done) {
+      return moved(std::move(done), text_.substr(text_.find(command_.name)));
+    }
+    if (auto done = check_keys(command_.keys); !done) return done;
+    const auto rate_at = [&] { return text_.substr(text_.rfind(' ') + 1); };
+    if (command_.verb != Verb::kStart) {
+      return command_.is_old_form ? check_old_rate(rate_at()) : Done{};
+    }
+    const std::string_view start = "start ";
+    const std::size_t begin =
+        head_prefix(command_.heads).size() + start.size() + command_.name.size() + 1;
+    return read_conds(text_.substr(begin, command_.conds.size()));
+  }
+
+  Done read_conds(std::string_view conds) {
+    if (auto done = check_conds(conds); !done) return done;
+    conds_at_ = at(conds);
+    if (!command_.is_old_form) return read_conjunctions(conds);
+    return is_typed_ ? read_old_list(trim(conds)) : Done{};
+  }
+
   // change NAME RATE is the form before 2.8.
   Done read_change() {
-    if (!rest_) return mistake(text_.size(), "nothing to change", kKeyHint);
+    if (!rest_) return mistake(text_.size(), "nothing to change", rule_key_hint());
     const std::string_view text = *rest_;
-    const bool old_form = text.find('=') == std::string_view::npos && !text.empty();
-    if (old_form) return read_old_rate(text);
+    command_.is_old_form = text.find('=') == std::string_view::npos && !text.empty();
+    if (command_.is_old_form) return read_old_rate(text);
     if (auto done = read_pairs(text); !done) return done;
-    const RuleKeys& keys = command_.keys;
-    if (keys.rate || keys.bps || keys.burst_ops || keys.burst_bytes || keys.cost || keys.scope ||
-        keys.by || keys.layer || keys.rank) {
-      return {};
-    }
-    return mistake(at(text), "nothing that can be changed", kKeyHint);
+    if (can_change(command_.keys)) return {};
+    return mistake(at(text), "nothing that can be changed", rule_key_hint());
   }
 
   // realtime= behind stop is read and ignored, as on a Lustre server.
@@ -214,8 +217,8 @@ class CommandReader {
       if (conds[i] != '}') continue;
       // "jobid={a} rate=5}" would be two items, and no rate.
       const std::string_view behind = trim(conds.substr(i + 1));
-      for (const std::string_view key : kKeys) {
-        if (behind.starts_with(key) && behind.substr(key.size()).starts_with('=')) {
+      for (const RuleKey& key : rule_keys()) {
+        if (behind.starts_with(key.name) && behind.substr(key.name.size()).starts_with('=')) {
           return mistake(end_of(conds) - 1,
                          fmt::format("a '}}' that makes {} an item of the list",
                                      quote(behind.substr(0, behind.find_first_of(" }")))),
@@ -373,11 +376,14 @@ class CommandReader {
     const std::string_view word = text.ends_with(' ') ? text.substr(0, text.size() - 1) : text;
     const auto rate = read_count(word);
     if (!rate || *rate < 1 || *rate > kRateMax) return refuse_old_rate(text);
-    if (command_.type.size() != 1) {
-      return refuse(word, "is a rate without its key", fmt::format("write rate={}", *rate));
-    }
     command_.keys.rate = static_cast<std::uint32_t>(*rate);
-    return {};
+    return check_old_rate(word);
+  }
+
+  Done check_old_rate(std::string_view word) const {
+    if (!is_typed_ || command_.type.size() == 1) return {};
+    return refuse(word, "is a rate without its key",
+                  fmt::format("write rate={}", *command_.keys.rate));
   }
 
   // ---- keys and values ----
@@ -395,133 +401,22 @@ class CommandReader {
 
   Done read_pair(std::string_view pair) {
     const std::size_t equals = pair.find('=');
-    if (pair.empty()) return mistake(at(pair), "a second blank", kKeyHint);
-    const std::string_view key = pair.substr(0, equals);
-    if (equals == std::string_view::npos ||
-        std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys)) {
-      return refuse(pair, "is no key with a value", kKeyHint);
+    if (pair.empty()) return mistake(at(pair), "a second blank", rule_key_hint());
+    const std::string_view name = pair.substr(0, equals);
+    const RuleKey* const key = find_rule_key(name);
+    if (equals == std::string_view::npos || key == nullptr) {
+      return refuse(pair, "is no key with a value", rule_key_hint(name));
     }
     const std::string_view value = pair.substr(equals + 1);
-    if (value.empty()) return mistake(end_of(pair), "no value for " + quote(key), kKeyHint);
-    RuleKeys& keys = command_.keys;
-    if (key == "rate") return read_rate(value);
-    if (key == "rank") return read_rank(value);
-    if (key == "bps") return read_bps(value);
-    if (key == "burst") return read_burst(value);
-    if (key == "by") return read_by(value);
-    if (key == "cost") return read_cost(value);
-    if (key == "realtime") {
-      const auto number = read_count(value);
-      if (!number) return refuse(value, "is no number", "expected realtime=0 or realtime=1");
-      keys.realtime = *number > 0;
-    } else if (key == "layer") {
-      if (value.size() != 1 || value[0] < '0' || value[0] >= '0' + static_cast<int>(kLayers)) {
-        return refuse(value, "is no layer", "expected layer=0, 1, 2 or 3");
-      }
-      keys.layer = static_cast<std::uint8_t>(value[0] - '0');
-    } else {
-      if (value != "local" && value != "cluster") {
-        return refuse(value, "is no scope", "expected scope=local or scope=cluster");
-      }
-      keys.scope = value == "local" ? Scope::kLocal : Scope::kCluster;
-    }
+    if (value.empty()) return mistake(end_of(pair), "no value for " + quote(name), rule_key_hint());
+    if (auto done = key->read(value, command_.keys); !done) return moved(std::move(done), value);
+    if (key->name == "burst") burst_at_ = at(value);  // what check_limits() may refuse
     return {};
-  }
-
-  Done read_rate(std::string_view value) {
-    const auto rate = read_count(value);
-    if (!rate || *rate < 1 || *rate > kRateMax) {
-      return refuse(
-          value, "is no rate",
-          fmt::format("expected a whole number of operations a second from 1 to {}", kRateMax));
-    }
-    command_.keys.rate = static_cast<std::uint32_t>(*rate);
-    return {};
-  }
-
-  Done read_rank(std::string_view value) {
-    if (value.size() > kRuleNameMax) {
-      return refuse(value, "is longer than any rule's name", "expected the name of a rule");
-    }
-    if (auto done = check_name(value); !done) return done;
-    command_.keys.rank = value;
-    return {};
-  }
-
-  Done read_bps(std::string_view value) {
-    const auto rate = parse_bandwidth(value);
-    if (!rate) return mistake(at(value), rate.error().message(), "expected bps=10MiB/s");
-    command_.keys.bps = *rate;
-    return {};
-  }
-
-  // A bare count is tokens, whatever has a unit of size is bytes.
-  Done read_burst(std::string_view value) {
-    burst_at_ = at(value);
-    if (const auto tokens = parse_count(value)) {
-      if (*tokens < 1 || *tokens > kBurstTokensMax) {
-        return refuse(value, "is no burst",
-                      fmt::format("expected 1 to {} tokens", kBurstTokensMax));
-      }
-      command_.keys.burst_ops = Tokens{*tokens};
-      return {};
-    }
-    const auto size = parse_size(value);
-    if (!size || *size == Bytes{0}) {
-      return refuse(value, "is no burst",
-                    "expected tokens as in burst=9, or bytes as in burst=1MiB");
-    }
-    command_.keys.burst_bytes = *size;
-    return {};
-  }
-
-  Done read_by(std::string_view value) {
-    if (value == "rule") {
-      command_.keys.by = FieldSet{};
-      return {};
-    }
-    auto fields = FieldSet::read(value);
-    if (!fields) {
-      fields.error().hint = "expected by=rule, or fields joined with '+' such as by=uid+nid";
-      return tl::unexpected(std::move(fields.error()).moved_by(at(value)));
-    }
-    command_.keys.by = *fields;
-    return {};
-  }
-
-  Done read_cost(std::string_view value) {
-    constexpr std::string_view kAffine = "affine:";
-    if (value == "op" || value == "bytes") {
-      command_.keys.cost = value == "op" ? Cost::op() : Cost::bytes();
-      return {};
-    }
-    if (value.starts_with(kAffine)) {
-      const std::string_view numbers = value.substr(kAffine.size());
-      const std::size_t colon = numbers.find(':');
-      if (colon != std::string_view::npos) {
-        const auto base = read_decimal(numbers.substr(0, colon));
-        const auto per_kib = read_decimal(numbers.substr(colon + 1));
-        if (base && per_kib && *base <= UINT32_MAX && *per_kib <= UINT32_MAX &&
-            (*base != 0 || *per_kib != 0)) {
-          command_.keys.cost =
-              Cost::affine(static_cast<std::uint32_t>(*base), static_cast<std::uint32_t>(*per_kib));
-          return {};
-        }
-      }
-    }
-    return refuse(value, "is no cost",
-                  "expected cost=op, cost=bytes or cost=affine:A:B, A and B whole numbers below "
-                  "2^32 and not both 0");
   }
 
   // What start alone can tell; after a change the list looks at the whole rule.
   Done check_limits() const {
-    const RuleKeys& keys = command_.keys;
-    Limits limits;
-    limits.rate = keys.rate;
-    limits.bps = keys.bps;
-    limits.burst_ops = keys.burst_ops;
-    limits.burst_bytes = keys.burst_bytes;
+    const Limits limits = with_keys({}, command_.keys, Verb::kStart);
     if (const auto checked = limits.check(); !checked) {
       return mistake(burst_at_, checked.error().what, checked.error().hint);
     }
@@ -531,6 +426,7 @@ class CommandReader {
   std::string_view text_;
   const NodemapLookup& nodemaps_;
   std::optional<std::string_view> rest_;
+  bool is_typed_;
   std::size_t conds_at_ = 0;
   std::size_t burst_at_ = 0;
   RuleCommand command_;
@@ -556,6 +452,34 @@ Result<RuleCommand> parse_command(std::string_view text, FieldSet type,
   auto command = CommandReader(text, type, nodemaps).read();
   if (!command) return tl::unexpected(command.error().to_error());
   return std::move(*command);
+}
+
+Result<RuleChange> parse_rule(std::string_view text) {
+  auto command = CommandReader(text, std::nullopt, any_nodemap).read();
+  if (!command) return tl::unexpected(command.error().to_error());
+  return static_cast<RuleChange&&>(*command);
+}
+
+Result<RuleCommand> bind(const RuleChange& change, FieldSet type, const NodemapLookup& nodemaps) {
+  auto command = CommandReader(print(change), type, nodemaps).bind(change);
+  if (!command) return tl::unexpected(command.error().to_error());
+  return std::move(*command);
+}
+
+RuleOutline outline_of(std::string_view text) {
+  RuleOutline outline;
+  if (text.starts_with("reg ")) {
+    outline.heads = Heads::kRegular;
+    text.remove_prefix(4);
+  } else if (text.starts_with("hp ")) {
+    outline.heads = Heads::kHigh;
+    text.remove_prefix(3);
+  }
+  outline.starts = text.starts_with("start");
+  const std::string_view verb = text.substr(0, text.find(' '));
+  outline.has_verb =
+      verb.size() < text.size() && (verb == "start" || verb == "change" || verb == "stop");
+  return outline;
 }
 
 }  // namespace weir

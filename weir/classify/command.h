@@ -9,13 +9,15 @@
 //
 //   start dd jobid={dd.*}&opcode={ost_write} rate=100 rank=default
 //
-// Keys are rate, rank, realtime (Lustre's), bps, burst, by, layer, cost and scope (ours). What a
-// Lustre server accepts is accepted, what it refuses is refused with the same errno, with the
-// exceptions that docs/design/rules.md lists. An Error names the column of the mistake and what was
-// expected there. Reading a command changes nothing: RuleList::apply does.
+// The keys are those of the table in rule_keys.cc. What a Lustre server accepts is accepted, what
+// it refuses is refused with the same errno, with the exceptions that docs/design/rules.md lists.
+// An Error names the column of the mistake and what was expected there. Reading a command changes
+// nothing: RuleList::apply does.
+//
+// This is the only reader of rule text. Others hold the values of rule_spec.h, which bind() turns
+// into what a list applies.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -26,40 +28,14 @@
 #include "weir/base/result.h"
 #include "weir/classify/attributes.h"
 #include "weir/classify/conditions.h"
-#include "weir/classify/limits.h"
+#include "weir/classify/rule_spec.h"
 
 namespace weir {
 
-inline constexpr std::size_t kCommandMax = 4095;  // bytes
-inline constexpr std::size_t kRuleNameMax = 15;   // bytes
-inline constexpr unsigned kLayers = 4;            // layer=0 ... 3
-
-// Which heads a command is for.
-enum class Heads : std::uint8_t { kBoth, kRegular, kHigh };
-enum class Verb : std::uint8_t { kStart, kChange, kStop };
-
-// Keys that were given; the others stay as they are.
-struct RuleKeys {
-  std::optional<std::uint32_t> rate;
-  std::optional<Rate> bps;
-  std::optional<Tokens> burst_ops;
-  std::optional<Bytes> burst_bytes;
-  std::optional<Cost> cost;
-  std::optional<Scope> scope;
-  std::optional<bool> realtime;  // for start only: change ignores it, as on a Lustre server
-  std::optional<FieldSet> by;    // empty: by=rule
-  std::optional<std::uint8_t> layer;
-  std::optional<std::string> rank;  // the rule to stand directly before
-};
-
-struct RuleCommand {
-  Heads heads = Heads::kBoth;
-  Verb verb = Verb::kStart;
-  std::string name;
-  std::string conds;      // of start: as written, for the listing
+// A change of a rule as policies of one type have it.
+struct RuleCommand : RuleChange {
   Conditions conditions;  // of start
   FieldSet type;          // what it was read for; the key of rules without by=
-  RuleKeys keys;
 };
 
 // The id of a nodemap, or nothing if there is none of that name.
@@ -73,5 +49,17 @@ NodemapLookup nodemaps_named(std::vector<std::string> names);
 // EINVAL for whatever is wrong, except ENAMETOOLONG for a rule's own name.
 Result<RuleCommand> parse_command(std::string_view text, FieldSet type,
                                   const NodemapLookup& nodemaps = default_nodemap_only);
+// The same from a value. Columns are those of print(change).
+Result<RuleCommand> bind(const RuleChange& change, FieldSet type,
+                         const NodemapLookup& nodemaps = default_nodemap_only);
+
+// What can be told of a command that may have mistakes: which heads it is for, whether it starts a
+// rule, and whether it begins as one at all.
+struct RuleOutline {
+  Heads heads = Heads::kBoth;
+  bool starts = false;
+  bool has_verb = false;
+};
+RuleOutline outline_of(std::string_view text);
 
 }  // namespace weir

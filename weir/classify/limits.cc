@@ -56,4 +56,13 @@ Result<void> Limits::check() const {
   return {};
 }
 
+std::string Limits::summary() const {
+  std::string text;
+  if (rate) text += fmt::format("rate={} ", rate_in_force());
+  if (bps) text += fmt::format("bps={} ", tokens_in(*bps, std::chrono::seconds{1}).count());
+  if (burst_ops) text += fmt::format("burst={} ", burst_ops->count());
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
 }  // namespace weir

@@ -11,6 +11,9 @@
 //   scope=         whose buckets these are: local, this server's; cluster, all servers'
 //   realtime=1     dispatched before classes that are not, within its rate
 //
+// RuleKeys are the keys that one command gives, Limits what they come to. How each key is read and
+// printed is in one row of the table in rule_keys.cc.
+//
 // Values only: the buckets are made by the scheduler.
 #pragma once
 
@@ -21,6 +24,7 @@
 #include "weir/base/quantity.h"
 #include "weir/base/rate.h"
 #include "weir/base/result.h"
+#include "weir/classify/attributes.h"
 
 namespace weir {
 
@@ -28,6 +32,7 @@ inline constexpr std::uint32_t kRateMax = 999'999;
 inline constexpr std::uint32_t kDefaultRate = 10'000;
 // 31 years of the slowest rate.
 inline constexpr std::uint64_t kBurstTokensMax = 1'000'000'000;
+inline constexpr unsigned kLayers = 4;  // layer=0 ... 3
 
 class Cost {
  public:
@@ -80,7 +85,26 @@ struct Limits {
   // than 100 years to fill.
   Result<void> check() const;
 
+  // "rate=100 bps=1000000 burst=9", for people to look at: bytes a second without a unit.
+  std::string summary() const;
+
   bool operator==(const Limits&) const = default;
+};
+
+// Keys that were given; the others stay as they are.
+struct RuleKeys {
+  std::optional<std::uint32_t> rate;
+  std::optional<Rate> bps;
+  std::optional<Tokens> burst_ops;
+  std::optional<Bytes> burst_bytes;
+  std::optional<Cost> cost;
+  std::optional<Scope> scope;
+  std::optional<bool> realtime;  // for start only: change ignores it, as on a Lustre server
+  std::optional<FieldSet> by;    // empty: by=rule
+  std::optional<std::uint8_t> layer;
+  std::optional<std::string> rank;  // the rule to stand directly before
+
+  bool operator==(const RuleKeys&) const = default;
 };
 
 }  // namespace weir

@@ -38,4 +38,10 @@ std::optional<std::uint64_t> read_number(std::string_view text) {
 
 std::optional<std::uint64_t> read_decimal(std::string_view text) { return read_in_base(text, 10); }
 
+std::optional<std::uint64_t> read_count(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  return read_decimal(text);
+}
+
 }  // namespace weir

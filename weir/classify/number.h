@@ -4,8 +4,8 @@
 // sixteen, 010 is eight, and 10 is ten. Lustre reads addresses, strides and ids so, and rates and
 // counts as plain decimals.
 //
-// Digits only: no sign, no blank, no unit. What does not fit into 64 bits is UINT64_MAX, so that
-// every check against a bound catches it.
+// Digits only, but for read_count(): no sign, no blank, no unit. What does not fit into 64 bits is
+// UINT64_MAX, so that every check against a bound catches it.
 #pragma once
 
 #include <cstdint>
@@ -17,5 +17,7 @@ namespace weir {
 // In the base that its first digits tell.
 std::optional<std::uint64_t> read_number(std::string_view text);
 std::optional<std::uint64_t> read_decimal(std::string_view text);
+// As Lustre reads rates and flags: decimal, perhaps with a + before it and a newline behind it.
+std::optional<std::uint64_t> read_count(std::string_view text);
 
 }  // namespace weir

@@ -43,6 +43,22 @@ TEST(Opcode, HasNoNameForSome) {
   }
 }
 
+TEST(Opcode, HasAKindOfOperation) {
+  const auto kind = [](const char* name) { return operation_kind(opcode_number(name).value()); };
+  EXPECT_EQ(kind("ost_read"), OperationKind::kRead);
+  EXPECT_EQ(kind("ost_write"), OperationKind::kWrite);
+  EXPECT_EQ(kind("ost_sync"), OperationKind::kFlush);
+  EXPECT_EQ(kind("ost_punch"), OperationKind::kDiscard);
+  EXPECT_EQ(kind("ost_fallocate"), OperationKind::kZero);
+  EXPECT_EQ(kind("mds_getattr"), OperationKind::kMetadataRead);
+  EXPECT_EQ(kind("mds_reint"), OperationKind::kMetadataChange);
+  EXPECT_EQ(kind("ldlm_enqueue"), OperationKind::kLock);
+  EXPECT_EQ(kind("obd_ping"), OperationKind::kOther);
+  EXPECT_EQ(operation_kind(14), OperationKind::kOther);
+  EXPECT_EQ(operation_kind(4'000'000'000), OperationKind::kOther);
+  EXPECT_EQ(operation_name(OperationKind::kMetadataChange), "metadata change");
+}
+
 TEST(Opcode, EveryNameReadsBackAsItsNumber) {
   for (std::uint32_t number = 0; number < 2000; ++number) {
     const std::string name = opcode_name(number);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // No lines of commands may crash reading, applying, matching or explaining; and what was accepted
-// must survive being listed and read again, with the same conditions and the same matches. The
-// first byte chooses the type of the policy.
+// must survive being listed, or printed, and read again, with the same conditions and the same
+// matches. The first byte chooses the type of the policy.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -32,6 +32,16 @@ void check_round_trip(const RuleCommand& command) {
   WEIR_ASSERT(again->conditions.matches(sample()) == command.conditions.matches(sample()));
 }
 
+// As a value it is the same command, and prints as text that reads back as the same value.
+void check_value(const RuleCommand& command) {
+  const RuleChange& change = command;
+  const auto again = parse_rule(print(change));
+  WEIR_ASSERT(again.has_value() && *again == change);
+  const auto bound = bind(change, command.type);
+  WEIR_ASSERT(bound.has_value());
+  WEIR_ASSERT(bound->conditions.matches(sample()) == command.conditions.matches(sample()));
+}
+
 void run(RuleList& list, std::string_view line) {
   const auto command = parse_command(line, list.type());
   if (!command) {
@@ -39,6 +49,7 @@ void run(RuleList& list, std::string_view line) {
     return;
   }
   if (command->verb == Verb::kStart) check_round_trip(*command);
+  check_value(*command);
   const bool allowed = list.check(*command).has_value();
   WEIR_ASSERT(list.apply(*command).has_value() == allowed);
   WEIR_ASSERT(list.match(sample(), 0) != nullptr);

@@ -23,17 +23,6 @@ tl::unexpected<Error> no_such_rule(std::string_view name) {
               "list the rules");
 }
 
-// The limits a rule has once these keys are set.
-Limits with(Limits limits, const RuleKeys& keys) {
-  if (keys.rate) limits.rate = keys.rate;
-  if (keys.bps) limits.bps = keys.bps;
-  if (keys.burst_ops) limits.burst_ops = keys.burst_ops;
-  if (keys.burst_bytes) limits.burst_bytes = keys.burst_bytes;
-  if (keys.cost) limits.cost = *keys.cost;
-  if (keys.scope) limits.scope = *keys.scope;
-  return limits;
-}
-
 // The literal job ids without one of which the conjunction cannot hold, if it has such.
 const std::vector<JobId>* required_jobs(const Conditions::Conjunction& conjunction) {
   for (const FieldTest& test : conjunction) {
@@ -192,7 +181,7 @@ Result<void> RuleList::check_start(const RuleCommand& command) const {
     return fail(std::errc::no_space_on_device, {},
                 fmt::format("there are {} rules, the most there can be", kRulesMax), "stop some");
   }
-  return with(Limits{}, keys).check();
+  return with_keys({}, keys, Verb::kStart).check();
 }
 
 Result<void> RuleList::check_change(const RuleCommand& command) const {
@@ -204,7 +193,7 @@ Result<void> RuleList::check_change(const RuleCommand& command) const {
     return fail(std::errc::invalid_argument, {}, "'default' is what layer 0 falls back on",
                 "start a rule in the other layer");
   }
-  return with(rule->limits(), keys).check();
+  return with_keys(rule->limits(), keys, Verb::kChange).check();
 }
 
 Result<void> RuleList::apply(const RuleCommand& command) {
@@ -230,8 +219,7 @@ void RuleList::start(const RuleCommand& command) {
   rule->name_ = command.name;
   rule->conds_ = command.conds;
   rule->conditions_ = command.conditions;
-  rule->limits_ = with(Limits{}, keys);
-  rule->limits_.realtime = keys.realtime.value_or(false);
+  rule->limits_ = with_keys({}, keys, Verb::kStart);
   rule->by_ = keys.by.value_or(type_);
   rule->heads_ = command.heads;
   rule->layer_ = keys.layer.value_or(0);
@@ -245,7 +233,7 @@ void RuleList::change(const RuleCommand& command) {
   const RuleKeys& keys = command.keys;
   const auto place = by_name_.find(command.name)->second;
   Rule& rule = **place;
-  const Limits limits = with(rule.limits_, keys);
+  const Limits limits = with_keys(rule.limits_, keys, Verb::kChange);
   const FieldSet by = keys.by.value_or(rule.by_);
   const std::uint8_t layer = keys.layer.value_or(rule.layer_);
   if (limits != rule.limits_ || by != rule.by_) ++rule.version_;

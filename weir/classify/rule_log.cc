@@ -5,8 +5,6 @@
 #include <iterator>
 #include <utility>
 
-#include "weir/classify/rule_text.h"
-
 namespace weir {
 namespace {
 
@@ -20,17 +18,19 @@ std::string without_blanks(std::string_view text) {
 
 RuleLog::RuleLog(const RuleLog& other)
     : logged_(other.logged_), ranked_(other.ranked_), next_number_(other.next_number_) {
-  for (auto it = logged_.begin(); it != logged_.end(); ++it) by_name_[it->name].push_back(it);
+  for (auto it = logged_.begin(); it != logged_.end(); ++it)
+    by_name_[std::string(it->name())].push_back(it);
 }
 
 RuleLog& RuleLog::operator=(const RuleLog& other) { return *this = RuleLog(other); }
 
 std::vector<RuleLog::Place> RuleLog::mergeable(const Logged& next) const {
-  const auto found = by_name_.find(next.name);
+  const auto found = by_name_.find(std::string(next.name()));
   if (found == by_name_.end()) return {};
   std::uint64_t barrier = ranked_.empty() ? 0 : *ranked_.rbegin();
   for (const Place place : found->second) {
-    const bool is_other = place->record.target != next.record.target || place->head != next.head;
+    const bool is_other = place->record.target != next.record.target ||
+                          place->record.change->heads != next.record.change->heads;
     if (is_other) barrier = std::max(barrier, place->number);
   }
   std::vector<Place> places;
@@ -40,63 +40,56 @@ std::vector<RuleLog::Place> RuleLog::mergeable(const Logged& next) const {
 }
 
 RuleLog::Place RuleLog::erase(Place place) {
-  std::erase(by_name_[place->name], place);
-  if (by_name_[place->name].empty()) by_name_.erase(place->name);
+  const std::string name(place->name());
+  std::erase(by_name_[name], place);
+  if (by_name_[name].empty()) by_name_.erase(name);
   ranked_.erase(place->number);
   return logged_.erase(place);
 }
 
 // Makes room for a later command among the earlier ones; false if the later one is not needed.
 bool RuleLog::supersede(const Logged& next) {
+  if (!next.record.change) return true;
+  const RuleChange& change = *next.record.change;
   const std::vector<Place> places = mergeable(next);
-  if (next.verb == "stop") {
+  if (change.verb == Verb::kStop) {
     const auto started = std::find_if(places.begin(), places.end(),
-                                      [](Place place) { return place->verb == "start"; });
+                                      [](Place place) { return place->is(Verb::kStart); });
     for (auto it = started; it != places.end(); ++it) {
-      if ((*it)->verb != "stop") erase(*it);
+      if (!(*it)->is(Verb::kStop)) erase(*it);
     }
-    return started == places.end() && (places.empty() || places.back()->verb != "stop");
+    return started == places.end() && (places.empty() || !places.back()->is(Verb::kStop));
   }
-  if (next.verb == "change") {
-    if (next.keys.contains("rank")) return true;
+  if (change.verb == Verb::kChange) {
+    if (change.keys.rank) return true;
     for (const Place place : places) {
       const bool is_moot =
-          place->verb == "change" &&
-          std::includes(next.keys.begin(), next.keys.end(), place->keys.begin(), place->keys.end());
+          place->is(Verb::kChange) && covers(change.keys, place->record.change->keys);
       if (is_moot) erase(place);
     }
     return true;
   }
   const auto last = std::find_if(places.rbegin(), places.rend(),
-                                 [](Place place) { return place->verb != "change"; });
-  return last == places.rend() ||
-         without_blanks((*last)->record.text) != without_blanks(next.record.text);
+                                 [](Place place) { return !place->is(Verb::kChange); });
+  return last == places.rend() || !is_it(**last, next.record.target, next.record.text);
 }
 
 void RuleLog::add(std::string_view target, std::string_view text) {
-  const RuleText rule(text);
-  Logged next{.record = {std::string(target), std::string(text)},
-              .number = next_number_++,
-              .head = std::string(rule.head),
-              .verb = std::string(rule.verb),
-              .name = std::string(rule.name),
-              .keys = {}};
-  for (const auto& [key, value] : rule.pairs) {
-    // Tokens and bytes are two bursts.
-    const bool is_bytes = value.find_first_not_of("0123456789") != std::string_view::npos;
-    next.keys.emplace(key == "burst" && is_bytes ? "burst_bytes" : key);
-  }
+  Logged next{.record = {std::string(target), std::string(text)}, .number = next_number_++};
+  if (auto change = parse_rule(text)) next.record.change = *std::move(change);
   if (!supersede(next)) return;
-  const bool is_ranked = next.keys.contains("rank");
+  const bool is_ranked = next.record.change && next.record.change->keys.rank;
   const Place place = logged_.insert(logged_.end(), std::move(next));
-  by_name_[place->name].push_back(place);
+  by_name_[std::string(place->name())].push_back(place);
   if (is_ranked) ranked_.insert(place->number);
 }
 
 bool RuleLog::is_it(const Logged& one, std::string_view target,
                     std::optional<std::string_view> text) {
-  return one.record.target == target &&
-         (!text || without_blanks(one.record.text) == without_blanks(*text));
+  if (one.record.target != target) return false;
+  if (!text || without_blanks(one.record.text) == without_blanks(*text)) return true;
+  const auto change = parse_rule(*text);
+  return change && one.record.change && *change == *one.record.change;
 }
 
 std::vector<std::string> RuleLog::forget(std::string_view target,

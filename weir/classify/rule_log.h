@@ -5,7 +5,8 @@
 // left makes the same rules, whatever rules it is applied to, as long as no rule it starts is among
 // them.
 //
-// Each command has a target, for logs that hold commands of several lists.
+// Each command has a target, for logs that hold commands of several lists. It is kept as it was
+// written, next to what it says; one that cannot be read is kept and makes nothing pointless.
 //
 // Pure. A command costs time in proportion to those of the same rule.
 #pragma once
@@ -19,6 +20,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "weir/classify/rule_spec.h"
+
 namespace weir {
 
 class RuleLog {
@@ -26,6 +29,7 @@ class RuleLog {
   struct Record {
     std::string target;
     std::string text;
+    std::optional<RuleChange> change = {};  // what it says
   };
 
   RuleLog() = default;
@@ -36,7 +40,8 @@ class RuleLog {
   ~RuleLog() = default;
 
   void add(std::string_view target, std::string_view text);
-  // Takes out the commands with this text, blanks aside, or all of the target; they are returned.
+  // Takes out the commands that say the same, or have this text, blanks aside, or all of the
+  // target; they are returned.
   std::vector<std::string> forget(std::string_view target, std::optional<std::string_view> text);
 
   // Gives those commands another target instead.
@@ -49,10 +54,11 @@ class RuleLog {
   struct Logged {
     Record record;
     std::uint64_t number;
-    std::string head;
-    std::string verb;
-    std::string name;
-    std::set<std::string> keys;
+
+    bool is(Verb verb) const { return record.change && record.change->verb == verb; }
+    std::string_view name() const {
+      return record.change ? std::string_view(record.change->name) : std::string_view();
+    }
   };
   using Place = std::list<Logged>::iterator;
 

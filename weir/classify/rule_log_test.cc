@@ -6,8 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "weir/classify/rule_text.h"
-
 namespace weir {
 namespace {
 
@@ -60,14 +58,15 @@ TEST(RuleLog, ACopyGoesOnAlone) {
   EXPECT_EQ(copy.size(), 0U);
 }
 
-TEST(RuleText, WritesOldFormsInFull) {
-  const FieldSet uid = *FieldSet::parse_type("uid");
-  EXPECT_EQ(in_full("start a {500 501} 10", uid), "start a uid={500 501} rate=10");
-  EXPECT_EQ(in_full("hp change a 10", uid), "hp change a rate=10");
-  for (const char* same : {"start a uid={500} rate=10", "change a rate=10", "stop a"}) {
-    EXPECT_EQ(in_full(same, uid), same);
-  }
-  EXPECT_EQ(in_full("start a {500} 10", FieldSet::all()), "start a {500} 10");
+TEST(RuleLog, ComparesWhatCommandsSay) {
+  RuleLog log;
+  log.add("t", "start a jobid={a} rate=5 bps=1024KiB");
+  log.add("t", "no command");
+  EXPECT_EQ(log.forget("t", "start a jobid={a} bps=1MiB/s rate=5").size(), 1U);
+  EXPECT_EQ(left_of({"change a burst=20k", "change a burst=9"}), Texts{"change a burst=9"})
+      << "both are tokens";
+  EXPECT_EQ(log.records().front().text, "no command") << "somebody should see it";
+  EXPECT_EQ(log.records().front().change, std::nullopt);
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ class EtcdCluster final : public Cluster {
   void seat(const MembershipView& view);
   void see(const MembershipView& view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void sync_rules(const MembershipView& view);
-  Result<void> check(const std::string& service, const std::string& command);
+  Result<void> check(const std::string& service, const RuleChange& change);
   template <class T>
   bool refuses(const Answer<T>& answer) const;
   void add_members(ClusterStatus& status, const EpochTransport::Description& described) const;
@@ -232,7 +232,7 @@ Result<void> EtcdCluster::open_membership(std::uint64_t incarnation) {
        .connected = [this] { return connected(); },
        .is_led = [this] { return unjoined_since_ == kNever.time_since_epoch().count(); },
        .check = [this](const std::string& service,
-                       const std::string& command) { return check(service, command); },
+                       const RuleChange& change) { return check(service, change); },
        .say = say,
        .unheard = [this](const Error& why) { unheard(why); }});
   if (!membership) return tl::unexpected(membership.error());
@@ -440,15 +440,14 @@ void EtcdCluster::note_errors(std::vector<std::string> errors) {
   rule_errors_ = std::move(errors);
 }
 
-Result<void> EtcdCluster::check(const std::string& service, const std::string& command) {
+Result<void> EtcdCluster::check(const std::string& service, const RuleChange& change) {
   return server_.ask([&](serve::Server& server) -> Result<void> {
     const serve::Service* const found = server.find_service(service);
     if (found == nullptr) {
       return fail(std::errc::no_such_file_or_directory, "service " + quote(service),
                   "is not on this server", "ask one that has it");
     }
-    const std::vector<std::string> commands = {command};
-    return found->target.check_rules(commands);
+    return found->target.check_rules({&change, 1});
   });
 }
 
@@ -457,17 +456,17 @@ Result<void> EtcdCluster::check(const std::string& service, const std::string& c
 // Who is in etcd, and for how long it has been away.
 void EtcdCluster::add_known(ClusterStatus& status) const {
   const host::MutexLock lock(mutex_);
-  std::map<std::string_view, ClusterStatus::Member> members;
+  std::map<std::string_view, serve::MemberStatus> members;
   const Instant now = host::now();
   for (const MembershipView::Member& one : view_.known) {
-    ClusterStatus::Member& member = members[one.name];
+    serve::MemberStatus& member = members[one.name];
     member.address = one.address;
     if (const auto seen = seen_.find(one.name); seen != seen_.end()) {
       member.away = now - seen->second;
     }
   }
   for (const MembershipView::Member& one : view_.members) {
-    ClusterStatus::Member& member = members[one.name];
+    serve::MemberStatus& member = members[one.name];
     member.address = one.address;
     member.is_registered = true;
     member.away.reset();
@@ -482,34 +481,18 @@ void EtcdCluster::add_members(ClusterStatus& status,
                               const EpochTransport::Description& described) const {
   add_known(status);
   if (!described.leader) return;
-  const LeaderPart& leader = *described.leader;
-  status.has_leader_part = true;
-  status.rounds = leader.rounds;
-  status.evictions = leader.evictions;
-  status.refused = leader.refused;
-  status.garbage = leader.garbage;
-  status.round_median = leader.round_median;
-  status.round_p99 = leader.round_p99;
-  for (const LeaderPart::Member& one : leader.members) {
+  for (const serve::MemberStatus& one : described.leader->members) {
     const auto found = std::find_if(status.members.begin(), status.members.end(),
                                     [&](const auto& each) { return each.name == one.name; });
     if (found == status.members.end() && !one.is_joined) continue;  // it said goodbye
-    ClusterStatus::Member& member =
+    serve::MemberStatus& member =
         found == status.members.end() ? status.members.emplace_back() : *found;
     member.name = one.name;
     member.is_joined = one.is_joined;
     if (one.is_joined) member.away.reset();
-    for (const SliceLeader::InUse& used : one.slices) {
-      member.slices.push_back({.of = used.of, .milli = used.milli, .is_leased = used.is_leased});
-    }
+    member.slices = one.slices;
   }
-  for (const LeaderPart::Course& one : leader.courses) {
-    status.courses.push_back({.service = one.name,
-                              .epoch = one.epoch,
-                              .rounds = one.rounds,
-                              .evictions = one.evictions,
-                              .members = one.members});
-  }
+  status.at_leader = *described.leader;
 }
 
 void EtcdCluster::status(Answer<ClusterStatus> answer) {
@@ -563,7 +546,7 @@ void EtcdCluster::rules(Answer<std::vector<serve::ClusterRule>> answer) {
     const host::MutexLock lock(mutex_);
     rules.reserve(view_.rules.size());
     for (const SharedRule& rule : view_.rules) {
-      rules.push_back({rule.service, rule.name, rule.commands});
+      rules.push_back({rule.service, rule.name, print_all(rule.changes)});
     }
   }
   answer(std::move(rules));
@@ -584,7 +567,7 @@ void EtcdCluster::forget(std::string name, Answer<void> answer) {
   if (refuses(answer)) return;
   transport_->describe([this, name, answer](const EpochTransport::Description& described) {
     if (described.leader) {
-      for (const LeaderPart::Member& one : described.leader->members) {
+      for (const serve::MemberStatus& one : described.leader->members) {
         if (one.name != name || !one.is_joined) continue;
         return answer(fail(std::errc::device_or_resource_busy, "member " + quote(name),
                            "is in the epochs", "stop it first"));

@@ -11,7 +11,11 @@ namespace weir::cluster {
 namespace {
 
 SharedRule rule(const std::string& service, const std::string& name, const std::string& command) {
-  return {.service = service, .name = name, .commands = {command}, .created = 12, .modified = 40};
+  return {.service = service,
+          .name = name,
+          .changes = {parse_rule(command).value()},
+          .created = 12,
+          .modified = 40};
 }
 
 ClusterState whole() {
@@ -19,7 +23,7 @@ ClusterState whole() {
   state.members = 3;
   state.rules = {rule("ost_io", "wide", "start wide jobid={*} rate=1500 by=rule scope=cluster"),
                  rule("ost_io", "dd", "start dd jobid={dd.*} bps=2MB scope=cluster")};
-  state.rules[0].commands.emplace_back("change wide rate=2000");
+  state.rules[0].changes.push_back(parse_rule("change wide rate=2000").value());
   return state;
 }
 

@@ -2,6 +2,7 @@
 #include "weir/cluster/epoch_part.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -132,7 +133,7 @@ void EpochPart::stop_rule(const std::string& key, Instant now) {
   const auto [service, rule] = SharedRule::parts(key);
   if (serve::Service* const found = server_.find_service(service)) {
     // The policy may be another by now, and the rule gone with the one before.
-    (void)found->target.apply_rule("stop " + rule, now);
+    (void)found->target.apply_rule(stop_of(rule), now);
   }
 }
 
@@ -145,13 +146,13 @@ Result<void> EpochPart::sync_rule(const SharedRule& rule, Instant now) {
   const auto applied = applied_.find(rule.key());
   const bool is_ours = is_there && applied != applied_.end();
   if (is_ours && applied->second.modified == rule.modified) return {};
-  std::vector<std::string> commands = rule.commands;
+  std::span<const RuleChange> changes = rule.changes;
   if (is_ours) {
-    commands.erase(commands.begin());  // it has been started
+    changes = changes.subspan(1);  // it has been started
   } else {
     applied_.erase(rule.key());
   }
-  if (auto done = target.apply_rules(commands, now); !done) return done;
+  if (auto done = target.apply_rules(changes, now); !done) return done;
   applied_[rule.key()] = {rule.created, rule.modified};
   return {};
 }

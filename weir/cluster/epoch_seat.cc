@@ -223,33 +223,33 @@ std::size_t EpochSeat::connected(Instant now) const {
          }));
 }
 
-LeaderPart EpochSeat::describe(Instant now) const {
+serve::LeaderStatus EpochSeat::describe(Instant now) const {
   const EpochLeader::Counters& counters = leader_.counters();
-  LeaderPart part{.term = options_.term,
-                  .epoch = leader_.epoch(),
-                  .rounds = counters.rounds,
-                  .evictions = counters.evictions,
-                  .refused = counters.refused + counters.stale,
-                  .garbage = counters.garbage + garbage_,
-                  .round_median = round_quantile(500),
-                  .round_p99 = round_quantile(990),
-                  .members = {},
-                  .courses = {}};
-  part.courses.reserve(courses_.size());
+  serve::LeaderStatus status{.term = options_.term,
+                             .epoch = leader_.epoch(),
+                             .rounds = counters.rounds,
+                             .evictions = counters.evictions,
+                             .refused = counters.refused + counters.stale,
+                             .garbage = counters.garbage + garbage_,
+                             .round_median = round_quantile(500),
+                             .round_p99 = round_quantile(990)};
+  status.courses.reserve(courses_.size());
   for (const auto& [name, course] : courses_) {
-    part.courses.push_back({.name = name,
-                            .epoch = course.epoch(),
-                            .rounds = course.counters().rounds,
-                            .evictions = course.counters().evictions,
-                            .members = course.members()});
+    status.courses.push_back({.service = name,
+                              .epoch = course.epoch(),
+                              .rounds = course.counters().rounds,
+                              .evictions = course.counters().evictions,
+                              .members = course.members()});
   }
-  part.members.reserve(known_.size());
+  status.members.reserve(known_.size());
   for (const auto& [name, known] : known_) {
-    part.members.push_back({.name = name,
-                            .is_joined = leader_.is_in_epochs(known.id, now),
-                            .slices = slices_.slices(known.id, kSlicesShown, now)});
+    serve::MemberStatus& member = status.members.emplace_back(
+        serve::MemberStatus{.name = name, .is_joined = leader_.is_in_epochs(known.id, now)});
+    for (const SliceLeader::InUse& used : slices_.slices(known.id, kSlicesShown, now)) {
+      member.slices.push_back({.of = used.of, .milli = used.milli, .is_leased = used.is_leased});
+    }
   }
-  return part;
+  return status;
 }
 
 }  // namespace weir::cluster

@@ -39,38 +39,13 @@
 #include "weir/base/time.h"
 #include "weir/coordinate/leader.h"
 #include "weir/coordinate/slices.h"
+#include "weir/serve/cluster_port.h"
 
 namespace weir::cluster {
 
 // Limits of the cluster's classes by name, in kMilli.
 using SliceLimits = std::map<std::string, std::int64_t, std::less<>>;
 using MemberNames = std::set<std::string, std::less<>>;
-
-// What only a leader knows, for listings.
-struct LeaderPart {
-  struct Member {
-    std::string name;
-    bool is_joined = false;                  // takes part in the current epoch
-    std::vector<SliceLeader::InUse> slices;  // as it may use them now
-  };
-  struct Course {
-    std::string name;
-    std::int64_t epoch = 0;
-    std::uint64_t rounds = 0;
-    std::uint64_t evictions = 0;
-    std::uint64_t members = 0;
-  };
-  std::uint32_t term = 0;
-  std::int64_t epoch = 0;
-  std::uint64_t rounds = 0;
-  std::uint64_t evictions = 0;
-  std::uint64_t refused = 0;
-  std::uint64_t garbage = 0;
-  Nanoseconds round_median{0};  // of the last kRoundsKept
-  Nanoseconds round_p99{0};
-  std::vector<Member> members;
-  std::vector<Course> courses;  // but that of slices
-};
 
 class EpochSeat {
  public:
@@ -130,7 +105,7 @@ class EpochSeat {
   // has not come yet serves its clients at what it may use when cut off.
   void set_known(MemberNames names, MemberNames running = {});
 
-  LeaderPart describe(Instant now) const;
+  serve::LeaderStatus describe(Instant now) const;
 
  private:
   struct Known {

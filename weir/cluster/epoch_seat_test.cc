@@ -128,7 +128,7 @@ TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
   }
   EXPECT_GT(busy.slices.slice(0, now), 880 * kMilli);
   EXPECT_LE(busy.slices.slice(0, now) + idle.slices.slice(0, now), kLimit);
-  const LeaderPart part = seat.describe(now);
+  const serve::LeaderStatus part = seat.describe(now);
   EXPECT_GE(part.rounds, 5U);
   ASSERT_EQ(part.members.size(), 2U);
   EXPECT_EQ(part.members[0].name, "b");
@@ -174,9 +174,9 @@ TEST_F(EpochSeatTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilThatE
   };
   const auto shown = [&] {
     std::int64_t sum = 0;
-    const LeaderPart part = seat.describe(now);
-    for (const LeaderPart::Member& one : part.members) {
-      for (const SliceLeader::InUse& slice : one.slices) sum += slice.milli;
+    const serve::LeaderStatus part = seat.describe(now);
+    for (const serve::MemberStatus& one : part.members) {
+      for (const serve::SliceStatus& slice : one.slices) sum += slice.milli;
     }
     EXPECT_LE(sum, kLimit);
     return part.members.at(0);
@@ -399,9 +399,9 @@ TEST_F(EpochSeatTest, CoursesHaveNumbersAndMembersOfTheirOwn) {
   ASSERT_EQ(out.size(), 1U);
   EXPECT_EQ(out[0].course, "other");
   EXPECT_EQ(std::get<Start>(out[0].message).epoch, epoch_number(3, 1));
-  const LeaderPart part = seat.describe(now);
+  const serve::LeaderStatus part = seat.describe(now);
   ASSERT_EQ(part.courses.size(), 2U);
-  EXPECT_EQ(part.courses[0].name, "ost_io");
+  EXPECT_EQ(part.courses[0].service, "ost_io");
   EXPECT_EQ(part.courses[0].members, 1U);
   EXPECT_EQ(part.courses[0].rounds, 1U);
   EXPECT_EQ(part.rounds, 0U) << "of slices";

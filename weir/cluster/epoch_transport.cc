@@ -19,6 +19,7 @@
 #include "weir/cluster/epoch.grpc.pb.h"
 #include "weir/cluster/epoch_greetings_grpc.h"
 #include "weir/cluster/epoch_streams_grpc.h"
+#include "weir/cluster/epoch_wire.h"
 #include "weir/cluster/peer_words.h"
 #include "weir/host/clock.h"
 
@@ -64,64 +65,6 @@ grpc::Status stopping() { return {grpc::StatusCode::UNAVAILABLE, "this server st
 bool is_refusal(grpc::StatusCode code) {
   return code == grpc::StatusCode::FAILED_PRECONDITION ||
          code == grpc::StatusCode::ALREADY_EXISTS || code == grpc::StatusCode::INVALID_ARGUMENT;
-}
-
-DescribeReply reply_of(const LeaderPart& part) {
-  DescribeReply reply;
-  reply.set_term(part.term);
-  reply.set_epoch(part.epoch);
-  reply.set_rounds(part.rounds);
-  reply.set_evictions(part.evictions);
-  reply.set_refused(part.refused);
-  reply.set_garbage(part.garbage);
-  reply.set_round_median_ns(part.round_median.count());
-  reply.set_round_p99_ns(part.round_p99.count());
-  for (const LeaderPart::Member& one : part.members) {
-    DescribeReply::Member& member = *reply.add_members();
-    member.set_name(one.name);
-    member.set_is_joined(one.is_joined);
-    for (const SliceLeader::InUse& used : one.slices) {
-      DescribeReply::Slice& slice = *member.add_slices();
-      slice.set_of(used.of);
-      slice.set_milli(used.milli);
-      slice.set_is_cut_off(!used.is_leased);
-    }
-  }
-  for (const LeaderPart::Course& one : part.courses) {
-    DescribeReply::Course& course = *reply.add_courses();
-    course.set_name(one.name);
-    course.set_epoch(one.epoch);
-    course.set_rounds(one.rounds);
-    course.set_evictions(one.evictions);
-    course.set_members(one.members);
-  }
-  return reply;
-}
-
-LeaderPart part_of(const DescribeReply& reply) {
-  LeaderPart part{.term = reply.term(),
-                  .epoch = reply.epoch(),
-                  .rounds = reply.rounds(),
-                  .evictions = reply.evictions(),
-                  .refused = reply.refused(),
-                  .garbage = reply.garbage(),
-                  .round_median = Nanoseconds{reply.round_median_ns()},
-                  .round_p99 = Nanoseconds{reply.round_p99_ns()},
-                  .members = {},
-                  .courses = {}};
-  part.members.reserve(static_cast<std::size_t>(reply.members_size()));
-  for (const DescribeReply::Member& one : reply.members()) {
-    LeaderPart::Member member{.name = one.name(), .is_joined = one.is_joined(), .slices = {}};
-    for (const DescribeReply::Slice& slice : one.slices()) {
-      member.slices.push_back({slice.of(), slice.milli(), !slice.is_cut_off()});
-    }
-    part.members.push_back(std::move(member));
-  }
-  part.courses.reserve(static_cast<std::size_t>(reply.courses_size()));
-  for (const DescribeReply::Course& one : reply.courses()) {
-    part.courses.push_back({one.name(), one.epoch(), one.rounds(), one.evictions(), one.members()});
-  }
-  return part;
 }
 
 // ---- the service ----
@@ -589,7 +532,7 @@ grpc::ServerUnaryReactor* Transport::Describe(grpc::CallbackServerContext* conte
     if (!seat_) {
       return reactor->Finish({grpc::StatusCode::UNAVAILABLE, "this server does not lead"});
     }
-    *reply = reply_of(seat_->describe(host::now()));
+    to_wire(seat_->describe(host::now()), *reply);
     reactor->Finish(grpc::Status::OK);
   });
   if (asked != host::Put::kDone) {
@@ -624,7 +567,7 @@ void Transport::answer(const std::function<void(Description)>& answer) {
   asked.context.set_deadline(std::chrono::system_clock::now() + kDescribeTimeout);
   const auto came = [this, &asked, answer](const grpc::Status& status) {
     if (status.ok()) {
-      answer({link_state(), part_of(asked.reply)});
+      answer({link_state(), from_wire(asked.reply)});
     } else {
       answer({link_state(),
               fail(std::errc::host_unreachable, "leader", peer_words(status.error_message()))});

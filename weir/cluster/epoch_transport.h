@@ -59,7 +59,7 @@ class EpochTransport {
   };
   struct Description {
     LinkState link;
-    Result<LeaderPart> leader;
+    Result<serve::LeaderStatus> leader;
   };
 
   // Listens and starts its thread. The error names the address or the file.

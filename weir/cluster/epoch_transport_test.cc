@@ -165,7 +165,7 @@ TEST_F(EpochTransportTest, AMemberElsewhereAsksTheLeaderWhatItKnows) {
   EXPECT_EQ(description.leader->term, kTerm);
   EXPECT_TRUE(description.link.is_joined);
   ASSERT_EQ(description.leader->courses.size(), 1U);
-  EXPECT_EQ(description.leader->courses[0].name, "ost_io");
+  EXPECT_EQ(description.leader->courses[0].service, "ost_io");
   EXPECT_EQ(description.leader->courses[0].rounds, 1U);
 }
 

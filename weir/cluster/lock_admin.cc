@@ -56,40 +56,13 @@ Result<lock::LockList> ask_list(const lock::ConnectOptions& options,
   return from_wire(reply);
 }
 
-Result<LockStats> ask_stats(const lock::ConnectOptions& options) {
+Result<lock::LockStats> ask_stats(const lock::ConnectOptions& options) {
   wire::StatsReply reply;
   const auto done = ask(options, [&](wire::Locks::Stub& stub, grpc::ClientContext& context) {
     return stub.Stats(&context, wire::StatsRequest{}, &reply);
   });
   if (!done) return tl::unexpected(done.error());
-  LockStats stats;
-  lock::NamespaceView& view = stats.view;
-  view.name = reply.name();
-  view.preset = lock::preset_by(reply.preset()).value_or(lock::Preset::kWeir);
-  stats.incarnation = reply.incarnation();
-  view.is_recovering = reply.recovering();
-  stats.lease = Nanoseconds{reply.lease_ns()};
-  view.limit = reply.limit();
-  view.granted = reply.granted();
-  view.server_lock_volume = reply.volume();
-  view.grant_rate = reply.grant_rate();
-  view.cancel_rate = reply.cancel_rate();
-  view.grant_speed = reply.grant_speed();
-  view.resources = reply.resources();
-  view.waiting = reply.waiting();
-  view.parked = reply.parked();
-  stats.gated = reply.gated();
-  view.others.clients = reply.clients();
-  view.grants = reply.grants();
-  view.cancels = reply.cancels();
-  view.counters = {.evictions = reply.evictions(),
-                   .unknown_cancels = reply.unknown_cancels(),
-                   .bad_names = reply.bad_names(),
-                   .too_many = reply.too_many(),
-                   .broken_rules = reply.broken_rules(),
-                   .lost_replays = reply.lost_replays(),
-                   .wrong_secrets = reply.wrong_secrets()};
-  return stats;
+  return from_wire(reply);
 }
 
 }  // namespace weir::cluster

@@ -10,7 +10,6 @@
 
 #include "weir/base/result.h"
 #include "weir/cluster/lock_client.h"
-#include "weir/cluster/lock_service.h"
 #include "weir/lock/view.h"
 
 namespace weir::cluster {
@@ -20,6 +19,6 @@ namespace weir::cluster {
 Result<lock::LockList> ask_list(const lock::ConnectOptions& options,
                                 const lock::ListOptions& wanted);
 // The view without clients, but for their number (others.clients).
-Result<LockStats> ask_stats(const lock::ConnectOptions& options);
+Result<lock::LockStats> ask_stats(const lock::ConnectOptions& options);
 
 }  // namespace weir::cluster

@@ -61,7 +61,8 @@ class LockService : public testing::Test {
     folder_ = testing::TempDir() + "lock_client." + std::to_string(getpid()) + "." +
               testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::create_directories(folder_);
-    options.lock.listen = serve::ListenAddress{serve::ListenAddress::Kind::kUnix, "", 0, path()};
+    options.lock.listen =
+        serve::ListenAddress{.kind = serve::ListenAddress::Kind::kUnix, .path = path()};
     options.lock.state_file = folder_ + "/state";
     options.pressure = host::MemoryPressure::Sources{};
   }

@@ -39,7 +39,9 @@ Result<std::unique_ptr<LockGate>> LockGate::create(const LockGateOptions& option
   if (auto done = write_nrs_policies(made->target_, options.policy, now); !done) {
     return tl::unexpected(done.error());
   }
-  if (auto done = made->target_.apply_rules(options.rules, now); !done) {
+  const auto rules = made->target_.read_rules(options.rules);
+  if (!rules) return tl::unexpected(rules.error());
+  if (auto done = made->target_.apply_rules(*rules, now); !done) {
     return tl::unexpected(done.error());
   }
   return made;

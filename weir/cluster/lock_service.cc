@@ -220,7 +220,7 @@ class LockService::Owner {
   LockGate& gate() { return *gate_; }
   lock::NamespaceView look() const;
   lock::LockList list(const lock::ListOptions& options) const;
-  LockStats stats() const;
+  lock::LockStats stats() const;
 
  private:
   void run();
@@ -412,7 +412,7 @@ lock::LockList LockService::Owner::list(const lock::ListOptions& options) const 
   return list;
 }
 
-LockStats LockService::Owner::stats() const {
+lock::LockStats LockService::Owner::stats() const {
   return {.view = look(),
           .incarnation = gate_->server().incarnation(),
           .lease = options_.lock.server.lease,
@@ -420,39 +420,6 @@ LockStats LockService::Owner::stats() const {
 }
 
 // ---- gRPC ----
-
-namespace {
-
-void to_wire(const LockStats& stats, wire::StatsReply& reply) {
-  const lock::NamespaceView& view = stats.view;
-  reply.set_name(view.name);
-  reply.set_preset(std::string(lock::preset_name(view.preset)));
-  reply.set_incarnation(stats.incarnation);
-  reply.set_recovering(view.is_recovering);
-  reply.set_lease_ns(stats.lease.count());
-  reply.set_limit(view.limit);
-  reply.set_granted(view.granted);
-  reply.set_volume(view.server_lock_volume);
-  reply.set_grant_rate(view.grant_rate);
-  reply.set_cancel_rate(view.cancel_rate);
-  reply.set_grant_speed(view.grant_speed);
-  reply.set_resources(view.resources);
-  reply.set_waiting(view.waiting);
-  reply.set_parked(view.parked);
-  reply.set_gated(stats.gated);
-  reply.set_clients(view.clients());
-  reply.set_grants(view.grants);
-  reply.set_cancels(view.cancels);
-  reply.set_evictions(view.counters.evictions);
-  reply.set_unknown_cancels(view.counters.unknown_cancels);
-  reply.set_bad_names(view.counters.bad_names);
-  reply.set_too_many(view.counters.too_many);
-  reply.set_broken_rules(view.counters.broken_rules);
-  reply.set_lost_replays(view.counters.lost_replays);
-  reply.set_wrong_secrets(view.counters.wrong_secrets);
-}
-
-}  // namespace
 
 class LockService::Transport : public wire::Locks::CallbackService {
  public:
@@ -486,7 +453,7 @@ class LockService::Transport : public wire::Locks::CallbackService {
 
   grpc::ServerUnaryReactor* Stats(CallbackServerContext* context, const wire::StatsRequest*,
                                   wire::StatsReply* reply) override {
-    return answer(context, [reply](Owner& owner) { to_wire(owner.stats(), *reply); });
+    return answer(context, [reply](Owner& owner) { cluster::to_wire(owner.stats(), *reply); });
   }
 
  private:

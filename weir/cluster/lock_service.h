@@ -57,14 +57,6 @@ struct LockServiceOptions {
   std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
 };
 
-// What `weir lock stats` shows.
-struct LockStats {
-  lock::NamespaceView view;
-  std::uint64_t incarnation = 0;
-  Nanoseconds lease{0};
-  std::uint64_t gated = 0;
-};
-
 class LockService : public lock::Console {
  public:
   // Serves when it returns. EBUSY: the state file is another server's; EADDRINUSE: so is the

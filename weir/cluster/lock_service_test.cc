@@ -106,7 +106,8 @@ class RudePeers : public testing::Test {
   static std::unique_ptr<LockService> serve_on(const std::string& socket,
                                                const std::string& state) {
     LockServiceOptions options;
-    options.lock.listen = serve::ListenAddress{serve::ListenAddress::Kind::kUnix, "", 0, socket};
+    options.lock.listen =
+        serve::ListenAddress{.kind = serve::ListenAddress::Kind::kUnix, .path = socket};
     options.lock.state_file = state;
     options.pressure = host::MemoryPressure::Sources{};
     auto made = LockService::create(options);
@@ -253,7 +254,8 @@ TEST_F(RudePeers, ListsNamesOnAUnixSocketAlone) {
   ASSERT_TRUE(listed);
   EXPECT_EQ(listed->locks.at(0).name, "decent");
   LockServiceOptions options;
-  options.lock.listen = serve::ListenAddress{serve::ListenAddress::Kind::kTcp, "127.0.0.1", 0, ""};
+  options.lock.listen =
+      serve::ListenAddress{.kind = serve::ListenAddress::Kind::kTcp, .host = "127.0.0.1"};
   options.lock.state_file = folder() + "/tcp.state";
   const auto tcp = LockService::create(options);
   ASSERT_TRUE(tcp) << tcp.error().message();

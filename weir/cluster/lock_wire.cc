@@ -299,4 +299,64 @@ lock::LockList from_wire(const wire::ListReply& reply) {
   return list;
 }
 
+void to_wire(const lock::LockStats& stats, wire::StatsReply& reply) {
+  const lock::NamespaceView& view = stats.view;
+  reply.set_name(view.name);
+  reply.set_preset(std::string(lock::preset_name(view.preset)));
+  reply.set_incarnation(stats.incarnation);
+  reply.set_recovering(view.is_recovering);
+  reply.set_lease_ns(stats.lease.count());
+  reply.set_limit(view.limit);
+  reply.set_granted(view.granted);
+  reply.set_volume(view.server_lock_volume);
+  reply.set_grant_rate(view.grant_rate);
+  reply.set_cancel_rate(view.cancel_rate);
+  reply.set_grant_speed(view.grant_speed);
+  reply.set_resources(view.resources);
+  reply.set_waiting(view.waiting);
+  reply.set_parked(view.parked);
+  reply.set_gated(stats.gated);
+  reply.set_clients(view.clients());
+  reply.set_grants(view.grants);
+  reply.set_cancels(view.cancels);
+  reply.set_evictions(view.counters.evictions);
+  reply.set_unknown_cancels(view.counters.unknown_cancels);
+  reply.set_bad_names(view.counters.bad_names);
+  reply.set_too_many(view.counters.too_many);
+  reply.set_broken_rules(view.counters.broken_rules);
+  reply.set_lost_replays(view.counters.lost_replays);
+  reply.set_wrong_secrets(view.counters.wrong_secrets);
+}
+
+lock::LockStats from_wire(const wire::StatsReply& reply) {
+  lock::LockStats stats;
+  lock::NamespaceView& view = stats.view;
+  view.name = reply.name();
+  view.preset = lock::preset_by(reply.preset()).value_or(lock::Preset::kWeir);
+  stats.incarnation = reply.incarnation();
+  view.is_recovering = reply.recovering();
+  stats.lease = Nanoseconds{reply.lease_ns()};
+  view.limit = reply.limit();
+  view.granted = reply.granted();
+  view.server_lock_volume = reply.volume();
+  view.grant_rate = reply.grant_rate();
+  view.cancel_rate = reply.cancel_rate();
+  view.grant_speed = reply.grant_speed();
+  view.resources = reply.resources();
+  view.waiting = reply.waiting();
+  view.parked = reply.parked();
+  stats.gated = reply.gated();
+  view.others.clients = reply.clients();
+  view.grants = reply.grants();
+  view.cancels = reply.cancels();
+  view.counters = {.evictions = reply.evictions(),
+                   .unknown_cancels = reply.unknown_cancels(),
+                   .bad_names = reply.bad_names(),
+                   .too_many = reply.too_many(),
+                   .broken_rules = reply.broken_rules(),
+                   .lost_replays = reply.lost_replays(),
+                   .wrong_secrets = reply.wrong_secrets()};
+  return stats;
+}
+
 }  // namespace weir::cluster

@@ -45,4 +45,8 @@ std::string job_in(const lock::v1::ClientBatch& batch);
 void to_wire(const lock::LockList& list, lock::v1::ListReply& reply);
 lock::LockList from_wire(const lock::v1::ListReply& reply);
 
+void to_wire(const lock::LockStats& stats, lock::v1::StatsReply& reply);
+// The view without clients, but for their number (others.clients).
+lock::LockStats from_wire(const lock::v1::StatsReply& reply);
+
 }  // namespace weir::cluster

@@ -140,6 +140,29 @@ TEST(LockWire, GarbageOfServersIsRefused) {
   EXPECT_FALSE(from_wire(why));
 }
 
+TEST(LockWire, CarriesTheFiguresOfAService) {
+  lock::LockStats stats;
+  stats.view.name = "locks";
+  stats.view.limit = 1000;
+  stats.view.granted = 30;
+  stats.view.others.clients = 3;
+  stats.view.counters.evictions = 2;
+  stats.incarnation = 7;
+  stats.lease = std::chrono::seconds{8};
+  stats.gated = 5;
+  wire::StatsReply reply;
+  to_wire(stats, reply);
+  const lock::LockStats back = from_wire(reply);
+  EXPECT_EQ(back.view.name, "locks");
+  EXPECT_EQ(back.view.limit, 1000);
+  EXPECT_EQ(back.view.granted, 30);
+  EXPECT_EQ(back.view.clients(), 3U);
+  EXPECT_EQ(back.view.counters.evictions, 2U);
+  EXPECT_EQ(back.incarnation, 7U);
+  EXPECT_EQ(back.lease, std::chrono::seconds{8});
+  EXPECT_EQ(back.gated, 5U);
+}
+
 TEST(LockWire, ASecretIsWholeOrNotThere) {
   for (const std::size_t size : {0U, 1U, 15U, 16U, 17U, 1000U}) {
     const bool is_fine = size == 0 || size == 16;

@@ -110,9 +110,9 @@ class EtcdMembership final : public Membership {
   void stop() override;
   void look_again() override;
   Result<std::function<void()>> read_certificates() override { return etcd_->read_certificates(); }
-  void change_rule(const std::string& service, const SharedCommand& command,
+  void change_rule(const std::string& service, const RuleChange& change,
                    const Answer& answer) override {
-    ask([this, service, command] { return change(service, command); }, answer);
+    ask([this, service, change] { return carry_out(service, change); }, answer);
   }
   void forget(const std::string& name, const Answer& answer) override {
     ask([this, name] { return drop(name); }, answer);
@@ -148,7 +148,7 @@ class EtcdMembership final : public Membership {
   void note(const Result<void>& turned);
   void tell_away(const Error& why);
   void ask(std::function<Result<void>()> carry_out, const Answer& answer);
-  Result<void> change(const std::string& service, const SharedCommand& command);
+  Result<void> carry_out(const std::string& service, const RuleChange& change);
   Result<void> drop(const std::string& name);
   std::string key(std::string_view rest) const { return prefix_ + std::string(rest); }
   Instant sure_until() const { return kept_at_ + length_ * 2 / 3; }
@@ -546,31 +546,30 @@ Result<void> EtcdMembership::drop(const std::string& name) {
               "has come back, or was forgotten, at the same time", "look at: weir cluster status");
 }
 
-Result<void> EtcdMembership::change(const std::string& service, const SharedCommand& command) {
-  using Verb = SharedCommand::Verb;
-  const std::string name = service + "/" + command.name;
+Result<void> EtcdMembership::carry_out(const std::string& service, const RuleChange& change) {
+  const std::string name = service + "/" + change.name;
   const std::string rule_key = key(kRules) + name;
   const auto entries = etcd_->list(rule_key);
   if (!entries) return tl::unexpected(entries.error());
   const auto found = std::find_if(entries->begin(), entries->end(),
                                   [&](const auto& one) { return one.key == rule_key; });
   const bool is_there = found != entries->end();
-  if (is_there == (command.verb == Verb::kStart)) {
+  if (is_there == (change.verb == Verb::kStart)) {
     return is_there ? fail(std::errc::file_exists, "rule " + quote(name), "is there already",
                            "change it, or stop it first")
                     : fail(std::errc::no_such_file_or_directory, "rule " + quote(name),
                            "is none of the cluster's", "list them with: weir cluster rule list");
   }
   EtcdClient::Write write{rule_key, std::nullopt, 0};
-  if (command.verb == Verb::kStart) {
-    write.value = command.text + "\n";
-  } else if (command.verb == Verb::kChange) {
+  if (change.verb == Verb::kStart) {
+    write.value = print(change) + "\n";
+  } else if (change.verb == Verb::kChange) {
     auto rule = read_shared_rule(name, found->value);
     if (!rule) return tl::unexpected(rule.error());
-    write.value = with_change(std::move(*rule), command).print();
+    write.value = with_change(std::move(*rule), change).print();
   }
-  if (command.verb != Verb::kStop) {
-    if (auto checked = listener_.check(service, command.text); !checked) return checked;
+  if (change.verb != Verb::kStop) {
+    if (auto checked = listener_.check(service, change); !checked) return checked;
   }
   const auto done = etcd_->commit({{rule_key, is_there ? found->modified : 0}}, {write});
   if (!done) return tl::unexpected(done.error());

@@ -88,7 +88,7 @@ class Membership {
     std::function<Connected()> connected;              // after heard()
     std::function<bool()> is_led;                      // a leader has this server among its own
     // The rule commands that this server could carry out, before they are written.
-    std::function<Result<void>(const std::string& service, const std::string& command)> check;
+    std::function<Result<void>(const std::string& service, const RuleChange& change)> check;
     std::function<void(std::string_view line)> say;
     std::function<void(const Error& why)> unheard;  // etcd could not be asked
   };
@@ -113,7 +113,7 @@ class Membership {
   virtual void stop() = 0;
 
   // For every thread: carried out on its own, in turn. When it ends the answer is ECANCELED.
-  virtual void change_rule(const std::string& service, const SharedCommand& command,
+  virtual void change_rule(const std::string& service, const RuleChange& change,
                            const Answer& answer) = 0;
   // The same. EBUSY: it is registered; ENOENT: no such server is known.
   virtual void forget(const std::string& name, const Answer& answer) = 0;

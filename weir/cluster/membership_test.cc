@@ -32,7 +32,7 @@ struct MembershipTest : ::testing::Test {
          .may_lead = [] { return true; },
          .connected = [] { return Membership::Connected{}; },
          .is_led = [] { return false; },
-         .check = [](const std::string&, const std::string&) -> Result<void> { return {}; },
+         .check = [](const std::string&, const RuleChange&) -> Result<void> { return {}; },
          .say = [](std::string_view) {},
          .unheard = [this](const Error&) { ++unheard; }});
     EXPECT_TRUE(made) << made.error().message();

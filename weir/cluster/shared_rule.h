@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "weir/base/result.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/cluster/epoch_seat.h"
 
 namespace weir::cluster {
@@ -26,8 +27,8 @@ namespace weir::cluster {
 struct SharedRule {
   std::string service;
   std::string name;
-  std::vector<std::string> commands;  // never empty
-  std::int64_t created = 0;           // revisions of etcd; order is by this
+  std::vector<RuleChange> changes;  // a start and what changed it since; never empty
+  std::int64_t created = 0;         // revisions of etcd; order is by this
   std::int64_t modified = 0;
 
   // "SERVICE/NAME", the end of its key; also what stands before "/ops" in the names of its classes.
@@ -44,18 +45,12 @@ struct SharedRule {
 // change.
 Result<SharedRule> read_shared_rule(std::string_view key, std::string_view value);
 
-// A command as an administrator gave it. EINVAL: it is none; it is for one head only, for which
-// there are no slices; its scope is another; or a start without a limit.
-struct SharedCommand {
-  enum class Verb : std::uint8_t { kStart, kChange, kStop };
-  Verb verb = Verb::kStart;
-  std::string name;
-  std::string text;  // of a start with scope=cluster
-};
-Result<SharedCommand> read_shared_command(std::string_view text);
+// A command as an administrator gave it; a start has scope=cluster. EINVAL: it is none; it is for
+// one head only, for which there are no slices; its scope is another; or a start without a limit.
+Result<RuleChange> read_shared_command(std::string_view text);
 
 // With the change at its end. REQUIRES: it is one of this rule.
-SharedRule with_change(SharedRule rule, const SharedCommand& change);
+SharedRule with_change(SharedRule rule, const RuleChange& change);
 
 // What the leader shares out: "SERVICE/NAME/ops" and ".../bytes".
 void add_limits(const SharedRule& rule, SliceLimits& limits);

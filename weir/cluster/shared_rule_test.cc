@@ -14,10 +14,10 @@ SharedRule rule_of(const std::string& value) {
   return rule ? *rule : SharedRule{};
 }
 
-SharedCommand command_of(const std::string& text) {
+RuleChange command_of(const std::string& text) {
   auto command = read_shared_command(text);
   EXPECT_TRUE(command) << command.error().message();
-  return command ? *command : SharedCommand{};
+  return command ? *command : RuleChange{};
 }
 
 std::errc refusal_of(const std::string& text) {
@@ -30,7 +30,7 @@ TEST(SharedRule, IsWhatItWasAfterItWasWritten) {
   const std::string value = "start dd jobid={dd.*} rate=5 scope=cluster\nchange dd rate=9\n";
   const SharedRule rule = rule_of(value);
   EXPECT_EQ(rule.key(), "ost_io/dd");
-  EXPECT_EQ(rule.commands.size(), 2U);
+  EXPECT_EQ(rule.changes.size(), 2U);
   EXPECT_EQ(rule.print(), value);
   EXPECT_EQ(SharedRule::parts("ost_io/dd").first, "ost_io");
   EXPECT_EQ(SharedRule::parent("ost_io/dd/ops"), "ost_io/dd");
@@ -59,15 +59,15 @@ TEST(SharedRule, AChangeTakesThePlaceOfOneThatSetNothingElse) {
   EXPECT_EQ(rule.print(),
             "start dd jobid={dd.*} rate=5 scope=cluster\nchange dd burst=7\nchange dd rate=8\n");
   rule = with_change(rule, command_of("change dd rate=9 burst=10"));
-  EXPECT_EQ(rule.commands.size(), 2U);
+  EXPECT_EQ(rule.changes.size(), 2U);
 }
 
 TEST(SharedCommand, AStartIsTheClustersWithoutSayingSo) {
-  EXPECT_EQ(command_of("start dd jobid={dd.*} rate=5").text,
+  EXPECT_EQ(print(command_of("start dd jobid={dd.*} rate=5")),
             "start dd jobid={dd.*} rate=5 scope=cluster");
-  EXPECT_EQ(command_of("start dd jobid={dd.*} rate=5 scope=cluster").text,
+  EXPECT_EQ(print(command_of("start dd jobid={dd.*} rate=5 scope=cluster")),
             "start dd jobid={dd.*} rate=5 scope=cluster");
-  EXPECT_EQ(command_of("stop dd").verb, SharedCommand::Verb::kStop);
+  EXPECT_EQ(command_of("stop dd").verb, Verb::kStop);
 }
 
 TEST(SharedCommand, WhatCannotBeTheClustersIsRefused) {
@@ -76,6 +76,7 @@ TEST(SharedCommand, WhatCannotBeTheClustersIsRefused) {
   EXPECT_EQ(refusal_of("reg start dd jobid={dd.*} rate=5"), std::errc::invalid_argument);
   EXPECT_EQ(refusal_of("change default rate=5"), std::errc::operation_not_permitted);
   EXPECT_EQ(refusal_of("begin dd"), std::errc::invalid_argument);
+  EXPECT_EQ(refusal_of("start dd {500} 10"), std::errc::invalid_argument) << "of which field?";
   EXPECT_EQ(refusal_of("change dd rate=5\n"), std::errc::invalid_argument);
 }
 

@@ -56,11 +56,11 @@ void apply(const ServeReload& plan, serve::JobTable jobs, Server& server) {
 FileFollower::FileFollower(Read read, serve::ServeOptions started_with)
     : read_(std::move(read)), applied_(std::move(started_with)) {}
 
-Result<std::vector<std::string>> FileFollower::plan_rules(const serve::KeptRules& rules,
-                                                          const std::vector<std::string>& file) {
-  auto commands = rules.plan_file(file);
-  if (!commands) return tl::unexpected(commands.error());
-  if (*commands) return std::move(**commands);
+Result<std::vector<RuleChange>> FileFollower::plan_rules(const serve::KeptRules& rules,
+                                                         const std::vector<std::string>& file) {
+  auto changes = rules.plan_file(file);
+  if (!changes) return tl::unexpected(changes.error());
+  if (*changes) return std::move(**changes);
   return fail(std::errc::device_or_resource_busy, "rules",
               "'default' cannot be set back to what it was while the server runs",
               "restart the server, or give all its keys");
@@ -70,16 +70,16 @@ Result<FileFollower::RulePlans> FileFollower::check(const Server& server, const 
                                                     const serve::ServeOptions& wanted) {
   RulePlans plans;
   for (const ServiceReload& reload : plan.services) {
-    if (reload.commands.empty()) continue;
+    if (reload.changes.empty()) continue;
     const Service* const service = server.find_service(reload.service);
     WEIR_ASSERT(service != nullptr);
-    auto commands = plan_rules(service->rules, rules_of(wanted, reload.service));
-    if (!commands) {
-      Error error = commands.error();
+    auto changes = plan_rules(service->rules, rules_of(wanted, reload.service));
+    if (!changes) {
+      Error error = changes.error();
       error.where = fmt::format("service {}: {}", quote(reload.service), error.where);
       return tl::unexpected(std::move(error));
     }
-    plans.emplace_back(reload.service, std::move(*commands));
+    plans.emplace_back(reload.service, std::move(*changes));
   }
   if (plan.limits) {
     if (auto checked = server.check_limits(*plan.limits); !checked) {
@@ -102,8 +102,8 @@ std::vector<std::string> FileFollower::follow(Server& server, const std::functio
   if (!plans) return refuse(plans.error());
   apply(plan, std::move(*jobs), server);
   if (more) more();
-  for (const auto& [service, commands] : *plans) {
-    server.find_service(service)->rules.follow_file(rules_of(*wanted, service), commands,
+  for (const auto& [service, changes] : *plans) {
+    server.find_service(service)->rules.follow_file(rules_of(*wanted, service), changes,
                                                     server.now());
   }
   applied_ = reached(std::move(applied_), plan, *wanted);

@@ -45,10 +45,10 @@ class FileFollower {
 
  private:
   // What each service whose rules were edited has to be told.
-  using RulePlans = std::vector<std::pair<std::string, std::vector<std::string>>>;
+  using RulePlans = std::vector<std::pair<std::string, std::vector<RuleChange>>>;
 
-  static Result<std::vector<std::string>> plan_rules(const serve::KeptRules& rules,
-                                                     const std::vector<std::string>& file);
+  static Result<std::vector<RuleChange>> plan_rules(const serve::KeptRules& rules,
+                                                    const std::vector<std::string>& file);
   static Result<RulePlans> check(const serve::Server& server, const ServeReload& plan,
                                  const serve::ServeOptions& wanted);
 

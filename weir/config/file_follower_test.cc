@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "weir/config/serve_config.h"
+#include "weir/serve/protocol.h"
 
 namespace weir::config {
 namespace {
@@ -15,6 +16,11 @@ namespace {
 using Lines = std::vector<std::string>;
 
 constexpr const char* kRefused = "nothing of the configuration was changed";
+
+// Nobody connects.
+const auto kProtocol = serve::add_protocol(
+    {.name = "none", .help = "", .begin = [](serve::SessionPort&) { return nullptr; }},
+    serve::Standard::kYes);
 
 // A server that never runs, and its file. Under clients: tests/clients/reload_test.py.
 class FileFollowerTest : public ::testing::Test {

@@ -93,8 +93,8 @@ std::string bounded_text(const TomlTable& table, std::string_view key, std::size
 std::string plain_name(const TomlTable& table, std::string without) {
   std::string name = table.text("name", std::move(without));
   if (serve::is_plain_name(name)) return name;
-  const TomlValue* given = table.get("name");
-  if (given == nullptr) {
+  const auto given = table.get("name");
+  if (!given) {
     table.miss("name");
   } else if (given->as<std::string>() != nullptr) {
     table.refuse("name", "is none",
@@ -120,7 +120,7 @@ bool has_room(const TomlTable& table, const List& list, std::size_t most) {
 
 void read_listen(const TomlTable& table, ServeOptions& options) {
   for (const TomlTable::Item& item : table.texts("listen")) {
-    const auto address = serve::parse_listen(item.text);
+    const auto address = serve::parse_entrance(item.text);
     if (!address) {
       refuse_with(table, item.at, "listen", address.error());
     } else if (std::find(options.listen.begin(), options.listen.end(), *address) !=
@@ -195,14 +195,13 @@ void read_claims(const TomlTable& table, serve::ClaimsOptions& claims) {
 }
 
 void read_job_nodes(const TomlTable& table, std::vector<serve::JobNodes>& jobs) {
-  const TomlValue* value = table.get("nodes");
-  if (value == nullptr) return;
-  const auto* members = value->as<TomlValue::Table>();
-  if (members == nullptr) {
+  const auto value = table.get("nodes");
+  if (!value) return;
+  if (!value->is_table()) {
     table.refuse("nodes", "must be a table such as { 'ior.n1' = 4 }");
     return;
   }
-  for (const TomlMember& member : *members) {
+  for (const TomlMember& member : value->members()) {
     const TomlKey& key = member.key;
     const auto* count = member.value.as<std::int64_t>();
     const auto refuse = [&](std::string_view what, std::string_view hint = {}) {
@@ -211,7 +210,7 @@ void read_job_nodes(const TomlTable& table, std::vector<serve::JobNodes>& jobs) 
     };
     if (key.name.empty() || key.name.size() > JobId::kSizeMax) {
       refuse("have no job", fmt::format("a job id has 1 to {} bytes", JobId::kSizeMax));
-    } else if (member.value.as<TomlValue::Table>() != nullptr) {
+    } else if (member.value.is_table()) {
       refuse("are a table", "write a job with dots in quotes: 'ior.n1' = 4");
     } else if (count == nullptr || *count < 1 ||
                static_cast<std::uint64_t>(*count) > Bounds::kNodesMax) {
@@ -394,14 +393,14 @@ void read_rules(const TomlTable& table, const ServeOptions& options,
 }
 
 void read_capacity(const TomlTable& table, serve::ServiceOptions& service) {
-  if (const TomlValue* value = table.get("capacity")) {
+  if (const auto value = table.get("capacity")) {
     const auto* number = value->as<std::int64_t>();
     const auto capacity = serve::parse_capacity(number != nullptr ? fmt::format("{}", *number)
                                                                   : table.text("capacity", "auto"));
     if (capacity) {
       service.capacity = *capacity;
     } else {
-      refuse_with(table, value->at, "capacity", capacity.error());
+      refuse_with(table, value->at(), "capacity", capacity.error());
     }
   }
   if (!table.has("cost")) return;
@@ -550,17 +549,17 @@ void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   read_cluster_start(table, cluster);
 }
 
-void read_blocks(const TomlTable& table, nbd::BlockSizes& blocks) {
+void read_blocks(const TomlTable& table, BlockSizes& blocks) {
   const auto read = [&](std::string_view key, std::uint32_t without) {
     return static_cast<std::uint32_t>(
-        table.size(key, Bytes{without}, Bytes{1}, Bytes{nbd::kPayloadMax}).count());
+        table.size(key, Bytes{without}, Bytes{1}, Bytes{kPayloadMax}).count());
   };
   blocks.minimum = read("block_min", blocks.minimum);
   blocks.preferred = read("block_preferred", std::max(blocks.preferred, blocks.minimum));
   blocks.maximum = read("block_max", blocks.maximum);
   // The largest size that any minimum divides: that of the store is not known yet.
   constexpr std::uint64_t kAnySize = std::uint64_t{1} << 62;
-  if (nbd::are_valid(blocks, kAnySize)) return;
+  if (are_valid(blocks, kAnySize)) return;
   const std::string_view given = table.has("block_min")         ? "block_min"
                                  : table.has("block_preferred") ? "block_preferred"
                                                                 : "block_max";
@@ -646,11 +645,9 @@ void read_export(const TomlTable& table, ServeOptions& options) {
 
 // "service 'fast'": how messages tell one of many tables from the others.
 std::string called(std::string_view table, const TomlValue& value) {
-  for (const TomlMember& member : *value.as<TomlValue::Table>()) {
-    const auto* name = member.key.name == "name" ? member.value.as<std::string>() : nullptr;
-    if (name != nullptr) return fmt::format("{} {}", table, quote(*name));
-  }
-  return std::string(table);
+  const auto given = value.find("name");
+  const auto* name = given ? given->as<std::string>() : nullptr;
+  return name != nullptr ? fmt::format("{} {}", table, quote(*name)) : std::string(table);
 }
 
 // What others refer to comes first.
@@ -659,7 +656,7 @@ void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptio
   for (const Part& part : parts()) tables.push_back(part.table);
   const TomlTable root(document, "file", mistakes, tables);
   const auto once = [&](std::string_view name, auto read) {
-    if (const TomlValue* value = root.get(name)) {
+    if (const auto value = root.get(name)) {
       read(TomlTable(*value, std::string(name), mistakes, keys_of(name)));
     }
   };

@@ -5,10 +5,12 @@
 // change when nothing was edited.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "weir/base/assert.h"
-#include "weir/classify/rule_text.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/config/serve_config.h"
 #include "weir/config/serve_reload.h"
 
@@ -29,7 +31,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   WEIR_ASSERT(!is_default ||
               config::plan_reload(*options, serve::ServeOptions{}) == config::ServeReload{});
   for (const serve::ServiceOptions& service : options->services) {
-    const auto started = weir::rule_commands({}, service.rules);
+    std::vector<RuleChange> rules;
+    for (const std::string& rule : service.rules) rules.push_back(parse_rule(rule).value());
+    const auto started = rule_changes({}, rules);
     WEIR_ASSERT(started && started->size() == service.rules.size());
   }
   return 0;

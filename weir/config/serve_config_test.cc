@@ -676,7 +676,7 @@ TEST(ServeConfigDocuments, TheExampleWithAllItsExamplesCanBeServed) {
   const ServeOptions options = parsed(text);
   EXPECT_TRUE(serve::check(options));
   ASSERT_EQ(options.exports.size(), 1U);
-  EXPECT_EQ(options.exports[0].blocks, nbd::BlockSizes{});
+  EXPECT_EQ(options.exports[0].blocks, BlockSizes{});
   EXPECT_EQ(options.exports[0].service, serve::kDefaultService);
   EXPECT_EQ(options.services[0].rules.size(), 2U);
   EXPECT_EQ(options.jobs.size(), 2U);

@@ -9,7 +9,6 @@
 
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
-#include "weir/classify/rule_text.h"
 
 namespace weir::config {
 namespace {
@@ -116,13 +115,13 @@ class Plan {
     if (old.rules != rules) {
       // Under another policy, or with other nodemaps, the commands would mean something else.
       const bool stands = old.policy == policy && before_.nodemaps == after_.nodemaps;
-      auto commands = stands ? rule_commands(old.rules, rules) : std::nullopt;
-      restart_if(!commands, called + ": rules");
-      if (commands) {
-        for (const std::string& command : *commands) {
-          plan_.changes.push_back(fmt::format("{}: {}", called, command));
+      auto changes = stands ? rule_changes(read(old.rules), read(rules)) : std::nullopt;
+      restart_if(!changes, called + ": rules");
+      if (changes) {
+        for (const RuleChange& one : *changes) {
+          plan_.changes.push_back(fmt::format("{}: {}", called, weir::print(one)));
         }
-        reload.commands = *std::move(commands);
+        reload.changes = *std::move(changes);
       }
     }
     if (old.capacity != capacity) {
@@ -136,7 +135,16 @@ class Plan {
         reload.capacity = capacity;
       }
     }
-    if (!reload.commands.empty() || reload.capacity) plan_.services.push_back(std::move(reload));
+    if (!reload.changes.empty() || reload.capacity) plan_.services.push_back(std::move(reload));
+  }
+
+  // They were checked when the file was read.
+  static std::vector<RuleChange> read(const std::vector<std::string>& rules) {
+    std::vector<RuleChange> changes;
+    for (const std::string& text : rules) {
+      if (auto rule = parse_rule(text)) changes.push_back(*std::move(rule));
+    }
+    return changes;
   }
 
   static std::string print(const serve::Capacity& capacity) {
@@ -200,7 +208,7 @@ ServeOptions reached(ServeOptions before, const ServeReload& plan, const ServeOp
     auto service = find(before.services, reload.service);
     if (service == before.services.end()) service = before.services.emplace(service);
     if (reload.capacity) service->capacity = *reload.capacity;
-    if (reload.commands.empty()) continue;
+    if (reload.changes.empty()) continue;
     const auto wanted = find(after.services, reload.service);
     service->rules = wanted == after.services.end() ? std::vector<std::string>{} : wanted->rules;
   }

@@ -21,13 +21,14 @@
 #include <string>
 #include <vector>
 
+#include "weir/classify/rule_spec.h"
 #include "weir/serve/options.h"
 
 namespace weir::config {
 
 struct ServiceReload {
   std::string service;
-  std::vector<std::string> commands;  // for nrs_tbf_rule, in this order
+  std::vector<RuleChange> changes;  // of rules, in this order
   std::optional<serve::Capacity> capacity;
 
   bool operator==(const ServiceReload&) const = default;

@@ -9,7 +9,7 @@
 
 #include "weir/base/rng.h"
 #include "weir/classify/rule_list.h"
-#include "weir/classify/rule_text.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/config/serve_config.h"
 
 namespace weir::config {
@@ -166,6 +166,17 @@ TEST(ServeReload, RulesWaitWhereTheirMeaningChanges) {
 
 // ---- rules ----
 
+std::optional<Texts> rule_commands(const Texts& before, const Texts& after) {
+  const auto read = [](const Texts& texts) {
+    std::vector<RuleChange> changes;
+    for (const std::string& text : texts) changes.push_back(parse_rule(text).value());
+    return changes;
+  };
+  const auto changes = rule_changes(read(before), read(after));
+  if (!changes) return std::nullopt;
+  return print_all(*changes);
+}
+
 Texts commands(const Texts& before, const Texts& after) {
   const auto found = rule_commands(before, after);
   EXPECT_TRUE(found);
@@ -175,6 +186,10 @@ Texts commands(const Texts& before, const Texts& after) {
 TEST(ServeReloadRules, AChangeOfLimitsIsAChange) {
   EXPECT_EQ(commands({"start a jobid={a} rate=5 bps=1MB"}, {"start a jobid={a} rate=6 bps=2MB"}),
             Texts{"change a rate=6 bps=2MB"});
+  EXPECT_TRUE(
+      commands({"start a jobid={a} rate=5 bps=1MB"}, {"start a jobid={a} bps=1MB/s rate=05"})
+          .empty())
+      << "it says the same";
   EXPECT_EQ(commands({"start a {x} 5"}, {"start a {x} 6"}), Texts{"change a 6"});
   EXPECT_EQ(commands({"hp start a jobid={x} rate=5"}, {"hp start a jobid={x} rate=6"}),
             Texts{"hp change a rate=6"});
@@ -187,11 +202,11 @@ TEST(ServeReloadRules, WhatCannotBeChangedIsStoppedAndStarted) {
         "start a jobid={a} bps=1MB", "start a jobid={a} rate=5 realtime=1"}) {
     EXPECT_EQ(commands({a}, {other}), (Texts{"stop a", other}));
   }
-  EXPECT_EQ(commands({"start a jobid={a} burst=5"}, {"start a jobid={a} burst=64KiB bps=1MB"}),
-            (Texts{"stop a", "start a jobid={a} burst=64KiB bps=1MB"}));
+  EXPECT_EQ(commands({"start a jobid={a} burst=5"}, {"start a jobid={a} bps=1MB burst=64KiB"}),
+            (Texts{"stop a", "start a jobid={a} bps=1MB burst=64KiB"}));
   EXPECT_EQ(commands({"start a jobid={a} bps=1MB rate=5 burst=5"},
                      {"start a jobid={a} bps=1MB rate=5 burst=64KiB"}),
-            (Texts{"stop a", "start a jobid={a} bps=1MB rate=5 burst=64KiB"}));
+            (Texts{"stop a", "start a jobid={a} rate=5 bps=1MB burst=64KiB"}));
 }
 
 TEST(ServeReloadRules, WhatStaysIsNotTouched) {

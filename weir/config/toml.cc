@@ -2,6 +2,7 @@
 #include "weir/config/toml.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -26,43 +27,10 @@ TomlPlace place(const toml::source_region& region) {
   return {std::max(region.begin.line, 1U), std::max(region.begin.column, 1U)};
 }
 
-TomlValue::Table copy_table(const toml::table& table);
-TomlValue::Array copy_array(const toml::array& array);
-
-// The library bounds how deep a document nests, and with it this recursion.
-TomlValue copy(const toml::node& node) {
-  TomlValue value;
-  value.at = place(node.source());
-  node.visit([&](const auto& held) {
-    if constexpr (toml::is_table<decltype(held)>) {
-      value.held = copy_table(held);
-    } else if constexpr (toml::is_array<decltype(held)>) {
-      value.held = copy_array(held);
-    } else if constexpr (toml::is_string<decltype(held)> || toml::is_integer<decltype(held)> ||
-                         toml::is_floating_point<decltype(held)> ||
-                         toml::is_boolean<decltype(held)>) {
-      value.held = held.get();
-    }
-  });
-  return value;
-}
-
-TomlValue::Array copy_array(const toml::array& array) {
-  TomlValue::Array values;
-  values.reserve(array.size());
-  for (const toml::node& node : array) values.push_back(copy(node));
-  return values;
-}
-
-TomlValue::Table copy_table(const toml::table& table) {
-  TomlValue::Table members;
-  members.reserve(table.size());
-  for (const auto& [key, node] : table) {
-    members.push_back({{std::string(key.str()), place(key.source())}, copy(node)});
-  }
-  std::stable_sort(members.begin(), members.end(),
-                   [](const TomlMember& a, const TomlMember& b) { return a.key.at < b.key.at; });
-  return members;
+template <class Kind>
+const Kind* held(const toml::node& node) {
+  const auto* const value = node.as<Kind>();
+  return value == nullptr ? nullptr : &value->get();
 }
 
 }  // namespace
@@ -71,13 +39,64 @@ std::string print_place(std::string_view file, TomlPlace at) {
   return fmt::format("{}:{}:{}", file, at.line, at.column);
 }
 
-Result<TomlValue> parse_toml(std::string_view text, std::string_view file) {
-  const toml::parse_result parsed = toml::parse(text);
+TomlValue::TomlValue(const toml::node& node) : node_(&node) {}
+TomlPlace TomlValue::at() const { return place(node_->source()); }
+template <>
+const bool* TomlValue::as() const {
+  return held<bool>(*node_);
+}
+template <>
+const std::int64_t* TomlValue::as() const {
+  return held<std::int64_t>(*node_);
+}
+template <>
+const double* TomlValue::as() const {
+  return held<double>(*node_);
+}
+template <>
+const std::string* TomlValue::as() const {
+  return held<std::string>(*node_);
+}
+bool TomlValue::is_table() const { return node_->is_table(); }
+
+std::optional<TomlValue> TomlValue::find(std::string_view key) const {
+  const toml::table* const table = node_->as_table();
+  const toml::node* const found = table == nullptr ? nullptr : table->get(key);
+  return found == nullptr ? std::nullopt : std::optional(TomlValue(*found));
+}
+
+std::vector<TomlMember> TomlValue::members() const {
+  std::vector<TomlMember> members;
+  const toml::table* const table = node_->as_table();
+  if (table == nullptr) return members;
+  members.reserve(table->size());
+  for (const auto& [key, node] : *table) {
+    members.push_back({{std::string(key.str()), place(key.source())}, TomlValue(node)});
+  }
+  std::stable_sort(members.begin(), members.end(),
+                   [](const TomlMember& a, const TomlMember& b) { return a.key.at < b.key.at; });
+  return members;
+}
+
+std::optional<std::vector<TomlValue>> TomlValue::items() const {
+  const toml::array* const array = node_->as_array();
+  if (array == nullptr) return std::nullopt;
+  std::vector<TomlValue> items;
+  items.reserve(array->size());
+  for (const toml::node& node : *array) items.emplace_back(node);
+  return items;
+}
+
+TomlDocument::TomlDocument(std::shared_ptr<const toml::table> table)
+    : TomlValue(*table), table_(std::move(table)) {}
+
+Result<TomlDocument> parse_toml(std::string_view text, std::string_view file) {
+  toml::parse_result parsed = toml::parse(text);
   if (!parsed) {
     return fail(std::errc::invalid_argument, print_place(file, place(parsed.error().source())),
                 parsed.error().description());
   }
-  return copy(parsed.table());
+  return TomlDocument(std::make_shared<const toml::table>(std::move(parsed).table()));
 }
 
 }  // namespace weir::config

@@ -1,24 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A TOML document as a tree of plain values, each with the place where it stands, so that whoever
-// reads one can point at the line and column of a mistake. The one source behind this header is the
-// only one that sees the TOML library.
+// A TOML document, seen value by value, each with the place where it stands, so that whoever reads
+// one can point at the line and column of a mistake. The one source behind this header is the only
+// one that sees the TOML library; values are views of the library's own tree.
 //
-//   Result<TomlValue> document = parse_toml("slots = 4\n", "weir.conf");
-//   document->as<TomlValue::Table>()->front().key.name == "slots"
+//   Result<TomlDocument> document = parse_toml("slots = 4\n", "weir.conf");
+//   *document->find("slots")->as<std::int64_t>() == 4
 //
-// Members of a table stand in the order of the file, also when it opens the table in several
-// places. Dates and times of day are of kind Other: nothing of Weir's has one.
+// Members of a table are given in the order of the file, also when it opens the table in several
+// places. Dates and times of day are of no kind: nothing of Weir's has one. A view is valid as long
+// as a copy of its document lives.
 #pragma once
 
 #include <compare>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "weir/base/result.h"
+
+namespace toml {
+inline namespace v3 {
+class node;
+class table;
+}  // namespace v3
+}  // namespace toml
 
 namespace weir::config {
 
@@ -35,20 +44,34 @@ std::string print_place(std::string_view file, TomlPlace at);
 
 struct TomlMember;
 
-struct TomlValue {
-  struct Other {};
-  using Array = std::vector<TomlValue>;
-  using Table = std::vector<TomlMember>;
+class TomlValue {
+ public:
+  explicit TomlValue(const toml::node& node);
 
-  TomlPlace at;
-  std::variant<Other, bool, std::int64_t, double, std::string, Array, Table> held;
-
-  // nullptr if it is of another kind.
+  TomlPlace at() const;
+  // A bool, std::int64_t, double or std::string; nullptr if it is of another kind.
   template <class Kind>
-  const Kind* as() const {
-    return std::get_if<Kind>(&held);
-  }
+  const Kind* as() const;
+  bool is_table() const;
+  // Of a table; nothing if there is none of the name, or it is no table. O(log n).
+  std::optional<TomlValue> find(std::string_view key) const;
+  // Of a table; empty if it is none.
+  std::vector<TomlMember> members() const;
+  // Of an array; nothing if it is none.
+  std::optional<std::vector<TomlValue>> items() const;
+
+ private:
+  const toml::node* node_;
 };
+
+template <>
+const bool* TomlValue::as() const;
+template <>
+const std::int64_t* TomlValue::as() const;
+template <>
+const double* TomlValue::as() const;
+template <>
+const std::string* TomlValue::as() const;
 
 struct TomlKey {
   std::string name;
@@ -60,8 +83,16 @@ struct TomlMember {
   TomlValue value;
 };
 
-// The table of the whole document. EINVAL with the place of what is no TOML; `file` is how messages
-// call it.
-Result<TomlValue> parse_toml(std::string_view text, std::string_view file);
+// The table of the whole.
+class TomlDocument : public TomlValue {
+ public:
+  explicit TomlDocument(std::shared_ptr<const toml::table> table);
+
+ private:
+  std::shared_ptr<const toml::table> table_;
+};
+
+// EINVAL with the place of what is no TOML; `file` is how messages call it.
+Result<TomlDocument> parse_toml(std::string_view text, std::string_view file);
 
 }  // namespace weir::config

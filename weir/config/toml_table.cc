@@ -38,16 +38,12 @@ std::vector<Error> TomlMistakes::in_order() const {
 
 TomlTable::TomlTable(const TomlValue& value, std::string name, TomlMistakes& mistakes,
                      std::vector<std::string_view> keys)
-    : members_(value.as<TomlValue::Table>()),
-      at_(value.at),
-      name_(std::move(name)),
-      mistakes_(mistakes),
-      keys_(std::move(keys)) {
-  if (members_ == nullptr) {
-    mistakes_.add(at_, fmt::format("{} must be a table", name_));
+    : value_(value), name_(std::move(name)), mistakes_(mistakes), keys_(std::move(keys)) {
+  if (!value_.is_table()) {
+    mistakes_.add(at(), fmt::format("{} must be a table", name_));
     return;
   }
-  for (const auto& [key, unused] : *members_) {
+  for (const auto& [key, unused] : value_.members()) {
     if (std::find(keys_.begin(), keys_.end(), key.name) != keys_.end()) continue;
     const auto meant = nearest(key.name, keys_);
     if (meant) meant_.push_back(*meant);
@@ -57,16 +53,9 @@ TomlTable::TomlTable(const TomlValue& value, std::string name, TomlMistakes& mis
   }
 }
 
-const TomlValue* TomlTable::get(std::string_view key) const {
-  if (members_ == nullptr) return nullptr;
-  const auto found = std::find_if(members_->begin(), members_->end(),
-                                  [&](const TomlMember& each) { return each.key.name == key; });
-  return found == members_->end() ? nullptr : &found->value;
-}
-
 TomlPlace TomlTable::place_of(std::string_view key) const {
-  const TomlValue* value = get(key);
-  return value != nullptr ? value->at : at_;
+  const auto value = get(key);
+  return value ? value->at() : at();
 }
 
 void TomlTable::refuse(std::string_view key, std::string_view what, std::string_view hint) const {
@@ -80,16 +69,16 @@ void TomlTable::miss(std::string_view key, std::string_view hint) const {
 }
 
 std::string TomlTable::text(std::string_view key, std::string without) const {
-  const TomlValue* value = get(key);
-  if (value == nullptr) return without;
+  const auto value = get(key);
+  if (!value) return without;
   if (const auto* given = value->as<std::string>()) return *given;
   refuse(key, "must be a text in quotes");
   return without;
 }
 
 bool TomlTable::flag(std::string_view key, bool without) const {
-  const TomlValue* value = get(key);
-  if (value == nullptr) return without;
+  const auto value = get(key);
+  if (!value) return without;
   if (const auto* given = value->as<bool>()) return *given;
   refuse(key, "must be true or false");
   return without;
@@ -97,8 +86,8 @@ bool TomlTable::flag(std::string_view key, bool without) const {
 
 std::uint64_t TomlTable::number(std::string_view key, std::uint64_t without, std::uint64_t least,
                                 std::uint64_t most) const {
-  const TomlValue* value = get(key);
-  if (value == nullptr) return without;
+  const auto value = get(key);
+  if (!value) return without;
   const auto* given = value->as<std::int64_t>();
   if (given != nullptr && *given >= 0) {
     const auto count = static_cast<std::uint64_t>(*given);
@@ -115,8 +104,8 @@ std::uint32_t TomlTable::small(std::string_view key, std::uint32_t without, std:
 
 Nanoseconds TomlTable::time(std::string_view key, Nanoseconds without, Nanoseconds least,
                             Nanoseconds most) const {
-  const TomlValue* value = get(key);
-  if (value == nullptr) return without;
+  const auto value = get(key);
+  if (!value) return without;
   const auto* given = value->as<std::string>();
   const bool back = given != nullptr && given->starts_with('-');
   const auto parsed = given != nullptr
@@ -137,8 +126,8 @@ Nanoseconds TomlTable::time(std::string_view key, Nanoseconds without, Nanosecon
 }
 
 Bytes TomlTable::size(std::string_view key, Bytes without, Bytes least, Bytes most) const {
-  const TomlValue* value = get(key);
-  if (value == nullptr) return without;
+  const auto value = get(key);
+  if (!value) return without;
   const auto* given = value->as<std::string>();
   const auto* count = value->as<std::int64_t>();
   std::optional<Bytes> size;
@@ -178,8 +167,8 @@ Cost TomlTable::cost(std::string_view key, Cost without) const {
 
 std::size_t TomlTable::word(std::string_view key, std::size_t without,
                             std::initializer_list<std::string_view> words) const {
-  const TomlValue* value = get(key);
-  if (value == nullptr) return without;
+  const auto value = get(key);
+  if (!value) return without;
   if (const auto* given = value->as<std::string>()) {
     const auto* const found = std::find(words.begin(), words.end(), *given);
     if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
@@ -194,11 +183,11 @@ std::size_t TomlTable::word(std::string_view key, std::size_t without,
 }
 
 std::vector<TomlTable::Item> TomlTable::texts(std::string_view key) const {
-  const TomlValue* value = get(key);
-  if (value == nullptr) return {};
-  if (const auto* one = value->as<std::string>()) return {{*one, value->at}};
-  const auto* many = value->as<TomlValue::Array>();
-  if (many == nullptr) {
+  const auto value = get(key);
+  if (!value) return {};
+  if (const auto* one = value->as<std::string>()) return {{*one, value->at()}};
+  const auto many = value->items();
+  if (!many) {
     refuse(key, "must be a list of texts in quotes");
     return {};
   }
@@ -206,30 +195,30 @@ std::vector<TomlTable::Item> TomlTable::texts(std::string_view key) const {
   items.reserve(many->size());
   for (const TomlValue& item : *many) {
     if (const auto* text = item.as<std::string>()) {
-      items.push_back({*text, item.at});
+      items.push_back({*text, item.at()});
     } else {
-      mistakes_.add(item.at, fmt::format("{}: {} must hold texts in quotes", name_, key));
+      mistakes_.add(item.at(), fmt::format("{}: {} must hold texts in quotes", name_, key));
     }
   }
   return items;
 }
 
-std::vector<const TomlValue*> TomlTable::tables(std::string_view key) const {
-  const TomlValue* value = get(key);
-  if (value == nullptr) return {};
-  if (value->as<TomlValue::Table>() != nullptr) return {value};
-  const auto* many = value->as<TomlValue::Array>();
-  if (many == nullptr) {
+std::vector<TomlValue> TomlTable::tables(std::string_view key) const {
+  const auto value = get(key);
+  if (!value) return {};
+  if (value->is_table()) return {*value};
+  const auto many = value->items();
+  if (!many) {
     refuse(key, "must be a table, or an array of tables");
     return {};
   }
-  std::vector<const TomlValue*> found;
+  std::vector<TomlValue> found;
   found.reserve(many->size());
   for (const TomlValue& item : *many) {
-    if (item.as<TomlValue::Table>() != nullptr) {
-      found.push_back(&item);
+    if (item.is_table()) {
+      found.push_back(item);
     } else {
-      mistakes_.add(item.at, fmt::format("{}: {} must hold tables", name_, key));
+      mistakes_.add(item.at(), fmt::format("{}: {} must hold tables", name_, key));
     }
   }
   return found;

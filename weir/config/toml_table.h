@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,9 +61,9 @@ class TomlTable {
 
   const std::string& name() const { return name_; }
   TomlMistakes& mistakes() const { return mistakes_; }
-  TomlPlace at() const { return at_; }
-  bool has(std::string_view key) const { return get(key) != nullptr; }
-  const TomlValue* get(std::string_view key) const;
+  TomlPlace at() const { return value_.at(); }
+  bool has(std::string_view key) const { return get(key).has_value(); }
+  std::optional<TomlValue> get(std::string_view key) const { return value_.find(key); }
   // Of the value of a key; of the table if it is not given.
   TomlPlace place_of(std::string_view key) const;
   // "NAME: KEY WHAT; HINT", at the place of the key's value.
@@ -97,14 +98,13 @@ class TomlTable {
   // Each table of an array of tables; a single table counts as an array of one.
   template <class Visit>
   void each(std::string_view key, Visit visit) const {
-    for (const TomlValue* table : tables(key)) visit(*table);
+    for (const TomlValue& table : tables(key)) visit(table);
   }
 
  private:
-  std::vector<const TomlValue*> tables(std::string_view key) const;
+  std::vector<TomlValue> tables(std::string_view key) const;
 
-  const TomlValue::Table* members_;  // nullptr: it was no table
-  TomlPlace at_;
+  TomlValue value_;
   std::string name_;
   TomlMistakes& mistakes_;
   std::vector<std::string_view> keys_;

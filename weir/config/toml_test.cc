@@ -6,41 +6,47 @@
 namespace weir::config {
 namespace {
 
-const TomlMember* find(const TomlValue& table, std::string_view key) {
-  for (const TomlMember& member : *table.as<TomlValue::Table>()) {
-    if (member.key.name == key) return &member;
-  }
-  return nullptr;
-}
-
 TEST(Toml, KeepsEveryKindOfValue) {
   const auto document =
       parse_toml("a = true\nb = -3\nc = 0.5\nd = 'x'\ne = [1, 2]\nf = 2020-01-01\n[g]\n", "f");
   ASSERT_TRUE(document) << document.error().message();
-  EXPECT_TRUE(*find(*document, "a")->value.as<bool>());
-  EXPECT_EQ(*find(*document, "b")->value.as<std::int64_t>(), -3);
-  EXPECT_EQ(*find(*document, "c")->value.as<double>(), 0.5);
-  EXPECT_EQ(*find(*document, "d")->value.as<std::string>(), "x");
-  EXPECT_EQ(find(*document, "e")->value.as<TomlValue::Array>()->size(), 2U);
-  EXPECT_NE(find(*document, "f")->value.as<TomlValue::Other>(), nullptr);
-  EXPECT_TRUE(find(*document, "g")->value.as<TomlValue::Table>()->empty());
+  EXPECT_TRUE(*document->find("a")->as<bool>());
+  EXPECT_EQ(*document->find("b")->as<std::int64_t>(), -3);
+  EXPECT_EQ(*document->find("c")->as<double>(), 0.5);
+  EXPECT_EQ(*document->find("d")->as<std::string>(), "x");
+  EXPECT_EQ(document->find("e")->items()->size(), 2U);
+  EXPECT_EQ(document->find("f")->as<std::string>(), nullptr) << "a date is of no kind";
+  EXPECT_TRUE(document->find("g")->is_table());
+  EXPECT_TRUE(document->find("g")->members().empty());
+  EXPECT_FALSE(document->find("h"));
 }
 
 TEST(Toml, KnowsWhereEverythingStands) {
   const auto document = parse_toml("# one\n  b = 'x'\na = [1,\n  2]\n", "f");
   ASSERT_TRUE(document);
-  const TomlMember* b = find(*document, "b");
-  EXPECT_EQ(b->key.at, (TomlPlace{2, 3}));
-  EXPECT_EQ(b->value.at, (TomlPlace{2, 7}));
-  EXPECT_EQ(find(*document, "a")->value.as<TomlValue::Array>()->back().at, (TomlPlace{4, 3}));
+  const TomlMember b = document->members().front();
+  EXPECT_EQ(b.key.at, (TomlPlace{2, 3}));
+  EXPECT_EQ(b.value.at(), (TomlPlace{2, 7}));
+  EXPECT_EQ(document->find("a")->items()->back().at(), (TomlPlace{4, 3}));
 }
 
 TEST(Toml, KeepsTheOrderOfTheFile) {
   const auto document = parse_toml("z = 1\na = 2\n[m]\nk = 1\n", "f");
   ASSERT_TRUE(document);
   std::string order;
-  for (const TomlMember& member : *document->as<TomlValue::Table>()) order += member.key.name;
+  for (const TomlMember& member : document->members()) order += member.key.name;
   EXPECT_EQ(order, "zam");
+}
+
+// Values are views: a copy of the document keeps them.
+TEST(Toml, ACopyOfTheDocumentKeepsItsValues) {
+  std::optional<TomlDocument> kept;
+  {
+    const auto document = parse_toml("a = 'a text that is long enough for the heap'\n", "f");
+    ASSERT_TRUE(document);
+    kept = *document;
+  }
+  EXPECT_EQ(*kept->find("a")->as<std::string>(), "a text that is long enough for the heap");
 }
 
 TEST(Toml, SaysWhereItIsNoToml) {
@@ -64,8 +70,8 @@ TEST(Toml, LettersBeyondAsciiStandInTextsOnly) {
   const auto document =
       parse_toml("\ufeff# \u00e9\na = '\u00e9'\nb = \"\"\"\\\n  \u00e9\"\"\"\n", "f");
   ASSERT_TRUE(document) << document.error().message();
-  EXPECT_EQ(*find(*document, "a")->value.as<std::string>(), "\u00e9");
-  EXPECT_EQ(*find(*document, "b")->value.as<std::string>(), "\u00e9");
+  EXPECT_EQ(*document->find("a")->as<std::string>(), "\u00e9");
+  EXPECT_EQ(*document->find("b")->as<std::string>(), "\u00e9");
 }
 
 TEST(Toml, ANestThatIsTooDeepIsRefused) {

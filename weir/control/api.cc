@@ -457,17 +457,17 @@ std::string change_json(std::string_view generation, bool is_durable,
 
 namespace {
 
-Json slices_json(const std::vector<serve::ClusterStatus::Slice>& slices) {
+Json slices_json(const std::vector<serve::SliceStatus>& slices) {
   Json all = Json::array();
-  for (const serve::ClusterStatus::Slice& one : slices) {
+  for (const serve::SliceStatus& one : slices) {
     all.push_back({{"of", one.of}, {"milli_per_s", one.milli}, {"leased", one.is_leased}});
   }
   return all;
 }
 
-Json courses_json(const std::vector<serve::ClusterStatus::Course>& courses) {
+Json courses_json(const std::vector<serve::CourseStatus>& courses) {
   Json all = Json::array();
-  for (const serve::ClusterStatus::Course& one : courses) {
+  for (const serve::CourseStatus& one : courses) {
     all.push_back({{"service", one.service},
                    {"epoch", one.epoch},
                    {"rounds", one.rounds},
@@ -481,7 +481,7 @@ Json courses_json(const std::vector<serve::ClusterStatus::Course>& courses) {
 
 std::string cluster_json(const serve::ClusterStatus& status) {
   Json members = Json::array();
-  for (const serve::ClusterStatus::Member& one : status.members) {
+  for (const serve::MemberStatus& one : status.members) {
     members.push_back({{"name", one.name},
                        {"address", one.address},
                        {"registered", one.is_registered},
@@ -490,14 +490,14 @@ std::string cluster_json(const serve::ClusterStatus& status) {
                        {"slices", slices_json(one.slices)}});
   }
   Json leader = nullptr;
-  if (status.has_leader_part) {
-    leader = {{"rounds", status.rounds},
-              {"round_median_ns", status.round_median.count()},
-              {"round_p99_ns", status.round_p99.count()},
-              {"evictions", status.evictions},
-              {"refused", status.refused},
-              {"garbage", status.garbage},
-              {"courses", courses_json(status.courses)}};
+  if (const auto& told = status.at_leader) {
+    leader = {{"rounds", told->rounds},
+              {"round_median_ns", told->round_median.count()},
+              {"round_p99_ns", told->round_p99.count()},
+              {"evictions", told->evictions},
+              {"refused", told->refused},
+              {"garbage", told->garbage},
+              {"courses", courses_json(told->courses)}};
   }
   return text_of({{"name", status.name},
                   {"state", status.state},
@@ -729,7 +729,7 @@ Result<ChangeRequest> read_service_change(const HttpRequest& request,
   };
   Change change;
   if (parts[2] == "rules" && parts.size() == 4 && request.method == "DELETE") {
-    change = {.target = rule_path(service), .value = "stop " + parts[3]};
+    change = {.target = rule_path(service), .value = print(stop_of(parts[3]))};
   } else if (parts.size() != 3) {
     return fail(std::errc::no_such_file_or_directory, quote(request.path), "no such path");
   } else if (parts[2] == "rules" && request.method == "POST") {

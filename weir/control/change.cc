@@ -13,7 +13,7 @@
 #include "weir/adapt/allocator.h"
 #include "weir/base/quote.h"
 #include "weir/classify/rule_log.h"
-#include "weir/classify/rule_text.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/control/job_sizes.h"
 
 namespace weir::control {
@@ -208,8 +208,10 @@ std::vector<Change> effective(const std::vector<std::string>& records,
 
 Result<void> check_own(const serve::Server& server, const Change& change) {
   if (!server.options().cluster.is_on() || !is_rule(change) || !change.value) return {};
-  const std::string name(RuleText(*change.value).name);
-  bool is_shared = change.value->find("scope=cluster") != std::string::npos;
+  const auto rule_change = parse_rule(*change.value);
+  if (!rule_change) return {};  // refused for what is wrong with it
+  const std::string& name = rule_change->name;
+  bool is_shared = rule_change->keys.scope == Scope::kCluster;
   for (const auto& service : server.services()) {
     const RuleView* const rules = service->target.rules(Head::kRegular);
     const Rule* const rule = rules == nullptr ? nullptr : rules->rules(Head::kRegular).find(name);

@@ -21,9 +21,15 @@
 #include "weir/config/file_follower.h"
 #include "weir/config/serve_config.h"
 #include "weir/control/change_queue.h"
+#include "weir/serve/protocol.h"
 
 namespace weir::control {
 namespace {
+
+// Nobody connects.
+const auto kProtocol = serve::add_protocol(
+    {.name = "none", .help = "", .begin = [](serve::SessionPort&) { return nullptr; }},
+    serve::Standard::kYes);
 
 using Texts = std::vector<std::string>;
 
@@ -441,7 +447,7 @@ TEST(ChangeQueue, ANameThatIsTakenWhileItIsWrittenIsNotStartedByTheNextStart) {
   };
   ASSERT_TRUE(world.change(start("k1"), true));
   world.when_written = [&] {
-    ASSERT_TRUE(world.service().target.apply_rule("start k0 jobid={b} rate=3", {}));
+    ASSERT_TRUE(world.service().target.write_rule("start k0 jobid={b} rate=3", {}));
   };
   EXPECT_FALSE(world.change(start("k0"), true));
   const auto kept = [](std::vector<std::string> names) { return names; };

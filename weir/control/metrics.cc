@@ -186,7 +186,7 @@ void add_cluster(std::string& page, const serve::ClusterStatus& status) {
   one("weir_cluster_epochs_total", "counter", "Epochs that this server was in.", status.epochs);
   one("weir_cluster_epoch_errors_total", "counter", "Calls for an epoch that failed.",
       status.errors);
-  std::vector<const serve::ClusterStatus::Slice*> slices;
+  std::vector<const serve::SliceStatus*> slices;
   slices.reserve(status.slices.size());
   for (const auto& slice : status.slices) slices.push_back(&slice);
   std::stable_sort(slices.begin(), slices.end(),

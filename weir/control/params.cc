@@ -9,24 +9,15 @@
 #include <fnmatch.h>
 
 #include "weir/base/quote.h"
+#include "weir/classify/command.h"
 #include "weir/target/nrs_text.h"
 
 namespace weir::control {
 namespace {
 
-constexpr std::string_view kRuleVerbs[] = {"start ", "change ", "stop "};
-
 // The original design's format lines write rules to nrs_policies; no Lustre ever took them there.
-bool is_rule_command(std::string_view text) {
-  for (const std::string_view head : {"reg ", "hp "}) {
-    if (text.starts_with(head)) text.remove_prefix(head.size());
-  }
-  return std::any_of(std::begin(kRuleVerbs), std::end(kRuleVerbs),
-                     [&](std::string_view verb) { return text.starts_with(verb); });
-}
-
 Result<void> check_policies(std::string_view text) {
-  if (!is_rule_command(text)) return {};
+  if (!outline_of(text).has_verb) return {};
   return fail(std::errc::no_such_file_or_directory, quote(text), "is a rule, not a policy",
               "write rules to nrs_tbf_rule");
 }

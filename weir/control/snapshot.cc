@@ -91,17 +91,6 @@ bool has_record(const Target& target, const JobId& job) {
   return account != nullptr && account->record != 0;
 }
 
-std::string limits_text(const Limits& limits) {
-  std::string text;
-  if (limits.rate) text += fmt::format("rate={} ", limits.rate_in_force());
-  if (limits.bps) {
-    text += fmt::format("bps={} ", tokens_in(*limits.bps, std::chrono::seconds{1}).count());
-  }
-  if (limits.burst_ops) text += fmt::format("burst={} ", limits.burst_ops->count());
-  if (!text.empty()) text.pop_back();
-  return text;
-}
-
 std::string_view name_of(Heads heads) {
   return heads == Heads::kBoth ? "both" : heads == Heads::kRegular ? "reg" : "hp";
 }
@@ -128,7 +117,7 @@ void add_rules(ServiceShot& shot, const serve::Service& service) {
       if (rule->heads() == Heads::kBoth && head == Head::kHigh) continue;
       RuleShot one{.name = rule->name(),
                    .conditions = rule->conds(),
-                   .limits = limits_text(rule->limits()),
+                   .limits = rule->limits().summary(),
                    .heads = std::string(name_of(rule->heads() == Heads::kBoth ? Heads::kBoth
                                                 : head == Head::kRegular      ? Heads::kRegular
                                                                               : Heads::kHigh)),
@@ -147,12 +136,10 @@ void add_rules(ServiceShot& shot, const serve::Service& service) {
     if (entry->is_default() || service.rules.running().find(entry->name) != nullptr) continue;
     RuleShot one{.name = entry->name,
                  .conditions = entry->conds,
-                 .limits = {},
+                 .limits = print_keys(entry->keys),
                  .heads = std::string(name_of(entry->heads)),
                  .state = "inactive"};
-    for (const auto& key : entry->keys) {
-      one.limits += (one.limits.empty() ? "" : " ") + key.second;
-    }
+    if (!one.limits.empty()) one.limits.erase(0, 1);
     add_rule(shot, std::move(one));
   }
 }

@@ -32,6 +32,7 @@
 #include "weir/control/job_stats_text.h"
 #include "weir/lock/view.h"
 #include "weir/schedule/rule_view.h"
+#include "weir/serve/cluster_port.h"
 #include "weir/serve/plane.h"
 #include "weir/serve/server.h"
 

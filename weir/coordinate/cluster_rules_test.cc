@@ -23,10 +23,10 @@ Instant at(std::int64_t ms) { return instant_at(0) + milliseconds{ms}; }
 struct Server {
   Server() {
     EXPECT_TRUE(target.set_policy("tbf", "jobid", Heads::kBoth, {}));
-    EXPECT_TRUE(target.apply_rule("start wide jobid={*} rate=1000 by=rule scope=cluster", at(0)));
+    EXPECT_TRUE(target.write_rule("start wide jobid={*} rate=1000 by=rule scope=cluster", at(0)));
   }
   ~Server() {
-    EXPECT_TRUE(target.apply_rule("stop wide", at(1'000'000)));  // whose limit would hold
+    EXPECT_TRUE(target.write_rule("stop wide", at(1'000'000)));  // whose limit would hold
     target.shutdown(at(1'000'000));
     served(1'000'000);
   }
@@ -96,7 +96,7 @@ TEST(ClusterRules, ARuleThatIsChangedBeforeTheFirstEpochIsFollowed) {
   Server server;
   server.slices.expect_members(1);
   server.rules.follow(at(0));
-  ASSERT_TRUE(server.target.apply_rule("change wide rate=100", at(0)));
+  ASSERT_TRUE(server.target.write_rule("change wide rate=100", at(0)));
   server.rules.follow(at(0));
   server.send(1000, 0);
   int served = 0;
@@ -156,12 +156,12 @@ struct Pair {
   explicit Pair(const std::string& rule) : name(rule.substr(6, rule.find(' ', 6) - 6)) {
     for (One& one : servers) {
       EXPECT_TRUE(one.target.set_policy("tbf", "jobid", Heads::kBoth, {}));
-      EXPECT_TRUE(one.target.apply_rule(rule, at(0)));
+      EXPECT_TRUE(one.target.write_rule(rule, at(0)));
     }
   }
   ~Pair() {
     for (std::size_t i = 0; i < 2; ++i) {
-      EXPECT_TRUE(servers[i].target.apply_rule("stop " + name, at(1'000'000)));
+      EXPECT_TRUE(servers[i].target.write_rule("stop " + name, at(1'000'000)));
       servers[i].target.shutdown(at(1'000'000));
       served(i, 1'000'000);
     }

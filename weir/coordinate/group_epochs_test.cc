@@ -44,7 +44,7 @@ struct Server {
   explicit Server(const GroupOptions& options = turns(), std::uint32_t slots = 1)
       : target(target_options(slots), at(0)), use(target, options) {
     EXPECT_TRUE(target.set_policy("tbf", "nid", Heads::kBoth, {}));
-    EXPECT_TRUE(target.apply_rule("change default rate=900000", at(0)));
+    EXPECT_TRUE(target.write_rule("change default rate=900000", at(0)));
   }
   ~Server() {
     while (!running.empty()) complete(at(1'000'000));

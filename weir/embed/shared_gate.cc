@@ -158,7 +158,7 @@ Result<void> SharedGate::start_policy(std::string_view name, std::string_view ar
 }
 
 Result<void> SharedGate::apply_rule(std::string_view text) {
-  return with_gate([&](State& state, Instant time) { return state.gate.apply_rule(text, time); });
+  return with_gate([&](State& state, Instant time) { return state.gate.write_rule(text, time); });
 }
 
 void SharedGate::run_timer() {

@@ -109,6 +109,14 @@ struct LockList {
   std::uint32_t next = 0;  // ask again from here; 0: that was all
 };
 
+// Of the whole service: what `weir lock stats` shows.
+struct LockStats {
+  NamespaceView view;
+  std::uint64_t incarnation = 0;
+  Nanoseconds lease{0};
+  std::uint64_t gated = 0;
+};
+
 enum class Tunable : std::uint8_t { kLimit, kRecalcPeriod, kLruSize, kLruMaxAge };
 
 // ---- where the LockServer lives ----

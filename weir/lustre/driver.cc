@@ -156,7 +156,7 @@ void Driver::see_rules(const RuleTable& table) {
     const bool is_shared = foreign_.contains(name);
     if (!is_shared && (own.heads != heads || !own.agrees)) {
       ++counters_.repairs;
-      note(write("stop " + name, "CPTs or heads disagree about it"));
+      note(write(stop_of(name), "CPTs or heads disagree about it"));
       if (!options_.dry_run) continue;
     }
     if (is_shared) continue;
@@ -175,7 +175,8 @@ void Driver::note(const Result<void>& done) {
   if (!first_error_) first_error_ = done.error();
 }
 
-Result<void> Driver::write(const std::string& command, std::string_view reason) {
+Result<void> Driver::write(const RuleChange& change, std::string_view reason) {
+  const std::string command = print(change);
   log_(command, reason);
   if (options_.dry_run) return {};
   auto done = tree_.write(kRulesPath, command);
@@ -187,27 +188,29 @@ Result<void> Driver::write(const std::string& command, std::string_view reason) 
   return done;
 }
 
-void Driver::carry_out(const std::vector<RuleChange>& changes) {
+void Driver::carry_out(const std::vector<JobRateChange>& changes) {
   write_all(changes);
-  for (const RuleChange& change : changes) apply_to(round_.rules, change);
+  for (const JobRateChange& change : changes) apply_to(round_.rules, change);
 }
 
-void Driver::write_all(const std::vector<RuleChange>& changes) {
+void Driver::write_all(const std::vector<JobRateChange>& changes) {
   // Stops first: what follows may use their room. Names are saved all at once, before the first.
-  std::vector<std::pair<const RuleChange*, std::string>> starts;
-  for (const RuleChange& change : changes) {
+  std::vector<std::pair<const JobRateChange*, std::string>> starts;
+  for (const JobRateChange& change : changes) {
     const bool is_there =
         std::binary_search(round_.rules.begin(), round_.rules.end(), RuleSeen{change.job, 1, 1},
                            [](const RuleSeen& a, const RuleSeen& b) { return a.job < b.job; });
     const auto name = names_.find(change.job);
     if (!change.rate) {
-      if (name && is_there) note(write("stop " + *name, change.reason));
+      if (name && is_there) note(write(stop_of(*name), change.reason));
       pretended_.erase(change.job);
       continue;
     }
     if (options_.dry_run && is_expressible(change.job)) pretended_[change.job] = *change.rate;
     if (is_there && name) {
-      const auto done = write(fmt::format("change {} rate={}", *name, *change.rate), change.reason);
+      RuleKeys keys;
+      keys.rate = change.rate;
+      const auto done = write(change_of(*name, keys), change.reason);
       if (done || done.error().code != std::errc::no_such_file_or_directory) {
         note(done);
         continue;
@@ -231,15 +234,16 @@ void Driver::write_all(const std::vector<RuleChange>& changes) {
   for (const auto& [change, name] : starts) note(start(*change));
 }
 
-Result<void> Driver::start(const RuleChange& change) {
+Result<void> Driver::start(const JobRateChange& change) {
   const std::string name = *names_.find(change.job);
-  const std::string command =
-      fmt::format("start {} {} rate={} rank=default", name, conds_of(change.job), *change.rate);
+  RuleChange command = start_of({.name = name, .conds = conds_of(change.job)});
+  command.keys.rate = change.rate;
+  command.keys.rank = "default";
   auto done = write(command, change.reason);
   if (done) return done;
   // It may have come as far as some heads; or lie there from a write that seemed to fail.
   const bool is_there = done.error().code == std::errc::file_exists;
-  const auto stopped = write("stop " + name, "its start failed");
+  const auto stopped = write(stop_of(name), "its start failed");
   if (is_there && stopped) return write(command, change.reason);
   return done;
 }
@@ -260,7 +264,7 @@ Result<void> Driver::remove_all(std::string_view reason) {
   if (!table) return tl::unexpected(table.error());
   first_error_.reset();
   for (const auto& [name, own] : own_rules(*table)) {
-    if (!foreign_.contains(name)) note(write("stop " + name, reason));
+    if (!foreign_.contains(name)) note(write(stop_of(name), reason));
   }
   if (first_error_) return tl::unexpected(*first_error_);
   return {};

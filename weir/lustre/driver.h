@@ -36,6 +36,7 @@
 #include "weir/base/job_id.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/lustre/names.h"
 #include "weir/lustre/server.h"
 #include "weir/lustre/tree.h"
@@ -106,10 +107,10 @@ class Driver {
   void count_target(const TargetView& target, std::map<JobId, JobCount>& sums);
   std::map<std::string, Own> own_rules(const RuleTable& table);
   void see_rules(const RuleTable& table);
-  void carry_out(const std::vector<RuleChange>& changes);
-  void write_all(const std::vector<RuleChange>& changes);
-  Result<void> start(const RuleChange& change);
-  Result<void> write(const std::string& command, std::string_view reason);
+  void carry_out(const std::vector<JobRateChange>& changes);
+  void write_all(const std::vector<JobRateChange>& changes);
+  Result<void> start(const JobRateChange& change);
+  Result<void> write(const RuleChange& change, std::string_view reason);
   void note(const Result<void>& done);
 
   Options options_;

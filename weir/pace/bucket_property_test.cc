@@ -11,7 +11,6 @@
 #include <rapidcheck/gtest.h>
 
 #include "weir/pace/atomic_bucket.h"
-#include "weir/pace/bucket_set.h"
 #include "weir/pace/token_bucket.h"
 
 namespace weir {
@@ -302,91 +301,6 @@ RC_GTEST_PROP(BucketProperty, TakenLeftAndSpilledIsAllThatCameIn, ()) {
     RC_ASSERT(seen * rate.time_ns() <= came_in);
     RC_ASSERT((seen + 2) * rate.time_ns() > came_in);
   }
-}
-
-// ---- BucketSet ----
-
-struct Member {
-  BucketShape shape;
-  TokenBucket bucket;
-  Tokens cost;
-};
-
-std::vector<Member> any_members(int least) {
-  std::vector<Member> members;
-  const int count = *rc::gen::inRange(least, static_cast<int>(BucketSet::kChargesMax) + 1);
-  for (int i = 0; i < count; ++i) {
-    const BucketShape shape = any_shape();
-    TokenBucket bucket = TokenBucket::full(shape, kStart);
-    bucket.charge(Tokens{any_size(shape.depth().count())}, shape, kStart);
-    members.push_back({shape, bucket, Tokens{any_size(2 * shape.depth().count())}});
-  }
-  return members;
-}
-
-BucketSet set_of(std::vector<Member>& members) {
-  BucketSet set;
-  for (Member& member : members) set.add(member.bucket, member.shape, member.cost);
-  return set;
-}
-
-bool same_buckets(const std::vector<Member>& a, const std::vector<Member>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const Member& x, const Member& y) { return x.bucket == y.bucket; });
-}
-
-RC_GTEST_PROP(BucketSetProperty, TakesFromAllOrFromNone, ()) {
-  std::vector<Member> members = any_members(1);
-  const std::vector<Member> before = members;
-  BucketSet set = set_of(members);
-  const Instant ready = set.ready_at();
-  if (ready > kStart) {
-    RC_ASSERT(!set.take(std::max(kStart, ready - Nanoseconds{1})));
-    RC_ASSERT(same_buckets(members, before));
-  }
-  RC_ASSERT(set.take(std::max(kStart, ready)));
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    Member single = before[i];
-    RC_ASSERT(single.bucket.take(single.cost, single.shape, std::max(kStart, ready)));
-    RC_ASSERT(single.bucket == members[i].bucket);
-  }
-}
-
-// Mistake: takes one by one and stops at the first that refuses.
-bool take_until_refused(std::vector<Member>& members, Instant now) {
-  return std::all_of(members.begin(), members.end(), [&](Member& member) {
-    return member.bucket.take(member.cost, member.shape, now);
-  });
-}
-
-TEST(BucketSetProperty, ASetThatStopsAtTheFirstRefusalIsCaught) {
-  EXPECT_FALSE(rc::check([] {
-    std::vector<Member> members = any_members(2);
-    const std::vector<Member> before = members;
-    if (!take_until_refused(members, kStart)) RC_ASSERT(same_buckets(members, before));
-  })) << "the checker does not bite";
-}
-
-TEST(BucketSet, AnEmptySetPaysNothing) {
-  BucketSet set;
-  EXPECT_TRUE(set.take(kStart));
-  EXPECT_LE(set.ready_at(), kStart);
-}
-
-TEST(BucketSet, GivesBackToAll) {
-  const BucketShape ops(Rate::per_second(10), Tokens{3});
-  const BucketShape bytes(Rate::per_second(1000), Tokens{1000});
-  TokenBucket ops_bucket = TokenBucket::full(ops, kStart);
-  TokenBucket bytes_bucket = TokenBucket::full(bytes, kStart);
-  BucketSet set;
-  set.add(ops_bucket, ops, Tokens{1});
-  set.add(bytes_bucket, bytes, Tokens{600});
-  EXPECT_TRUE(set.take(kStart));
-  EXPECT_FALSE(set.take(kStart));
-  EXPECT_EQ(set.ready_at(), kStart + std::chrono::milliseconds{200});
-  set.give_back();
-  EXPECT_EQ(ops_bucket.level(ops, kStart), Tokens{3});
-  EXPECT_EQ(bytes_bucket.level(bytes, kStart), Tokens{1000});
 }
 
 }  // namespace

@@ -19,23 +19,9 @@ std::size_t index_of(Head head) { return static_cast<std::size_t>(head); }
 
 Heads only(Head head) { return head == Head::kRegular ? Heads::kRegular : Heads::kHigh; }
 
-// What can be told of a command before its type is known.
-struct Outline {
-  Heads heads = Heads::kBoth;
-  bool starts = false;
-};
-
-Outline outline_of(std::string_view text) {
-  Outline outline;
-  if (text.starts_with("reg ")) {
-    outline.heads = Heads::kRegular;
-    text.remove_prefix(4);
-  } else if (text.starts_with("hp ")) {
-    outline.heads = Heads::kHigh;
-    text.remove_prefix(3);
-  }
-  outline.starts = text.starts_with("start");
-  return outline;
+Error name_rule(Error error, std::string_view text) {
+  error.where = quote(text) + (error.where.empty() ? "" : ", " + error.where);
+  return error;
 }
 
 }  // namespace
@@ -392,9 +378,7 @@ Result<void> Gate::set_tunable(Head head, std::string_view name, std::uint64_t v
   return {};
 }
 
-// For the heads it names, as their engines would have it.
-Result<RuleCommand> Gate::read_rule(std::string_view text) const {
-  const Outline outline = outline_of(text);
+Result<FieldSet> Gate::type_for(const RuleOutline& outline) const {
   FieldSet type;
   for (const Head head : kHeads) {
     if (!names(outline.heads, head)) continue;
@@ -412,11 +396,40 @@ Result<RuleCommand> Gate::read_rule(std::string_view text) const {
     }
     type = engine->type();
   }
-  return parse_command(text, type, options_.nodemaps);
+  return type;
 }
 
-Result<void> Gate::apply_rule(std::string_view text, Instant now) {
-  auto command = read_rule(text);
+Result<RuleChange> Gate::read_rule(std::string_view text) const {
+  const auto type = type_for(outline_of(text));
+  if (!type) return tl::unexpected(type.error());
+  return parse_command(text, *type, options_.nodemaps);
+}
+
+Result<std::vector<RuleChange>> Gate::read_rules(std::span<const std::string> texts) const {
+  std::vector<RuleChange> changes;
+  changes.reserve(texts.size());
+  for (const std::string& text : texts) {
+    auto change = read_rule(text);
+    if (!change) return tl::unexpected(name_rule(change.error(), text));
+    changes.push_back(*std::move(change));
+  }
+  return changes;
+}
+
+Result<RuleCommand> Gate::bind_rule(const RuleChange& change) const {
+  const auto type = type_for({.heads = change.heads, .starts = change.verb == Verb::kStart});
+  if (!type) return tl::unexpected(type.error());
+  return bind(change, *type, options_.nodemaps);
+}
+
+Result<void> Gate::check_readable(const RuleChange& change) const {
+  const auto command = bind_rule(change);
+  if (!command) return tl::unexpected(command.error());
+  return {};
+}
+
+Result<void> Gate::apply_rule(const RuleChange& change, Instant now) {
+  auto command = bind_rule(change);
   if (!command) return tl::unexpected(command.error());
   forward(now);
   RuleEngine* const regular = engine(Head::kRegular);
@@ -437,30 +450,28 @@ Result<void> Gate::apply_rule(std::string_view text, Instant now) {
   return {};
 }
 
-Result<void> Gate::apply_rules(std::span<const std::string> commands, Instant now) {
-  if (auto checked = check_rules(commands); !checked) return checked;
-  for (const std::string& command : commands) {
-    const auto applied = apply_rule(command, now);
+Result<void> Gate::write_rule(std::string_view text, Instant now) {
+  const auto change = read_rule(text);
+  if (!change) return tl::unexpected(change.error());
+  return apply_rule(*change, now);
+}
+
+Result<void> Gate::apply_rules(std::span<const RuleChange> changes, Instant now) {
+  if (auto checked = check_rules(changes); !checked) return checked;
+  for (const RuleChange& change : changes) {
+    const auto applied = apply_rule(change, now);
     WEIR_ASSERT(applied.has_value());
   }
   return {};
 }
 
-Result<void> Gate::check_rules(std::span<const std::string> commands) const {
+Result<void> Gate::check_rules(std::span<const RuleChange> changes) const {
   RuleTrial trial(*this);
-  for (const std::string& text : commands) {
-    if (auto applied = trial.apply(text); !applied) {
-      Error error = applied.error();
-      error.where = quote(text) + (error.where.empty() ? "" : ", " + error.where);
-      return tl::unexpected(std::move(error));
+  for (const RuleChange& change : changes) {
+    if (auto applied = trial.apply(change); !applied) {
+      return tl::unexpected(name_rule(applied.error(), print(change)));
     }
   }
-  return {};
-}
-
-Result<void> Gate::check_rule_text(std::string_view text) const {
-  const auto command = read_rule(text);
-  if (!command) return tl::unexpected(command.error());
   return {};
 }
 
@@ -472,8 +483,8 @@ Gate::RuleTrial::RuleTrial(const Gate& gate) : gate_(gate) {
   }
 }
 
-Result<void> Gate::RuleTrial::apply(std::string_view command) {
-  const auto read = gate_.read_rule(command);
+Result<void> Gate::RuleTrial::apply(const RuleChange& change) {
+  const auto read = gate_.bind_rule(change);
   if (!read) return tl::unexpected(read.error());
   for (const Head head : kHeads) {
     if (!names(read->heads, head)) continue;

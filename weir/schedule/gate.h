@@ -94,7 +94,7 @@ class Gate {
   class RuleTrial {
    public:
     explicit RuleTrial(const Gate& gate);
-    Result<void> apply(std::string_view command);
+    Result<void> apply(const RuleChange& change);
 
    private:
     const Gate& gate_;
@@ -164,15 +164,21 @@ class Gate {
   // Of the policy in force on a head; nullptr if it has no rules.
   RuleEngine* engine(Head head);
   const RuleEngine* engine(Head head) const;
-  // A rule command for the policies of the heads it names: wholly or not at all. EINVAL (start) or
-  // ENODEV where one of them has no rules; EINVAL where they are of different types.
-  Result<void> apply_rule(std::string_view text, Instant now);
-  // All of them in this order, or none. The error names the command that cannot be applied.
-  Result<void> apply_rules(std::span<const std::string> commands, Instant now);
+  // Reads a rule command for the policies of the heads it names. EINVAL (start) or ENODEV where one
+  // of them has no rules; EINVAL where they are of different types.
+  Result<RuleChange> read_rule(std::string_view text) const;
+  // Several; the error names the one that cannot be read.
+  Result<std::vector<RuleChange>> read_rules(std::span<const std::string> texts) const;
+  // The same of a change that was read elsewhere; whether it succeeds is another question.
+  Result<void> check_readable(const RuleChange& change) const;
+  // On all heads that it names or on none.
+  Result<void> apply_rule(const RuleChange& change, Instant now);
+  // Reads and applies.
+  Result<void> write_rule(std::string_view text, Instant now);
+  // All of them in this order, or none. The error names the change that cannot be applied.
+  Result<void> apply_rules(std::span<const RuleChange> changes, Instant now);
   // Whether apply_rules() would succeed.
-  Result<void> check_rules(std::span<const std::string> commands) const;
-  // Whether the heads that it names can read it; if it succeeds is another question.
-  Result<void> check_rule_text(std::string_view text) const;
+  Result<void> check_rules(std::span<const RuleChange> changes) const;
   // A tunable of the policy in force. ENODEV: it has none of this name. EINVAL: out of its range.
   Result<void> set_tunable(Head head, std::string_view name, std::uint64_t value);
 
@@ -195,7 +201,9 @@ class Gate {
   Entrance& entrance(Head head) { return *entrances_[static_cast<std::size_t>(head)]; }
   const Entrance& entrance(Head head) const { return *entrances_[static_cast<std::size_t>(head)]; }
   static Seated& seated_of(const Request& request);
-  Result<RuleCommand> read_rule(std::string_view text) const;
+  // The type of the heads; ENODEV, EINVAL as read_rule().
+  Result<FieldSet> type_for(const RuleOutline& outline) const;
+  Result<RuleCommand> bind_rule(const RuleChange& change) const;
   Pick pick_from(Head head, Instant now, Urge urge);
   Request* pick_resumed();
   bool has_slot(Head head) const;

@@ -326,7 +326,7 @@ class Driver {
     apply("change a rate=" + std::to_string(limit->rate));
   }
   void apply(const std::string& text) {
-    const auto applied = gate_.apply_rule(text, now());
+    const auto applied = gate_.write_rule(text, now());
     ASSERT_TRUE(applied) << text << ": " << applied.error().message();
   }
 

@@ -224,7 +224,7 @@ TEST(Gate, RefusesHostileRuleCommandsAndKeepsItsRules) {
   // As long as may be, with a name that is not ASCII among its items.
   std::string longest = "start long jobid={uml\xc3\xa4ut ";
   longest += std::string(4095 - longest.size() - 1, 'x') + "}";
-  ASSERT_TRUE(bench.gate.apply_rule(longest, kNow));
+  ASSERT_TRUE(bench.gate.write_rule(longest, kNow));
   const RuleList& rules = bench.gate.engine(Head::kRegular)->rules(Head::kRegular);
   const std::string before = rules.listing();
   for (const std::string& text :
@@ -233,7 +233,7 @@ TEST(Gate, RefusesHostileRuleCommandsAndKeepsItsRules) {
         "start \xc3\xa4 jobid={x}"s, "change long r\xc3\xa4te=5"s,
         "start a jobid={x} rate=\xd9\xa1"s, "\xff\xfe"s, "reg "s, "hp "s,
         "start a jobid={x\ny}"s}) {
-    const auto applied = bench.gate.apply_rule(text, kNow);
+    const auto applied = bench.gate.write_rule(text, kNow);
     ASSERT_FALSE(applied) << text.substr(0, 40);
     EXPECT_EQ(applied.error().code, std::errc::invalid_argument) << text.substr(0, 40);
     EXPECT_EQ(rules.listing(), before) << text.substr(0, 40);
@@ -246,7 +246,7 @@ TEST(Gate, HoldsTenThousandRulesAndEachLimits) {
   constexpr int kRules = 10'000;
   for (int i = 0; i < kRules; ++i) {
     const std::string text = fmt::format("start r{} jobid={{job{}}} rate=1", i, i);
-    ASSERT_TRUE(bench.gate.apply_rule(text, kNow));
+    ASSERT_TRUE(bench.gate.write_rule(text, kNow));
   }
   const auto runs = [&](const std::string& job) {
     std::vector<std::unique_ptr<Request>> requests(5);
@@ -269,8 +269,8 @@ TEST(Gate, HoldsTenThousandRulesAndEachLimits) {
   EXPECT_EQ(runs("job0"), 3);
   EXPECT_EQ(runs("job9999"), 3);
   EXPECT_EQ(runs("job10000"), 5);
-  EXPECT_FALSE(bench.gate.apply_rule("start r77 jobid={x}", kNow));
-  ASSERT_TRUE(bench.gate.apply_rule("stop r9999", kNow));
+  EXPECT_FALSE(bench.gate.write_rule("start r77 jobid={x}", kNow));
+  ASSERT_TRUE(bench.gate.write_rule("stop r9999", kNow));
   EXPECT_EQ(runs("job9999"), 5);
 }
 
@@ -286,7 +286,7 @@ TEST(Gate, AMillionInventedJobsTakeBoundedMemoryAndBuyNoBursts) {
   constexpr std::size_t kClasses = 1000;
   Gate gate({.rules = {.classes_max = kClasses}});
   ASSERT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
-  ASSERT_TRUE(gate.apply_rule("start all jobid={*} rate=1", kNow));
+  ASSERT_TRUE(gate.write_rule("start all jobid={*} rate=1", kNow));
   const RuleEngine& tbf = *gate.engine(Head::kRegular);
   std::size_t ran = 0;
   Request request;
@@ -309,7 +309,7 @@ TEST(Gate, AMillionInventedJobsTakeBoundedMemoryAndBuyNoBursts) {
 TEST(Gate, TimeThatStandsStillOrStepsBackMakesNoTokens) {
   Gate gate({.slots = 1000});
   ASSERT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
-  ASSERT_TRUE(gate.apply_rule("start a jobid={*} rate=10", kNow));
+  ASSERT_TRUE(gate.write_rule("start a jobid={*} rate=10", kNow));
   std::vector<std::unique_ptr<Request>> requests(100);
   for (auto& request : requests) {
     request = std::make_unique<Request>();
@@ -326,7 +326,7 @@ TEST(Gate, TimeThatStandsStillOrStepsBackMakesNoTokens) {
     run_at(kNow + std::chrono::milliseconds{2 * ms});
     run_at(kNow);
     run_at(Instant::min());
-    ASSERT_TRUE(gate.apply_rule("change a rate=10", kNow));
+    ASSERT_TRUE(gate.write_rule("change a rate=10", kNow));
   }
   EXPECT_EQ(ran, 3 + 20);
   EXPECT_EQ(gate.next(kNow).until(), kNow + std::chrono::milliseconds{2100});
@@ -342,31 +342,41 @@ TEST(Gate, SeveralRuleCommandsApplyTogetherOrNotAtAll) {
   Bench bench;
   Gate& gate = bench.gate;
   ASSERT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
-  ASSERT_TRUE(gate.apply_rule("start old jobid={old} rate=5", kNow));
+  ASSERT_TRUE(gate.write_rule("start old jobid={old} rate=5", kNow));
   const auto list = [&] { return gate.engine(Head::kRegular)->rules(Head::kRegular).listing(); };
   const std::string before = list();
   using Commands = std::vector<std::string>;
+  const auto check = [&](const Commands& commands) -> Result<void> {
+    const auto changes = gate.read_rules(commands);
+    if (!changes) return tl::unexpected(changes.error());
+    return gate.check_rules(*changes);
+  };
+  const auto apply = [&](const Commands& commands) -> Result<void> {
+    const auto changes = gate.read_rules(commands);
+    if (!changes) return tl::unexpected(changes.error());
+    return gate.apply_rules(*changes, kNow);
+  };
   // Each is right only after those before it.
   const Commands good = {"start a jobid={a} rate=1", "start b jobid={b} rate=2 rank=a",
                          "change b rate=3", "stop old", "start old jobid={x} rate=4"};
-  EXPECT_TRUE(gate.check_rules(good));
+  EXPECT_TRUE(check(good));
   EXPECT_EQ(list(), before);
   for (const char* bad : {"start a jobid={a} rate=1", "change old rate=x", "change none rate=1",
                           "start c jobid={c} rate=1 rank=none", "stop default"}) {
     Commands commands = good;
     commands.emplace_back(bad);
-    const auto applied = gate.apply_rules(commands, kNow);
+    const auto applied = apply(commands);
     ASSERT_FALSE(applied) << bad;
     EXPECT_NE(applied.error().where.find(bad), std::string::npos) << applied.error().where;
     EXPECT_EQ(list(), before) << bad;
   }
-  ASSERT_TRUE(gate.apply_rules(good, kNow));
+  ASSERT_TRUE(apply(good));
   EXPECT_EQ(list(),
             "old jobid={x} 4, ref 0\nb jobid={b} 3, ref 0\na jobid={a} 1, ref 0\n"
             "default * 10000, ref 0\n");
   ASSERT_TRUE(gate.start_policy("fifo", "", Heads::kBoth));
-  EXPECT_FALSE(gate.check_rules(good));
-  EXPECT_TRUE(gate.check_rules(Commands{}));
+  EXPECT_FALSE(check(good));
+  EXPECT_TRUE(check({}));
 }
 
 TEST(Crrn, ServesClientsInBatches) {
@@ -413,14 +423,14 @@ TEST(Crrn, ForgetsIdleClientsAtItsBound) {
 TEST(Gate, RulesMayNameTheNodemapsItIsToldOf) {
   Gate plain({});
   ASSERT_TRUE(plain.start_policy("tbf", "nodemap", Heads::kBoth));
-  EXPECT_FALSE(plain.apply_rule("start r nodemap={lab} rate=5", instant_at(0)));
+  EXPECT_FALSE(plain.write_rule("start r nodemap={lab} rate=5", instant_at(0)));
   Gate::Options options;
   options.nodemaps = [](std::string_view name) {
     return name == "lab" ? std::optional<std::uint32_t>(7) : std::nullopt;
   };
   Gate told(options);
   ASSERT_TRUE(told.start_policy("tbf", "nodemap", Heads::kBoth));
-  ASSERT_TRUE(told.apply_rule("start r nodemap={lab} rate=5", instant_at(0)));
+  ASSERT_TRUE(told.write_rule("start r nodemap={lab} rate=5", instant_at(0)));
   Attributes attributes;
   attributes.nodemap = 7;
   EXPECT_EQ(told.engine(Head::kRegular)->rules(Head::kRegular).match(attributes, 0)->name(), "r");
@@ -525,7 +535,7 @@ class Paying : public ::testing::Test {
     EXPECT_EQ(bench.ran, (Order{1}));
   }
   void apply(const std::string& text) {
-    const auto applied = bench.gate.apply_rule(text, kNow);
+    const auto applied = bench.gate.write_rule(text, kNow);
     ASSERT_TRUE(applied) << applied.error().message();
   }
   Request& admit(int number, std::uint64_t bytes) {
@@ -659,7 +669,7 @@ TEST_F(Paying, AnAdmittedRequestWouldWaitForAllThatIsBeforeIt) {
 TEST(GateWait, CountsWhatWaitsInABucketOfAWholeRule) {
   Bench bench;
   ASSERT_TRUE(bench.gate.start_policy("tbf", "nid", Heads::kBoth));
-  ASSERT_TRUE(bench.gate.apply_rule("start all nid={*.*.*.*@tcp} rate=1 burst=1 by=rule", kNow));
+  ASSERT_TRUE(bench.gate.write_rule("start all nid={*.*.*.*@tcp} rate=1 burst=1 by=rule", kNow));
   for (int number = 0; number < 5; ++number) {
     bench.admit(number, Head::kRegular, static_cast<std::uint64_t>(number));
   }
@@ -668,9 +678,9 @@ TEST(GateWait, CountsWhatWaitsInABucketOfAWholeRule) {
   another.attributes.nid = client(77);
   EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{5});
   // Rules that come and go take what waits with them.
-  ASSERT_TRUE(bench.gate.apply_rule("start few nid={*.*.*.*@tcp} rate=1 burst=2 by=rule", kNow));
+  ASSERT_TRUE(bench.gate.write_rule("start few nid={*.*.*.*@tcp} rate=1 burst=2 by=rule", kNow));
   EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{3});
-  ASSERT_TRUE(bench.gate.apply_rule("stop few", kNow));
+  ASSERT_TRUE(bench.gate.write_rule("stop few", kNow));
   EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{5});
 }
 

@@ -21,26 +21,6 @@ tl::unexpected<Error> no_such_rule(std::string_view name) {
               "list the rules");
 }
 
-// Sets what the command sets. Lustre ignores realtime= of a change.
-void set_keys(RuleBook::Entry& entry, const RuleText& text) {
-  for (auto [key, value] : text.pairs) {
-    if (key == "rank" || (key == "realtime" && !text.is_start())) continue;
-    if (value.ends_with('\n')) value.remove_suffix(1);
-    if (key.empty()) key = "rate";
-    const bool is_bytes = value.find_first_not_of("0123456789") != std::string_view::npos;
-    std::string sets = key == "burst" && is_bytes ? "burst_bytes" : std::string(key);
-    std::string written = fmt::format("{}={}", key, value);
-    const auto place = std::lower_bound(
-        entry.keys.begin(), entry.keys.end(), sets,
-        [](const auto& one, const std::string& wanted) { return one.first < wanted; });
-    if (place != entry.keys.end() && place->first == sets) {
-      place->second = std::move(written);
-    } else {
-      entry.keys.emplace(place, std::move(sets), std::move(written));
-    }
-  }
-}
-
 // `default` counts as one on both heads, wherever it was changed.
 bool is_same(const RuleBook::Entry& a, const RuleBook::Entry& b) {
   return a.name == b.name && a.conds == b.conds && a.keys == b.keys &&
@@ -49,19 +29,12 @@ bool is_same(const RuleBook::Entry& a, const RuleBook::Entry& b) {
 
 }  // namespace
 
-std::string RuleBook::Entry::command() const {
-  std::string text(head_prefix(heads));
-  text += is_default() ? "change default" : fmt::format("start {} {}", name, conds);
-  for (const auto& key : keys) text += " " + key.second;
-  return text;
+RuleChange RuleBook::Entry::change() const {
+  return is_default() ? change_of(name, keys, heads) : start_of(*this);
 }
 
 RuleBook::RuleBook() {
-  entries_.push_back({.heads = Heads::kBoth,
-                      .name = std::string(kDefault),
-                      .conds = "*",
-                      .keys = {},
-                      .origin = Origin::kFile});
+  entries_.push_back({{.name = std::string(kDefault), .conds = "*"}, Origin::kFile});
   index();
 }
 
@@ -95,26 +68,22 @@ const RuleBook::Entry* RuleBook::find(std::string_view name) const {
 
 // ---- commands ----
 
-Result<void> RuleBook::check(std::string_view command, Ranks ranks) const {
-  const RuleText text(command);
-  const bool starts = text.is_start();
-  if (!starts && text.verb != "change" && text.verb != "stop") {
-    return fail(std::errc::invalid_argument, quote(command), "is no rule command");
-  }
-  const auto rank = text.find("rank");
+Result<void> RuleBook::check(const RuleChange& change, Ranks ranks) const {
+  const bool starts = change.verb == Verb::kStart;
+  const auto& rank = change.keys.rank;
   for (const Head head : kHeads) {
-    if (!names(text.heads(), head)) continue;
-    const Entry* const entry = find(text.name, head);
-    if (text.verb == "stop") {
-      if (text.name != kDefault) continue;
+    if (!names(change.heads, head)) continue;
+    const Entry* const entry = find(change.name, head);
+    if (change.verb == Verb::kStop) {
+      if (change.name != kDefault) continue;
       return fail(std::errc::operation_not_permitted, {}, "'default' cannot be stopped",
                   "change its rate instead");
     }
     if (starts && entry != nullptr) {
-      return fail(std::errc::file_exists, {}, "there is a rule " + quote(text.name) + " already",
+      return fail(std::errc::file_exists, {}, "there is a rule " + quote(change.name) + " already",
                   "change or stop it, or use another name");
     }
-    if (!starts && entry == nullptr) return no_such_rule(text.name);
+    if (!starts && entry == nullptr) return no_such_rule(change.name);
     if (starts && places(head).size() >= kRulesMax) {
       return fail(std::errc::no_space_on_device, {},
                   fmt::format("there are {} rules, the most there can be", kRulesMax), "stop some");
@@ -126,15 +95,18 @@ Result<void> RuleBook::check(std::string_view command, Ranks ranks) const {
   return {};
 }
 
-Result<void> RuleBook::apply(std::string_view command, Origin origin, Ranks ranks) {
-  if (auto checked = check(command, ranks); !checked) return checked;
-  const RuleText text(command);
-  if (text.is_start()) {
-    start(text, origin);
-  } else if (text.verb == "change") {
-    change(text);
-  } else {
-    stop(text);
+Result<void> RuleBook::apply(const RuleChange& change, Origin origin, Ranks ranks) {
+  if (auto checked = check(change, ranks); !checked) return checked;
+  switch (change.verb) {
+    case Verb::kStart:
+      start(change, origin);
+      break;
+    case Verb::kChange:
+      set(change);
+      break;
+    case Verb::kStop:
+      stop(change);
+      break;
   }
   return {};
 }
@@ -163,20 +135,17 @@ RuleBook::Place RuleBook::own(Head head, std::string_view name) {
   return add(std::next(place), std::move(mine));
 }
 
-RuleBook::Place RuleBook::rank_place(std::optional<std::string_view> rank, Head head) {
+RuleBook::Place RuleBook::rank_place(const std::optional<std::string>& rank, Head head) {
   if (!rank) return entries_.end();
-  const auto found = places(head).find(std::string(*rank));
+  const auto found = places(head).find(*rank);
   return found == places(head).end() ? entries_.end() : std::next(found->second);
 }
 
-void RuleBook::start(const RuleText& text, Origin origin) {
-  Entry entry{.heads = text.heads(),
-              .name = std::string(text.name),
-              .conds = std::string(text.conds),
-              .keys = {},
-              .origin = origin};
-  set_keys(entry, text);
-  const auto rank = text.find("rank");
+void RuleBook::start(const RuleChange& change, Origin origin) {
+  Entry entry{change, origin};
+  entry.keys = {};
+  merge_keys(entry.keys, change.keys, Verb::kStart);
+  const auto& rank = change.keys.rank;
   const Place regular = rank_place(rank, Head::kRegular), high = rank_place(rank, Head::kHigh);
   if (entry.heads != Heads::kBoth || regular == high) {
     add(entry.heads == Heads::kHigh ? high : regular, std::move(entry));
@@ -190,31 +159,31 @@ void RuleBook::start(const RuleText& text, Origin origin) {
   }
 }
 
-void RuleBook::change(const RuleText& text) {
-  const auto rank = text.find("rank");
-  const std::string name(text.name);
+void RuleBook::set(const RuleChange& change) {
+  const auto& rank = change.keys.rank;
+  const std::string& name = change.name;
   const auto set = [&](Place place, Head head) {
-    set_keys(*place, text);
+    merge_keys(place->keys, change.keys, Verb::kChange);
     const bool is_moved = rank && *rank != name && find(*rank, head) != nullptr;
     if (is_moved) entries_.splice(rank_place(rank, head), entries_, place);
   };
-  const bool is_whole = text.heads() == Heads::kBoth &&
+  const bool is_whole = change.heads == Heads::kBoth &&
                         places(Head::kRegular).at(name) == places(Head::kHigh).at(name) &&
                         rank_place(rank, Head::kRegular) == rank_place(rank, Head::kHigh);
   if (is_whole) return set(places(Head::kRegular).at(name), Head::kRegular);
   for (const Head head : kHeads) {
-    if (names(text.heads(), head)) set(own(head, name), head);
+    if (names(change.heads, head)) set(own(head, name), head);
   }
 }
 
-void RuleBook::stop(const RuleText& text) {
-  const auto is_there = [&](Head head) { return find(text.name, head) != nullptr; };
+void RuleBook::stop(const RuleChange& change) {
+  const auto is_there = [&](Head head) { return find(change.name, head) != nullptr; };
   for (const Head head : kHeads) {
-    if (!names(text.heads(), head) || !is_there(head)) continue;
-    if (text.heads() == Heads::kBoth) {
-      erase(places(head).at(std::string(text.name)));
+    if (!names(change.heads, head) || !is_there(head)) continue;
+    if (change.heads == Heads::kBoth) {
+      erase(places(head).at(change.name));
     } else {
-      erase(own(head, text.name));
+      erase(own(head, change.name));
     }
   }
 }
@@ -259,7 +228,7 @@ RuleBook RuleBook::part(std::span<const Head> heads, Sharing sharing) const {
 }
 
 // `default` stands last on a head unless it was moved: then directly before the rule behind it.
-std::vector<std::string> RuleBook::default_ranks() const {
+std::vector<RuleChange> RuleBook::default_ranks() const {
   std::array<const Entry*, 2> behind{};
   for (const Head head : kHeads) {
     const auto listed = of(head);
@@ -269,58 +238,59 @@ std::vector<std::string> RuleBook::default_ranks() const {
       behind[static_cast<std::size_t>(head)] = *std::prev(place);
     }
   }
-  std::vector<std::string> commands;
+  const auto ranked = [](const Entry& one, Heads heads) {
+    RuleKeys keys;
+    keys.rank = one.name;
+    return change_of(std::string(kDefault), std::move(keys), heads);
+  };
+  std::vector<RuleChange> changes;
   if (behind[0] == behind[1] && behind[0] != nullptr) {
-    commands.push_back("change default rank=" + behind[0]->name);
-    return commands;
+    changes.push_back(ranked(*behind[0], Heads::kBoth));
+    return changes;
   }
   for (const Head head : kHeads) {
     const Entry* const one = behind[static_cast<std::size_t>(head)];
-    if (one == nullptr) continue;
-    commands.push_back(fmt::format("{}change default rank={}", head_prefix(only(head)), one->name));
+    if (one != nullptr) changes.push_back(ranked(*one, only(head)));
   }
-  return commands;
+  return changes;
 }
 
-std::vector<std::string> RuleBook::commands() const {
-  std::vector<std::string> commands;
+std::vector<RuleChange> RuleBook::changes() const {
+  std::vector<RuleChange> changes;
   for (const Entry& entry : entries_) {
-    if (!entry.is_default() || !entry.keys.empty()) commands.push_back(entry.command());
+    if (!entry.is_default() || entry.keys != RuleKeys{}) changes.push_back(entry.change());
   }
-  for (std::string& command : default_ranks()) commands.push_back(std::move(command));
-  return commands;
+  for (RuleChange& change : default_ranks()) changes.push_back(std::move(change));
+  return changes;
 }
 
-std::optional<std::vector<std::string>> commands_between(const RuleBook& now,
-                                                         const RuleBook& wanted) {
+std::optional<std::vector<RuleChange>> changes_between(const RuleBook& now,
+                                                       const RuleBook& wanted) {
   const auto scripted = [](const RuleBook& book) {
-    std::vector<std::string> commands = book.commands();
-    const auto ranks = static_cast<std::ptrdiff_t>(book.default_ranks().size());
-    commands.erase(commands.end() - ranks, commands.end());
-    return commands;
+    std::vector<RuleChange> changes = book.changes();
+    changes.resize(changes.size() - book.default_ranks().size());
+    return changes;
   };
-  const auto makes_it = [&](const std::vector<std::string>& commands) {
+  const auto makes_it = [&](const std::vector<RuleChange>& changes) {
     RuleBook tried(now);
-    return std::all_of(commands.begin(), commands.end(),
-                       [&](const std::string& command) {
-                         return tried.apply(command, RuleBook::Origin::kKept).has_value();
+    return std::all_of(changes.begin(), changes.end(),
+                       [&](const RuleChange& change) {
+                         return tried.apply(change, RuleBook::Origin::kKept).has_value();
                        }) &&
            tried == wanted;
   };
-  auto commands = rule_commands(scripted(now), scripted(wanted));
-  if (!commands || makes_it(*commands)) return commands;
+  auto changes = rule_changes(scripted(now), scripted(wanted));
+  if (!changes || makes_it(*changes)) return changes;
   const auto ranks = wanted.default_ranks();
-  commands->insert(commands->end(), ranks.begin(), ranks.end());
-  if (makes_it(*commands)) return commands;
+  changes->insert(changes->end(), ranks.begin(), ranks.end());
+  if (makes_it(*changes)) return changes;
   // All anew, which always does.
-  commands->clear();
+  changes->clear();
   for (auto entry = now.entries().rbegin(); entry != now.entries().rend(); ++entry) {
-    if (!entry->is_default()) {
-      commands->push_back(fmt::format("{}stop {}", head_prefix(entry->heads), entry->name));
-    }
+    if (!entry->is_default()) changes->push_back(stop_of(entry->name, entry->heads));
   }
-  for (std::string& command : wanted.commands()) commands->push_back(std::move(command));
-  return commands;
+  for (RuleChange& change : wanted.changes()) changes->push_back(std::move(change));
+  return changes;
 }
 
 }  // namespace weir

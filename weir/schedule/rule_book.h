@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A list of rules as text, whatever type of policy it is for: what some commands come to, and the
-// commands that make the same list again. So rules outlive the policy that they were started under,
+// A list of rules as values, whatever type of policy it is for: what some changes come to, and the
+// changes that make the same list again. So rules outlive the policy that they were started under,
 // and a list can be turned into another one.
 //
 //   RuleBook book;
-//   book.apply("start a jobid={x} rate=5", RuleBook::Origin::kFile);
-//   book.apply("change a rate=6", RuleBook::Origin::kKept);
-//   book.commands()                  {"start a jobid={x} rate=6"}
-//   commands_between(now, wanted)    what turns one book into the other
+//   book.apply(*parse_rule("start a jobid={x} rate=5"), RuleBook::Origin::kFile);
+//   book.apply(*parse_rule("change a rate=6"), RuleBook::Origin::kKept);
+//   book.changes()                  start a jobid={x} rate=6
+//   changes_between(now, wanted)    what turns one book into the other
 //
 // Both heads are in one list: what a head has, in its order, are the entries that name it. A rule
 // that was started for both is one entry until a command for one head parts it, just as its buckets
 // are. Names, ranks and what exists are checked; conditions and values are not.
 //
-// Pure. O(1) a command; copies and comparisons are O(rules).
+// Pure. O(1) a change; copies and comparisons are O(rules).
 #pragma once
 
 #include <array>
@@ -30,8 +30,7 @@
 #include <vector>
 
 #include "weir/base/result.h"
-#include "weir/classify/command.h"
-#include "weir/classify/rule_text.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/schedule/policy.h"
 
 namespace weir {
@@ -46,17 +45,12 @@ class RuleBook {
   // Whether a rule of both heads is one, or two of the same name.
   enum class Sharing : std::uint8_t { kTogether, kApart };
 
-  struct Entry {
-    Heads heads = Heads::kBoth;
-    std::string name;
-    std::string conds;  // as written; "*" for `default`
-    // By what they set, in that order: {"rate", "rate=5"}. A burst of bytes sets burst_bytes.
-    std::vector<std::pair<std::string, std::string>> keys;
+  // `default` has the conditions "*". Where an entry stands is its place in the list, not a rank.
+  struct Entry : RuleSpec {
     Origin origin = Origin::kFile;
 
-    bool is_default() const { return conds == "*"; }
-    // The command that starts it, or changes `default` to be so.
-    std::string command() const;
+    // What starts it, or changes `default` to be so.
+    RuleChange change() const;
   };
   using Entries = std::list<Entry>;
 
@@ -68,9 +62,9 @@ class RuleBook {
   ~RuleBook() = default;
 
   // As RuleList::check has it: EEXIST, ENOENT, EPERM, ENOSPC.
-  Result<void> check(std::string_view command, Ranks ranks = Ranks::kChecked) const;
+  Result<void> check(const RuleChange& change, Ranks ranks = Ranks::kChecked) const;
   // The same, and then does it.
-  Result<void> apply(std::string_view command, Origin origin, Ranks ranks = Ranks::kChecked);
+  Result<void> apply(const RuleChange& change, Origin origin, Ranks ranks = Ranks::kChecked);
 
   // Oldest first, `default` among them.
   const Entries& entries() const { return entries_; }
@@ -80,7 +74,7 @@ class RuleBook {
   const Entry* find(std::string_view name) const;
 
   // What makes this of a list that has `default` alone.
-  std::vector<std::string> commands() const;
+  std::vector<RuleChange> changes() const;
   // That part of it which these heads have; the others have `default` alone.
   RuleBook part(std::span<const Head> heads, Sharing sharing) const;
   // Without the entries that do not pass; `default` stays.
@@ -103,26 +97,25 @@ class RuleBook {
   const Places& places(Head head) const { return places_[static_cast<std::size_t>(head)]; }
   Place add(Place before, Entry entry);
   Place erase(Place place);
-  void start(const RuleText& text, Origin origin);
-  void change(const RuleText& text);
-  void stop(const RuleText& text);
+  void start(const RuleChange& change, Origin origin);
+  void set(const RuleChange& change);
+  void stop(const RuleChange& change);
   // The entry of one head alone, which it is made if it was for both.
   Place own(Head head, std::string_view name);
   // Directly before (newer than) the rule of this name on the head; the end if there is none.
-  Place rank_place(std::optional<std::string_view> rank, Head head);
-  std::vector<std::string> default_ranks() const;
+  Place rank_place(const std::optional<std::string>& rank, Head head);
+  std::vector<RuleChange> default_ranks() const;
   std::vector<const Entry*> of(Head head) const;
 
   Entries entries_;
   std::array<Places, 2> places_;
 
-  friend std::optional<std::vector<std::string>> commands_between(const RuleBook& now,
-                                                                  const RuleBook& wanted);
+  friend std::optional<std::vector<RuleChange>> changes_between(const RuleBook& now,
+                                                                const RuleBook& wanted);
 };
 
 // What turns `now` into `wanted`; nothing if a change of default was taken back, which no command
 // can. Where limits alone differ a rule is changed, so that its classes keep their balances.
-std::optional<std::vector<std::string>> commands_between(const RuleBook& now,
-                                                         const RuleBook& wanted);
+std::optional<std::vector<RuleChange>> changes_between(const RuleBook& now, const RuleBook& wanted);
 
 }  // namespace weir

@@ -17,48 +17,59 @@ constexpr RuleBook::Origin kAny = RuleBook::Origin::kKept;
 
 RuleBook book_of(const Texts& commands) {
   RuleBook book;
-  for (const std::string& command : commands) EXPECT_TRUE(book.apply(command, kAny)) << command;
+  for (const std::string& command : commands) {
+    EXPECT_TRUE(book.apply(parse_rule(command).value(), kAny)) << command;
+  }
   return book;
 }
 
+Texts commands_of(const RuleBook& book) { return print_all(book.changes()); }
+
 TEST(RuleBook, HasWhatCommandsComeTo) {
-  EXPECT_EQ(book_of({"start a jobid={x} rate=5 burst=2", "start b nid={0@lo} bps=1MB",
-                     "change a burst=4MiB rate=6 bps=1MB", "reg start c uid={1}", "stop b",
-                     "change default rate=9"})
-                .commands(),
-            (Texts{"change default rate=9", "start a jobid={x} bps=1MB burst=2 burst=4MiB rate=6",
+  EXPECT_EQ(commands_of(book_of({"start a jobid={x} rate=5 burst=2", "start b nid={0@lo} bps=1MB",
+                                 "change a burst=4MiB rate=6 bps=1MB", "reg start c uid={1}",
+                                 "stop b", "change default rate=9"})),
+            (Texts{"change default rate=9", "start a jobid={x} rate=6 bps=1MB burst=2 burst=4MiB",
                    "reg start c uid={1}"}));
 }
 
 TEST(RuleBook, PutsRulesWhereTheirRankSays) {
-  EXPECT_EQ(book_of({"start a jobid={a}", "start b jobid={b}", "start c jobid={c} rank=a",
-                     "change b rank=a"})
-                .commands(),
+  EXPECT_EQ(commands_of(book_of({"start a jobid={a}", "start b jobid={b}",
+                                 "start c jobid={c} rank=a", "change b rank=a"})),
             (Texts{"start a jobid={a}", "start b jobid={b}", "start c jobid={c}"}))
       << "the oldest first";
-  EXPECT_EQ(book_of({"start a jobid={a}", "change default rank=a"}).commands(),
+  EXPECT_EQ(commands_of(book_of({"start a jobid={a}", "change default rank=a"})),
             (Texts{"start a jobid={a}", "change default rank=a"}));
 }
 
 TEST(RuleBook, RefusesWhatAListRefuses) {
   RuleBook book = book_of({"start a jobid={a}"});
-  const auto code = [&](const char* command) { return book.check(command).error().code; };
+  const auto code = [&](const char* command) {
+    return book.check(parse_rule(command).value()).error().code;
+  };
   EXPECT_EQ(code("start a jobid={b}"), std::errc::file_exists);
   EXPECT_EQ(code("change b rate=1"), std::errc::no_such_file_or_directory);
   EXPECT_EQ(code("start b jobid={b} rank=c"), std::errc::no_such_file_or_directory);
   EXPECT_EQ(code("stop default"), std::errc::operation_not_permitted);
-  EXPECT_TRUE(book.apply("start b jobid={b} rank=c", kAny, RuleBook::Ranks::kAsFarAsTheyGo));
-  EXPECT_EQ(book.commands().back(), "start b jobid={b}");
+  EXPECT_TRUE(book.apply(parse_rule("start b jobid={b} rank=c").value(), kAny,
+                         RuleBook::Ranks::kAsFarAsTheyGo));
+  EXPECT_EQ(commands_of(book).back(), "start b jobid={b}");
 }
 
 TEST(RuleBook, HasPartsForHeads) {
   const RuleBook book = book_of({"start a jobid={a}", "hp start h jobid={h}"});
   const Head regular = Head::kRegular;
-  EXPECT_EQ(book.part({&regular, 1}, RuleBook::Sharing::kApart).commands(),
+  EXPECT_EQ(commands_of(book.part({&regular, 1}, RuleBook::Sharing::kApart)),
             Texts{"reg start a jobid={a}"});
-  EXPECT_EQ(book.part(kHeads, RuleBook::Sharing::kApart).commands(),
+  EXPECT_EQ(commands_of(book.part(kHeads, RuleBook::Sharing::kApart)),
             (Texts{"reg start a jobid={a}", "hp start a jobid={a}", "hp start h jobid={h}"}));
-  EXPECT_EQ(book.part({}, RuleBook::Sharing::kApart).commands(), Texts{});
+  EXPECT_EQ(commands_of(book.part({}, RuleBook::Sharing::kApart)), Texts{});
+}
+
+std::optional<Texts> commands_between(const RuleBook& now, const RuleBook& wanted) {
+  const auto changes = changes_between(now, wanted);
+  if (!changes) return std::nullopt;
+  return print_all(*changes);
 }
 
 TEST(RuleBook, ChangesWhatOnlyHasOtherLimits) {
@@ -101,7 +112,7 @@ std::string listing_after(const Texts& commands) {
   Gate gate({});
   EXPECT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
   for (const std::string& command : commands) {
-    EXPECT_TRUE(gate.apply_rule(command, Instant{})) << command;
+    EXPECT_TRUE(gate.write_rule(command, Instant{})) << command;
   }
   return listing_of(gate);
 }
@@ -116,15 +127,15 @@ TEST(RuleBookProperty, AgreesWithAGate) {
     RuleBook book, before;
     for (int i = 0; i < 40; ++i) {
       const std::string command = random_command(rng);
-      const auto applied = gate.apply_rule(command, Instant{});
-      ASSERT_EQ(book.apply(command, kAny).has_value(), applied.has_value())
+      const auto applied = gate.write_rule(command, Instant{});
+      ASSERT_EQ(book.apply(parse_rule(command).value(), kAny).has_value(), applied.has_value())
           << "seed " << seed << ": " << command;
       if (i % 10 == 0) before = book;
     }
-    ASSERT_EQ(listing_after(book.commands()), listing_of(gate)) << "seed " << seed;
+    ASSERT_EQ(listing_after(commands_of(book)), listing_of(gate)) << "seed " << seed;
     const auto way = commands_between(before, book);
     if (!way) continue;  // default was changed on one head, then on both
-    Texts all = before.commands();
+    Texts all = commands_of(before);
     all.insert(all.end(), way->begin(), way->end());
     ASSERT_EQ(listing_after(all), listing_of(gate)) << "seed " << seed;
   }

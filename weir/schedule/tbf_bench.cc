@@ -67,7 +67,7 @@ class Load {
       std::string rule = "start r" + number;
       rule += " jobid={" + number;
       rule += ".*} rate=" + std::to_string(rng.between(100'000, 900'000));
-      static_cast<void>(gate_.apply_rule(rule, now_));
+      static_cast<void>(gate_.write_rule(rule, now_));
     }
   }
   void admit(std::uint32_t place, std::uint64_t number) {

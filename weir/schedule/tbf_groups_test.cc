@@ -35,7 +35,7 @@ struct Clients {
   explicit Clients(const RuleOptions& options = two_groups(), const char* type = "jobid")
       : gate({.slots = 1'000'000, .rules = options}) {
     EXPECT_TRUE(gate.start_policy("tbf", type, Heads::kBoth));
-    EXPECT_TRUE(gate.apply_rule("change default rate=900000", at(0)));
+    EXPECT_TRUE(gate.write_rule("change default rate=900000", at(0)));
   }
   ~Clients() {
     gate.shutdown(last);
@@ -117,7 +117,7 @@ TEST(TbfGroups, AnotherPreferenceActsOnWhatWaits) {
 
 TEST(TbfGroups, WhoWasLetGoAtACommonLimitMakesWayForThePreferred) {
   Clients clients;
-  ASSERT_TRUE(clients.gate.apply_rule("start slow jobid={j} rate=10", at(0)));
+  ASSERT_TRUE(clients.gate.write_rule("start slow jobid={j} rate=10", at(0)));
   clients.send(11, 20, at(0));
   EXPECT_EQ(clients.run(at(0)).size(), 3U) << "the depth";
   clients.tbf().prefer(0, at(0));
@@ -182,7 +182,7 @@ RC_GTEST_PROP(TbfGroupsProperty, OthersRunOnlyWhileThePreferredCannot, ()) {
   for (const auto& [job, rate] : std::map<std::string, int>{{"a", 50}, {"b", 300}, {"c", 2000}}) {
     std::string rule = "start r" + job;
     rule += " jobid={" + job + "} rate=" + std::to_string(rate);
-    RC_ASSERT(clients.gate.apply_rule(rule, at(0)).has_value());
+    RC_ASSERT(clients.gate.write_rule(rule, at(0)).has_value());
     const Rate per_second = Rate::per_second(static_cast<std::uint32_t>(rate));
     const BucketShape shape(per_second,
                             std::max(Tokens{3}, tokens_in(per_second, milliseconds{10})));

@@ -929,7 +929,7 @@ class Duel {
 
   void apply(const std::string& text) {
     ++counts_.commands;
-    const auto applied = gate_.apply_rule("reg " + text, instant_at(now_));
+    const auto applied = gate_.write_rule("reg " + text, instant_at(now_));
     ASSERT_TRUE(applied) << text << ": " << applied.error().message();
   }
   static std::string name_of(int rule) {

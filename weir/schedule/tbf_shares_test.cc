@@ -98,7 +98,7 @@ TEST(TbfShares, TheReadyGoByNodes) {
 // Queues of one job do not add up to more weight, and go in the order their first requests came.
 TEST(TbfShares, MoreQueuesBuyNoWeight) {
   Shared shared;
-  ASSERT_TRUE(shared.gate.apply_rule("start r jobid={zzz} by=jobid+uid", shared.now));
+  ASSERT_TRUE(shared.gate.write_rule("start r jobid={zzz} by=jobid+uid", shared.now));
   shared.share("a", std::nullopt);
   shared.share("b", std::nullopt);
   for (int i = 0; i < 300; ++i) {
@@ -171,7 +171,7 @@ TEST(TbfShares, HighPriorityBorrowsFirst) {
 
 TEST(TbfShares, ALimitIsNeverBorrowedPast) {
   Shared shared;
-  ASSERT_TRUE(shared.gate.apply_rule("start slow jobid={a} rate=10 burst=2", shared.now));
+  ASSERT_TRUE(shared.gate.write_rule("start slow jobid={a} rate=10 burst=2", shared.now));
   shared.share("a", 1000);
   shared.send("a", 20);
   EXPECT_EQ(shared.run().size(), 2U);
@@ -182,8 +182,8 @@ TEST(TbfShares, ALimitIsNeverBorrowedPast) {
 
 TEST(TbfShares, ABucketOfSeveralQueuesCountsOnceInTheLimit) {
   Shared shared;
-  ASSERT_TRUE(shared.gate.apply_rule("start all jobid={*} rate=10 by=rule", shared.now));
-  ASSERT_TRUE(shared.gate.apply_rule("start uid jobid={zzz} by=jobid+uid", shared.now));
+  ASSERT_TRUE(shared.gate.write_rule("start all jobid={*} rate=10 by=rule", shared.now));
+  ASSERT_TRUE(shared.gate.write_rule("start uid jobid={zzz} by=jobid+uid", shared.now));
   shared.share("a", 1000);
   for (std::uint32_t user = 0; user < 3; ++user) {
     Request& request = shared.requests.emplace_back();
@@ -199,7 +199,7 @@ TEST(TbfShares, TheDefaultRuleLimitsNobodyUntilItIsChanged) {
   shared.share("a", std::nullopt);
   shared.send("a", 5000);
   EXPECT_EQ(shared.run().size(), 5000U);
-  ASSERT_TRUE(shared.gate.apply_rule("change default rate=10", shared.now));
+  ASSERT_TRUE(shared.gate.write_rule("change default rate=10", shared.now));
   shared.send("a", 5000);
   EXPECT_EQ(shared.run().size(), 3U);
 }
@@ -220,7 +220,7 @@ TEST(TbfShares, TheRootIsAskedLastAndPaysForLoansToo) {
 TEST(TbfShares, TheRootPaysForWhoHasNoShareToo) {
   Shared shared;
   shared.root(100, 20, 20);
-  ASSERT_TRUE(shared.gate.apply_rule("start l jobid={l} rate=1000 burst=100", shared.now));
+  ASSERT_TRUE(shared.gate.write_rule("start l jobid={l} rate=1000 burst=100", shared.now));
   shared.send("n", 100);
   EXPECT_EQ(shared.run().size(), 20U);
   EXPECT_EQ(shared.gate.next(shared.now).until(), shared.now + milliseconds{10});
@@ -248,7 +248,7 @@ TEST(TbfShares, TheRootHoldsMoreWhileSomebodyWaitsForTheDevice) {
 TEST(TbfShares, WaitingForALimitDoesNotFillTheRoot) {
   Shared shared;
   shared.root(100, 10, 50);
-  ASSERT_TRUE(shared.gate.apply_rule("start slow jobid={a} rate=1 burst=1", shared.now));
+  ASSERT_TRUE(shared.gate.write_rule("start slow jobid={a} rate=1 burst=1", shared.now));
   shared.share("a", 100, 1, 8);
   shared.share("b", 100, 1, 8);
   shared.send("a", 100);
@@ -266,7 +266,7 @@ TEST(TbfShares, OnlyTheIdleLend) {
   shared.now += seconds{1};
   EXPECT_EQ(shared.report("a").lent, Tokens{100});
   shared.share("a", 1000, 1, 10);
-  ASSERT_TRUE(shared.gate.apply_rule("start slow jobid={a} rate=1 burst=1", shared.now));
+  ASSERT_TRUE(shared.gate.write_rule("start slow jobid={a} rate=1 burst=1", shared.now));
   shared.send("a", 3);
   shared.run();
   shared.now += milliseconds{900};
@@ -322,7 +322,7 @@ TEST(TbfShares, NothingIsLostWhileSharesComeAndGo) {
   Rng rng(1);
   for (const bool lending : {true, false}) {
     Shared shared(lending);
-    ASSERT_TRUE(shared.gate.apply_rule("start r jobid={c} rate=200 by=rule", shared.now));
+    ASSERT_TRUE(shared.gate.write_rule("start r jobid={c} rate=200 by=rule", shared.now));
     std::size_t sent = 0;
     std::size_t ran = 0;
     for (int step = 0; step < 3000; ++step) {

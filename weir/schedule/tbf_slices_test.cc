@@ -21,7 +21,7 @@ struct Server {
   explicit Server(const std::string& rule, const RuleOptions& options = {.in_cluster = true})
       : gate({.slots = 1000, .rules = options}) {
     EXPECT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
-    EXPECT_TRUE(gate.apply_rule(rule, at(0)));
+    EXPECT_TRUE(gate.write_rule(rule, at(0)));
   }
   ~Server() {
     for (Request& one : requests) {
@@ -111,10 +111,10 @@ TEST(TbfSlices, StoppingARuleAndStartingItAgainHandsOutNothing) {
   server.send(100, 0);
   int served = 0;
   for (std::int64_t ms = 1; ms <= 1000; ++ms) {
-    ASSERT_TRUE(server.gate.apply_rules(
-        std::vector<std::string>{"stop wide",
-                                 "start wide jobid={*} rate=1000 by=rule scope=cluster"},
-        at(ms)));
+    const std::vector<RuleChange> anew = {
+        parse_rule("stop wide").value(),
+        parse_rule("start wide jobid={*} rate=1000 by=rule scope=cluster").value()};
+    ASSERT_TRUE(server.gate.apply_rules(anew, at(ms)));
     server.slice(100, ms);
     served += server.served(ms);
   }
@@ -123,7 +123,7 @@ TEST(TbfSlices, StoppingARuleAndStartingItAgainHandsOutNothing) {
 
 TEST(TbfSlices, LimitsOfTheClusterHoldWhileTheServerStops) {
   Server server("start wide jobid={*} rate=1000 by=rule scope=cluster");
-  ASSERT_TRUE(server.gate.apply_rule("start own jobid={own} rate=1", at(0)));
+  ASSERT_TRUE(server.gate.write_rule("start own jobid={own} rate=1", at(0)));
   server.slice(100, 0);
   server.send(50, 1000, "own");
   server.send(50, 1000, "other");

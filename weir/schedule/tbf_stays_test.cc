@@ -140,13 +140,13 @@ void change_something(World& world, Rng& rng, bool shares) {
   const std::string rate = std::to_string(1 + rng.below(2000));
   switch (rng.below(shares ? 6 : 3)) {
     case 0:
-      (void)world.gate.apply_rule("start " + name + " jobid={" + job + "} rate=" + rate, world.now);
+      (void)world.gate.write_rule("start " + name + " jobid={" + job + "} rate=" + rate, world.now);
       break;
     case 1:
-      (void)world.gate.apply_rule("change " + name + " rate=" + rate, world.now);
+      (void)world.gate.write_rule("change " + name + " rate=" + rate, world.now);
       break;
     case 2:
-      (void)world.gate.apply_rule("stop " + name, world.now);
+      (void)world.gate.write_rule("stop " + name, world.now);
       break;
     case 3:
       world.gate.engine(Head::kRegular)->drop_share(JobId(job), world.now);
@@ -238,7 +238,7 @@ void expect_delays(const World& world, const std::string& job, const Expectation
 
 TEST(TbfStays, ALimitIsWhatItsClassWaitsFor) {
   World world({.slots = 4});
-  ASSERT_TRUE(world.gate.apply_rule("start r jobid={a} rate=100", world.now));
+  ASSERT_TRUE(world.gate.write_rule("start r jobid={a} rate=100", world.now));
   for (int i = 0; i < 5; ++i) world.admit("a");
   world.run();  // three at once
   world.now += milliseconds{10};

@@ -21,30 +21,49 @@
 
 namespace weir::serve {
 
-struct ClusterStatus {
-  struct Slice {
-    std::string of;          // "SERVICE/RULE/ops" or "SERVICE/RULE/bytes"
-    std::int64_t milli = 0;  // thousandths of a token a second
-    bool is_leased = true;   // false: what is left to a server that is cut off
-  };
-  struct Member {
-    std::string name;
-    std::string address;
-    bool is_registered = false;  // in etcd; neither of the two: it is away
-    bool is_joined = false;      // takes part in the current epoch
-    // For how long, if this server saw it before.
-    std::optional<Nanoseconds> away;
-    std::vector<Slice> slices;  // that it may use now, as the leader counts
-  };
-  // Epochs in which groups of clients take turns at a service.
-  struct Course {
-    std::string service;
-    std::int64_t epoch = 0;
-    std::uint64_t rounds = 0;
-    std::uint64_t evictions = 0;
-    std::uint64_t members = 0;
-  };
+// What is told of a cluster, one struct for each thing: the leader fills them in, the wire carries
+// them (weir/cluster/epoch_wire.h), cluster_json() prints them.
 
+struct SliceStatus {
+  std::string of;          // "SERVICE/RULE/ops" or "SERVICE/RULE/bytes"
+  std::int64_t milli = 0;  // thousandths of a token a second
+  bool is_leased = true;   // false: what is left to a server that is cut off
+};
+
+struct MemberStatus {
+  std::string name;
+  std::string address = {};
+  bool is_registered = false;  // in etcd; neither of the two: it is away
+  bool is_joined = false;      // takes part in the current epoch
+  // For how long, if this server saw it before.
+  std::optional<Nanoseconds> away = std::nullopt;
+  std::vector<SliceStatus> slices = {};  // that it may use now, as the leader counts
+};
+
+// Epochs in which groups of clients take turns at a service.
+struct CourseStatus {
+  std::string service;
+  std::int64_t epoch = 0;
+  std::uint64_t rounds = 0;
+  std::uint64_t evictions = 0;
+  std::uint64_t members = 0;
+};
+
+// What only a leader knows.
+struct LeaderStatus {
+  std::uint32_t term = 0;
+  std::int64_t epoch = 0;
+  std::uint64_t rounds = 0;
+  std::uint64_t evictions = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t garbage = 0;
+  Nanoseconds round_median{0};  // of the last rounds
+  Nanoseconds round_p99{0};
+  std::vector<MemberStatus> members = {};  // without what is known of them in etcd
+  std::vector<CourseStatus> courses = {};  // but that of slices
+};
+
+struct ClusterStatus {
   std::string name;    // of the server that answers
   std::string state;   // "joined": in an epoch; else "joining", or "alone" without etcd
   std::string why;     // it is not joined, or why etcd cannot be used; empty: all is well
@@ -54,19 +73,11 @@ struct ClusterStatus {
   std::uint64_t epochs = 0;   // it was called back for
   std::uint64_t errors = 0;   // calls without an epoch
   std::uint32_t counted = 0;  // members that limits are shared among, as it was told; 0: never
-  std::vector<Slice> slices;  // it uses
-  std::vector<Member> members;
+  std::vector<SliceStatus> slices;  // it uses
+  std::vector<MemberStatus> members;
   std::vector<std::string> rule_errors;  // rules of the cluster that do not fit here
-
-  // Of the leader; zeros while it cannot be asked.
-  bool has_leader_part = false;
-  std::uint64_t rounds = 0;
-  std::uint64_t evictions = 0;
-  std::uint64_t refused = 0;
-  std::uint64_t garbage = 0;
-  Nanoseconds round_median{0};
-  Nanoseconds round_p99{0};
-  std::vector<Course> courses;
+  // Nothing while it cannot be asked.
+  std::optional<LeaderStatus> at_leader;
 };
 
 struct ClusterRule {

@@ -13,7 +13,7 @@
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
-#include "weir/serve/store_errors.h"
+#include "weir/serve/session_check.h"
 
 namespace weir::serve {
 namespace {
@@ -34,8 +34,6 @@ constexpr std::size_t kSendFileAtOnce = std::size_t{1} << 20;
 // Of answers in the handshake, before the client has to take some.
 constexpr std::size_t kAnswersMax = std::size_t{1} << 13;
 
-constexpr std::size_t kStatusBytes = 4096;
-
 static_assert(sizeof(Exchange) * Connection::kRequestsFree <= std::size_t{20} << 10);
 
 template <class List, class Function>
@@ -47,21 +45,27 @@ void drain(List& list, Function function) {
   }
 }
 
+ServedExport& served_by(const Exchange& exchange) { return *exchange.opened->served; }
+
 }  // namespace
 
-Connection::Connection(Plane& plane, host::Fd socket, const Peer& peer)
+Connection::Connection(Plane& plane, const ProtocolKind& protocol, host::Fd socket,
+                       const Peer& peer)
     : plane_(plane),
+      protocol_(protocol),
       socket_(std::move(socket)),
       peer_(peer),
       handshake_ends_(plane.now + plane.options.limits.handshake_timeout),
-      greeting_(std::make_unique<Greeting>(plane.options.tls.offer())) {
+      greeting_(std::make_unique<Greeting>()),
+      session_(protocol.begin(*this)) {
   payload_.connection = this;
   receive_.connection = this;
   receive_.done = received;
   send_.connection = this;
   send_.done = sent;
-  greeting_->handshake.greet(greeting_->out);
+  session_->greet(greeting_->out);
   mark_dirty();
+  receive();  // unless it has to take a greeting first
 }
 
 Connection::~Connection() {
@@ -78,13 +82,11 @@ bool Connection::waits_for_store() const {
   return state_ == State::kClosed && !receive_.is_pending && !send_.is_pending && !working_.empty();
 }
 
-std::uint64_t Connection::working() const {
-  std::uint64_t count = 0;
+void Connection::count_working(std::map<const ServedExport*, std::uint64_t>& counts) const {
   for (const Exchange* one = working_.empty() ? nullptr : &working_.front(); one != nullptr;
        one = working_.behind(*one)) {
-    ++count;
+    ++counts[&served_by(*one)];
   }
-  return count;
 }
 
 void Connection::expire() {
@@ -112,15 +114,13 @@ void Connection::close() {
   state_ = State::kClosed;
   shutdown(socket_.get(), SHUT_RDWR);  // ends what the kernel waits for
   rest_.clear();
-  drain(queued_, [this](Exchange& exchange) {
-    served_->service->target.withdraw(exchange, plane_.now);
-    release(exchange);
-  });
-  drain(parked_, [this](Exchange& exchange) { release(exchange); });
+  drain(queued_, [this](Exchange& exchange) { drop(exchange); });
+  drain(parked_, [this](Exchange& exchange) { drop(exchange); });
   drain(kept_, [this](Exchange& exchange) {
-    served_->watch.drop(exchange.operation);
-    release(exchange);
+    served_by(exchange).watch.drop(exchange.operation);
+    drop(exchange);
   });
+  forget_performed();
   drain(replies_, [this](Exchange& exchange) { release(exchange); });
   if (!send_.is_pending) drain(sending_, [this](Exchange& exchange) { release(exchange); });
   if (writing_ != nullptr && !receive_.is_pending) release(end_payload());
@@ -138,14 +138,14 @@ void Connection::settle() {
   plane_.over.push_back(this);
 }
 
-Exchange& Connection::new_exchange(const nbd::Request& asked) {
+// The spare one, as the session has filled it in.
+Exchange& Connection::new_exchange() {
   Exchange& exchange = plane_.exchanges.take();
   exchange.connection = this;
-  exchange.asked = asked;
-  exchange.head_size = 0;
-  exchange.payload = {};
+  exchange.id = ++began_;
   exchange.operation.file = -1;
-  ++began_;
+  exchange.is_performed = false;
+  exchange.is_tried = false;
   if (++unanswered_ > kRequestsFree) {
     const bool charged = plane_.pool.charge(memory_, sizeof(Exchange));
     WEIR_ASSERT(charged, unanswered_);  // has_room_for_request() said so
@@ -201,10 +201,10 @@ void Connection::receive() {
   if (state_ == State::kHandshake && tls_ != nullptr && tls_->has_output()) return;
   if (writing_ == nullptr && !has_room_for_request()) return wait_for_room();
   receive_.is_pending = true;
-  const std::uint32_t left = writing_ != nullptr ? reader_->payload_left() : 0;
+  const std::uint32_t left = writing_ != nullptr ? payload_left_ : 0;
   is_direct_ = left >= kDirectMin && tls_ == nullptr;
   if (is_direct_) {
-    const std::uint32_t have = writing_->asked.length - left;
+    const std::uint32_t have = writing_->length - left;
     plane_.uring->receive_into(socket_.get(), {writing_->buffer.data() + have, left}, receive_);
   } else {
     plane_.uring->receive(socket_.get(), receive_);
@@ -227,8 +227,8 @@ void Connection::received(host::Operation& io, const host::Completion& completio
   if (is_counted && completion.result == -ECANCELED) return self.judge_payload();
   if (completion.result <= 0) return self.close();
   if (self.is_direct_) {
-    self.reader_->payload_received(static_cast<std::uint32_t>(completion.result));
-    if (self.reader_->payload_left() == 0) {
+    self.payload_left_ -= static_cast<std::uint32_t>(completion.result);
+    if (self.payload_left_ == 0) {
       self.admit(self.end_payload());
     } else if (is_counted) {
       return self.judge_payload();
@@ -257,65 +257,58 @@ void Connection::use(Input in) {
 }
 
 void Connection::shake(Input& in) {
+  using Step = Session::Step;
   while (state_ == State::kHandshake && greeting_->out.size() < kAnswersMax) {
-    if (greeting_->is_listing) {
-      go_on_listing();
-      continue;
+    const Step step = session_->negotiate(in, greeting_->out);
+    if (step == Step::kNeedBytes) {
+      if (!in.empty()) fault("asked for more bytes and left some");
+      break;
     }
-    const nbd::Handshake::Event event = greeting_->handshake.next(in, greeting_->out);
-    if (std::holds_alternative<nbd::NeedBytes>(event)) break;
-    if (const auto* want = std::get_if<nbd::WantExport>(&event)) {
-      answer(*want);
-    } else if (std::holds_alternative<nbd::WantList>(event)) {
-      greeting_->is_listing = true;
-      greeting_->listed = 0;
-    } else if (std::holds_alternative<nbd::WantTls>(event)) {
-      return begin_tls();
-    } else if (const auto* end = std::get_if<nbd::Break>(&event)) {
-      broken(end->reason);
-    } else {
-      state_ = State::kEnding;  // NBD_OPT_ABORT: its answer is sent first
-    }
+    if (step == Step::kStartTls) return begin_tls();
+    if (step == Step::kBreak) broken();
+    if (step == Step::kEnd) state_ = State::kEnding;
+    if (step == Step::kOpen) state_ = State::kOpen;
   }
-  if (greeting_ != nullptr && !greeting_->out.empty()) mark_dirty();
+  if (greeting_ == nullptr) return;
+  if (!greeting_->out.empty()) return mark_dirty();
+  // Nothing had to be said, so nothing stands before the replies.
+  if (state_ == State::kOpen && greeting_->sending.empty()) greeting_.reset();
 }
 
-void Connection::answer(const nbd::WantExport& want) {
-  nbd::Handshake& handshake = greeting_->handshake;
-  const auto refuse = [&](nbd::OptionReply error, std::string_view text) {
-    if (handshake.refuse(error, text, greeting_->out) == nbd::Next::kClose) {
-      broken(nbd::BreakReason::kExportName);
-    }
-  };
-  const auto asked = parse_asked_name(want.name);
-  if (!asked) return refuse(nbd::OptionReply::kErrInvalid, asked.error().message());
-  ServedExport* const served = plane_.find_export(asked->name);
-  if (served == nullptr) {
-    return refuse(nbd::OptionReply::kErrUnknown,
-                  fmt::format("there is no export {}", quote(asked->name)));
-  }
-  const auto attributes =
-      attributes_of(peer_, asked->claims, plane_.options.claims, plane_.options.nodemaps);
+const ExportFacts& Connection::export_at(std::size_t index) const {
+  WEIR_ASSERT(index < plane_.exports.size(), index);
+  return plane_.exports[index]->facts;
+}
+
+const ExportFacts* Connection::find_export(std::string_view name) const {
+  const ServedExport* const served = plane_.find_export(name);
+  return served == nullptr ? nullptr : &served->facts;
+}
+
+void Connection::open(const ExportFacts& facts, OpenedExport& opened) {
+  ServedExport* const served = plane_.find_export(facts.name);
+  WEIR_ASSERT(served != nullptr && &served->facts == &facts);
+  opened.facts = &facts;
+  opened.served = served;
+  opened.sync_mark = served->sync_errors.begin();
+}
+
+Result<Attributes> Connection::identify(const Claims& claims) {
+  auto attributes = attributes_of(peer_, claims, plane_.options.claims, plane_.options.nodemaps);
   if (!attributes) {
     ++plane_.counters.claims_refused;
     plane_.log.note(EventLog::Kind::kClaim, attributes.error().message(), plane_.now);
-    return refuse(nbd::OptionReply::kErrPolicy, attributes.error().message());
   }
-  if (handshake.accept(served->offer, greeting_->out) != nbd::Next::kTransmission) return;
-  served_ = served;
-  sync_mark_ = served->sync_errors.begin();
-  attributes_ = *attributes;
-  reader_.emplace(handshake.session());
-  state_ = State::kOpen;
+  return attributes;
 }
 
-void Connection::go_on_listing() {
-  if (greeting_->listed < plane_.exports.size()) {
-    const ExportOptions& one = plane_.exports[greeting_->listed++]->options;
-    return greeting_->handshake.list(one.name, one.description, greeting_->out);
-  }
-  greeting_->is_listing = false;
-  greeting_->handshake.end_list(greeting_->out);
+Nanoseconds Connection::expected_wait(const IoRequest& request) const {
+  return request.opened->served->service->target.expected_wait(request, Head::kRegular, plane_.now);
+}
+
+void Connection::extents(const OpenedExport& opened, std::uint64_t offset, std::uint64_t length,
+                         const Store::ExtentVisitor& visit) const {
+  opened.served->store->extents(offset, length, visit);
 }
 
 // The client has taken its answers.
@@ -326,10 +319,20 @@ void Connection::go_on_shaking() {
   use(had);
 }
 
-void Connection::broken(nbd::BreakReason reason) {
+void Connection::broken() {
   ++plane_.counters.broken;
   plane_.log.note(EventLog::Kind::kBreak,
-                  fmt::format("{}: {}", print_nid(peer_.nid), nbd::describe(reason)), plane_.now);
+                  fmt::format("{}: {}", print_nid(peer_.nid), session_->problem()), plane_.now);
+  close();
+}
+
+void Connection::fault(std::string_view what) {
+  ++plane_.counters.session_faults;
+  plane_.log.note(EventLog::Kind::kFault,
+                  fmt::format("{}: disconnected: a mistake in the server: its {} session {}; "
+                              "report it, others go on",
+                              print_nid(peer_.nid), protocol_.name, what),
+                  plane_.now);
   close();
 }
 
@@ -339,52 +342,63 @@ void Connection::read_requests(Input& in) {
   const std::uint64_t before = began_;
   while (state_ == State::kOpen) {
     if (lacks_memory_ && !give_payload_memory()) break;
-    if (writing_ == nullptr && !has_room_for_request()) {
+    if (writing_ != nullptr) {
+      if (in.empty()) break;
+      take_payload(in);
+      continue;
+    }
+    if (!has_room_for_request()) {
       if (!in.empty()) wait_for_room();
       break;
     }
-    if (writing_ == nullptr && began_ - before == most && !in.empty()) {
+    if (began_ - before == most && !in.empty()) {
       is_in_line_ = true;
       plane_.intake.wait(*this);
       break;
     }
-    if (!take_event(reader_->next(in))) break;
+    if (!take_event(in)) break;
   }
   plane_.intake.took(static_cast<std::uint32_t>(began_ - before));
 }
 
 // False when there is nothing more to take from what has come.
-bool Connection::take_event(const nbd::RequestEvent& event) {
-  using Kind = nbd::RequestEvent::Kind;
-  switch (event.kind) {
-    case Kind::kNeedBytes:
+bool Connection::take_event(Input& in) {
+  using Event = Session::Event;
+  Exchange& spare = plane_.exchanges.spare();
+  spare.clear();
+  switch (session_->next(in, spare)) {
+    case Event::kNeedBytes:
+      if (!in.empty()) fault("asked for more bytes and left some");
       return false;
-    case Kind::kRequest:
-      return begin_request(event.request);
-    case Kind::kPayload:
-      take_payload(event.payload);
+    case Event::kRequest:
+      return begin_request(new_exchange());
+    case Event::kRefused:
+      ++plane_.counters.requests_refused;
+      reply(new_exchange());
       return true;
-    case Kind::kRefused:
-      refuse(event);
-      return true;
-    case Kind::kDisconnect:
+    case Event::kEnd:
       end();
       return false;
-    case Kind::kBreak:
-      broken(event.reason);
+    case Event::kBreak:
+      broken();
       return false;
   }
   return false;
 }
 
-bool Connection::begin_request(const nbd::Request& asked) {
+bool Connection::begin_request(Exchange& exchange) {
   ++plane_.counters.requests;
-  Exchange& exchange = new_exchange(asked);
-  if (asked.command != nbd::Command::kWrite) {
+  if (const std::string wrong = request_fault(exchange); !wrong.empty()) [[unlikely]] {
+    release(exchange);
+    fault(wrong);
+    return false;
+  }
+  if (exchange.is_own || exchange.command != StoreCommand::kWrite) {
     admit(exchange);
     return true;
   }
   writing_ = &exchange;
+  payload_left_ = exchange.length;
   return give_payload_memory();
 }
 
@@ -394,10 +408,10 @@ bool Connection::has_room_for_request() const {
 }
 
 bool Connection::give_payload_memory() {
-  writing_->buffer = plane_.pool.take(memory_, writing_->asked.length);
+  writing_->buffer = plane_.pool.take(memory_, writing_->length);
   lacks_memory_ = !writing_->buffer;
   if (lacks_memory_) {
-    note_starved(writing_->asked.length);
+    note_starved(writing_->length);
     mark_hungry();
   } else if (writing_->buffer.size() > BufferPool::kGuaranteed) {
     plane_.payloads.push_back(payload_);
@@ -412,7 +426,7 @@ void Connection::note_starved(std::size_t bytes) {
 
 void Connection::mark_payload() {
   payload_.marked = plane_.now;
-  payload_.left = reader_->payload_left();
+  payload_.left = payload_left_;
 }
 
 Exchange& Connection::end_payload() {
@@ -432,7 +446,7 @@ void Connection::check_payload() {
 }
 
 void Connection::judge_payload() {
-  const std::uint32_t left = reader_->payload_left();
+  const std::uint32_t left = payload_left_;
   if (payload_.left - left >= kPayloadMin) {
     mark_payload();
     return receive();
@@ -442,32 +456,27 @@ void Connection::judge_payload() {
       EventLog::Kind::kTimeout,
       fmt::format("{}: disconnected: others wait for memory, and of a write of {} bytes "
                   "it has sent {}, {} of them in the last {}",
-                  print_nid(peer_.nid), writing_->asked.length, writing_->asked.length - left,
+                  print_nid(peer_.nid), writing_->length, writing_->length - left,
                   payload_.left - left, print_duration(kPayloadTime)),
       plane_.now);
   close();
 }
 
-void Connection::take_payload(Input payload) {
-  const std::uint32_t left = reader_->payload_left();
-  const std::size_t at = writing_->asked.length - left - payload.size();
-  std::memcpy(writing_->buffer.data() + at, payload.data(), payload.size());
-  if (left == 0) admit(end_payload());
-}
-
-void Connection::refuse(const nbd::RequestEvent& event) {
-  ++plane_.counters.requests_refused;
-  Exchange& exchange = new_exchange(event.request);
-  reply_error(exchange, event.refusal.error, event.refusal.why);
+void Connection::take_payload(Input& in) {
+  const std::size_t bytes = std::min<std::size_t>(payload_left_, in.size());
+  std::memcpy(writing_->buffer.data() + (writing_->length - payload_left_), in.data(), bytes);
+  in = in.subspan(bytes);
+  payload_left_ -= static_cast<std::uint32_t>(bytes);
+  if (payload_left_ == 0) admit(end_payload());
 }
 
 void Connection::admit(Exchange& exchange) {
-  exchange.attributes = attributes_;
-  exchange.attributes.opcode = opcode_of(exchange.asked.command);
-  exchange.hint = &hints_[static_cast<std::size_t>(exchange.asked.command)];
-  exchange.bytes = bytes_of(exchange.asked);
+  if (exchange.is_exempt) {
+    served_by(exchange).service->target.charge(exchange, Head::kRegular, plane_.now);
+    return run_unless_hung(exchange);
+  }
   queued_.push_back(exchange);
-  served_->service->target.admit(exchange, Head::kRegular, plane_.now);
+  served_by(exchange).service->target.admit(exchange, Head::kRegular, plane_.now);
 }
 
 void Connection::go_on_reading() {
@@ -488,7 +497,7 @@ void Connection::resume() {
     if (!take_reply_memory(exchange)) return wait_for_room();
     is_wait_counted_ = false;
     parked_.erase(exchange);
-    exchange.asked.command == nbd::Command::kBlockStatus ? run_status(exchange) : start(exchange);
+    resume(exchange);
   }
   if (state_ != State::kOpen) return;
   if (lacks_memory_ && !give_payload_memory()) return;
@@ -501,46 +510,78 @@ void Connection::resume() {
 
 void Connection::run(Exchange& exchange) {
   queued_.erase(exchange);
-  if (!served_->watch.is_hung()) return run_at_store(exchange);
-  leave_slot(exchange);
+  run_unless_hung(exchange);
+}
+
+void Connection::run_unless_hung(Exchange& exchange) {
+  StoreWatch& watch = served_by(exchange).watch;
+  if (!watch.is_hung() || std::exchange(exchange.is_tried, false)) return run_at_store(exchange);
+  defer(exchange);
   kept_.push_back(exchange);
   exchange.operation.owner = &exchange;
-  served_->watch.keep(exchange.operation);
+  watch.keep(exchange.operation);
 }
 
 void Connection::run_kept(Exchange& exchange) {
   kept_.erase(exchange);
-  run_at_store(exchange);
+  resume(exchange);
 }
 
-void Connection::leave_slot(Exchange& exchange) {
+void Connection::try_kept(Exchange& exchange) {
+  exchange.is_tried = true;
+  run_kept(exchange);
+}
+
+void Connection::give_up(Exchange& exchange) { leave_slot(exchange, Outcome::failed()); }
+
+void Connection::defer(Exchange& exchange) {
   if (exchange.place() == Request::Place::kRunning) {
-    served_->service->target.complete(exchange, plane_.now);
+    served_by(exchange).service->target.defer(exchange, plane_.now);
+  }
+}
+
+// One that is exempt has no slot to wait for.
+void Connection::resume(Exchange& exchange) {
+  if (exchange.place() != Request::Place::kDeferred) return run_unless_hung(exchange);
+  queued_.push_back(exchange);
+  served_by(exchange).service->target.resume(exchange, plane_.now);
+}
+
+void Connection::drop(Exchange& exchange) {
+  if (exchange.place() != Request::Place::kOutside) {
+    served_by(exchange).service->target.withdraw(exchange, plane_.now);
+  }
+  release(exchange);
+}
+
+void Connection::leave_slot(Exchange& exchange, const Outcome& outcome) {
+  if (exchange.place() == Request::Place::kRunning) {
+    served_by(exchange).service->target.complete(exchange, plane_.now, outcome);
   }
 }
 
 void Connection::run_at_store(Exchange& exchange) {
-  const bool reads = exchange.asked.command == nbd::Command::kRead;
-  const bool asks_status = exchange.asked.command == nbd::Command::kBlockStatus;
-  if (reads && exchange.asked.length >= kSendFileMin && tls_ == nullptr) {
-    exchange.operation.file =
-        served_->store->sendable(exchange.asked.offset, exchange.asked.length);
+  const Store& store = *served_by(exchange).store;
+  const bool reads = !exchange.is_own && exchange.command == StoreCommand::kRead;
+  if (reads && exchange.length >= kSendFileMin && tls_ == nullptr && !exchange.buffer) {
+    exchange.operation.file = store.sendable(exchange.offset, exchange.length);
   }
-  const bool needs_buffer =
-      asks_status || (reads && exchange.operation.file < 0 && served_->store->copies_reads());
-  if (needs_buffer && !take_reply_memory(exchange)) {
-    leave_slot(exchange);
+  const bool needs_buffer = exchange.is_own
+                                ? exchange.reply_room > 0
+                                : reads && exchange.operation.file < 0 && store.copies_reads();
+  // One that was deferred comes with its buffer.
+  if (needs_buffer && !exchange.buffer && !take_reply_memory(exchange)) {
+    defer(exchange);
     parked_.push_back(exchange);
     return wait_for_room();
   }
-  asks_status ? run_status(exchange) : start(exchange);
+  exchange.is_own ? run_own(exchange) : start(exchange);
 }
 
 // None while too much waits for the client already.
 bool Connection::take_reply_memory(Exchange& exchange) {
   if (unsent_ >= kUnsentMax) return false;
-  const bool reads = exchange.asked.command == nbd::Command::kRead;
-  const std::size_t bytes = reads ? exchange.asked.length : kStatusBytes;
+  const std::size_t bytes = exchange.is_own ? exchange.reply_room : exchange.length;
   exchange.buffer = plane_.pool.take(memory_, bytes);
   if (!exchange.buffer) note_starved(bytes);
   return static_cast<bool>(exchange.buffer);
@@ -548,25 +589,28 @@ bool Connection::take_reply_memory(Exchange& exchange) {
 
 void Connection::start(Exchange& exchange) {
   StoreOperation& operation = exchange.operation;
-  operation.command = exchange.asked.command;
-  operation.flags = exchange.asked.flags;
-  operation.length = exchange.asked.length;
-  operation.offset = exchange.asked.offset;
+  operation.command = exchange.command;
+  operation.flags = exchange.flags;
+  operation.length = exchange.length;
+  operation.offset = exchange.offset;
   operation.buffer =
-      exchange.buffer ? exchange.buffer.first(exchange.asked.length) : std::span<std::byte>{};
+      exchange.buffer ? exchange.buffer.first(exchange.length) : std::span<std::byte>{};
   operation.data = {};
   operation.finished = finished;
   operation.owner = &exchange;
   exchange.started = plane_.now;
   working_.push_back(exchange);
-  if (served_->store->start(operation, plane_.now)) return finish(exchange);
-  if (served_->store->can_hang()) served_->watch.started(operation, plane_.now);
+  ServedExport& served = served_by(exchange);
+  if (served.store->start(operation, plane_.now)) return finish(exchange);
+  if (served.store->can_hang()) served.watch.started(operation, plane_.now);
 }
 
 void Connection::finished(StoreOperation& operation) {
   auto& exchange = *static_cast<Exchange*>(operation.owner);
   Connection& self = *exchange.connection;
-  if (operation.watch.is_linked()) self.served_->watch.finished(operation, self.plane_.now);
+  if (operation.watch.is_linked()) {
+    served_by(exchange).watch.finished(operation, self.plane_.now);
+  }
   self.finish(exchange);
 }
 
@@ -574,112 +618,131 @@ void Connection::finish(Exchange& exchange) {
   working_.erase(exchange);
   leave_slot(exchange);
   StoreOperation& operation = exchange.operation;
-  if (operation.sync_failed) served_->sync_errors.failed(operation.error);
+  ServedExport& served = served_by(exchange);
+  if (operation.sync_failed) served.sync_errors.failed(operation.error);
   if (state_ == State::kClosed) {
     release(exchange);
     return settle();
   }
-  if (makes_durable(exchange.asked)) {
-    const int lost = served_->sync_errors.tell(sync_mark_);
+  if (makes_durable(exchange)) {
+    const int lost = served.sync_errors.tell(exchange.opened->sync_mark);
     if (operation.error == 0) operation.error = lost;
   }
-  if (operation.error != 0) {
-    const nbd::ErrorCode error = error_of(exchange);
-    const char* const known = strerrordesc_np(exchange.operation.error);
-    const std::string_view text = known != nullptr ? known : "unknown error";
-    // A client that asks for zeroes only if they are quick has asked, and was told.
-    if (error == nbd::ErrorCode::kNotSup) return reply_error(exchange, error, text);
-    ++plane_.counters.store_errors;
-    plane_.log.note(
-        EventLog::Kind::kStore,
-        describe_store_error(served_->options.name, exchange.asked, exchange.operation.error),
-        plane_.now);
-    return reply_error(exchange, error, text);
-  }
+  if (operation.error != 0) return reply_error(exchange);
   record(exchange);
-  std::span<const std::byte> head;
-  if (exchange.asked.command == nbd::Command::kRead) {
-    head = nbd::read_reply(exchange.head, reader_->session(), exchange.asked);
-    exchange.payload = exchange.operation.data;
+  session_->reply(exchange, {});
+  if (exchange.command == StoreCommand::kRead) {
+    exchange.payload = operation.data;
   } else {
-    head = nbd::done_reply(exchange.head, exchange.asked.cookie);
     plane_.pool.give_back(memory_, std::move(exchange.buffer));
     plane_.freed = true;
   }
-  exchange.head_size = static_cast<std::uint32_t>(head.size());
   reply(exchange);
 }
 
 // What moves no data and has no counter of its own is left out, as on an OST.
 void Connection::record(const Exchange& exchange) {
   OpStats::Op op = OpStats::Op::kRead;
-  switch (exchange.asked.command) {
-    case nbd::Command::kRead:
+  switch (exchange.command) {
+    case StoreCommand::kRead:
       break;
-    case nbd::Command::kWrite:
+    case StoreCommand::kWrite:
       op = OpStats::Op::kWrite;
       break;
-    case nbd::Command::kFlush:
+    case StoreCommand::kFlush:
       op = OpStats::Op::kSync;
       break;
-    case nbd::Command::kTrim:
-    case nbd::Command::kWriteZeroes:
+    case StoreCommand::kDiscard:
+    case StoreCommand::kZero:
       op = OpStats::Op::kPunch;
       break;
-    default:
+    case StoreCommand::kPrefetch:
       return;
   }
-  served_->stats.record(stats_, attributes_.job, op, exchange.bytes, plane_.now - exchange.started,
-                        plane_.now);
+  served_by(exchange).stats.record(exchange.opened->stats, exchange.attributes.job, op,
+                                   exchange.bytes, plane_.now - exchange.started, plane_.now);
 }
 
-nbd::ErrorCode Connection::error_of(const Exchange& exchange) const {
-  const int error = exchange.operation.error;
-  if (error == EOPNOTSUPP && exchange.asked.has(nbd::kFastZero)) return nbd::ErrorCode::kNotSup;
-  return nbd::error_code(static_cast<std::errc>(error));
-}
-
-// A turn answers so many; those that come after them wait for the next one.
-void Connection::run_status(Exchange& exchange) {
+// A turn lets sessions work for so long; those that come after that wait for the next one.
+void Connection::run_own(Exchange& exchange) {
   working_.push_back(exchange);
-  if (plane_.statuses.empty() && plane_.status_left > 0) return answer_status(exchange);
-  plane_.statuses.push_back(&exchange);
+  if (plane_.performs.empty() && plane_.effort_left > 0) return perform(exchange);
+  plane_.performs.push_back(&exchange);
 }
 
-void Connection::answer_status(Exchange& exchange) {
-  working_.erase(exchange);
-  leave_slot(exchange);
+void Connection::perform(Exchange& exchange) {
   if (state_ == State::kClosed) {
+    working_.erase(exchange);
+    leave_slot(exchange);
     release(exchange);
     return settle();
   }
-  nbd::BlockStatusReply status(exchange.buffer.first(exchange.buffer.size()), exchange.asked);
-  std::uint32_t extents = 0;
-  served_->store->extents(exchange.asked.offset, exchange.asked.length,
-                          [&](std::uint64_t length, std::uint32_t state) {
-                            ++extents;
-                            return status.add(length, state);
-                          });
-  plane_.status_left -= std::min(plane_.status_left, extents);
-  exchange.payload = status.finish();
+  exchange.is_performed = true;
+  session_->perform(exchange, exchange.buffer ? exchange.buffer.first(exchange.reply_room)
+                                              : std::span<std::byte>{});
+}
+
+// What the session performs needs nobody to wait for: it is told, and its answers count no more.
+void Connection::forget_performed() {
+  Exchange* next = nullptr;
+  for (Exchange* one = working_.empty() ? nullptr : &working_.front(); one != nullptr; one = next) {
+    next = working_.behind(*one);
+    if (!one->is_performed) continue;
+    working_.erase(*one);
+    leave_slot(*one);
+    session_->forget(*one);
+    release(*one);
+  }
+}
+
+void Connection::answer(std::uint64_t id, const OwnResult& result) {
+  if (state_ == State::kClosed) return;
+  Exchange* found = working_.empty() ? nullptr : &working_.front();
+  while (found != nullptr && !(found->id == id && found->is_performed)) {
+    found = working_.behind(*found);
+  }
+  if (found == nullptr) {
+    return fault(fmt::format("answered request {}, which it does not perform", id));
+  }
+  Exchange& exchange = *found;
+  working_.erase(exchange);
+  leave_slot(exchange, {.how = result.error != 0 ? Outcome::How::kFailed : Outcome::How::kDone,
+                        .bytes = result.moved});
+  plane_.effort_left -= std::min(plane_.effort_left, result.effort);
+  if (result.size > exchange.reply_room) {
+    release(exchange);
+    return fault(
+        fmt::format("answered with {} bytes in a room of {}", result.size, exchange.reply_room));
+  }
+  if (result.size > 0) exchange.payload = exchange.buffer.first(result.size);
   reply(exchange);
 }
 
 void Connection::reply(Exchange& exchange) {
+  if (const std::string wrong = reply_fault(exchange); !wrong.empty()) [[unlikely]] {
+    release(exchange);
+    return fault(wrong);
+  }
   unsent_ += exchange.payload_size();
   replies_.push_back(exchange);
   mark_dirty();
 }
 
 // The text is sent from where it is, so it has to be there for ever.
-void Connection::reply_error(Exchange& exchange, nbd::ErrorCode error, std::string_view text) {
+void Connection::reply_error(Exchange& exchange) {
   plane_.pool.give_back(memory_, std::move(exchange.buffer));
   plane_.freed = true;
   exchange.operation.file = -1;
-  const nbd::ErrorReply made =
-      nbd::error_reply(exchange.head, reader_->session(), exchange.asked.cookie, error, text);
-  exchange.head_size = static_cast<std::uint32_t>(made.head.size());
-  exchange.payload = std::as_bytes(std::span(made.text));
+  const int error = exchange.operation.error;
+  const char* const known = strerrordesc_np(error);
+  session_->reply(exchange, {.error = error, .text = known != nullptr ? known : "unknown error"});
+  // A client that asks for zeroes only if they are quick has asked, and was told.
+  if (error != EOPNOTSUPP || (exchange.flags & kOnlyIfFast) == 0) {
+    ++plane_.counters.store_errors;
+    plane_.log.note(EventLog::Kind::kStore,
+                    describe_store_error(served_by(exchange).options.name, exchange, error),
+                    plane_.now);
+  }
   reply(exchange);
 }
 
@@ -749,8 +812,8 @@ void Connection::send_files() {
                     first.head_size - sent_of_first_, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
     } else {
       const std::uint32_t done = sent_of_first_ - first.head_size;
-      auto offset = static_cast<off_t>(first.asked.offset + done);
-      const std::size_t bytes = std::min<std::size_t>(first.asked.length - done, budget);
+      auto offset = static_cast<off_t>(first.offset + done);
+      const std::size_t bytes = std::min<std::size_t>(first.length - done, budget);
       sent = sendfile(socket_.get(), first.operation.file, &offset, bytes);
       if (sent > 0) budget -= static_cast<std::size_t>(sent);
     }

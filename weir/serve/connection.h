@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One client: its handshake, its requests on their way through the Gate and the store, and its
-// replies. Everything it does is a callback of the ring or a call of the Server in one thread.
+// One client, whatever its protocol: its bytes on their way to its Session (session.h), its
+// requests on their way through the Gate and the store, and its replies. Everything it does is a
+// callback of the ring or a call of the Server in one thread.
 //
-//   kHandshake --GO--> kOpen --DISC, SIGTERM--> kEnding --all is answered--> kClosed
-//        \________________\___the client has gone, or breaks the protocol______/
+//   kHandshake --agreed--> kOpen --leaves, SIGTERM--> kEnding --all is answered--> kClosed
+//        \____________________\___the client has gone, or breaks the protocol______/
 //
-// Memory. Bytes come in a buffer of a common pool and are used up at once; a head becomes an
-// Exchange, a write's payload goes to the Exchange's own buffer, and a large rest of it is received
-// straight there. So an idle connection is this object and nothing else. When there is no memory
-// for a payload or a further request, or too many requests are unanswered, the rest of the bytes is
-// kept and nothing more is read from this socket until there is room: others do not notice. All of
-// it counts (buffer_pool.h): kConnectionReserve is set aside for each connection before it is
-// accepted, kTlsReserve for each TLS session; requests beyond kRequestsFree and encrypted replies
-// are charged. In the handshake nothing more is read or answered while kAnswersMax bytes of answers
-// wait for the client.
+// Memory. Bytes come in a buffer of a common pool and are used up at once; the session makes an
+// Exchange of a head, a write's payload goes to the Exchange's own buffer, and a large rest of it
+// is received straight there. So an idle connection is this object and nothing else. When there is
+// no memory for a payload or a further request, or too many requests are unanswered, the rest of
+// the bytes is kept and nothing more is read from this socket until there is room: others do not
+// notice. All of it counts (buffer_pool.h): kConnectionReserve is set aside for each connection
+// before it is accepted, kTlsReserve for each TLS session; requests beyond kRequestsFree and
+// encrypted replies are charged. In the handshake nothing more is read or answered while
+// kAnswersMax bytes of answers wait for the client.
 //
 // A client that announces a large write and does not send it would keep the memory for it from all
 // others. So while somebody waits for memory that others hold, whoever has sent less than
@@ -33,29 +34,28 @@
 // on is waited for, because it uses our buffers. Then the connection is_over() and may be deleted.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "weir/account/op_stats.h"
 #include "weir/base/ring.h"
 #include "weir/classify/attributes.h"
 #include "weir/host/fd.h"
 #include "weir/host/tls.h"
 #include "weir/host/uring.h"
-#include "weir/nbd/codec/handshake.h"
-#include "weir/nbd/codec/requests.h"
+#include "weir/schedule/outcome.h"
 #include "weir/serve/peer.h"
 #include "weir/serve/plane.h"
+#include "weir/serve/protocol.h"
+#include "weir/serve/session.h"
 
 namespace weir::serve {
 
-class Connection {
+class Connection final : private SessionPort {
  public:
   // One receive, kRequestsFree requests, a guaranteed buffer (or what a handshake keeps), the parts
   // of a message, and this object.
@@ -67,9 +67,9 @@ class Connection {
   static constexpr Nanoseconds kPayloadTime = std::chrono::seconds{10};
   static constexpr std::uint32_t kPayloadMin = std::uint32_t{1} << 16;
 
-  // Greets. The plane must outlive it. REQUIRES: kConnectionReserve was reserved; it is given back
-  // at the end.
-  Connection(Plane& plane, host::Fd socket, const Peer& peer);
+  // Greets. Plane and protocol must outlive it. REQUIRES: kConnectionReserve was reserved; it is
+  // given back at the end.
+  Connection(Plane& plane, const ProtocolKind& protocol, host::Fd socket, const Peer& peer);
   // REQUIRES: is_over().
   ~Connection();
   Connection(const Connection&) = delete;
@@ -85,19 +85,19 @@ class Connection {
   bool is_over() const;
   // It is closed, and over as soon as its store has finished.
   bool waits_for_store() const;
-  // Requests that the store works on.
-  std::uint64_t working() const;
-  // nullptr in the handshake.
-  const ServedExport* served() const { return served_; }
+  // Requests that stores work on, by export.
+  void count_working(std::map<const ServedExport*, std::uint64_t>& counts) const;
 
   // The Gate lets one of its requests run.
   void run(Exchange& exchange);
-  // Answers one of its requests for block status, which has waited for this turn.
-  void answer_status(Exchange& exchange);
-  // Goes on with one that was kept because the store hung (store_watch.h).
+  // Lets its session perform one that has waited for this turn.
+  void perform(Exchange& exchange);
+  // Goes on with one that was kept because the store hung (store_watch.h), or tries it all the
+  // same.
   void run_kept(Exchange& exchange);
-  // Gives the slot of its service back, if it has one.
-  void leave_slot(Exchange& exchange);
+  void try_kept(Exchange& exchange);
+  // The store hangs and has not finished it: its slot is for others.
+  void give_up(Exchange& exchange);
   // Sends the replies there are.
   void flush();
   // There may be memory or room again.
@@ -113,20 +113,28 @@ class Connection {
 
  private:
   enum class State : std::uint8_t { kHandshake, kOpen, kEnding, kClosed };
-  using Input = std::span<const std::byte>;
+  using Input = Session::Input;
   struct Io : host::Operation {
     Connection* connection = nullptr;
     bool is_pending = false;
   };
   // What only the handshake needs.
   struct Greeting {
-    explicit Greeting(nbd::Tls tls) : handshake(tls) {}
-    nbd::Handshake handshake;
     std::vector<std::byte> out;      // to be sent
     std::vector<std::byte> sending;  // being sent
-    bool is_listing = false;         // exports; what comes waits
-    std::size_t listed = 0;          // of them
   };
+
+  // ---- what its session may ask ----
+  std::size_t export_count() const override { return plane_.exports.size(); }
+  const ExportFacts& export_at(std::size_t index) const override;
+  const ExportFacts* find_export(std::string_view name) const override;
+  void open(const ExportFacts& facts, OpenedExport& opened) override;
+  Result<Attributes> identify(const Claims& claims) override;
+  TlsOptions::Mode tls() const override { return plane_.options.tls.mode; }
+  void extents(const OpenedExport& opened, std::uint64_t offset, std::uint64_t length,
+               const Store::ExtentVisitor& visit) const override;
+  Nanoseconds expected_wait(const IoRequest& request) const override;
+  void answer(std::uint64_t id, const OwnResult& result) override;
 
   // ---- bytes in ----
   void receive();
@@ -137,35 +145,44 @@ class Connection {
   void begin_tls();
   void decrypt(Input in);
   void tls_failed();
-  void answer(const nbd::WantExport& want);
-  void go_on_listing();
   void go_on_shaking();
   void use_rest();
   void read_requests(Input& in);
-  bool take_event(const nbd::RequestEvent& event);
-  bool begin_request(const nbd::Request& asked);
+  bool take_event(Input& in);
+  bool begin_request(Exchange& exchange);
   bool has_room_for_request() const;
   bool give_payload_memory();
-  void take_payload(Input payload);
+  void take_payload(Input& in);
   void note_starved(std::size_t bytes);
   void mark_payload();
   void judge_payload();
   // Its payload has come, or is not wanted any longer.
   Exchange& end_payload();
-  void refuse(const nbd::RequestEvent& event);
   void admit(Exchange& exchange);
-  void broken(nbd::BreakReason reason);
+  void broken();
+  // Its session said something impossible.
+  void fault(std::string_view what);
 
   // ---- through the store ----
+  // It may run and cannot yet: others have its slot meanwhile.
+  void defer(Exchange& exchange);
+  // It can run now, as soon as there is a slot.
+  void resume(Exchange& exchange);
+  // Nobody wants it any more, and it has not run.
+  void drop(Exchange& exchange);
+  // The Target is told that it has ended, if it holds a slot.
+  void leave_slot(Exchange& exchange, const Outcome& outcome = {});
+  void run_unless_hung(Exchange& exchange);
   void run_at_store(Exchange& exchange);
   void start(Exchange& exchange);
   static void finished(StoreOperation& operation);
   void finish(Exchange& exchange);
   void record(const Exchange& exchange);
   bool take_reply_memory(Exchange& exchange);
-  void run_status(Exchange& exchange);
+  void run_own(Exchange& exchange);
+  void forget_performed();
   void reply(Exchange& exchange);
-  void reply_error(Exchange& exchange, nbd::ErrorCode error, std::string_view text);
+  void reply_error(Exchange& exchange);
 
   // ---- bytes out ----
   void send_greeting();
@@ -180,7 +197,7 @@ class Connection {
   void drop_sent(std::size_t bytes);
   void release_sent(std::size_t bytes);
 
-  Exchange& new_exchange(const nbd::Request& asked);
+  Exchange& new_exchange();
   void release(Exchange& exchange);
   void mark_dirty();
   // Waits for memory that others hold, too: resumed when any was freed.
@@ -193,9 +210,9 @@ class Connection {
   void wait_for_room();
   // Closes when ending and done, and tells the plane when it is over.
   void settle();
-  nbd::ErrorCode error_of(const Exchange& exchange) const;
 
   Plane& plane_;
+  const ProtocolKind& protocol_;
   host::Fd socket_;
   Peer peer_;
   State state_ = State::kHandshake;
@@ -210,8 +227,9 @@ class Connection {
   bool awaits_room_ = false;   // the pending send waits for room in the socket
   bool is_counted_ = false;    // the pending receive is cancelled to learn how much has come
   std::uint32_t unanswered_ = 0;
-  std::uint64_t began_ = 0;   // requests, ever
-  std::uint64_t unsent_ = 0;  // payload of replies that are ready
+  std::uint32_t payload_left_ = 0;  // of writing_
+  std::uint64_t began_ = 0;         // requests, ever
+  std::uint64_t unsent_ = 0;        // payload of replies that are ready
   Instant handshake_ends_;
   IncomingPayload payload_;  // of writing_
   Io receive_;
@@ -220,12 +238,7 @@ class Connection {
   std::unique_ptr<host::TlsSession> tls_;
   bool has_said_end_ = false;   // of the TLS session
   bool has_tls_batch_ = false;  // is charged for
-  std::optional<nbd::RequestReader> reader_;
-  ServedExport* served_ = nullptr;
-  SyncErrors::Mark sync_mark_ = 0;  // of its export's
-  Attributes attributes_;
-  std::array<ClassHint, 8> hints_;  // by command
-  OpStats::Handle stats_;           // of its job, in its export's
+  std::unique_ptr<Session> session_;
   MemoryAccount memory_;
   std::vector<std::byte> rest_;  // that was received and could not be used yet
   Exchange* writing_ = nullptr;  // its payload is coming

@@ -21,7 +21,6 @@ constexpr std::uint64_t kTlsBatchMemory = kTlsBatch + kTlsBatch / 8;
 
 // The answer is the last that is sent in plain text.
 void Connection::begin_tls() {
-  greeting_->handshake.start_tls(greeting_->out);
   greeting_->sending.insert(greeting_->sending.end(), greeting_->out.begin(), greeting_->out.end());
   greeting_->out.clear();
   if (!plane_.pool.reserve(kTlsReserve)) {

@@ -31,9 +31,10 @@ class EventLog {
     kStore,
     kAccept,
     kTls,
-    kHung
+    kHung,
+    kFault,
   };
-  static constexpr std::size_t kKinds = 8;
+  static constexpr std::size_t kKinds = 9;
 
   // The line to be written now, or empty.
   std::string line(Kind kind, std::string_view text, Instant now);

@@ -281,10 +281,7 @@ Result<std::unique_ptr<Store>> FileStore::open(const StoreOptions& options, bool
   return std::unique_ptr<Store>(new FileStore(std::move(opened->file), *facts, uring));
 }
 
-std::uint16_t FileStore::flags() const {
-  return nbd::kSendFlush | nbd::kSendFua | nbd::kSendTrim | nbd::kSendWriteZeroes |
-         nbd::kSendFastZero | nbd::kSendCache | nbd::kCanMultiConn;
-}
+std::uint8_t FileStore::features() const { return kCanAll; }
 
 // One that was made shorter is left to a read, which says so to the client.
 int FileStore::sendable(std::uint64_t offset, std::uint32_t length) const {
@@ -307,26 +304,25 @@ bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
   operation.moved = 0;
   operation.is_punched = false;
   switch (operation.command) {
-    case nbd::Command::kRead:
+    case StoreCommand::kRead:
       operation.data = operation.buffer;
       [[fallthrough]];
-    case nbd::Command::kWrite:
+    case StoreCommand::kWrite:
       operation.step = kMove;
       return facts_.way == Way::kRing || operation.length > kCopyHereMax ? move(operation)
                                                                          : move_here(operation);
-    case nbd::Command::kTrim:
-    case nbd::Command::kWriteZeroes:
+    case StoreCommand::kDiscard:
+    case StoreCommand::kZero:
       return punch(operation);
-    case nbd::Command::kFlush:
+    case StoreCommand::kFlush:
       return sync(operation);
-    case nbd::Command::kCache:
+    case StoreCommand::kPrefetch:
       operation.step = kFetch;
       uring_.fetch(file_.get(), operation.offset, operation.length, operation.io);
       return false;
-    default:
-      WEIR_ASSERT(false, static_cast<int>(operation.command));
-      return true;
   }
+  WEIR_ASSERT(false, static_cast<int>(operation.command));
+  return true;
 }
 
 // Asks the ring for what is left of a read or write.
@@ -334,10 +330,10 @@ bool FileStore::move(StoreOperation& operation) {
   const std::span<std::byte> rest = operation.buffer.subspan(operation.moved);
   const std::uint64_t offset = operation.offset + operation.moved;
   const host::Uring::Copy copy = copier(rest.size());
-  if (operation.command == nbd::Command::kRead) {
+  if (operation.command == StoreCommand::kRead) {
     uring_.read(file_.get(), rest, offset, operation.io, copy);
   } else {
-    const bool is_durable = (operation.flags & nbd::kFua) != 0;
+    const bool is_durable = (operation.flags & kDurable) != 0;
     if (is_durable) syncs_.begin(operation);
     uring_.write(file_.get(), rest, offset, is_durable ? RWF_DSYNC : 0, operation.io, copy);
   }
@@ -354,10 +350,10 @@ bool FileStore::move_here(StoreOperation& operation) {
   const std::span<std::byte> whole = operation.buffer;
   const auto offset = static_cast<off_t>(operation.offset);
   ssize_t moved = 0;
-  if (operation.command == nbd::Command::kRead && facts_.way == Way::kCached) {
+  if (operation.command == StoreCommand::kRead && facts_.way == Way::kCached) {
     const iovec one{whole.data(), whole.size()};
     moved = preadv2(file_.get(), &one, 1, offset, RWF_NOWAIT);
-  } else if (operation.command == nbd::Command::kRead) {
+  } else if (operation.command == StoreCommand::kRead) {
     moved = pread(file_.get(), whole.data(), whole.size(), offset);
   } else if (facts_.way == Way::kMemory) {
     moved = pwrite(file_.get(), whole.data(), whole.size(), offset);
@@ -371,7 +367,7 @@ void FileStore::completed(host::Operation& io, const host::Completion& completio
   StoreOperation& operation = operation_of(io);
   auto& store = *static_cast<FileStore*>(operation.store);
   const bool syncs =
-      operation.step == kSync || (operation.step == kMove && (operation.flags & nbd::kFua) != 0);
+      operation.step == kSync || (operation.step == kMove && (operation.flags & kDurable) != 0);
   if (syncs) store.syncs_.end(operation);
   if (store.advance(operation, completion.result)) {
     operation.sync_failed = syncs && operation.error != 0;
@@ -398,11 +394,12 @@ bool FileStore::advance(StoreOperation& operation, int result) {
       if (result == 0) {
         operation.is_punched = true;
       } else if (result != -EOPNOTSUPP ||
-                 (operation.command != nbd::Command::kTrim &&  // which is advice only
-                  (operation.flags & nbd::kFastZero) != 0)) {
+                 (operation.command != StoreCommand::kDiscard &&  // which is advice only
+                  (operation.flags & kOnlyIfFast) != 0)) {
         return finish(operation, -result);
       }
-      return operation.command == nbd::Command::kTrim ? settle(operation) : write_zeroes(operation);
+      return operation.command == StoreCommand::kDiscard ? settle(operation)
+                                                         : write_zeroes(operation);
     case kZeroes:
       if (again) return write_zeroes(operation);
       if (result <= 0) return finish(operation, result < 0 ? -result : EIO);
@@ -427,10 +424,11 @@ FileStore::Range FileStore::inner(const StoreOperation& operation) const {
 bool FileStore::punch(StoreOperation& operation) {
   const Range range = inner(operation);
   if (range.from == range.to) {
-    return operation.command == nbd::Command::kTrim ? settle(operation) : write_zeroes(operation);
+    return operation.command == StoreCommand::kDiscard ? settle(operation)
+                                                       : write_zeroes(operation);
   }
   operation.step = kPunch;
-  const bool keeps = (operation.flags & nbd::kNoHole) != 0;
+  const bool keeps = (operation.flags & kKeepAllocated) != 0;
   uring_.allocate(file_.get(),
                   (keeps ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE) | FALLOC_FL_KEEP_SIZE,
                   range.from, range.to - range.from, operation.io);
@@ -453,7 +451,7 @@ bool FileStore::write_zeroes(StoreOperation& operation) {
 }
 
 bool FileStore::settle(StoreOperation& operation) {
-  return (operation.flags & nbd::kFua) != 0 ? sync(operation) : finish(operation, 0);
+  return (operation.flags & kDurable) != 0 ? sync(operation) : finish(operation, 0);
 }
 
 bool FileStore::sync(StoreOperation& operation) {
@@ -472,7 +470,7 @@ bool FileStore::finish(StoreOperation& operation, int error) {
 void FileStore::extents(std::uint64_t offset, std::uint64_t length,
                         const ExtentVisitor& visit) const {
   if (facts_.is_remote) {
-    visit(length, 0);
+    visit(length, false);
     return;
   }
   struct stat status {};
@@ -483,16 +481,16 @@ void FileStore::extents(std::uint64_t offset, std::uint64_t length,
   const std::uint64_t block = facts_.block_min;
   while (offset < asked_end) {
     if (offset >= there) {
-      visit(asked_end - offset, 0);
+      visit(asked_end - offset, false);
       return;
     }
     const auto from = static_cast<off_t>(offset);
     const off_t data = lseek(file_.get(), from, SEEK_DATA);
     const int error = data < 0 ? errno : 0;
     std::uint64_t end = there;
-    std::uint32_t state = 0;
+    bool is_hole = false;
     if (data > from || error == ENXIO) {  // ENXIO: no data from here to the end
-      state = nbd::kStateHole | nbd::kStateZero;
+      is_hole = true;
       if (data > from) end = static_cast<std::uint64_t>(data) / block * block;
     } else if (error == 0) {
       const off_t hole = lseek(file_.get(), from, SEEK_HOLE);
@@ -500,10 +498,10 @@ void FileStore::extents(std::uint64_t offset, std::uint64_t length,
     }
     if (end <= offset) {  // data somewhere in this block
       end = offset + block;
-      state = 0;
+      is_hole = false;
     }
     end = std::min(end, asked_end);
-    if (!visit(end - offset, state)) return;
+    if (!visit(end - offset, is_hole)) return;
     offset = end;
   }
 }

@@ -46,7 +46,7 @@ class FileStore : public Store {
                                              host::Uring& uring);
 
   std::uint64_t size() const override { return facts_.size; }
-  std::uint16_t flags() const override;
+  std::uint8_t features() const override;
   std::uint32_t block_min() const override { return facts_.block_min; }
   bool copies_reads() const override { return true; }
   int sendable(std::uint64_t offset, std::uint32_t length) const override;

@@ -13,9 +13,10 @@
 #pragma once
 
 #include "weir/base/time.h"
-#include "weir/serve/cluster_port.h"
 
 namespace weir::serve {
+
+struct ClusterStatus;  // cluster_port.h
 
 class Guest {
  public:

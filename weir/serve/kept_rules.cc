@@ -10,7 +10,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
-#include "weir/classify/rule_text.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/target/nrs_text.h"
 
 namespace weir::serve {
@@ -18,13 +18,12 @@ namespace {
 
 using Origin = RuleBook::Origin;
 using Texts = KeptRules::Texts;
+using Changes = KeptRules::Changes;
 // Targets of logged commands.
 constexpr std::string_view kKept = "kept";
 constexpr std::string_view kTemporary = "temporary";
 
-Result<void> name_rule(Result<void> done, std::string_view rule) {
-  if (done) return done;
-  Error error = std::move(done.error());
+tl::unexpected<Error> name_rule(Error error, std::string_view rule) {
   error.code = std::errc::invalid_argument;  // whoever wrote the options has made a mistake
   error.where =
       fmt::format("rule {}{}{}", quote(rule), error.where.empty() ? "" : ", ", error.where);
@@ -52,33 +51,32 @@ void say_of(std::string& text, const Texts& names, std::string_view what) {
                       fmt::join(names, ", "), is_one ? "is" : "are", what);
 }
 
-// A temporary command on the heads that still have what it did.
-std::optional<std::string> left_of(const std::string& command, std::span<const Head> heads) {
-  if (heads.size() == kHeads.size()) return command;
-  const RuleText text(command);
+// A temporary change on the heads that still have what it did.
+std::optional<RuleChange> left_of(RuleChange change, std::span<const Head> heads) {
+  if (heads.size() == kHeads.size()) return change;
   for (const Head head : heads) {
-    if (!names(text.heads(), head)) continue;
-    if (text.heads() != Heads::kBoth) return command;
-    return (head == Head::kRegular ? "reg " : "hp ") + command;
+    if (!names(change.heads, head)) continue;
+    change.heads = head == Head::kRegular ? Heads::kRegular : Heads::kHigh;
+    return change;
   }
   return std::nullopt;
 }
 
-// A command that the Target would take, and a book with other rules does not.
-tl::unexpected<Error> refuse(const RuleText& text, const RuleBook& book) {
-  const auto refused = book.check(text.text);
+// A change that the Target would take, and a book with other rules does not.
+tl::unexpected<Error> refuse(const RuleChange& change, const RuleBook& book) {
+  const auto refused = book.check(change);
   if (!refused && refused.error().code == std::errc::no_space_on_device) {
     return tl::unexpected(refused.error());
   }
-  if (text.is_start() && book.find(text.name) != nullptr) {
+  if (change.verb == Verb::kStart && book.find(change.name) != nullptr) {
     return fail(std::errc::file_exists, {},
                 fmt::format("there is a rule {} already, which is inactive until another policy or "
                             "the next start",
-                            quote(text.name)),
-                fmt::format("use another name, or end it with: weir rule stop {}", text.name));
+                            quote(change.name)),
+                fmt::format("use another name, or end it with: weir rule stop {}", change.name));
   }
-  const auto rank = text.find("rank");
-  const std::string_view name = rank && book.find(*rank) == nullptr ? *rank : text.name;
+  const auto& rank = change.keys.rank;
+  const std::string& name = rank && book.find(*rank) == nullptr ? *rank : change.name;
   return fail(std::errc::operation_not_permitted, {},
               fmt::format("rule {} is temporary, as it was started without -P", quote(name)),
               "use set_param without -P for this too, or start the rule with weir rule start");
@@ -101,37 +99,47 @@ FieldSet KeptRules::type() const {
   return FieldSet::all();
 }
 
+// Whatever is no old form stays as it was written: it may have to be found by its text.
 std::string KeptRules::in_full(std::string_view command) const {
-  return weir::in_full(command, type());
+  const auto change = parse_rule(command);
+  if (!change || !change->is_old_form) return std::string(command);
+  return print(weir::in_full(*change, type()));
 }
 
 // ---- at the start ----
 
-Result<void> KeptRules::begin(Texts file, Texts command_line, Instant now) {
-  for (Texts* const rules : {&file, &command_line}) {
-    const Origin origin = rules == &file ? Origin::kFile : Origin::kCommandLine;
-    for (std::string& rule : *rules) {
-      if (auto read = name_rule(target_.check_rule_text(rule), rule); !read) return read;
-      const std::string written = std::exchange(rule, in_full(rule));
-      if (auto done = name_rule(target_.apply_rule(rule, now), written); !done) return done;
+Result<void> KeptRules::begin(const Texts& file, const Texts& command_line, Instant now) {
+  for (const Texts* const rules : {&file, &command_line}) {
+    const bool is_file = rules == &file;
+    for (const std::string& text : *rules) {
+      auto read = target_.read_rule(text);
+      if (!read) return name_rule(read.error(), text);
+      RuleChange rule = weir::in_full(*std::move(read), type());
+      if (const auto done = target_.apply_rule(rule, now); !done) {
+        return name_rule(done.error(), text);
+      }
       for (RuleBook* const book : {&kept_, &all_, &running_}) {
-        const auto noted = book->apply(rule, origin);
+        const auto noted = book->apply(rule, is_file ? Origin::kFile : Origin::kCommandLine);
         WEIR_ASSERT(noted.has_value());
       }
+      (is_file ? file_ : command_line_).push_back(std::move(rule));
     }
   }
-  file_ = std::move(file);
-  command_line_ = std::move(command_line);
   return {};
 }
 
-RuleBook KeptRules::fold(const Texts& file, const RuleLog& log, Restored* told) const {
+RuleBook KeptRules::fold(const Changes& file, const RuleLog& log, Restored* told) const {
   RuleBook book;
-  for (const std::string& rule : file) (void)book.apply(rule, Origin::kFile);
-  for (const std::string& rule : command_line_) (void)book.apply(rule, Origin::kCommandLine);
+  for (const RuleChange& rule : file) (void)book.apply(rule, Origin::kFile);
+  for (const RuleChange& rule : command_line_) (void)book.apply(rule, Origin::kCommandLine);
   for (const RuleLog::Record& one : log.records()) {
     const Origin origin = one.target == kTemporary ? Origin::kTemporary : Origin::kKept;
-    const auto done = book.apply(one.text, origin, RuleBook::Ranks::kAsFarAsTheyGo);
+    Result<void> done;
+    if (one.change) {
+      done = book.apply(*one.change, origin, RuleBook::Ranks::kAsFarAsTheyGo);
+    } else {
+      done = tl::unexpected(parse_rule(one.text).error());
+    }
     if (done || told == nullptr) continue;
     told->mistakes.push_back(quote(one.text) + ": " + done.error().message());
     if (done.error().code == std::errc::file_exists) told->conflicts.push_back(one.text);
@@ -145,7 +153,7 @@ KeptRules::Restored KeptRules::restore(const Texts& commands, Instant now) {
   (void)fold(file_, log_, &told);
   for (const std::string& conflict : told.conflicts) log_.forget(kKept, conflict);
   all_log_ = log_;
-  become(commands_between(running_, possible(fold(file_, log_, nullptr))).value_or(Texts{}), now);
+  become(changes_between(running_, possible(fold(file_, log_, nullptr))).value_or(Changes{}), now);
   for (const std::string& name : missing(kept_, running_, is_kept)) {
     told.mistakes.push_back("rule " + quote(name) + " is inactive under the policy in force");
   }
@@ -163,15 +171,15 @@ RuleBook KeptRules::possible(const RuleBook& book) const {
   RuleBook part =
       book.part(heads, is_one ? RuleBook::Sharing::kTogether : RuleBook::Sharing::kApart);
   part.keep_if([&](const RuleBook::Entry& entry) {
-    return target_.check_rule_text(entry.command()).has_value();
+    return target_.check_readable(entry.change()).has_value();
   });
   return part;
 }
 
 // What fails all the same, since the cluster has a rule of that name, is inactive.
-void KeptRules::become(const Texts& commands, Instant now) {
-  for (const std::string& command : commands) {
-    if (target_.apply_rule(command, now)) (void)running_.apply(command, Origin::kKept);
+void KeptRules::become(const Changes& changes, Instant now) {
+  for (const RuleChange& change : changes) {
+    if (target_.apply_rule(change, now)) (void)running_.apply(change, Origin::kKept);
   }
   kept_ = fold(file_, log_, nullptr);
   all_ = fold(file_, all_log_, nullptr);
@@ -179,45 +187,48 @@ void KeptRules::become(const Texts& commands, Instant now) {
 }
 
 bool KeptRules::Trial::is_needed(std::string_view command) const {
-  const RuleText text(command);
-  return text.verb != "stop" || kept_.find(text.name) != nullptr;
+  const auto change = parse_rule(command);
+  return !change || change->verb != Verb::kStop || kept_.find(change->name) != nullptr;
 }
 
 // The Target's own refusal comes first, with the errno of a Lustre server.
 Result<void> KeptRules::Trial::apply(std::string_view command, Keeping keeping) {
-  const std::string full = rules_.in_full(command);
+  const auto change = rules_.target_.read_rule(command);
+  if (!change) return tl::unexpected(change.error());
+  const RuleChange full = weir::in_full(*change, rules_.type());
   const bool keeps = keeping == Keeping::kKept;
   const bool is_kept_fine = !keeps || kept_.check(full).has_value();
   const bool is_fine = is_kept_fine && all_.check(full).has_value();
-  if (auto tried = trial_.apply(command); !tried) return tried;
-  if (!is_fine) return refuse(RuleText(full), is_kept_fine ? all_ : kept_);
+  if (auto tried = trial_.apply(*change); !tried) return tried;
+  if (!is_fine) return refuse(full, is_kept_fine ? all_ : kept_);
   if (keeps) (void)kept_.apply(full, Origin::kKept);
   (void)all_.apply(full, Origin::kTemporary);
   return {};
 }
 
 Result<void> KeptRules::apply(std::string_view command, Keeping keeping, Instant now) {
-  const std::string full = in_full(command);
+  const auto change = target_.read_rule(command);
+  if (!change) return tl::unexpected(change.error());
+  const RuleChange full = weir::in_full(*change, type());
   const bool keeps = keeping == Keeping::kKept;
   if ((keeps && !kept_.check(full)) || !all_.check(full)) {
     auto tried = Trial(*this).apply(command, keeping);
     if (!tried) return tried;
   }
-  if (auto done = target_.apply_rule(keeps ? full : command, now); !done) return done;
+  if (auto done = target_.apply_rule(keeps ? full : *change, now); !done) return done;
   note(full, keeping);
   return {};
 }
 
 // A rule of the cluster is in no book, and what is done to it in no log.
-void KeptRules::note(const std::string& command, Keeping keeping) {
-  const bool is_needed =
-      keeping == Keeping::kKept &&
-      (RuleText(command).verb != "stop" || kept_.find(RuleText(command).name) != nullptr);
+void KeptRules::note(const RuleChange& change, Keeping keeping) {
+  const bool is_needed = keeping == Keeping::kKept &&
+                         (change.verb != Verb::kStop || kept_.find(change.name) != nullptr);
   const Origin origin = is_needed ? Origin::kKept : Origin::kTemporary;
-  (void)running_.apply(command, origin);
-  if (!all_.apply(command, origin)) return;
-  all_log_.add(is_needed ? kKept : kTemporary, command);
-  if (is_needed && kept_.apply(command, origin)) log_.add(kKept, command);
+  (void)running_.apply(change, origin);
+  if (!all_.apply(change, origin)) return;
+  all_log_.add(is_needed ? kKept : kTemporary, print(change));
+  if (is_needed && kept_.apply(change, origin)) log_.add(kKept, print(change));
 }
 
 void KeptRules::forget(std::optional<std::string_view> command) {
@@ -242,10 +253,13 @@ Result<KeptRules::PolicySwitch> KeptRules::start_policy(std::string_view text, I
       running_.part(same, same.empty() ? RuleBook::Sharing::kTogether : RuleBook::Sharing::kApart));
   const RuleLog log = std::exchange(all_log_, {});
   for (const RuleLog::Record& one : log.records()) {
-    const auto left = one.target == kKept ? one.text : left_of(one.text, same);
-    if (left) all_log_.add(one.target, *left);
+    if (one.target == kKept) {
+      all_log_.add(one.target, one.text);
+    } else if (const auto left = left_of(*one.change, same)) {
+      all_log_.add(one.target, print(*left));
+    }
   }
-  become(commands_between(running_, possible(fold(file_, all_log_, nullptr))).value_or(Texts{}),
+  become(changes_between(running_, possible(fold(file_, all_log_, nullptr))).value_or(Changes{}),
          now);
   return PolicySwitch{.inactive = missing(old, running_, is_kept),
                       .active = missing(running_, old, is_kept),
@@ -254,37 +268,45 @@ Result<KeptRules::PolicySwitch> KeptRules::start_policy(std::string_view text, I
 
 // ---- the file, read again ----
 
-Result<std::optional<Texts>> KeptRules::plan_file(const Texts& file) const {
-  Texts full;
-  for (const std::string& rule : file) full.push_back(in_full(rule));
-  const auto edits = rule_commands(file_, full);
-  if (!edits) return std::optional<Texts>();
-  for (const std::string& edit : *edits) {
-    const RuleText text(edit);
-    const RuleBook::Entry* const has = all_.find(text.name);
-    const RuleBook::Entry* const entry = has != nullptr ? has : kept_.find(text.name);
+Result<Changes> KeptRules::read_file(const Texts& file) const {
+  Changes rules;
+  for (const std::string& text : file) {
+    auto rule = parse_rule(text);
+    if (!rule) return name_rule(rule.error(), text);
+    rules.push_back(weir::in_full(*std::move(rule), type()));
+  }
+  return rules;
+}
+
+Result<std::optional<Changes>> KeptRules::plan_file(const Texts& file) const {
+  const auto full = read_file(file);
+  if (!full) return tl::unexpected(full.error());
+  const auto edits = rule_changes(file_, *full);
+  if (!edits) return std::optional<Changes>();
+  for (const RuleChange& edit : *edits) {
+    const RuleBook::Entry* const has = all_.find(edit.name);
+    const RuleBook::Entry* const entry = has != nullptr ? has : kept_.find(edit.name);
     if (entry == nullptr || entry->is_default() || entry->origin == Origin::kFile) continue;
-    if (text.is_start()) {
-      return fail(std::errc::file_exists, quote(edit),
-                  "there is a rule " + quote(text.name) + " already",
+    if (edit.verb == Verb::kStart) {
+      return fail(std::errc::file_exists, quote(print(edit)),
+                  "there is a rule " + quote(edit.name) + " already",
                   "stop it first, or use another name in the file");
     }
-    return fail(std::errc::operation_not_permitted, "rule " + quote(text.name),
+    return fail(std::errc::operation_not_permitted, "rule " + quote(edit.name),
                 "is not the file's any more: somebody has stopped that and started another",
                 "stop it first, or use another name in the file");
   }
-  auto commands = commands_between(running_, possible(fold(full, all_log_, nullptr)));
-  if (!commands) return std::optional<Texts>();
-  if (auto checked = target_.check_rules(*commands); !checked) {
+  auto changes = changes_between(running_, possible(fold(*full, all_log_, nullptr)));
+  if (!changes) return std::optional<Changes>();
+  if (auto checked = target_.check_rules(*changes); !checked) {
     return tl::unexpected(checked.error());
   }
-  return commands;
+  return changes;
 }
 
-void KeptRules::follow_file(Texts file, const Texts& commands, Instant now) {
-  for (std::string& rule : file) rule = in_full(rule);
-  file_ = std::move(file);
-  become(commands, now);
+void KeptRules::follow_file(const Texts& file, const Changes& changes, Instant now) {
+  file_ = read_file(file).value_or(Changes{});
+  become(changes, now);
 }
 
 }  // namespace weir::serve

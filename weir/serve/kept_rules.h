@@ -37,6 +37,7 @@ class KeptRules {
  public:
   enum class Keeping : std::uint8_t { kTemporary, kKept };
   using Texts = std::vector<std::string>;
+  using Changes = std::vector<RuleChange>;
 
   // Names of rules.
   struct PolicySwitch {
@@ -53,7 +54,7 @@ class KeptRules {
   // ---- at the start ----
 
   // Starts the rules of the file and the command line. The error names the rule.
-  Result<void> begin(Texts file, Texts command_line, Instant now);
+  Result<void> begin(const Texts& file, const Texts& command_line, Instant now);
   // The kept commands of earlier runs, after begin(). What cannot be applied any more is told;
   // starts of rules that the file or the command line have now are in `conflicts` besides, and
   // forgotten.
@@ -81,7 +82,7 @@ class KeptRules {
     RuleBook all_;
   };
 
-  // A rule command. EEXIST, ENOENT, EPERM also for what is inactive or temporary.
+  // A rule command as written. EEXIST, ENOENT, EPERM also for what is inactive or temporary.
   Result<void> apply(std::string_view command, Keeping keeping, Instant now);
   // How a kept command is to be written down, so that it means the same under other types.
   std::string in_full(std::string_view command) const;
@@ -95,9 +96,10 @@ class KeptRules {
   // What it takes to have these rules of the file instead; nothing if that takes a restart. EEXIST:
   // one of them has the name of another rule; EPERM: one that is changed is not the file's any
   // more.
-  Result<std::optional<Texts>> plan_file(const Texts& file) const;
-  // Carries it out. REQUIRES: the commands are those of the plan, and nothing has changed since.
-  void follow_file(Texts file, const Texts& commands, Instant now);
+  Result<std::optional<Changes>> plan_file(const Texts& file) const;
+  // Carries it out. REQUIRES: the changes are those of the plan, and nothing else has changed
+  // since.
+  void follow_file(const Texts& file, const Changes& changes, Instant now);
 
   // ---- to look at ----
 
@@ -109,17 +111,19 @@ class KeptRules {
   const RuleBook& running() const { return running_; }
 
  private:
-  RuleBook fold(const Texts& file, const RuleLog& log, Restored* told) const;
+  RuleBook fold(const Changes& file, const RuleLog& log, Restored* told) const;
+  // Rules of the file, which was checked when it was read.
+  Result<Changes> read_file(const Texts& file) const;
   // What the heads can have of a book now.
   RuleBook possible(const RuleBook& book) const;
   // Folds both logs anew and carries out what leads there.
-  void become(const Texts& commands, Instant now);
-  void note(const std::string& command, Keeping keeping);
+  void become(const Changes& changes, Instant now);
+  void note(const RuleChange& change, Keeping keeping);
   FieldSet type() const;
 
   Target& target_;
-  Texts file_;
-  Texts command_line_;
+  Changes file_;
+  Changes command_line_;
   RuleLog log_;      // kept commands
   RuleLog all_log_;  // with the temporary ones between them
   RuleBook kept_;

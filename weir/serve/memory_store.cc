@@ -31,10 +31,7 @@ Result<std::unique_ptr<Store>> MemoryStore::create(Bytes size) {
 
 MemoryStore::~MemoryStore() { munmap(memory_.data(), memory_.size()); }
 
-std::uint16_t MemoryStore::flags() const {
-  return nbd::kSendFlush | nbd::kSendFua | nbd::kSendTrim | nbd::kSendWriteZeroes |
-         nbd::kSendFastZero | nbd::kSendCache | nbd::kCanMultiConn;
-}
+std::uint8_t MemoryStore::features() const { return kCanAll; }
 
 // REQUIRES: within one piece.
 void MemoryStore::zero(std::uint64_t offset, std::uint64_t length) {
@@ -62,14 +59,14 @@ std::uint64_t MemoryStore::zero_piece(const StoreOperation& operation, std::uint
   } else {
     charge(kPage);  // of time, to look at the map
   }
-  if ((operation.flags & nbd::kNoHole) != 0) written_.mark(offset, run.length);
+  if ((operation.flags & kKeepAllocated) != 0) written_.mark(offset, run.length);
   return run.length;
 }
 
 bool MemoryStore::advance(StoreOperation& operation) {
   const std::uint64_t at = operation.offset + operation.moved;
   std::uint64_t length = operation.length - operation.moved;
-  if (operation.command == nbd::Command::kWrite) {
+  if (operation.command == StoreCommand::kWrite) {
     length = std::min(length, kPiece);
     written_.mark(at, length);
     std::memcpy(memory_.data() + at, operation.buffer.data() + operation.moved, length);
@@ -90,12 +87,12 @@ void MemoryStore::begin_turn(Instant now) {
 bool MemoryStore::start(StoreOperation& operation, Instant now) {
   operation.error = 0;
   switch (operation.command) {
-    case nbd::Command::kRead:
+    case StoreCommand::kRead:
       operation.data = memory_.subspan(operation.offset, operation.length);
       return true;
-    case nbd::Command::kWrite:
-    case nbd::Command::kTrim:
-    case nbd::Command::kWriteZeroes:
+    case StoreCommand::kWrite:
+    case StoreCommand::kDiscard:
+    case StoreCommand::kZero:
       break;
     default:  // flush and cache: there is nothing behind memory
       return true;
@@ -126,7 +123,7 @@ void MemoryStore::extents(std::uint64_t offset, std::uint64_t length,
                           const ExtentVisitor& visit) const {
   while (length > 0) {
     const AllocationMap::Run run = written_.run(offset, length);
-    if (!visit(run.length, run.is_data ? 0 : nbd::kStateHole | nbd::kStateZero)) return;
+    if (!visit(run.length, !run.is_data)) return;
     offset += run.length;
     length -= run.length;
   }

@@ -35,7 +35,7 @@ class MemoryStore : public Store {
   ~MemoryStore() override;
 
   std::uint64_t size() const override { return memory_.size(); }
-  std::uint16_t flags() const override;
+  std::uint8_t features() const override;
   bool copies_reads() const override { return false; }
   bool can_hang() const override { return false; }
   bool start(StoreOperation& operation, Instant now) override;

@@ -26,7 +26,7 @@ class MemoryStoreTest : public testing::Test {
     bool is_done = false;
   };
   // At once, or when the turns have come round.
-  bool start(Operation& operation, nbd::Command command, std::uint64_t offset,
+  bool start(Operation& operation, StoreCommand command, std::uint64_t offset,
              std::uint32_t length) {
     operation.command = command;
     operation.offset = offset;
@@ -44,7 +44,7 @@ class MemoryStoreTest : public testing::Test {
   }
   std::size_t non_zero(std::uint64_t offset, std::uint32_t length) {
     Operation read;
-    EXPECT_TRUE(start(read, nbd::Command::kRead, offset, length));
+    EXPECT_TRUE(start(read, StoreCommand::kRead, offset, length));
     return length -
            static_cast<std::size_t>(std::count(read.data.begin(), read.data.end(), std::byte{0}));
   }
@@ -55,7 +55,7 @@ class MemoryStoreTest : public testing::Test {
 };
 
 TEST_F(MemoryStoreTest, ATurnDoesABoundedPartOfALargeOperation) {
-  for (const auto command : {nbd::Command::kWrite, nbd::Command::kTrim}) {
+  for (const auto command : {StoreCommand::kWrite, StoreCommand::kDiscard}) {
     turn();
     Operation large;
     large.buffer = ones_;
@@ -70,7 +70,7 @@ TEST_F(MemoryStoreTest, ATurnDoesABoundedPartOfALargeOperation) {
     }
     EXPECT_EQ(turns, 32 * kMib / MemoryStore::kTurnBytes);
     EXPECT_EQ(store_->wakes_at(), kNever);
-    EXPECT_EQ(non_zero(0, 32 * kMib), command == nbd::Command::kWrite ? 32 * kMib : 0);
+    EXPECT_EQ(non_zero(0, 32 * kMib), command == StoreCommand::kWrite ? 32 * kMib : 0);
   }
 }
 
@@ -79,7 +79,7 @@ TEST_F(MemoryStoreTest, ManySmallWritesShareTheTurn) {
   std::size_t at_once = 0;
   for (Operation& one : writes) {
     one.buffer = std::span(ones_).first(4096);
-    at_once += start(one, nbd::Command::kWrite, 0, 4096) ? 1 : 0;
+    at_once += start(one, StoreCommand::kWrite, 0, 4096) ? 1 : 0;
   }
   EXPECT_EQ(at_once, MemoryStore::kTurnBytes / 4096);
   turn();
@@ -89,10 +89,10 @@ TEST_F(MemoryStoreTest, ManySmallWritesShareTheTurn) {
 TEST_F(MemoryStoreTest, ASmallOperationDoesNotWaitForALargeOne) {
   Operation large;
   large.buffer = ones_;
-  ASSERT_FALSE(start(large, nbd::Command::kWrite, 0, 32 * kMib));
+  ASSERT_FALSE(start(large, StoreCommand::kWrite, 0, 32 * kMib));
   Operation small;
   small.buffer = std::span(ones_).first(512);
-  EXPECT_FALSE(start(small, nbd::Command::kWrite, 40 * kMib, 512));
+  EXPECT_FALSE(start(small, StoreCommand::kWrite, 40 * kMib, 512));
   turn();
   EXPECT_TRUE(small.is_done);
   EXPECT_FALSE(large.is_done);
@@ -102,28 +102,28 @@ TEST_F(MemoryStoreTest, ASmallOperationDoesNotWaitForALargeOne) {
 TEST_F(MemoryStoreTest, WhatWasNeverWrittenIsSkipped) {
   Operation write;
   write.buffer = std::span(ones_).first(4096);
-  ASSERT_TRUE(start(write, nbd::Command::kWrite, 50 * kMib, 4096));
+  ASSERT_TRUE(start(write, StoreCommand::kWrite, 50 * kMib, 4096));
   turn();
   Operation trim;
-  EXPECT_TRUE(start(trim, nbd::Command::kTrim, 0, 64 * kMib)) << "64 KiB are there to be zeroed";
+  EXPECT_TRUE(start(trim, StoreCommand::kDiscard, 0, 64 * kMib)) << "64 KiB are there to be zeroed";
   EXPECT_EQ(non_zero(50 * kMib, 4096), 0U);
 }
 
 TEST_F(MemoryStoreTest, ExtentsEndWithTheQuestion) {
   Operation write;
   write.buffer = std::span(ones_).first(65536);
-  ASSERT_TRUE(start(write, nbd::Command::kWrite, 2 * kMib, 65536));
-  using Extent = std::pair<std::uint64_t, std::uint32_t>;
+  ASSERT_TRUE(start(write, StoreCommand::kWrite, 2 * kMib, 65536));
+  using Extent = std::pair<std::uint64_t, bool>;
   std::vector<Extent> extents;
-  const auto note = [&](std::uint64_t length, std::uint32_t state) {
-    extents.emplace_back(length, state);
+  const auto note = [&](std::uint64_t length, bool is_hole) {
+    extents.emplace_back(length, is_hole);
     return true;
   };
   store_->extents(kMib, 512, note);
-  EXPECT_EQ(extents, (std::vector<Extent>{{512, 3}}));
+  EXPECT_EQ(extents, (std::vector<Extent>{{512, true}}));
   extents.clear();
   store_->extents(kMib, 2 * kMib, note);
-  EXPECT_EQ(extents, (std::vector<Extent>{{kMib, 3}, {65536, 0}, {kMib - 65536, 3}}));
+  EXPECT_EQ(extents, (std::vector<Extent>{{kMib, true}, {65536, false}, {kMib - 65536, true}}));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/host/machine.h"
+#include "weir/serve/protocol.h"
 #include "weir/target/nrs_text.h"
 
 namespace weir::serve {
@@ -202,10 +203,24 @@ Result<ListenAddress> parse_listen(std::string_view text, std::uint16_t without)
   return address;
 }
 
+Result<ListenAddress> parse_entrance(std::string_view text) {
+  std::string_view rest = text;
+  std::string_view protocol;
+  const std::size_t plus = rest.find('+');
+  if (plus != std::string_view::npos && is_plain_name(rest.substr(0, plus))) {
+    protocol = take_until(rest, '+');
+  }
+  auto address = parse_listen(rest);
+  if (address) address->protocol = protocol;
+  return address;
+}
+
 std::string print_listen(const ListenAddress& address) {
-  if (address.kind == ListenAddress::Kind::kUnix) return "unix:" + address.path;
+  const std::string spoken = address.protocol.empty() ? "" : address.protocol + "+";
+  if (address.kind == ListenAddress::Kind::kUnix) return spoken + "unix:" + address.path;
   const bool six = address.host.find(':') != std::string::npos;
-  return fmt::format("{}{}{}:{}", six ? "[" : "", address.host, six ? "]" : "", address.port);
+  return fmt::format("{}{}{}{}:{}", spoken, six ? "[" : "", address.host, six ? "]" : "",
+                     address.port);
 }
 
 Result<StoreOptions> parse_store(std::string_view text) { return parse_store_of(text, nullptr); }
@@ -411,7 +426,8 @@ Result<void> check_cluster(const ServeOptions& options) {
   for (const ServiceOptions& service : options.services) {
     for (const auto* const rules : {&service.rules, &service.more_rules}) {
       for (const std::string& rule : *rules) {
-        if (rule.find("scope=cluster") == std::string::npos) continue;
+        const auto change = parse_rule(rule);
+        if (!change || change->keys.scope != Scope::kCluster) continue;
         return fail(std::errc::invalid_argument, "rule " + quote(rule), "is the whole cluster's",
                     "start it with: weir cluster rule start");
       }
@@ -437,7 +453,9 @@ Result<void> check_lock(const LockOptions& lock, const std::vector<NodemapOption
   options.gate.nodemaps = nodemaps_named(std::move(names));
   Target trial(options, Instant{});
   if (auto written = write_nrs_policies(trial, lock.policy, Instant{}); !written) return written;
-  return trial.check_rules(lock.rules);
+  const auto rules = trial.read_rules(lock.rules);
+  if (!rules) return tl::unexpected(rules.error());
+  return trial.check_rules(*rules);
 }
 
 }  // namespace
@@ -450,6 +468,14 @@ Result<void> check(const ServeOptions& options) {
   if (options.listen.empty() && !options.exports.empty()) {
     return fail(std::errc::invalid_argument, "listeners", "there is nowhere to listen",
                 "give one: --listen 127.0.0.1:10809");
+  }
+  for (const ListenAddress& one : options.listen) {
+    if (one.protocol.empty()) continue;
+    if (auto found = find_protocol(one.protocol); !found) {
+      Error error = found.error();
+      error.code = std::errc::invalid_argument;  // whoever wrote the options has made a mistake
+      return tl::unexpected(error);
+    }
   }
   for (const ExportOptions& one : options.exports) {
     if (auto checked = check_export(options, one); !checked) return checked;

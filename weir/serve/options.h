@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weir/base/block_sizes.h"
 #include "weir/base/quantity.h"
 #include "weir/base/rate.h"
 #include "weir/base/result.h"
@@ -29,8 +30,6 @@
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
 #include "weir/lock/server.h"
-#include "weir/nbd/codec/handshake.h"
-#include "weir/nbd/codec/protocol.h"
 #include "weir/target/device_capacity.h"
 
 namespace weir::serve {
@@ -60,13 +59,16 @@ bool is_plain_name(std::string_view name);
 struct ListenAddress {
   enum class Kind : std::uint8_t { kTcp, kUnix };
   Kind kind = Kind::kTcp;
-  std::string host;  // a numeric address; empty: every address
+  std::string host = {};  // a numeric address; empty: every address
   std::uint16_t port = kDefaultPort;
-  std::string path;  // of kUnix
+  std::string path = {};      // of kUnix
+  std::string protocol = {};  // as in protocol.h; empty: the standard one
 
   bool operator==(const ListenAddress&) const = default;
 };
 Result<ListenAddress> parse_listen(std::string_view text, std::uint16_t without = kDefaultPort);
+// The same for clients, who may be spoken to in another protocol: PROTOCOL+ADDRESS.
+Result<ListenAddress> parse_entrance(std::string_view text);
 std::string print_listen(const ListenAddress& address);
 
 // What a store is slowed down to. Each part may be missing; a Shape without parts changes nothing.
@@ -102,7 +104,7 @@ struct ExportOptions {
   bool read_only = false;
   std::string description;
   std::string service{kDefaultService};
-  nbd::BlockSizes blocks;  // with direct, minimum is raised to what the device asks for
+  BlockSizes blocks;  // with direct, minimum is raised to what the device asks for
 
   bool operator==(const ExportOptions&) const = default;
 };
@@ -196,11 +198,6 @@ struct TlsOptions {
   std::string directory;
   bool verify_clients = false;  // they need a certificate of the same authority
 
-  nbd::Tls offer() const {
-    return mode == Mode::kOff  ? nbd::Tls::kOff
-           : mode == Mode::kOn ? nbd::Tls::kOffered
-                               : nbd::Tls::kRequired;
-  }
   bool operator==(const TlsOptions&) const = default;
 };
 Result<TlsOptions::Mode> parse_tls(std::string_view text);

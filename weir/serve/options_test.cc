@@ -18,6 +18,19 @@ TEST(ServeOptions, ListenAddressesAreReadAndPrinted) {
   EXPECT_EQ(parse_listen("[::1]")->port, kDefaultPort);
 }
 
+TEST(ServeOptions, AnEntranceMayNameItsProtocol) {
+  for (const char* text : {"toy+127.0.0.1:1", "toy+[::1]:80", "toy+unix:/a+b", "unix:/a+b"}) {
+    const auto address = parse_entrance(text);
+    ASSERT_TRUE(address) << text;
+    EXPECT_EQ(print_listen(*address), text);
+  }
+  EXPECT_EQ(parse_entrance("toy+unix:/a+b")->protocol, "toy");
+  EXPECT_EQ(parse_entrance("unix:/a+b")->protocol, "") << "it is in the path";
+  EXPECT_FALSE(parse_entrance("toy+"));
+  EXPECT_FALSE(parse_entrance("+127.0.0.1:1"));
+  EXPECT_FALSE(parse_listen("toy+127.0.0.1:1")) << "not where there is one protocol";
+}
+
 TEST(ServeOptions, WhatIsNoAddressIsRefused) {
   for (const char* text : {"", ":", "localhost:1", "1.2.3.4:65536", "1.2.3.4:x", "::1:80", "[::1",
                            "[1.2.3.4]:1", "unix:", "10809", "1.2.3.4:-1", "1.2.3.4:80 "}) {

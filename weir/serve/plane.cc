@@ -3,9 +3,14 @@
 
 namespace weir::serve {
 
+Exchange& ExchangeSlab::spare() {
+  if (free_.empty()) free_.push_back(std::make_unique<Exchange>());
+  return *free_.back();
+}
+
 Exchange& ExchangeSlab::take() {
-  if (free_.empty()) return *new Exchange;
-  Exchange& exchange = *free_.back().release();
+  Exchange& exchange = spare();
+  (void)free_.back().release();
   free_.pop_back();
   return exchange;
 }

@@ -4,13 +4,15 @@
 // time of this turn, and the lists of who has something to do at its end. A Server owns it; a
 // Connection is given it.
 //
-// An Exchange is a request of a client on its way to its reply. It is the scheduler's Request, the
-// store's operation and the reply in one object, which never moves:
+// An Exchange is a request of a client on its way to its reply: what its session says of it
+// (io_request.h), the scheduler's Request and the store's operation in one object, which never
+// moves:
 //
 //   queued (Gate) --> working (store) --> replies (to be sent) --> sending --> free again
-//              \---> parked: may run, but there is no memory for its payload yet, or no use
+//              \---> parked: may run, but has no buffer yet, or its store hangs
 //
-// A parked one has left its slot of the Gate, so it holds up nobody but its own connection.
+// A parked one is deferred in its Target: it holds no slot, so it delays only its own connection.
+// It is resumed, and takes a slot again, when a buffer is free.
 #pragma once
 
 #include <array>
@@ -29,11 +31,10 @@
 #include "weir/base/time.h"
 #include "weir/host/tls.h"
 #include "weir/host/uring.h"
-#include "weir/nbd/codec/requests.h"
-#include "weir/schedule/request.h"
 #include "weir/serve/buffer_pool.h"
 #include "weir/serve/event_log.h"
 #include "weir/serve/intake.h"
+#include "weir/serve/io_request.h"
 #include "weir/serve/options.h"
 #include "weir/serve/service.h"
 #include "weir/serve/store.h"
@@ -42,21 +43,18 @@ namespace weir::serve {
 
 class Connection;
 
-struct Exchange : Request {
+struct Exchange : IoRequest {
   Connection* connection = nullptr;
-  nbd::Request asked;
   StoreOperation operation;
   Instant started;  // by the store
   Buffer buffer;
-  RingLink<Exchange> link;  // in one list of its connection at a time
+  bool is_performed = false;  // by the session, now
+  bool is_tried = false;      // although its store hangs
+  RingLink<Exchange> link;    // in one list of its connection at a time
 
-  // The reply: a head, and payload in the buffer, in the store, or in a file.
-  std::uint32_t head_size = 0;
-  std::array<std::byte, nbd::kReplyHeadMax> head{};
-  std::span<const std::byte> payload;
-
+  // Payload of a reply is in the buffer, in the store, or in a file.
   bool sends_file() const { return operation.file >= 0 && head_size > 0; }
-  std::size_t payload_size() const { return sends_file() ? asked.length : payload.size(); }
+  std::size_t payload_size() const { return sends_file() ? length : payload.size(); }
 };
 using ExchangeList = Ring<Exchange, &Exchange::link>;
 
@@ -64,6 +62,8 @@ using ExchangeList = Ring<Exchange, &Exchange::link>;
 // kept.
 class ExchangeSlab {
  public:
+  // The one that take() will give.
+  Exchange& spare();
   Exchange& take();
   void give_back(Exchange& exchange);
 
@@ -98,6 +98,7 @@ struct Counters {
   std::uint64_t claims_refused = 0;
   std::uint64_t requests = 0;
   std::uint64_t requests_refused = 0;
+  std::uint64_t session_faults = 0;  // connections whose session said something impossible
   std::uint64_t store_errors = 0;
   std::uint64_t memory_waits = 0;  // times a connection waited for memory or room
 };
@@ -121,11 +122,12 @@ struct Plane {
 
   Instant now;         // of this turn
   bool freed = false;  // memory or room for requests, in this turn
-  // Block status is found out on the loop, and by system calls of a file: about 1 us an extent, 512
-  // at most in an answer. So a turn begins no further answer after as many.
-  static constexpr std::uint32_t kStatusExtents = 512;
-  std::uint32_t status_left = 0;    // of them, in this turn
-  std::deque<Exchange*> statuses;   // wait for a later turn
+  // What sessions perform themselves is done on the loop, such as block status by system calls of a
+  // file: about 1 us an extent, 512 at most in an answer. So a turn begins no further one after as
+  // many microseconds.
+  static constexpr std::uint32_t kEffortOfTurn = 512;
+  std::uint32_t effort_left = 0;    // of them, in this turn
+  std::deque<Exchange*> performs;   // wait for a later turn
   Intake<Connection> intake;        // of requests
   std::vector<Connection*> dirty;   // have replies to send
   std::vector<Connection*> hungry;  // wait for memory or for room

@@ -166,6 +166,8 @@ std::uint32_t Server::other_files() const {
 
 Result<void> Server::listen() {
   for (ListenAddress address : options_.listen) {
+    const auto protocol = find_protocol(address.protocol);
+    if (!protocol) return tl::unexpected(protocol.error());
     auto socket = listen_on(address);
     if (!socket) return tl::unexpected(socket.error());
     auto listener = std::make_unique<Listener>();
@@ -173,6 +175,7 @@ Result<void> Server::listen() {
     listener->done = accepted;
     listener->socket = std::move(*socket);
     listener->path = address.path;
+    listener->protocol = *protocol;
     listener->is_tcp = address.kind == ListenAddress::Kind::kTcp;
     listeners_.push_back(std::move(listener));
     listening_.push_back(address);
@@ -283,7 +286,7 @@ void Server::accepted(host::Operation& io, const host::Completion& completion) {
   Server& self = *listener.server;
   if (!host::Uring::goes_on(completion)) listener.is_pending = false;
   if (completion.result >= 0) {
-    self.add_connection(host::Fd(completion.result), listener.is_tcp);
+    self.add_connection(host::Fd(completion.result), listener);
   } else if (completion.result == -EMFILE || completion.result == -ENFILE ||
              completion.result == -ENOMEM || completion.result == -ENOBUFS) {
     self.plane_.log.note(EventLog::Kind::kAccept,
@@ -300,7 +303,7 @@ void Server::accepted(host::Operation& io, const host::Completion& completion) {
   }
 }
 
-void Server::add_connection(host::Fd socket, bool is_tcp) {
+void Server::add_connection(host::Fd socket, const Listener& listener) {
   if (is_stopping_) return;
   const auto peer = peer_of(socket.get());
   if (!peer) return;  // it has gone already
@@ -322,10 +325,10 @@ void Server::add_connection(host::Fd socket, bool is_tcp) {
                     plane_.now);
     return;
   }
-  tune(socket.get(), is_tcp);
+  tune(socket.get(), listener.is_tcp);
   ++plane_.counters.accepted;
   ++connection_count_;
-  auto* const connection = new Connection(plane_, std::move(socket), *peer);
+  auto* const connection = new Connection(plane_, *listener.protocol, std::move(socket), *peer);
   connections_.push_back(*connection);
   handshakes_.push_back(*connection);
 }
@@ -395,7 +398,7 @@ void Server::tell_abandoned() const {
   std::map<const ServedExport*, std::uint64_t> left;
   for (const Connection* one = connections_.empty() ? nullptr : &connections_.front();
        one != nullptr; one = connections_.behind(*one)) {
-    if (one->working() > 0) left[one->served()] += one->working();
+    one->count_working(left);
   }
   for (const auto& [served, count] : left) {
     EventLog::say(fmt::format(
@@ -411,7 +414,7 @@ bool Server::is_done() const {
   if (plane_.now >= abandon_at_) return true;
   const auto pending = [](const auto& listener) { return listener->is_pending; };
   if (std::any_of(listeners_.begin(), listeners_.end(), pending)) return false;
-  if (!plane_.statuses.empty()) return false;
+  if (!plane_.performs.empty()) return false;
   if (abandon_at_ == kNever) return connections_.empty();
   for (const Connection* one = connections_.empty() ? nullptr : &connections_.front();
        one != nullptr; one = connections_.behind(*one)) {
@@ -502,7 +505,7 @@ void Server::turn() {
   if (guest_ != nullptr && guest_->wakes_at() <= plane_.now) guest_->wake(plane_.now);
   expire_handshakes();
   wake_stores();
-  answer_statuses();
+  perform_waiting();
   feed_hungry();
   check_payloads();
   read_on();
@@ -545,15 +548,11 @@ void Server::watch_store(ServedExport& served) {
   const auto exchange_of = [](StoreOperation& operation) -> Exchange& {
     return *static_cast<Exchange*>(operation.owner);
   };
-  const auto run = [&](StoreOperation& operation) {
-    Exchange& exchange = exchange_of(operation);
-    exchange.connection->run_kept(exchange);
-  };
   StoreWatch& watch = served.watch;
   if (watch.check(plane_.now)) {
     while (StoreOperation* const one = watch.give_up()) {
       Exchange& exchange = exchange_of(*one);
-      exchange.connection->leave_slot(exchange);
+      exchange.connection->give_up(exchange);
     }
     plane_.log.note(
         EventLog::Kind::kHung,
@@ -562,17 +561,23 @@ void Server::watch_store(ServedExport& served) {
                     quote(served.options.name), watch.given_up(),
                     print_duration(StoreWatch::kHungAfter)),
         plane_.now);
-    if (StoreOperation* const one = watch.try_one()) run(*one);
+    if (StoreOperation* const one = watch.try_one()) {
+      Exchange& exchange = exchange_of(*one);
+      exchange.connection->try_kept(exchange);
+    }
   }
-  while (StoreOperation* const one = watch.resume()) run(*one);
+  while (StoreOperation* const one = watch.resume()) {
+    Exchange& exchange = exchange_of(*one);
+    exchange.connection->run_kept(exchange);
+  }
 }
 
-void Server::answer_statuses() {
-  plane_.status_left = Plane::kStatusExtents;
-  while (!plane_.statuses.empty() && plane_.status_left > 0) {
-    Exchange& exchange = *plane_.statuses.front();
-    plane_.statuses.pop_front();
-    exchange.connection->answer_status(exchange);
+void Server::perform_waiting() {
+  plane_.effort_left = Plane::kEffortOfTurn;
+  while (!plane_.performs.empty() && plane_.effort_left > 0) {
+    Exchange& exchange = *plane_.performs.front();
+    plane_.performs.pop_front();
+    exchange.connection->perform(exchange);
   }
 }
 
@@ -635,7 +640,7 @@ void Server::bury() {
 Instant Server::wakes_at() const {
   // What was sent at the end of this turn may have made room for somebody.
   if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
-  if (!plane_.statuses.empty() || plane_.intake.has_line()) return plane_.now;
+  if (!plane_.performs.empty() || plane_.intake.has_line()) return plane_.now;
   Instant at = std::min({accepts_again_, stop_at_, abandon_at_, heap_trim_.wakes_at()});
   if (guest_ != nullptr) at = std::min(at, guest_->wakes_at());
   for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);

@@ -146,6 +146,7 @@ class Server {
     std::string path;  // of a Unix socket, to be removed at the end
     bool is_pending = false;
     bool is_tcp = false;
+    const ProtocolKind* protocol = nullptr;
   };
   struct Waker : host::Operation {
     Server* server = nullptr;
@@ -159,7 +160,7 @@ class Server {
   Result<void> listen();
 
   static void accepted(host::Operation& io, const host::Completion& completion);
-  void add_connection(host::Fd socket, bool is_tcp);
+  void add_connection(host::Fd socket, const Listener& listener);
   void accept_all();
   void signalled(int signal);
   void reload();
@@ -178,7 +179,7 @@ class Server {
   void check_payloads();
   void wake_stores();
   void watch_store(ServedExport& served);
-  void answer_statuses();
+  void perform_waiting();
   void feed_hungry();
   void read_on();
   void dispatch();

@@ -20,18 +20,6 @@
 namespace weir::serve {
 namespace {
 
-// In the order of nbd::Command.
-constexpr std::array<std::uint32_t, 8> kOpcodes = {
-    3,   // read: ost_read
-    4,   // write: ost_write
-    9,   // disc: ost_disconnect
-    16,  // flush: ost_sync
-    10,  // trim: ost_punch
-    21,  // cache: ost_ladvise
-    22,  // write zeroes: ost_fallocate
-    23,  // block status: ost_seek
-};
-
 // Queues whose waiting is told apart by cause, for weir explain.
 constexpr std::uint16_t kStays = 1024;
 
@@ -167,51 +155,27 @@ Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, 
   served->store = std::move(*store);
   served->watch = StoreWatch(service.slots);
 
-  nbd::Export& offer = served->offer;
-  offer.size = served->store->size();
-  offer.flags = served->store->flags();
+  ExportFacts& facts = served->facts;
+  facts.name = served->options.name;
+  facts.description = served->options.description;
+  facts.size = served->store->size();
+  facts.features = served->store->features();
+  facts.is_read_only = options.read_only;
   if (options.read_only) {
-    constexpr std::uint16_t kWriting =
-        nbd::kSendTrim | nbd::kSendWriteZeroes | nbd::kSendFastZero | nbd::kSendFua;
-    offer.flags = static_cast<std::uint16_t>((offer.flags & ~kWriting) | nbd::kReadOnly);
+    constexpr unsigned kWriting = kCanDiscard | kCanZero | kCanZeroFast | kCanWriteDurably;
+    facts.features = static_cast<std::uint8_t>(facts.features & ~kWriting);
   }
-  offer.blocks = options.blocks;
-  offer.blocks.minimum = std::max(offer.blocks.minimum, served->store->block_min());
-  offer.blocks.preferred = std::max(offer.blocks.preferred, offer.blocks.minimum);
-  offer.reports_allocation = true;
-  offer.name = served->options.name;
-  offer.description = served->options.description;
-  if (!nbd::are_valid(offer.blocks, offer.size)) {
+  BlockSizes& blocks = facts.blocks;
+  blocks = options.blocks;
+  blocks.minimum = std::max(blocks.minimum, served->store->block_min());
+  blocks.preferred = std::max(blocks.preferred, blocks.minimum);
+  if (!are_valid(blocks, facts.size)) {
     return fail(std::errc::invalid_argument, "export " + quote(options.name),
-                fmt::format("of {} bytes cannot have blocks of {}, {} and {}", offer.size,
-                            offer.blocks.minimum, offer.blocks.preferred, offer.blocks.maximum),
+                fmt::format("of {} bytes cannot have blocks of {}, {} and {}", facts.size,
+                            blocks.minimum, blocks.preferred, blocks.maximum),
                 "minimum and preferred are powers of 2, the size a multiple of the minimum");
   }
   return served;
-}
-
-std::uint32_t opcode_of(nbd::Command command) {
-  const auto index = static_cast<std::size_t>(command);
-  WEIR_ASSERT(index < kOpcodes.size(), index);
-  return kOpcodes[index];
-}
-
-Bytes bytes_of(const nbd::Request& request) {
-  switch (request.command) {
-    case nbd::Command::kRead:
-    case nbd::Command::kWrite:
-    case nbd::Command::kCache:
-      return Bytes{request.length};
-    case nbd::Command::kWriteZeroes: {
-      // A store first tries to punch a hole or to have the file system mark the range, and writes
-      // zeroes if that fails: which it will be is not known before. Only with FAST_ZERO and without
-      // NO_HOLE it punches or refuses.
-      const bool only_punches = request.has(nbd::kFastZero) && !request.has(nbd::kNoHole);
-      return only_punches ? kOperationBytes : Bytes{request.length};
-    }
-    default:
-      return kOperationBytes;
-  }
 }
 
 Result<JobTable> parse_jobs(std::string_view text) {

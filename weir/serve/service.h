@@ -4,14 +4,6 @@
 // a ServedExport is a name over a store, whose requests pass a service. Several exports may share a
 // service; then its limits, shares and capacity hold for all of them together. A store that hangs
 // does not keep the slots of the others (store_watch.h).
-//
-// The opcodes a request is classified by are those of the Lustre RPC that comes nearest:
-//
-//   read ost_read      write ost_write     flush ost_sync            trim ost_punch
-//   cache ost_ladvise  block status ost_seek                         write zeroes ost_fallocate
-//
-// What moves no data (flush, trim, zeroes, block status) counts no bytes: a trim of 4 GiB is one
-// operation, not 4 GiB of a bandwidth.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +22,7 @@
 #include "weir/coordinate/group_epochs.h"
 #include "weir/coordinate/target_epochs.h"
 #include "weir/host/uring.h"
-#include "weir/nbd/codec/protocol.h"
-#include "weir/nbd/codec/requests.h"
+#include "weir/serve/io_request.h"
 #include "weir/serve/kept_rules.h"
 #include "weir/serve/options.h"
 #include "weir/serve/store.h"
@@ -95,7 +86,7 @@ struct ServedExport {
   ExportOptions options;
   std::unique_ptr<Store> store;
   Service* service = nullptr;
-  nbd::Export offer;  // its texts are those of `options`
+  ExportFacts facts;  // its texts are those of `options`
   OpStats stats;      // what jobs did here
   SyncErrors sync_errors;
   StoreWatch watch;
@@ -115,16 +106,6 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
 Result<void> try_services(const ServeOptions& options);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
                                                   host::Uring& uring);
-
-// Of the RPC that stands for a command. REQUIRES: not kDisc.
-std::uint32_t opcode_of(nbd::Command command);
-// What an operation without data costs where bytes are counted: a flush, a trim, a block status,
-// and zeroes that are had by punching a hole or not at all. The device writes a block of metadata
-// for most of them, and nothing is free.
-inline constexpr Bytes kOperationBytes{4096};
-// What counts against limits and capacities of bytes: the length of what may make the device read
-// or write it, kOperationBytes of others.
-Bytes bytes_of(const nbd::Request& request);
 
 // How many nodes each job runs on: a line "JOB NODES" each, '#' begins a comment. The error names
 // the line.

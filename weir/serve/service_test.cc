@@ -30,37 +30,6 @@ TEST(Jobs, WhatIsNoFileIsRefused) {
   EXPECT_EQ(read_jobs("/nonexistent").error().code, std::errc::no_such_file_or_directory);
 }
 
-TEST(Service, OpcodesAreThoseOfTheNearestRpc) {
-  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kRead)), "ost_read");
-  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kWrite)), "ost_write");
-  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kFlush)), "ost_sync");
-  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kTrim)), "ost_punch");
-  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kCache)), "ost_ladvise");
-  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kWriteZeroes)), "ost_fallocate");
-  EXPECT_EQ(opcode_name(opcode_of(nbd::Command::kBlockStatus)), "ost_seek");
-}
-
-TEST(Service, WhatMayMakeTheDeviceWriteCountsItsBytesAndNothingIsFree) {
-  const auto bytes = [](nbd::Command command, unsigned flags = 0) {
-    nbd::Request request;
-    request.length = 1U << 30;
-    request.command = command;
-    request.flags = static_cast<std::uint16_t>(flags);
-    return bytes_of(request);
-  };
-  constexpr Bytes kLength{1U << 30};
-  EXPECT_EQ(bytes(nbd::Command::kRead), kLength);
-  EXPECT_EQ(bytes(nbd::Command::kWrite), kLength);
-  EXPECT_EQ(bytes(nbd::Command::kCache), kLength);
-  EXPECT_EQ(bytes(nbd::Command::kWriteZeroes), kLength) << "written where no hole can be punched";
-  EXPECT_EQ(bytes(nbd::Command::kWriteZeroes, nbd::kNoHole), kLength);
-  EXPECT_EQ(bytes(nbd::Command::kWriteZeroes, nbd::kNoHole | nbd::kFastZero), kLength);
-  EXPECT_EQ(bytes(nbd::Command::kWriteZeroes, nbd::kFastZero), kOperationBytes);
-  EXPECT_EQ(bytes(nbd::Command::kTrim), kOperationBytes);
-  EXPECT_EQ(bytes(nbd::Command::kFlush), kOperationBytes);
-  EXPECT_EQ(bytes(nbd::Command::kBlockStatus), kOperationBytes);
-}
-
 TEST(Service, RulesMayNameNodemaps) {
   ServiceOptions options;
   options.policy = "tbf nodemap";

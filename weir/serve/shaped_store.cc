@@ -5,7 +5,7 @@ namespace weir::serve {
 
 bool ShapedStore::start(StoreOperation& operation, Instant now) {
   const bool moves =
-      operation.command == nbd::Command::kRead || operation.command == nbd::Command::kWrite;
+      operation.command == StoreCommand::kRead || operation.command == StoreCommand::kWrite;
   const Instant due = shaper_.done_at(Bytes{moves ? operation.length : 0U}, now);
   if (due <= now) return behind_->start(operation, now);
   waiting_.push(operation, due);

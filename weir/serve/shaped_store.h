@@ -23,7 +23,7 @@ class ShapedStore : public Store {
       : behind_(std::move(behind)), shaper_(shape) {}
 
   std::uint64_t size() const override { return behind_->size(); }
-  std::uint16_t flags() const override { return behind_->flags(); }
+  std::uint8_t features() const override { return behind_->features(); }
   std::uint32_t block_min() const override { return behind_->block_min(); }
   bool copies_reads() const override { return behind_->copies_reads(); }
   // It is slow on purpose: that it finishes nothing for a while says nothing.

@@ -12,7 +12,7 @@
 // A turn of the loop is not held up: what takes processor time is done in pieces, turn by turn.
 // Several operations may overlap in time and in their bytes; as the protocol allows, nothing is
 // promised about the order of those. What was written and finished is what a later read sees, and
-// what a finished kFlush, or a write with FUA, has made durable.
+// what a finished kFlush, or a write with kDurable, has made durable.
 //
 // memory_store.h, file_store.h (also block devices) and shaped_store.h (slow on purpose, over any).
 #pragma once
@@ -28,16 +28,40 @@
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/host/uring.h"
-#include "weir/nbd/codec/protocol.h"
 #include "weir/serve/options.h"
 
 namespace weir::serve {
 
+enum class StoreCommand : std::uint8_t {
+  kRead,
+  kWrite,
+  kFlush,     // what was written and finished is durable
+  kDiscard,   // advice: nobody needs these bytes
+  kZero,      // they read as zeroes
+  kPrefetch,  // advice: they will be read soon
+};
+
+// Of an operation.
+inline constexpr std::uint8_t kDurable = 1U << 0;        // of what writes: finished when durable
+inline constexpr std::uint8_t kKeepAllocated = 1U << 1;  // of kZero: no hole
+inline constexpr std::uint8_t kOnlyIfFast = 1U << 2;     // of kZero: else EOPNOTSUPP, at once
+
+// What a store can do besides kRead and kWrite.
+inline constexpr std::uint8_t kCanFlush = 1U << 0;
+inline constexpr std::uint8_t kCanWriteDurably = 1U << 1;
+inline constexpr std::uint8_t kCanDiscard = 1U << 2;
+inline constexpr std::uint8_t kCanZero = 1U << 3;
+inline constexpr std::uint8_t kCanZeroFast = 1U << 4;  // or say at once that it cannot
+inline constexpr std::uint8_t kCanPrefetch = 1U << 5;
+// A flush of one client is one of all that was written, whoever wrote it.
+inline constexpr std::uint8_t kCanFlushForAll = 1U << 6;
+inline constexpr std::uint8_t kCanAll = 0x7F;
+
 struct StoreOperation {
   using Finished = void (*)(StoreOperation& operation);
 
-  nbd::Command command = nbd::Command::kRead;  // not kBlockStatus, not kDisc
-  std::uint16_t flags = 0;                     // nbd::kFua, kNoHole, kFastZero
+  StoreCommand command = StoreCommand::kRead;
+  std::uint8_t flags = 0;
   std::uint32_t length = 0;
   std::uint64_t offset = 0;
   std::span<std::byte> buffer;      // of a write: its payload; of a read: where to put it
@@ -65,8 +89,8 @@ struct StoreOperation {
 
 class Store {
  public:
-  // `state` is of base:allocation; false ends the walk.
-  using ExtentVisitor = std::function<bool(std::uint64_t length, std::uint32_t state)>;
+  // A hole reads as zeroes and takes no room; false ends the walk.
+  using ExtentVisitor = std::function<bool(std::uint64_t length, bool is_hole)>;
 
   Store() = default;
   Store(const Store&) = delete;
@@ -74,8 +98,8 @@ class Store {
   virtual ~Store() = default;
 
   virtual std::uint64_t size() const = 0;
-  // nbd::kSendTrim and so on: what it can do.
-  virtual std::uint16_t flags() const = 0;
+  // kCanFlush and so on.
+  virtual std::uint8_t features() const = 0;
   // What every offset and length has to be a multiple of.
   virtual std::uint32_t block_min() const { return 1; }
   // Whether a read needs a buffer, unless it is sendable.

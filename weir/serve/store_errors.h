@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Errors of a store, for its clients and for the log.
+// Errors of a store that all of its clients have to hear of.
 //
-// A sync that fails (FLUSH, or FUA) means that data which was written before may be lost, whoever
-// wrote it; the kernel reports it once for the open file that all sessions of an export share. So
-// it is kept until every session has been told: the next FLUSH or FUA of each session fails once,
-// as fsync(2) does for each open file. A session that begins later starts without it, unless nobody
-// has been told yet.
+// A sync that fails (a flush, or a durable write) means that data which was written before may be
+// lost, whoever wrote it; the kernel reports it once for the open file that all sessions of an
+// export share. So it is kept until every session has been told: the next of each session fails
+// once, as fsync(2) does for each open file. A session that begins later starts without it, unless
+// nobody has been told yet.
 //
 //   SyncErrors errors;  auto mark = errors.begin();     a session
 //   errors.failed(EIO);                                 the sync of another session
@@ -16,10 +16,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
-
-#include "weir/nbd/codec/requests.h"
 
 namespace weir::serve {
 
@@ -40,12 +36,5 @@ class SyncErrors {
   Mark told_ = 0;  // to anybody
   int error_ = 0;  // of the last failure
 };
-
-// Whether its success means that data is durable.
-bool makes_durable(const nbd::Request& request);
-
-// "export 'a': write of 4096 bytes at offset 8192: Input/output error (EIO)"
-std::string describe_store_error(std::string_view export_name, const nbd::Request& request,
-                                 int error);
 
 }  // namespace weir::serve

@@ -41,13 +41,5 @@ TEST(SyncErrors, AnotherFailureIsToldAgain) {
   EXPECT_EQ(errors.count(), 3U);
 }
 
-TEST(StoreErrors, ALineNamesExportCommandOffsetAndErrno) {
-  EXPECT_EQ(describe_store_error(
-                "a", {.offset = 8192, .length = 4096, .command = nbd::Command::kWrite}, EIO),
-            "export 'a': write of 4096 bytes at offset 8192: Input/output error (EIO)");
-  EXPECT_EQ(describe_store_error("a", {.command = nbd::Command::kFlush}, ENOSPC),
-            "export 'a': flush: No space left on device (ENOSPC)");
-}
-
 }  // namespace
 }  // namespace weir::serve

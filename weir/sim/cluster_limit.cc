@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/assert.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/coordinate/rule_gauge.h"
 #include "weir/target/target.h"
 
@@ -45,15 +46,16 @@ class Traffic final : public ServerLoad {
         tally_(tally),
         target_(target_options(), instant_at(0)),
         gauge_(kRule, instant_at(0)) {
-    const bool started =
-        target_.set_policy("tbf", "jobid", Heads::kBoth, instant_at(0)) &&
-        target_.apply_rule(
-            fmt::format("start {} jobid={{*}} rate={} by=rule scope=cluster", kRule, spec.limit),
-            instant_at(0));
+    RuleSpec rule{.name = std::string(kRule), .conds = "jobid={*}"};
+    rule.keys.rate = static_cast<std::uint32_t>(spec.limit);
+    rule.keys.by = FieldSet{};
+    rule.keys.scope = Scope::kCluster;
+    const bool started = target_.set_policy("tbf", "jobid", Heads::kBoth, instant_at(0)) &&
+                         target_.apply_rule(start_of(std::move(rule)), instant_at(0));
     WEIR_ASSERT(started);
   }
   ~Traffic() override {
-    (void)target_.apply_rule(fmt::format("stop {}", kRule), last_);  // whose limit would hold
+    (void)target_.apply_rule(stop_of(std::string(kRule)), last_);  // whose limit would hold
     target_.shutdown(last_);
     while (!running_.empty()) finish_first(kNoMore);
     while (step(last_, kNoMore)) finish_first(kNoMore);

@@ -9,6 +9,7 @@
 #include "weir/adapt/options.h"
 #include "weir/base/assert.h"
 #include "weir/base/units.h"
+#include "weir/classify/rule_spec.h"
 
 namespace weir::sim {
 namespace {
@@ -39,11 +40,16 @@ Result<void> fix_rates(const Scenario& scenario, const TargetSpec& spec, Stage& 
                   fmt::format("policy static would need a rate above {}", kRateMax),
                   "give a smaller capacity, or leave that policy out");
     }
-    const std::string limit =
-        in_bytes ? fmt::format("bps={}B/s burst={}B", rate, depth)
-                 : fmt::format("rate={} burst={} cost={}", rate, depth, spec.cost.print());
-    const std::string command = fmt::format("start s{} jobid={{{}}} {}", i, job.name, limit);
-    if (auto done = stage.target->apply_rule(command, now); !done) return done;
+    RuleSpec rule{.name = fmt::format("s{}", i), .conds = fmt::format("jobid={{{}}}", job.name)};
+    if (in_bytes) {
+      rule.keys.bps = Rate::per_second(rate);
+      rule.keys.burst_bytes = Bytes{depth};
+    } else {
+      rule.keys.rate = static_cast<std::uint32_t>(rate);
+      rule.keys.burst_ops = Tokens{depth};
+      rule.keys.cost = spec.cost;
+    }
+    if (auto done = stage.target->apply_rule(start_of(std::move(rule)), now); !done) return done;
     stage.bounds.jobs[i] = Limit{Rate::per_second(rate), Tokens{depth}};
   }
   return {};

@@ -11,6 +11,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/rng.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/coordinate/group_epochs.h"
 #include "weir/coordinate/leader.h"
 #include "weir/coordinate/member.h"
@@ -56,8 +57,10 @@ struct Server {
         epochs(target,
                spec.mode == GroupMode::kTogether ? static_cast<EpochHandler&>(member) : local,
                use) {
+    RuleKeys most;
+    most.rate = kRateMax;
     const bool started = target.set_policy("tbf", "nid", Heads::kBoth, instant_at(0)) &&
-                         target.apply_rule("change default rate=999999", instant_at(0));
+                         target.apply_rule(change_of("default", most), instant_at(0));
     WEIR_ASSERT(started);
   }
   bool is_in_step() const { return epochs.participant().epoch() != kFirstEpoch; }

@@ -32,16 +32,8 @@ tl::unexpected<Error> no_such_file(std::string_view path) {
 }
 
 // A server has none of Weir's own keys, nor the forms from before 2.8, nor commas in a NID.
-bool is_lustre(const RuleCommand& command, std::string_view text) {
-  const RuleKeys& keys = command.keys;
-  if (keys.bps || keys.burst_ops || keys.burst_bytes || keys.cost || keys.scope || keys.by ||
-      keys.layer) {
-    return false;
-  }
-  if (command.verb == Verb::kChange && text.find('=') == std::string_view::npos) return false;
-  if (command.verb != Verb::kStart) return true;
-  const std::size_t first = command.conds.find_first_not_of(' ');
-  if (first != std::string::npos && command.conds[first] == '{') return false;
+bool is_lustre(const RuleChange& command) {
+  if (command.is_old_form || !are_of_lustre(command.keys)) return false;
   bool bracket = false;
   for (const char c : command.conds) {
     if (c == '[') bracket = true;
@@ -393,20 +385,18 @@ Result<std::string> LustreServer::read_rules() const {
 Result<void> LustreServer::write_rule(std::string_view text) {
   const Partition& first = partitions_.front();
   // Which verb and heads it names does not depend on the type; what it may ask for does.
-  const std::string_view rest = text.starts_with("reg ")  ? text.substr(4)
-                                : text.starts_with("hp ") ? text.substr(3)
-                                                          : text;
-  const bool for_regular = rest.size() == text.size() || text.starts_with("reg ");
-  const bool for_high = rest.size() == text.size() || text.starts_with("hp ");
+  const RuleOutline outline = outline_of(text);
+  const bool for_regular = outline.heads != Heads::kHigh;
+  const bool for_high = outline.heads != Heads::kRegular;
   const LustreTbf* const speaks =
       for_high ? first.heads[kHigh].tbf.get() : first.heads[kRegular].tbf.get();
-  if (speaks == nullptr && rest.starts_with("start")) {
+  if (speaks == nullptr && outline.starts) {
     return refuse(std::errc::invalid_argument, text, "tbf is not running");
   }
   const auto command =
       parse_command(text, speaks == nullptr ? FieldSet{Field::kJobid} : speaks->type());
   if (!command) return tl::unexpected(command.error());
-  if (!is_lustre(*command, rest)) {
+  if (!is_lustre(*command)) {
     return refuse(std::errc::invalid_argument, text, "no form a server knows");
   }
   for (Partition& partition : partitions_) {

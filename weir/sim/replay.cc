@@ -266,9 +266,11 @@ bool Replay::command(const TraceRecord& record, Stand& stand) {
   Target& target = stand.target;
   bool is_done = record.flag;
   switch (record.kind) {
-    case TraceKind::kRule:
-      is_done = target.apply_rule(record.text, now_).has_value();
+    case TraceKind::kRule: {
+      const auto change = parse_rule(record.text);
+      is_done = change && target.apply_rule(*change, now_);
       break;
+    }
     case TraceKind::kPolicy:
       is_done = target.set_policy(record.text, record.argument, record.heads, now_).has_value();
       break;

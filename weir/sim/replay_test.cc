@@ -152,13 +152,13 @@ class Server {
       }
       switch (draw(8)) {
         case 0:
-          target.complete(*one.request, now_, Outcome::not_started());
+          target.complete(*one.request, now_, weir::Outcome::not_started());
           break;
         case 1:
-          target.complete(*one.request, now_, Outcome::failed());
+          target.complete(*one.request, now_, weir::Outcome::failed());
           break;
         case 2:
-          target.complete(*one.request, now_, Outcome::done(Bytes{draw(1 << 17)}));
+          target.complete(*one.request, now_, weir::Outcome::done(Bytes{draw(1 << 17)}));
           break;
         default:
           target.complete(*one.request, now_);

@@ -58,7 +58,7 @@ void read_disturbance(const config::TomlTable& table, sim::StoreSpec& store) {
   if (stalls == table.has("factor")) {
     table.refuse("factor", "or stall = true: exactly one of them must be given");
   }
-  if (const config::TomlValue* factor = table.get("factor"); factor != nullptr && !stalls) {
+  if (const auto factor = table.get("factor"); factor && !stalls) {
     const auto* whole = factor->as<std::int64_t>();
     const auto* part = factor->as<double>();
     const double times = whole != nullptr  ? static_cast<double>(*whole)
@@ -75,8 +75,8 @@ void read_disturbance(const config::TomlTable& table, sim::StoreSpec& store) {
 
 Rate read_capacity(const config::TomlTable& table, Cost cost) {
   const Rate without = Rate::per_second(1000);
-  const config::TomlValue* node = table.get("capacity");
-  if (node == nullptr) {
+  const auto node = table.get("capacity");
+  if (!node) {
     table.miss("capacity", "give what the target serves a second, such as 1000");
     return without;
   }
@@ -241,10 +241,10 @@ void read_lustre(const config::TomlTable& table, sim::Scenario& scenario) {
 }
 
 void read_periods(const config::TomlTable& table, sim::Scenario& scenario) {
-  const config::TomlValue* node = table.get("periods");
-  if (node == nullptr) return;
-  const auto* periods = node->as<config::TomlValue::Array>();
-  if (periods == nullptr || periods->empty()) {
+  const auto node = table.get("periods");
+  if (!node) return;
+  const auto periods = node->items();
+  if (!periods || periods->empty()) {
     table.refuse("periods", "must be an array of times such as ['10ms', '100ms']");
     return;
   }

@@ -135,7 +135,7 @@ Result<std::string> read_nrs_tbf_rule(const Target& target) {
 }
 
 Result<void> write_nrs_tbf_rule(Target& target, std::string_view text, Instant now) {
-  return target.apply_rule(text, now);
+  return target.write_rule(text, now);
 }
 
 Result<std::string> read_nrs_crrn_quantum(const Target& target) {

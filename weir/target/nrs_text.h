@@ -26,7 +26,7 @@ Result<void> write_nrs_policies(Target& target, std::string_view text, Instant n
 
 // ENODEV when no head runs tbf.
 Result<std::string> read_nrs_tbf_rule(const Target& target);
-// One trailing newline is part of the command; see parse_command() and Target::apply_rule.
+// One trailing newline is part of the command; see parse_command() and Target::write_rule.
 Result<void> write_nrs_tbf_rule(Target& target, std::string_view text, Instant now);
 
 // ENODEV when no head runs crrn.

@@ -51,7 +51,7 @@ class TargetRecorder {
                           bool /*is_done*/, Instant /*now*/) {}
   virtual void tunable_set(Head /*head*/, std::string_view /*name*/, std::uint64_t /*value*/,
                            bool /*is_done*/, Instant /*now*/) {}
-  virtual void rule_applied(std::string_view /*text*/, bool /*is_done*/, Instant /*now*/) {}
+  virtual void rule_applied(const RuleChange& /*change*/, bool /*is_done*/, Instant /*now*/) {}
   virtual void slices_set(std::span<const ClassSlice> /*slices*/, Instant /*now*/) {}
   virtual void group_preferred(std::optional<std::uint32_t> /*group*/, Instant /*now*/) {}
   virtual void held(bool /*is_held*/, Instant /*now*/) {}

@@ -227,16 +227,22 @@ Result<void> Target::set_tunable(Head head, std::string_view name, std::uint64_t
   return set;
 }
 
-Result<void> Target::apply_rule(std::string_view text, Instant now) {
-  auto applied = gate_.apply_rule(text, now);
-  if (recorder_ != nullptr) recorder_->rule_applied(text, applied.has_value(), now);
+Result<void> Target::apply_rule(const RuleChange& change, Instant now) {
+  auto applied = gate_.apply_rule(change, now);
+  if (recorder_ != nullptr) recorder_->rule_applied(change, applied.has_value(), now);
   return applied;
 }
 
-Result<void> Target::apply_rules(std::span<const std::string> commands, Instant now) {
-  if (auto checked = check_rules(commands); !checked) return checked;
-  for (const std::string& command : commands) {
-    const auto applied = apply_rule(command, now);
+Result<void> Target::write_rule(std::string_view text, Instant now) {
+  const auto change = read_rule(text);
+  if (!change) return tl::unexpected(change.error());
+  return apply_rule(*change, now);
+}
+
+Result<void> Target::apply_rules(std::span<const RuleChange> changes, Instant now) {
+  if (auto checked = check_rules(changes); !checked) return checked;
+  for (const RuleChange& change : changes) {
+    const auto applied = apply_rule(change, now);
     WEIR_ASSERT(applied.has_value());
   }
   return {};

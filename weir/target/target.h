@@ -103,9 +103,11 @@ class Target {
   Result<void> set_policy(std::string_view name, std::string_view argument, Heads heads,
                           Instant now);
   Result<void> set_tunable(Head head, std::string_view name, std::uint64_t value, Instant now);
-  Result<void> apply_rule(std::string_view text, Instant now);
+  Result<void> apply_rule(const RuleChange& change, Instant now);
+  // The same from text.
+  Result<void> write_rule(std::string_view text, Instant now);
   // All of them in this order, or none. The error names the command that cannot be applied.
-  Result<void> apply_rules(std::span<const std::string> commands, Instant now);
+  Result<void> apply_rules(std::span<const RuleChange> changes, Instant now);
   // What this server may use of rules with scope=cluster (rule_engine.h). Nothing happens under a
   // policy without rules.
   void set_slices(std::span<const ClassSlice> slices, Instant now);
@@ -163,13 +165,19 @@ class Target {
   std::uint64_t policy_switches() const { return gate_.switches(); }
   // Rules, classes and waits of a head; nullptr if its policy has no rules.
   const RuleView* rules(Head head) const { return gate_.engine(head); }
-  // Whether commands would succeed: all in this order, or one by one as they are tried.
-  Result<void> check_rules(std::span<const std::string> commands) const {
-    return gate_.check_rules(commands);
+  // A rule command as the heads that it names read it; whether it succeeds is another question.
+  Result<RuleChange> read_rule(std::string_view text) const { return gate_.read_rule(text); }
+  Result<std::vector<RuleChange>> read_rules(std::span<const std::string> texts) const {
+    return gate_.read_rules(texts);
+  }
+  Result<void> check_readable(const RuleChange& change) const {
+    return gate_.check_readable(change);
+  }
+  // Whether changes would succeed: all in this order, or one by one as they are tried.
+  Result<void> check_rules(std::span<const RuleChange> changes) const {
+    return gate_.check_rules(changes);
   }
   Gate::RuleTrial rule_trial() const { return Gate::RuleTrial(gate_); }
-  // Whether the heads that it names can read it; if it succeeds is another question.
-  Result<void> check_rule_text(std::string_view text) const { return gate_.check_rule_text(text); }
   const JobStats& stats() const { return stats_; }
   // None without a controller.
   const Controller* controller() const { return controller_.get(); }

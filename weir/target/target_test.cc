@@ -205,7 +205,7 @@ TEST(Target, AJobWhoseShareWentWhileItsRequestsRanHasOneAgainAtItsNextRequest) {
 
 TEST(Target, AnAdministratorsLimitHoldsUnderShares) {
   World world(shared_out(1000));
-  ASSERT_TRUE(world.target.apply_rule("start slow jobid={slow} rate=50", world.now()));
+  ASSERT_TRUE(world.target.write_rule("start slow jobid={slow} rate=50", world.now()));
   world.send("slow", 50);
   world.send("other", 50);
   world.run_until(instant_at(0) + seconds{10});
@@ -217,7 +217,7 @@ TEST(Target, AnAdministratorsLimitHoldsUnderShares) {
 // 10 a second are no whole token in 20 ms.
 TEST(Target, ALowLimitLeavesAJobInTheAllocation) {
   World world(shared_out(1000));
-  ASSERT_TRUE(world.target.apply_rule("start slow jobid={slow} rate=10", world.now()));
+  ASSERT_TRUE(world.target.write_rule("start slow jobid={slow} rate=10", world.now()));
   world.send("slow", 50);
   world.send("other", 50);
   for (int i = 1; i <= 20; ++i) {

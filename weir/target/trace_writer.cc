@@ -128,9 +128,9 @@ class TraceWriter::Channel final : public TargetRecorder {
     writer_.put_text(argument);
     writer_.finish();
   }
-  void rule_applied(std::string_view text, bool is_done, Instant now) override {
+  void rule_applied(const RuleChange& change, bool is_done, Instant now) override {
     begin(TraceKind::kRule, is_done, now);
-    writer_.put_text(text);
+    writer_.put_text(print(change));
     writer_.finish();
   }
   void tunable_set(Head head, std::string_view tunable, std::uint64_t value, bool is_done,

@@ -17,6 +17,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "weir/base/block_sizes.h"
+
 namespace weir::nbd {
 
 // ---- the handshake ----
@@ -146,20 +148,10 @@ ErrorCode error_code(std::errc error);
 
 // ---- both ----
 
-// Section "Block size constraints".
-struct BlockSizes {
-  std::uint32_t minimum = 1;
-  std::uint32_t preferred = 4096;
-  std::uint32_t maximum = 1U << 25;  // of the payload of one request
-
-  bool operator==(const BlockSizes&) const = default;
-};
-
-// More than this in one write is an attack, whatever an export allows: see requests.h.
-inline constexpr std::uint32_t kPayloadMax = 1U << 26;
-
-// The constraints the protocol puts on the constraints, and maximum <= kPayloadMax.
-bool are_valid(const BlockSizes& blocks, std::uint64_t export_size);
+// Section "Block size constraints". A write of more than kPayloadMax breaks the connection: see
+// requests.h.
+using weir::BlockSizes;
+using weir::kPayloadMax;
 
 // What an owner offers under a name. The texts must live until accept() returns.
 struct Export {

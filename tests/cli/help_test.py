@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""--help of every command: its examples are its own, and it names its own manual page."""
+import functools
+import os
+import re
+import subprocess
+import unittest
+
+WEIR = os.environ["WEIR_BIN"]
+# Long enough for any machine; a test that needs it is stuck.
+STUCK = 60
+
+
+@functools.cache
+def help_of(*words):
+    run = subprocess.run([WEIR, *words, "--help"], capture_output=True, text=True, timeout=STUCK,
+                         check=True)
+    return run.stdout
+
+
+def subcommands(text):
+    section = re.search(r"^Subcommands:\n((?:  .*\n?)*)", text, re.MULTILINE)
+    return re.findall(r"^  (\w\S*)", section[1], re.MULTILINE) if section else []
+
+
+def commands(*words):
+    """Every command below this one, as a tuple of words."""
+    for name in subcommands(help_of(*words)):
+        yield (*words, name)
+        yield from commands(*words, name)
+
+
+def examples(*words):
+    return help_of(*words).partition("\nExamples:\n")[2].partition("\n\n")[0]
+
+
+class Help(unittest.TestCase):
+    def test_examples_are_of_the_command(self):
+        """Commands below another one, as `weir rule start`, show the examples of that one."""
+        found = list(commands())
+        self.assertIn(("rule", "start"), found)
+        self.assertIn(("cluster", "rule", "list"), found)
+        for words in found:
+            with self.subTest(" ".join(words)):
+                self.assertRegex(examples(*words), rf"\bweir {words[0]}\b")
+                self.assertNotEqual(examples(*words), examples())
+
+    def test_the_manual_page_is_of_the_command(self):
+        for words in commands():
+            with self.subTest(" ".join(words)):
+                self.assertIn(f"Manual: weir-{words[0]}(1).", help_of(*words))
+                self.assertNotIn("Manual: weir(1).", help_of(*words))
+        self.assertIn("Manual: weir(1).", help_of())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What offsets, lengths and payloads of an export may be: the same for its store, for the protocol
+// that offers it, and for the file that configures it.
+//
+//   minimum       every offset and length is a multiple of it: what O_DIRECT asks for
+//   preferred     what the device does best
+//   maximum       the payload of one request: memory is kept for so much
+#pragma once
+
+#include <cstdint>
+
+namespace weir {
+
+struct BlockSizes {
+  std::uint32_t minimum = 1;
+  std::uint32_t preferred = 4096;
+  std::uint32_t maximum = 1U << 25;
+
+  bool operator==(const BlockSizes&) const = default;
+};
+
+// More than this in one request is an attack, whatever an export allows.
+inline constexpr std::uint32_t kPayloadMax = 1U << 26;
+
+// The constraints that the NBD protocol puts on them (section "Block size constraints"), which suit
+// every store, and maximum <= kPayloadMax.
+bool are_valid(const BlockSizes& blocks, std::uint64_t export_size);
+
+}  // namespace weir

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/classify/rule_spec.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weir/base/quote.h"
+
+namespace weir {
+namespace {
+
+std::string_view verb_text(Verb verb) {
+  return verb == Verb::kStart ? "start" : verb == Verb::kChange ? "change" : "stop";
+}
+
+// The change that makes one rule the other, if there is one: it sets keys and takes none away.
+std::optional<RuleChange> change_between(const RuleSpec& from, const RuleSpec& to) {
+  const bool same_rule = from.heads == to.heads && from.name == to.name && from.conds == to.conds &&
+                         from.is_old_form == to.is_old_form;
+  if (!same_rule || !covers(to.keys, from.keys)) return std::nullopt;
+  RuleChange change = change_of(to.name, to.keys, to.heads);
+  change.is_old_form = to.is_old_form;
+  for (const RuleKey& key : rule_keys()) key.members.drop_same(change.keys, from.keys);
+  RuleKeys reached = from.keys;
+  merge_keys(reached, change.keys, Verb::kChange);
+  if (reached != to.keys) return std::nullopt;
+  return change;
+}
+
+// ---- lists ----
+
+// Whether a rank can be written behind it, and it stands in one order with all others.
+bool can_be_ranked(const RuleChange& start) {
+  return start.heads == Heads::kBoth && !start.keys.rank && !start.is_old_form;
+}
+
+// Its classes go on with other limits. A rule that gets or loses a limit begins anew.
+bool can_be_changed(const RuleChange& from, const RuleChange& to) {
+  return covers(from.keys, to.keys) && change_between(from, to).has_value();
+}
+
+struct RuleTable {
+  explicit RuleTable(const std::vector<RuleChange>& changes) {
+    for (const RuleChange& one : changes) {
+      (one.verb == Verb::kStart ? starts : defaults).push_back(one);
+    }
+  }
+  bool are_ranked() const { return std::all_of(starts.begin(), starts.end(), can_be_ranked); }
+
+  std::vector<RuleChange> starts;
+  std::vector<RuleChange> defaults;
+};
+
+constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+// For each new rule the old one that stays in its place, or kNone. Places only grow, so what stays
+// keeps its order. Without ranks nothing can be put before what stays: only a common beginning
+// does.
+std::vector<std::size_t> find_kept(const std::vector<RuleChange>& before,
+                                   const std::vector<RuleChange>& after, bool ranked) {
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (std::size_t i = 0; i < before.size(); ++i) places.emplace(before[i].name, i);
+  std::vector<std::size_t> kept(after.size(), kNone);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    std::size_t place = next;
+    if (ranked) {
+      const auto found = places.find(after[i].name);
+      place = found == places.end() ? before.size() : found->second;
+    }
+    if (place < before.size() && place >= next && can_be_changed(before[place], after[i])) {
+      kept[i] = place;
+      next = place + 1;
+    } else if (!ranked) {
+      break;
+    }
+  }
+  return kept;
+}
+
+// Keys of default that were set and are not any more have no command that unsets them.
+bool default_is_taken_back(const std::vector<RuleChange>& before,
+                           const std::vector<RuleChange>& after) {
+  return std::any_of(before.begin(), before.end(), [&](const RuleChange& old) {
+    RuleKeys set;
+    for (const RuleChange& one : after) {
+      if (one.heads != old.heads) continue;
+      for (const RuleKey& key : rule_keys()) key.members.set(set, one.keys);
+    }
+    return !covers(set, old.keys);
+  });
+}
+
+}  // namespace
+
+// ---- changes ----
+
+RuleChange start_of(RuleSpec rule) { return {std::move(rule), Verb::kStart}; }
+
+RuleChange change_of(std::string name, RuleKeys keys, Heads heads) {
+  return {{.heads = heads, .name = std::move(name), .keys = std::move(keys)}, Verb::kChange};
+}
+
+RuleChange stop_of(std::string name, Heads heads) {
+  return {{.heads = heads, .name = std::move(name)}, Verb::kStop};
+}
+
+std::string_view head_prefix(Heads heads) {
+  return heads == Heads::kBoth ? "" : heads == Heads::kRegular ? "reg " : "hp ";
+}
+
+std::string print(const RuleChange& change) {
+  std::string text =
+      fmt::format("{}{} {}", head_prefix(change.heads), verb_text(change.verb), change.name);
+  if (change.verb == Verb::kStart) text += " " + change.conds;
+  if (!change.is_old_form) return text + print_keys(change.keys);
+  return fmt::format("{} {}", text, change.keys.rate.value_or(kDefaultRate));
+}
+
+std::vector<std::string> print_all(const std::vector<RuleChange>& changes) {
+  std::vector<std::string> texts;
+  texts.reserve(changes.size());
+  for (const RuleChange& change : changes) texts.push_back(print(change));
+  return texts;
+}
+
+RuleChange in_full(RuleChange change, FieldSet type) {
+  if (!change.is_old_form || type.size() != 1) return change;
+  change.is_old_form = false;
+  const std::size_t brace = std::min(change.conds.find_first_not_of(' '), change.conds.size());
+  if (change.verb == Verb::kStart) {
+    change.conds = fmt::format("{}={}", field_name(type.first()), change.conds.substr(brace));
+  }
+  return change;
+}
+
+// ---- two rules ----
+
+std::vector<RuleChange> diff(const std::optional<RuleSpec>& from,
+                             const std::optional<RuleSpec>& to) {
+  if (from == to) return {};
+  if (from && to) {
+    if (auto change = change_between(*from, *to)) return {*std::move(change)};
+  }
+  std::vector<RuleChange> changes;
+  if (from) changes.push_back(stop_of(from->name, from->heads));
+  if (to) changes.push_back(start_of(*to));
+  return changes;
+}
+
+Result<std::optional<RuleSpec>> merge(std::optional<RuleSpec> rule, const RuleChange& change) {
+  const bool starts = change.verb == Verb::kStart;
+  if (starts && rule) {
+    return fail(std::errc::file_exists, {}, "there is a rule " + quote(rule->name) + " already",
+                "change or stop it, or use another name");
+  }
+  if (starts) {
+    RuleSpec started = change;
+    started.keys = {};
+    merge_keys(started.keys, change.keys, Verb::kStart);
+    return std::optional(std::move(started));
+  }
+  if (rule && (rule->name != change.name || rule->heads != change.heads)) {
+    return fail(std::errc::invalid_argument, quote(print(change)),
+                "is not for the rule " + quote(rule->name));
+  }
+  if (change.verb == Verb::kStop) return std::optional<RuleSpec>();
+  if (!rule) {
+    return fail(std::errc::no_such_file_or_directory, {}, "there is no rule " + quote(change.name),
+                "list the rules");
+  }
+  merge_keys(rule->keys, change.keys, Verb::kChange);
+  return rule;
+}
+
+// ---- two lists ----
+
+std::optional<std::vector<RuleChange>> rule_changes(const std::vector<RuleChange>& before,
+                                                    const std::vector<RuleChange>& after) {
+  const RuleTable old(before);
+  const RuleTable now(after);
+  if (default_is_taken_back(old.defaults, now.defaults)) return std::nullopt;
+  const bool ranked = old.are_ranked() && now.are_ranked();
+  const std::vector<std::size_t> kept = find_kept(old.starts, now.starts, ranked);
+  std::vector<RuleChange> changes;
+  changes.reserve(before.size() + after.size());
+  std::vector<bool> stays(old.starts.size());
+  std::size_t last_kept = 0;  // one behind it
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    if (kept[i] == kNone) continue;
+    stays[kept[i]] = true;
+    last_kept = i + 1;
+  }
+  // The newest first: a rule may have been ranked before an older one.
+  for (std::size_t i = old.starts.size(); i-- > 0;) {
+    if (!stays[i]) changes.push_back(stop_of(old.starts[i].name, old.starts[i].heads));
+  }
+  for (std::size_t i = 0; i < now.starts.size(); ++i) {
+    const RuleChange& rule = now.starts[i];
+    if (kept[i] != kNone) {
+      if (old.starts[kept[i]] != rule) {
+        changes.push_back(*change_between(old.starts[kept[i]], rule));
+      }
+      continue;
+    }
+    changes.push_back(rule);
+    // A rule is put first; where others stay that are newer in the file it goes behind them.
+    if (i < last_kept) changes.back().keys.rank = i == 0 ? "default" : now.starts[i - 1].name;
+  }
+  // Later ones may repeat a key of earlier ones, so all or none.
+  if (old.defaults != now.defaults) {
+    changes.insert(changes.end(), now.defaults.begin(), now.defaults.end());
+  }
+  return changes;
+}
+
+}  // namespace weir

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules and what is done to them, as values. Text is read once, where it comes in (parse_rule(),
+// command.h), and printed where it goes out; between the two everybody passes these on:
+//
+//   RuleSpec     all that a rule says: heads, name, conditions, keys
+//   RuleChange   start, change or stop of one
+//
+//   parse_rule("change dd rate=5")      text -> change
+//   print(change)                       change -> text, which reads back as the same change
+//   diff(a, b)                          two rules -> the changes that lead from one to the other
+//   merge(a, change)                    rule and change -> rule;  all of diff(a, b): b
+//   rule_changes(before, after)         the same for whole lists
+//
+// None of it depends on the type of a policy. Conditions are therefore kept as written; bind()
+// (command.h) makes them what a policy matches requests with. Where a rule stands (rank=) is said
+// by a change and is nothing of the rule's own.
+//
+// Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/classify/attributes.h"
+#include "weir/classify/limits.h"
+#include "weir/classify/rule_keys.h"
+
+namespace weir {
+
+inline constexpr std::size_t kCommandMax = 4095;  // bytes
+// What print() makes of a command of that length: a burst of 1.5GiB is printed as 1536MiB. One
+// bandwidth and two bursts grow by less than this.
+inline constexpr std::size_t kPrintedMax = kCommandMax + 128;
+
+// Which heads a command is for.
+enum class Heads : std::uint8_t { kBoth, kRegular, kHigh };
+
+struct RuleSpec {
+  Heads heads = Heads::kBoth;
+  std::string name = {};
+  std::string conds = {};  // as written; "*" for `default`, nothing in changes and stops
+  // Written as before 2.8, "{LIST} RATE": what it means depends on the type of the policy.
+  bool is_old_form = false;
+  RuleKeys keys = {};
+
+  bool is_default() const { return conds == "*"; }
+  bool operator==(const RuleSpec&) const = default;
+};
+
+struct RuleChange : RuleSpec {
+  Verb verb = Verb::kStart;
+
+  bool operator==(const RuleChange&) const = default;
+};
+
+// The changes that do this to a rule.
+RuleChange start_of(RuleSpec rule);
+RuleChange change_of(std::string name, RuleKeys keys, Heads heads = Heads::kBoth);
+RuleChange stop_of(std::string name, Heads heads = Heads::kBoth);
+
+// As parse_command() (command.h) for a policy with all fields and any nodemap. What it cannot tell
+// without a type, such as the items of an old list, is for bind() to check.
+Result<RuleChange> parse_rule(std::string_view text);
+std::string print(const RuleChange& change);
+std::vector<std::string> print_all(const std::vector<RuleChange>& changes);
+
+// "reg ", "hp " or nothing.
+std::string_view head_prefix(Heads heads);
+
+// Without the forms of before 2.8, which mean something else under another type: "start a {500} 10"
+// is "start a uid={500} rate=10" for a policy of type uid. Others stay as they are.
+RuleChange in_full(RuleChange change, FieldSet type);
+
+// What leads from one rule to the other; nothing stands for no rule. One change where that does,
+// which keeps the balances of its classes; else it is stopped and started.
+std::vector<RuleChange> diff(const std::optional<RuleSpec>& from,
+                             const std::optional<RuleSpec>& to);
+// EEXIST: start of one that is there. ENOENT: change of one that is not. EINVAL: the change is of
+// another rule.
+Result<std::optional<RuleSpec>> merge(std::optional<RuleSpec> rule, const RuleChange& change);
+
+// What turns one list of rules into the other; nothing if that takes a restart, since a change of
+// default was taken back. A list has starts, oldest first, and changes of default. A rule of which
+// only limits differ is changed, so that its classes keep their balances.
+std::optional<std::vector<RuleChange>> rule_changes(const std::vector<RuleChange>& before,
+                                                    const std::vector<RuleChange>& after);
+
+}  // namespace weir

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NBD as a protocol of the server (weir/serve/session.h): negotiation and transmission of one
+// client over the codec. No socket: bytes in, requests out, replies back.
+//
+//   serve::add_protocol(nbd::protocol(), serve::Standard::kYes);
+//
+// A client asks for one export, whose name may carry claims (weir/serve/claims.h), and all of its
+// requests have the identity that follows from them. The opcodes they are classified by are those
+// of the Lustre RPC that comes nearest:
+//
+//   command         kind             opcode          counts
+//   read            read             ost_read        its length
+//   write           write            ost_write       its length
+//   flush           flush            ost_sync        kOperationBytes
+//   trim            discard          ost_punch       kOperationBytes: a trim of 4 GiB is one
+//                                                    operation, not 4 GiB of a bandwidth
+//   cache           read             ost_ladvise     its length
+//   write zeroes    zero             ost_fallocate   its length, unless it only punches
+//   block status    metadata read    ost_seek        kOperationBytes
+//
+// Block status is found out by the session itself, on the loop.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "weir/base/quantity.h"
+#include "weir/classify/opcode.h"
+#include "weir/nbd/codec/requests.h"
+#include "weir/serve/protocol.h"
+#include "weir/serve/session.h"
+
+namespace weir::nbd {
+
+serve::ProtocolKind protocol();
+std::unique_ptr<serve::Session> begin_session(serve::SessionPort& port);
+
+// REQUIRES: not kDisc.
+std::uint32_t opcode_of(Command command);
+OperationKind kind_of(Command command);
+// What counts against limits and capacities of bytes: the length of what may make the device read
+// or write it, kOperationBytes of others.
+Bytes bytes_of(const Request& request);
+
+}  // namespace weir::nbd

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A request of a client, from the protocol that understood it to the reply that answers it: one
+// object, which never moves. A Session fills in what is asked, and later the reply; the scheduler
+// knows it as its Request; the store is given its range.
+//
+//   session fills it --> admitted to the Target --> store, or the session itself --> reply is sent
+//
+// What a session says is checked (session_check.h) before anything is done with it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "weir/account/op_stats.h"
+#include "weir/base/block_sizes.h"
+#include "weir/base/quantity.h"
+#include "weir/classify/opcode.h"
+#include "weir/schedule/request.h"
+#include "weir/serve/store.h"
+#include "weir/serve/store_errors.h"
+
+namespace weir::serve {
+
+struct ServedExport;
+
+// What a protocol needs to know of an export. The texts live as long as the server.
+struct ExportFacts {
+  std::string_view name;
+  std::string_view description;
+  std::uint64_t size = 0;
+  std::uint8_t features = 0;  // kCanFlush and so on, without those that write if it is read-only
+  bool is_read_only = false;
+  BlockSizes blocks = {};
+};
+
+// An export as one session uses it, which owns this: SessionPort::open() fills it.
+struct OpenedExport {
+  const ExportFacts* facts = nullptr;
+  ServedExport* served = nullptr;
+  SyncErrors::Mark sync_mark = 0;  // the last lost write that the client was told of
+  OpStats::Handle stats;           // of its job
+};
+
+// What an operation without data costs where bytes are counted: a flush, a discard, a question, and
+// zeroes that are had by punching a hole or not at all. The device writes a block of metadata for
+// most of them, and nothing is free.
+inline constexpr Bytes kOperationBytes{4096};
+
+struct IoRequest : Request {
+  static constexpr std::size_t kHeadMax = 64;
+
+  // ---- what is asked ----
+  // Of Request: bytes (what counts against limits and capacities of bytes), attributes with the
+  // opcode that rules ask for, and hint.
+  OperationKind kind = OperationKind::kOther;  // what it does, whatever a protocol calls it
+  OpenedExport* opened = nullptr;
+  std::uint64_t tag = 0;  // the protocol's own, such as what a reply has to repeat
+  std::uint64_t offset = 0;
+  std::uint32_t length = 0;
+  StoreCommand command = StoreCommand::kRead;
+  std::uint8_t flags = 0;        // kDurable and so on
+  bool is_own = false;           // the session performs it, not the store; `command` means nothing
+  bool is_exempt = false;        // paid for, but never queued: it runs at once and takes no slot
+  std::uint32_t reply_room = 0;  // of one that is_own: bytes for its reply, at most kReplyRoomMax
+
+  static constexpr std::uint32_t kReplyRoomMax = std::uint32_t{1} << 20;
+
+  // Set by the server: counts from 1 on each connection.
+  std::uint64_t id = 0;
+
+  // ---- the reply: a head, then payload ----
+  std::uint32_t head_size = 0;
+  std::array<std::byte, kHeadMax> head{};
+  // Of an error: a text that is there for ever. Else it is the server's: data of the store, or what
+  // was made in the buffer.
+  std::span<const std::byte> payload;
+
+  // What a session finds before it fills it in.
+  void clear() {
+    kind = OperationKind::kOther;
+    bytes = kOperationBytes;
+    hint = nullptr;
+    opened = nullptr;
+    flags = 0;
+    is_own = false;
+    is_exempt = false;
+    reply_room = 0;
+    head_size = 0;
+    payload = {};
+  }
+};
+
+// Whether its success means that data is durable.
+inline bool makes_durable(const IoRequest& request) {
+  return !request.is_own &&
+         (request.command == StoreCommand::kFlush || (request.flags & kDurable) != 0);
+}
+
+// "export 'a': write of 4096 bytes at offset 8192: Input/output error (EIO)"
+std::string describe_store_error(std::string_view export_name, const IoRequest& request, int error);
+
+}  // namespace weir::serve
