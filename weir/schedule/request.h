@@ -27,6 +27,9 @@
 #include "weir/classify/attributes.h"
 
 namespace weir {
+namespace tbf {
+class Binder;
+}
 
 // The two entrances of a Gate. High priority is for what others wait for: callbacks, cancels, and
 // requests under a lock that somebody else wants.
@@ -40,7 +43,7 @@ class ClassHint {
   ClassHint() = default;
 
  private:
-  friend class Tbf;
+  friend class tbf::Binder;
   void* queue_ = nullptr;
   std::uint64_t engine_ = 0;
   std::uint32_t generation_ = 0;

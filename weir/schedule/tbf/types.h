@@ -228,7 +228,7 @@ struct Queue {
   std::uint64_t* key() { return reinterpret_cast<std::uint64_t*>(this + 1); }
 
   template <class Visit>
-  void each_class(Visit visit) {
+  void each_class(Visit visit) const {
     visit(*limits);
     if (extra == nullptr || !extra->has_upper) return;
     for (Class* const used : extra->upper) {
@@ -245,6 +245,9 @@ struct Queue {
     return extra == nullptr && limits->main.crowd == nullptr && limits->pace->shapes.is_ops_only;
   }
   Share* share() const { return extra == nullptr ? nullptr : extra->share; }
+  // A request comes, or goes.
+  void join(const Request& request) { *counted += {1, request.bytes.count()}; }
+  void part(const Request& request) { *counted -= {1, request.bytes.count()}; }
   bool is_later() const { return extra != nullptr && extra->is_later; }
 
   Ring<Request, &Request::seat_ring> requests;
@@ -263,6 +266,10 @@ struct Queue {
   boost::intrusive::list_member_hook<> link;  // busy or idle
   Class own;
 };
+
+using QueueList = boost::intrusive::list<
+    Queue,
+    boost::intrusive::member_hook<Queue, boost::intrusive::list_member_hook<>, &Queue::link>>;
 
 // Queues that want the tokens of one bucket, in order of tags. One of them at a time is let go.
 struct Crowd {
