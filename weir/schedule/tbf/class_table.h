@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The classes of a Tbf. A class whose key is that of a queue lives inside the regular queue of that
-// key (Queue::own), its host; the others are kept here. A class stays while a queue uses it, and
-// afterwards as long as it has something to remember: tokens that are missing from its buckets.
+// The classes of a Tbf: the buckets of one key under one rule. A class whose key is that of a queue
+// lives inside the regular queue of that key (Queue::own), its host; the others are kept here.
+//
+//   Class* used = classes.find(state, by, host);      made if there is none: classes.make(...)
+//   classes.use(*used, head, rule);                   by a queue, until classes.release(*used)
+//
+// A class stays while a queue uses it, and afterwards as long as it has something to remember:
+// tokens that are missing from its buckets.
 #pragma once
 
 #include <cstddef>
