@@ -21,6 +21,7 @@
 #include <cstdint>
 
 #include "weir/base/heap.h"
+#include "weir/base/operation_kind.h"
 #include "weir/base/quantity.h"
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
@@ -61,6 +62,8 @@ class Request {
   // Of the last admit or promote.
   Head head() const { return head_; }
   Instant admitted_at() const { return admitted_at_; }
+  // When it was last given a slot.
+  Instant started_at() const { return started_at_; }
 
   // The seat: where a policy keeps the request, its own while it is queued there. What a decision
   // touches stands first, on one cache line.
@@ -73,6 +76,7 @@ class Request {
   friend class Gate;
 
   Instant admitted_at_;
+  Instant started_at_;
   void* seated_ = nullptr;  // the Gate's: the policy it is queued in, or that chose it
   Head head_ = Head::kRegular;
   Place place_ = Place::kOutside;
@@ -82,6 +86,8 @@ class Request {
   void* seat_group = nullptr;  // the client, class or queue it stands with
   void* account = nullptr;     // where the Target counts it, if one does
   std::uint64_t number = 0;    // in a trace, if one is written
+  // What it does, whatever a protocol calls it.
+  OperationKind operation = OperationKind::kRead;
   Attributes attributes;
 };
 

@@ -54,9 +54,8 @@ struct IoRequest : Request {
   static constexpr std::size_t kHeadMax = 64;
 
   // ---- what is asked ----
-  // Of Request: bytes (what counts against limits and capacities of bytes), attributes with the
-  // opcode that rules ask for, and hint.
-  OperationKind kind = OperationKind::kOther;  // what it does, whatever a protocol calls it
+  // Of Request: operation, bytes (what counts against limits and capacities of bytes), attributes
+  // with the opcode that rules ask for, and hint.
   OpenedExport* opened = nullptr;
   std::uint64_t tag = 0;  // the protocol's own, such as what a reply has to repeat
   std::uint64_t offset = 0;
@@ -81,7 +80,7 @@ struct IoRequest : Request {
 
   // What a session finds before it fills it in.
   void clear() {
-    kind = OperationKind::kOther;
+    operation = OperationKind::kOther;
     bytes = kOperationBytes;
     hint = nullptr;
     opened = nullptr;

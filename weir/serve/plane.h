@@ -46,7 +46,6 @@ class Connection;
 struct Exchange : IoRequest {
   Connection* connection = nullptr;
   StoreOperation operation;
-  Instant started;  // by the store
   Buffer buffer;
   bool is_performed = false;  // by the session, now
   bool is_tried = false;      // although its store hangs
