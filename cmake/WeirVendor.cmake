@@ -2,22 +2,22 @@
 #
 # weir_vendor(<variable> <package> <file>...)
 #
-# Fetches the npm packages of web/package.json into the build folder, in the versions and with the
-# checksums of web/package-lock.json, and sets the variable to these files of one of them. Nothing
-# of a package is run.
+# Fetches a package of web/package-lock.json into the build folder, in the version and with the
+# checksum written there, and sets the variable to these files of it. At configure time, so that a
+# machine without network is told at once, and not minutes into a build.
 include_guard(GLOBAL)
+set(WEIR_FETCH ${CMAKE_CURRENT_LIST_DIR}/fetch.py)
 
 function(weir_vendor variable package)
-  find_program(NPM npm REQUIRED)
-  set(source ${PROJECT_SOURCE_DIR}/web)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  set(lock ${PROJECT_SOURCE_DIR}/web/package-lock.json)
   set(folder ${PROJECT_BINARY_DIR}/web)
-  list(TRANSFORM ARGN PREPEND ${folder}/node_modules/${package}/ OUTPUT_VARIABLE files)
-  add_custom_command(OUTPUT ${files}
-    COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
-    COMMAND ${CMAKE_COMMAND} -E copy ${source}/package.json ${source}/package-lock.json ${folder}
-    COMMAND ${NPM} ci --prefix ${folder} --ignore-scripts --no-audit --no-fund --loglevel=error
-    COMMAND ${CMAKE_COMMAND} -E touch ${files}
-    DEPENDS ${source}/package.json ${source}/package-lock.json
-    COMMENT "Fetch ${package}" VERBATIM)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${lock} ${WEIR_FETCH})
+  execute_process(COMMAND ${Python3_EXECUTABLE} -B ${WEIR_FETCH} ${lock} ${folder} ${package}
+                          ${ARGN} RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "cannot fetch ${package}")
+  endif()
+  list(TRANSFORM ARGN PREPEND ${folder}/${package}/ OUTPUT_VARIABLE files)
   set(${variable} ${files} PARENT_SCOPE)
 endfunction()

@@ -4,13 +4,20 @@
 Most of it is tried in a scratch checkout: a copy of ./dev over a project of one small program. What
 installs packages is tried with stand-ins for the system's commands.
 """
+import base64
+import functools
+import hashlib
+import http.server
+import json
 import os
 import pathlib
 import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -35,6 +42,7 @@ int main(int count, char** arguments) {
 PROJECT = """
 cmake_minimum_required(VERSION 3.25)
 project(scratch LANGUAGES CXX)
+option(WEIR_BUILD_TESTS "" ON)
 enable_testing()
 add_subdirectory(apps/weir)
 add_custom_target(product DEPENDS weir)
@@ -215,6 +223,15 @@ class Scratch(unittest.TestCase):
             lists.write_text(before)
             self.source.write_text(PROGRAM)
 
+    def test_what_was_built_to_run_gets_its_tests_when_they_are_wanted(self):
+        shutil.rmtree(self.root / "build", ignore_errors=True)
+        cache = self.root / "build/release/CMakeCache.txt"
+        for command, tests in (("weir",), "OFF"), (("build", "release"), "ON"), (("weir",), "ON"):
+            self.assertEqual(self.dev(*command).returncode, 0)
+            self.assertIn(f"\nWEIR_BUILD_TESTS:BOOL={tests}\n", cache.read_text())
+        done = self.dev("weir", "x")
+        self.assertEqual((done.stdout, done.stderr), ("<x>", ""))
+
     def test_two_builds_at_once(self):
         self.source.write_text(PROGRAM + "// changed again\n")
         both = [subprocess.Popen([self.root / "dev", "build"], stderr=subprocess.PIPE, text=True)
@@ -284,7 +301,7 @@ class Program(unittest.TestCase):
             self.assertIn(client, said)
 
 
-class Setup(unittest.TestCase):
+class StandIns(unittest.TestCase):
     """Stand-ins record what would be installed."""
 
     def setUp(self):
@@ -293,7 +310,8 @@ class Setup(unittest.TestCase):
         shutil.copy(ROOT / "dev", folder)
         self.dev = folder / "dev"
         self.bin.mkdir()
-        for name in "bash", "dirname", "env", "grep", "mkdir", "readlink", "sh", "tail":
+        for name in ("bash", "dirname", "env", "grep", "head", "mkdir", "readlink", "sed", "sh",
+                     "tail"):
             (self.bin / name).symlink_to(shutil.which(name))
         self.calls.write_text("")
         self.on_debian(missing=("perl", "clang"))
@@ -311,6 +329,8 @@ class Setup(unittest.TestCase):
               esac
             done'''})
 
+
+class Setup(StandIns):
     def setup(self):
         return run(self.dev, "setup", env={"PATH": str(self.bin)})
 
@@ -329,6 +349,17 @@ class Setup(unittest.TestCase):
         self.assertRegex(install, r" install -y .* perl clang$")
         self.assertRegex(done.stderr, r"^dev: install perl clang \.\.\. \d+\.\d s\n$")
 
+    def test_an_install_shows_its_progress(self):
+        write_scripts(self.bin, {"id": "echo 0", "apt-get": """
+            echo Get:1 an index
+            case $* in update) exit ;; esac
+            echo 0 upgraded, 1 newly installed, 0 to remove and 3 not upgraded.
+            echo Get:1 perl; echo Unpacking perl; echo Setting up perl"""})
+        done = run("script", "-qec", f"PATH='{self.bin}' '{self.dev}' setup", "/dev/null")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(re.findall(r"dev: install perl clang \[(\d/\d)\] \.\.\.", done.stdout),
+                         ["1/3", "2/3", "3/3"])
+
     def test_sudo_installs_what_is_missing(self):
         write_scripts(self.bin, {"sudo": f'echo "sudo" >>"{self.calls}"; [ "$1" = -n ] || "$@"'})
         self.assertEqual(self.setup().returncode, 0)
@@ -338,7 +369,7 @@ class Setup(unittest.TestCase):
     def test_others_are_told_the_line(self):
         done = self.setup()
         self.assertEqual((done.returncode, self.calls.read_text()), (1, ""))
-        self.assertRegex(done.stderr, r"as root run: apt-get update && apt-get .*install -y "
+        self.assertRegex(done.stderr, r"after root has run: apt-get update && apt-get .*install -y "
                                       r".* perl clang\n")
 
     def test_a_failed_install_is_explained(self):
@@ -349,17 +380,188 @@ class Setup(unittest.TestCase):
         self.assertIn("as root run: apt-get update", done.stderr)
 
     def test_running_needs_less_than_testing(self):
-        self.on_debian(missing=("chromium", "slurmctld", "fio", "libfmt-dev"))
+        self.on_debian(missing=("chromium", "slurmctld", "fio", "libfmt-dev", "libgtest-dev",
+                                "npm"))
         write_scripts(self.bin, {"id": "echo 0", "cmake": "exit 1"})
         run(self.dev, "run", env={"PATH": str(self.bin)})
         self.assertRegex(self.calls.read_text(), r" install -y .* libfmt-dev\n$")
-        self.assertNotRegex(self.calls.read_text(), "chromium|slurmctld|fio")
+        self.assertNotRegex(self.calls.read_text(), "chromium|slurmctld|fio|gtest|npm")
 
     def test_elsewhere_than_on_debian(self):
         (self.bin / "dpkg-query").unlink()
         done = self.setup()
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r"no Debian system.* g\+\+ cmake ninja-build ")
+        self.assertRegex(done.stderr, r"is not Debian.* g\+\+ cmake ninja-build ")
+
+
+class BadInput(StandIns):
+    """What keeps ./dev run from running is told in one sentence that says what to do."""
+
+    # Ports and mounts are those of a machine of its own.
+    ALONE = ("unshare", "--map-root-user", "--net", "--mount", "sh", "-c")
+
+    def setUp(self):
+        super().setUp()
+        write_scripts(self.bin, {"id": "echo 0", "cmake": f'echo cmake >>"{self.calls}"; exit 1'})
+
+    def run_dev(self, before="true"):
+        """After a command of the shell, which finds the folder of the checkout in $2."""
+        script = f'ip link set lo up && {before} && PATH="$1" exec "$0" run'
+        return run(*self.ALONE, script, self.dev, self.bin, self.dev.parent)
+
+    def refused(self, done, sentence, begun=()):
+        """Nothing but what was begun and the sentence is told."""
+        *first, last = done.stderr.splitlines()
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(last, f"^dev: {sentence}$")
+        self.assertEqual(len(first), len(begun), done.stderr)
+        for line, what in zip(first, begun):
+            self.assertRegex(line, rf"^dev: {what} .*\.\.\. failed after \d+\.\d s$")
+
+    def test_without_network(self):
+        write_scripts(self.bin, {"apt-get": """
+            case $* in update) echo "W: Failed to fetch http://deb.debian.org/debian" ;;
+            *) echo "E: Unable to locate package perl"; exit 100 ;; esac"""})
+        self.refused(self.run_dev(), r"cannot download what is missing; connect this machine to "
+                     r"the network, or set http_proxy and https_proxy, and run \./dev run again "
+                     r"\(whole log: build/setup\.log\)", ["install perl"])
+
+    def test_without_network_for_what_the_build_downloads(self):
+        self.on_debian(missing=())
+        write_scripts(self.bin, {"cmake": """
+            case $* in --list-presets) echo '  "release"' ;;
+            *) echo "fetch: cannot download https://registry.npmjs.org/x"; exit 1 ;; esac"""})
+        for name in "flock", "touch":
+            (self.bin / name).symlink_to(shutil.which(name))
+        self.refused(self.run_dev(), r"cannot download what is missing; connect this machine .* "
+                     r"\(whole log: build/release/dev\.log\)", ["configure release"])
+
+    def test_without_root(self):
+        write_scripts(self.bin, {"id": "echo 1000"})
+        sentence = (r"packages are missing and you are not root; run \./dev run again after root "
+                    r"has run: apt-get update && apt-get .* install -y .* perl")
+        self.refused(self.run_dev(), sentence)
+        (self.bin / "sudo").unlink()
+        self.refused(self.run_dev(), sentence)
+        self.assertEqual(self.calls.read_text(), "")
+
+    def test_on_another_distribution(self):
+        (self.bin / "dpkg-query").unlink()
+        (self.bin / "apt-get").unlink()
+        self.refused(self.run_dev(), r"this is not Debian; install what these packages of Debian "
+                     r"12 contain, then run \./dev run again: g\+\+ cmake .*")
+        self.assertEqual(self.calls.read_text(), "")
+
+    def test_on_another_distribution_without_a_library(self):
+        (self.bin / "dpkg-query").unlink()
+        (self.bin / "apt-get").unlink()
+        tools = {tool: "true" for tool in
+                 ("g++", "ninja", "perl", "python3", "protoc", "grpc_cpp_plugin")}
+        write_scripts(self.bin, {**tools, "cmake": """
+            case $* in --list-presets) echo '  "release"' ;;
+            *) echo "Could not find fmtConfig.cmake"; exit 1 ;; esac"""})
+        for name in "flock", "touch":
+            (self.bin / name).symlink_to(shutil.which(name))
+        done = self.run_dev()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Could not find fmtConfig.cmake\n", done.stderr)
+        self.assertRegex(done.stderr.splitlines()[-1],
+                         r"^dev: install what cmake names; it is in these packages of Debian 12: "
+                         r"g\+\+ cmake .* \(whole log: ")
+
+    def test_on_a_relative_of_debian_that_lacks_a_package(self):
+        write_scripts(self.bin, {"apt-get": "echo E: Unable to locate package perl; exit 100"})
+        self.refused(self.run_dev(), r"this system has no package 'perl'; use Debian 12 or newer "
+                     r"\(whole log: .*\)", ["install perl"])
+
+    def test_with_half_of_the_packages(self):
+        self.on_debian(missing=("cmake", "ccache", "libfmt-dev", "libgrpc++-dev"))
+        self.run_dev()
+        self.assertRegex(self.calls.read_text(),
+                         r" install -y --no-install-recommends cmake ccache libfmt-dev libgrpc"
+                         r"\+\+-dev\ncmake\n$")
+
+    def test_with_a_package_half_installed(self):
+        write_scripts(self.bin, {"apt-get": "echo E: dpkg was interrupted, you must; exit 100"})
+        self.refused(self.run_dev(), "an earlier installation was interrupted; as root run 'dpkg "
+                     r"--configure -a', then run \./dev run again", ["install perl"])
+
+    def test_with_a_port_that_is_taken(self):
+        for port in 10809, 10810:
+            with self.subTest(port):
+                listen = (f"import socket, subprocess, sys; s = socket.create_server(('127.0.0.1', "
+                          f"{port})); sys.exit(subprocess.run(sys.argv[1:]).returncode)")
+                done = run(*self.ALONE, 'ip link set lo up && python=$2 && PATH="$1" && '
+                           'exec "$python" -c "$3" "$0" run', self.dev, self.bin, sys.executable,
+                           listen)
+                self.refused(done, rf"port {port} of 127\.0\.0\.1 is in use; stop the program that "
+                             rf"listens there \('ss -ltnp sport = :{port}' names it\) and run "
+                             r"\./dev run again")
+        self.assertEqual(self.calls.read_text(), "")
+
+    def test_in_a_checkout_that_cannot_be_written_to(self):
+        done = self.run_dev('mount --bind "$2" "$2" && mount -o remount,ro,bind "$2"')
+        self.refused(done, rf"cannot write to {self.dev.parent}/build; copy this checkout to a "
+                     r"folder of your own and run \./dev run there")
+        self.assertEqual(self.calls.read_text(), "")
+        self.assertFalse((self.dev.parent / "build").exists())
+
+
+class Fetch(unittest.TestCase):
+    """cmake/fetch.py against a registry of its own."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.into = self.folder / "into"
+        (self.folder / "package").mkdir()
+        (self.folder / "package/a.js").write_text("draw()")
+        archive = self.folder / "plot/-/plot-1.2.tgz"
+        archive.parent.mkdir(parents=True)
+        subprocess.run(["tar", "czf", archive, "package"], cwd=self.folder, check=True)
+        checksum = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+        self.write_lock(checksum)
+        handler = functools.partial(Quiet, directory=str(self.folder))
+        self.registry = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        thread = threading.Thread(target=self.registry.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.registry.server_close)
+        self.addCleanup(self.registry.shutdown)
+
+    def write_lock(self, checksum):
+        (self.folder / "lock").write_text(json.dumps({"packages": {"node_modules/plot": {
+            "version": "1.2", "integrity": f"sha512-{checksum}"}}}))
+
+    def fetch(self, registry=None):
+        registry = registry or f"http://127.0.0.1:{self.registry.server_port}/"
+        return run(sys.executable, "-B", ROOT / "cmake/fetch.py", self.folder / "lock", self.into,
+                   "plot", "a.js", env={**os.environ, "npm_config_registry": registry,
+                                        "no_proxy": "127.0.0.1"})
+
+    def test_writes_the_files_once(self):
+        done = self.fetch()
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        self.assertEqual((self.into / "plot/a.js").read_text(), "draw()")
+        self.assertEqual(self.fetch("http://127.0.0.1:1/").returncode, 0)  # has no need to ask
+
+    def test_a_wrong_checksum_is_refused(self):
+        self.write_lock("AAAA")
+        done = self.fetch()
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"^fetch: http://\S+/plot-1\.2\.tgz is not the file whose ")
+        self.assertFalse(self.into.exists())
+
+    def test_without_network(self):
+        done = self.fetch("http://127.0.0.1:1/")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"^fetch: cannot download http://127\.0\.0\.1:1/plot/-/plot-"
+                                      r"1\.2\.tgz: .*\n$")
+        self.assertFalse(self.into.exists())
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
 
 
 class Ci(unittest.TestCase):
