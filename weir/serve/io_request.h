@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A request of a client, from the protocol that understood it to the reply that answers it: one
-// object, which never moves. A Session fills in what is asked, and later the reply; the scheduler
-// knows it as its Request; the store is given its range.
+// A request of a client, from the protocol that parsed it to its reply: one object, which never
+// moves. A Session fills in the request, and later the reply; the scheduler sees it as its Request;
+// the store gets its range.
 //
 //   session fills it --> admitted to the Target --> store, or the session itself --> reply is sent
 //
-// What a session says is checked (session_check.h) before anything is done with it.
+// The values that a session fills in are checked (session_check.h) before they are used.
 #pragma once
 
 #include <array>
