@@ -111,7 +111,7 @@ async function listen() {
     try {
       const answer = await request('/v1/events');
       if (answer.status === 401) {
-        $('state').textContent = 'a token is needed: open this page as …/#token=TOKEN';
+        $('state').textContent = 'token required: open this page as …/#token=TOKEN';
         $('state').className = 'lost';
         return;
       }
@@ -129,7 +129,7 @@ async function listen() {
         }
       }
     } catch (error) { console.debug(error); }
-    $('state').textContent = 'the server does not answer; trying again';
+    $('state').textContent = 'server not reachable; retrying';
     $('state').className = 'lost';
     await new Promise((done) => setTimeout(done, 2000));
   }
@@ -370,7 +370,7 @@ function drawLocks() {
   fact(facts, 'waiting', short(view.waiting));
   fact(facts, 'parked', short(view.parked));
   fact(facts, 'preset', view.preset);
-  if (view.recovering) fact(facts, 'recovering', 'grants begin when the grace period ends');
+  if (view.recovering) fact(facts, 'recovering', 'grants start when the grace period ends');
   drawLockClients(view);
   if (!state.lockCharts.granted) {
     state.lockCharts.granted = lockChart('lock-granted', ['granted', 'limit'], short,
@@ -379,7 +379,7 @@ function drawLocks() {
     state.lockCharts.volume = lockChart('lock-volume', ['volume'], short,
       { distr: 3, range: (self, low, high) => [decades(low, high)[0], decades(low, high).at(-1)] },
       { splits, values: (self, all) => all.map(decade) });
-    state.lockCharts.speed = lockChart('lock-speed', ['grants less cancels'],
+    state.lockCharts.speed = lockChart('lock-speed', ['grants minus cancels'],
       (speed) => short(speed) + '/s',
       { range: (self, low, high) => [Math.min(low, -1) * 1.1, Math.max(high, 1) * 1.1] });
   }
@@ -399,8 +399,9 @@ function forgetLockCharts() {
 // ---- explaining ----
 
 const causes = {
-  limit: 'its own limit', share: 'its share of the target', root: "the target's rate",
-  slot: 'a free slot of the device', order: 'others whose turn it was',
+  limit: 'the limit of its rule', share: 'its share of the capacity',
+  root: 'the rate of the whole target',
+  slot: 'a free slot of the device', order: 'requests of others, which go first',
 };
 
 async function explain(name) {
@@ -423,13 +424,13 @@ async function explain(name) {
     if (it.job) {
       fact(numbers, 'share', it.job.share === null ? 'not paced' : short(it.job.share) + '/s');
       fact(numbers, 'record', it.job.record > 0 ? `${it.job.record} lent`
-        : it.job.record < 0 ? `${-it.job.record} owed` : 'owes nobody');
+        : it.job.record < 0 ? `${-it.job.record} owed` : 'balanced');
     }
     for (const [cause, words] of Object.entries(causes)) {
       const ns = it.delays ? it.delays[cause + '_ns'] : 0;
       const line = delays.insertRow();
       line.insertCell().textContent = words;
-      line.insertCell().textContent = it.delays ? time(ns) : 'not watched';
+      line.insertCell().textContent = it.delays ? time(ns) : 'not measured';
       const bar = document.createElement('span');
       bar.style.width = `${it.delays?.wait_ns ? 100 * ns / it.delays.wait_ns : 0}%`;
       const cell = line.insertCell();

@@ -190,8 +190,8 @@ class Rules {
   Result<void> list(std::string_view line) const {
     const bool high = line == "list hp";
     if (line != "list" && !high) {
-      return fail(std::errc::invalid_argument, "column 6", quote(line) + " is no way to list",
-                  "expected list or list hp");
+      return fail(std::errc::invalid_argument, "column 6",
+                  quote(line) + " is not a valid way to list", "expected list or list hp");
     }
     const RuleList& rules = high ? high_ : regular_;
     if (!arguments_.json) {
@@ -268,7 +268,7 @@ class Rules {
     const std::string_view key = pair.substr(0, equals);
     const std::string_view value = pair.substr(std::min(equals + 1, pair.size()));
     Attributes& attributes = question.attributes;
-    if (equals == pair.size()) return refuse(pair, "is no field with a value", kFieldHint);
+    if (equals == pair.size()) return refuse(pair, "is not a field with a value", kFieldHint);
     if (key == "jobid") {
       attributes.job = JobId(value);
       return {};
@@ -281,7 +281,7 @@ class Rules {
     }
     if (key == "bytes") {
       const auto size = parse_size(value);
-      if (!size) return refuse(pair, "is no size", "expected one such as 1MiB");
+      if (!size) return refuse(pair, "is not a valid size", "expected one such as 1MiB");
       question.bytes = *size;
       return {};
     }
@@ -292,7 +292,7 @@ class Rules {
       attributes.*known.field = *id;
       return {};
     }
-    return refuse(pair, "is no field with a value", kFieldHint);
+    return refuse(pair, "is not a field with a value", kFieldHint);
   }
 
   // A name where there are names, or a number.

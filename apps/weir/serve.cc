@@ -357,8 +357,8 @@ std::vector<std::string> reload(const CertificateUsers& users,
                                 std::optional<config::FileFollower>& follower) {
   const auto renew = read_certificates(users);
   if (!renew) {
-    return {renew.error().message(), follower ? "nothing of the configuration was changed"
-                                              : "the certificates stay as they were"};
+    return {renew.error().message(),
+            follower ? "the configuration was not changed" : "the certificates stay as they were"};
   }
   if (follower) return follower->follow(*users.server, *renew);
   if (auto read = users.server->read_jobs_again(); !read) {

@@ -176,7 +176,7 @@ class RefusesBadInput(LimitTest):
             (64, "--burst: '99999d': duration is too large; at most 36500d",
              ["--bps", "1MB", "--burst", "99999d"]),
             (64, "--burst: '5x': size has the unknown unit", ["--bps", "1MB", "--burst", "5x"]),
-            (64, "--bps: rate limiter: bucket takes over 100 years to fill",
+            (64, "--bps: rate limiter: bucket takes more than 100 years to fill",
              ["--bps", "1B/d", "--burst", "1MiB"]),
             (64, "--block: must not be zero", ["--bps", "1MB", "--block", "0"]),
             (64, "--block: '16EiB': size is too large", ["--bps", "1MB", "--block", "16EiB"]),
@@ -249,7 +249,7 @@ class EndsEarly(LimitTest):
         self.assertEqual(len(os.read(child.stdout.fileno(), 1)), 1)
         child.stdout.close()
         self.assertEqual(child.wait(STUCK), 74)
-        self.assertIn(b"output: Broken pipe; whoever read it has closed it", child.stderr.read())
+        self.assertIn(b"output: Broken pipe; the reader has closed it", child.stderr.read())
 
     def test_on_a_signal_while_it_waits_for_tokens(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -353,7 +353,7 @@ class StateOverRuns(LimitTest):
             fcntl.flock(held, fcntl.LOCK_EX)
             run = self.run_with_state("--bps", "1MB", stdin=b"x")
         self.assertEqual((run.returncode, run.stdout), (75, b""))
-        self.assertIn(b"is in use by another run", run.stderr)
+        self.assertIn(b"is in use by another process", run.stderr)
 
     def test_places_where_it_cannot_be(self):
         for path in (self.path("none/state"), self.folder, "/dev/null", self.path("\x1b[2J/state")):

@@ -82,7 +82,7 @@ class Lists(RulesTest):
         child = subprocess.Popen([WEIR, "rules", "-"], stdin=subprocess.PIPE,
                                  stdout=subprocess.PIPE, text=True)
         for command, answer in (("list", "default * 10000, ref 0\n"),
-                                ("match uid=1", "default\tno rule fits\n")):
+                                ("match uid=1", "default\tno rule matches\n")):
             child.stdin.write(command + "\n")
             child.stdin.flush()
             self.assertEqual(child.stdout.readline(), answer)
@@ -97,11 +97,11 @@ class Matches(RulesTest):
 
     def test_says_why(self):
         self.answers(self.RULES + "match jobid=dd.0 opcode=ost_write nid=10.0.0.1@tcp\n",
-                     "dd\t'jobid={dd.*}&opcode={ost_write}' fits; before it: big: uid is unknown, "
-                     "not in 'uid={500 501}'\n")
-        self.answers(self.RULES + "match uid=501\n", "big\t'uid={500 501}' fits\n")
+                     "dd\t'jobid={dd.*}&opcode={ost_write}' matches; checked before it: big: uid "
+                     "is unknown, not in 'uid={500 501}'\n")
+        self.answers(self.RULES + "match uid=501\n", "big\t'uid={500 501}' matches\n")
         self.answers(self.RULES + "match\n",
-                     "default\tno rule fits; big: uid is unknown, not in 'uid={500 501}'; "
+                     "default\tno rule matches; big: uid is unknown, not in 'uid={500 501}'; "
                      "dd: jobid is '', not in 'jobid={dd.*}'\n")
 
     def test_names_a_few_of_many(self):
@@ -113,41 +113,43 @@ class Matches(RulesTest):
         lines = self.RULES + ("start user uid={500} rate=9 layer=2 by=uid\n"
                               "match uid=500\nmatch uid=1\n")
         self.answers(lines,
-                     "big\t'uid={500 501}' fits\n"
-                     "user\tlayer 2: 'uid={500}' fits\n"
-                     "default\tno rule fits; big: uid is 1, not in 'uid={500 501}'; "
+                     "big\t'uid={500 501}' matches\n"
+                     "user\tlayer 2: 'uid={500}' matches\n"
+                     "default\tno rule matches; big: uid is 1, not in 'uid={500 501}'; "
                      "dd: jobid is '', not in 'jobid={dd.*}'\n"
-                     "-\tlayer 2: no rule fits; user: uid is 1, not in 'uid={500}'\n")
+                     "-\tlayer 2: no rule matches; user: uid is 1, not in 'uid={500}'\n")
 
     def test_numbers_and_names(self):
         lines = "start a opcode={obd_ping}&nodemap={site} rate=1\n"
         self.answers(lines + "match opcode=400 nodemap=site\n",
-                     "a\t'opcode={obd_ping}&nodemap={site}' fits\n", "--nodemap", "site")
+                     "a\t'opcode={obd_ping}&nodemap={site}' matches\n", "--nodemap", "site")
         self.answers(lines + "match opcode=obd_ping nodemap=2\n",
-                     "a\t'opcode={obd_ping}&nodemap={site}' fits\n",
+                     "a\t'opcode={obd_ping}&nodemap={site}' matches\n",
                      "--nodemap", "other", "--nodemap", "site")
 
     def test_cost(self):
         self.answers("start a uid={1} rate=5 cost=affine:2:3\nmatch uid=1 bytes=4KiB\n",
-                     "a\t'uid={1}' fits; costs 14 tokens\n")
+                     "a\t'uid={1}' matches; costs 14 tokens\n")
         self.answers("start a uid={1} rate=5 bps=1MiB\nmatch uid=1 bytes=4KiB\n",
-                     "a\t'uid={1}' fits; costs 1 token and 4096 bytes\n")
+                     "a\t'uid={1}' matches; costs 1 token and 4096 bytes\n")
         self.answers("start a uid={1} bps=1MiB\nmatch uid=1 bytes=4KiB\n",
-                     "a\t'uid={1}' fits; costs 4096 bytes\n")
-        self.answers("match bytes=1MiB\n", "default\tno rule fits; costs 1 token\n")
+                     "a\t'uid={1}' matches; costs 4096 bytes\n")
+        self.answers("match bytes=1MiB\n", "default\tno rule matches; costs 1 token\n")
 
     def test_bad_requests(self):
         for line, err in (
-                ("match uid", "column 7: 'uid' is no field with a value; expected nid=, jobid=, "
+                ("match uid", "column 7: 'uid' is not a field with a value; expected nid=, jobid=, "
                               "uid=, gid=, projid=, opcode=, nodemap= or bytes="),
-                ("match  foo=1", "column 8: 'foo=1' is no field with a value; expected nid=, "
+                ("match  foo=1", "column 8: 'foo=1' is not a field with a value; expected nid=, "
                                  "jobid=, uid=, gid=, projid=, opcode=, nodemap= or bytes="),
                 ("match uid=-1", "column 7: 'uid=-1' has no such value; expected a number from 0 "
                                  "to 4294967295"),
                 ("match opcode=ost_foo", "column 7: 'opcode=ost_foo' has no such value; expected a "
                                          "wire name such as ost_read, or a number"),
-                ("match bytes=x", "column 7: 'bytes=x' is no size; expected one such as 1MiB"),
-                ("list all", "column 6: 'list all' is no way to list; expected list or list hp")):
+                ("match bytes=x", "column 7: 'bytes=x' is not a valid size; expected one such as "
+                                  "1MiB"),
+                ("list all", "column 6: 'list all' is not a valid way to list; expected list or "
+                             "list hp")):
             with self.subTest(line):
                 self.refuses(line, f"line 1: EINVAL: {err}\n", errno.EINVAL)
 
@@ -166,8 +168,8 @@ class Errors(RulesTest):
 
     def test_point_at_the_place(self):
         self.refuses("start a opcode={ost_read ost_foo} rate=5",
-                     "line 1: EINVAL: column 26: 'ost_foo' is no opcode; expected a wire name such "
-                     "as ost_read\n", errno.EINVAL)
+                     "line 1: EINVAL: column 26: 'ost_foo' is not an opcode; expected a wire name "
+                     "such as ost_read\n", errno.EINVAL)
 
     def test_show_the_place_on_a_terminal(self):
         for blanks in (0, 100):
@@ -214,7 +216,7 @@ class Errors(RulesTest):
         many = "".join(f"start r{i} jobid={{job.{i}}} rate=1\n" for i in range(10_000))
         status, out, _ = rules("-", stdin=many + "match jobid=job.0\nlist\n")
         self.assertEqual(status, 0)
-        self.assertTrue(out.startswith("r0\t'jobid={job.0}' fits; before it: r9999: "))
+        self.assertTrue(out.startswith("r0\t'jobid={job.0}' matches; checked before it: r9999: "))
         self.assertEqual(out.count("\n"), 10_002)
 
 
@@ -258,8 +260,8 @@ class Json(RulesTest):
             self.assertEqual(set(shown) - set(manual_keys()),
                              {"name", "conditions", "ref", "burst_bytes"})
         self.assertEqual(match, {"match": [
-            {"layer": 0, "name": "default", "reason": "no rule fits"},
-            {"layer": 1, "name": "a", "reason": "layer 1: 'uid={1}' fits"}]})
+            {"layer": 0, "name": "default", "reason": "no rule matches"},
+            {"layer": 1, "name": "a", "reason": "layer 1: 'uid={1}' matches"}]})
 
     def test_any_byte(self):
         _, out, _ = rules("--json", "-", stdin=b'start a jobid={"\\\xc3\xa4} by=rule\nlist\n')
@@ -296,8 +298,8 @@ class Usage(RulesTest):
     def test_types(self):
         for name in ("generic", "nid+", "uid+gid+projid"):
             self.answers("list\n", "default * 10000, ref 0\n", "--type", name)
-        self.refuses("start a uid={1}", "line 1: EINVAL: column 9: 'uid={1}' asks for a field that "
-                     "is not of this policy's type; expected one of nid\n", errno.EINVAL,
+        self.refuses("start a uid={1}", "line 1: EINVAL: column 9: 'uid={1}' names a field that "
+                     "is not part of this policy's type; expected one of nid\n", errno.EINVAL,
                      "--type", "nid")
 
 

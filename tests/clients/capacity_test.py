@@ -70,9 +70,9 @@ class Capacity(MeasuredTest):
             for iops in SPEEDS[1:]:
                 time.sleep(SECONDS)
                 self.reshape(iops)
-                read = server.log.count("was read again")
+                read = server.log.count("configuration reloaded")
                 server.process.send_signal(signal.SIGHUP)
-                while server.log.count("was read again") == read:
+                while server.log.count("configuration reloaded") == read:
                     self.assertLess(time.monotonic() - started, STUCK, server.log)
                     time.sleep(0.01)
                 changes.append(time.monotonic() - started)

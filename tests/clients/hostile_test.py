@@ -91,7 +91,7 @@ class Breaks(HostileTest):
                 client.sendall(text)
                 self.assertTrue(s.is_closed(client))
         self.is_well()
-        self.until(lambda: "a request without its magic number" in self.server.log)
+        self.until(lambda: "a request without the magic number" in self.server.log)
 
     def test_refused_requests_are_answered(self):
         client = self.enter()
@@ -218,7 +218,8 @@ class Stalls(HostileTest):
                 else:
                     self.assertEqual(s.simple_reply(neighbour)[0], 0)
                     answered += 1
-        self.until(lambda: "others wait for memory, and of a write of 8388608 bytes it has sent"
+        self.until(lambda: "other clients wait for memory, and of a write of 8388608 bytes "
+                   "the client has sent"
                    in self.server.log)
         self.assertTrue(s.is_closed(stalled[0]))
         self.is_well()  # there is memory for newcomers, too
@@ -343,7 +344,7 @@ class Floods(HostileTest):
         held = [self.enter() for _ in range(20)]
         more = self.connect()
         self.assertTrue(s.is_closed(more))
-        self.until(lambda: "refused a connection of 0@lo: 20 are open" in self.server.log)
+        self.until(lambda: "refused a connection from 0@lo: 20 are open" in self.server.log)
         held.pop().close()
         self.until(self.lets_in)
 

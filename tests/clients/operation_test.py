@@ -89,7 +89,7 @@ class Usage(unittest.TestCase):
             with Server(*export):
                 status, _, err = serve("--listen", "127.0.0.1:0", *export)
             self.assertEqual(status, 73)
-            self.assertIn("another server has it", err)
+            self.assertIn("another server uses it", err)
 
     def test_sockets(self):
         with Server(*self.EXPORT) as server:
@@ -111,7 +111,7 @@ class Usage(unittest.TestCase):
             precious.write_text("kept")
             status, _, err = serve("--listen", f"unix:{precious}", *self.EXPORT)
             self.assertEqual(status, 73)
-            self.assertIn("what is there is no socket", err)
+            self.assertIn("the file there is not a socket", err)
             self.assertEqual(precious.read_text(), "kept")
             # One whose server has no room for another client just now is not left behind either.
             busy = pathlib.Path(folder) / "busy"
@@ -228,7 +228,7 @@ class Signals(unittest.TestCase):
                 os.mkfifo(jobs)  # nobody will ever write to it
                 server.process.send_signal(signal.SIGHUP)
                 self.assertLess(self.drains(server), 15)
-            self.assertIn("the drain timeout is over and the server hangs", server.log)
+            self.assertIn("the drain timeout has expired and the server hangs", server.log)
 
     def test_jobs_are_read_again(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -276,7 +276,7 @@ class Claims(unittest.TestCase):
         with Server("--export", "a=memory:1MiB", "--claims", "none") as server:
             kind, text = self.asks(server, b"a,job=root")
             self.assertEqual(kind, 0x80000002)
-            self.assertIn(b"0@lo may not say for whom it works", text)
+            self.assertIn(b"0@lo is not allowed to claim a job or id", text)
             self.assertEqual(self.asks(server, b"a")[0], 3)
         with Server("--export", "a=memory:1MiB") as server:
             self.assertEqual(self.asks(server, b"a,job=root")[0], 3)

@@ -214,7 +214,8 @@ class Libnbd(PeersTest):
 
     def test_names(self):
         for name, reason in ((b"nosuch", b"no export"), (b"memory,job=", b"job"),
-                             (b"memory,colour=red", b"no claim"), (b"memory,uid=x", b"no id")):
+                             (b"memory,colour=red", b"not a claim"),
+                             (b"memory,uid=x", b"not a valid id")):
             with self.subTest(name):
                 with self.assertRaises(nbd.Error):
                     nbd.NBD().connect_uri(self.uri(name.decode()))

@@ -12,8 +12,8 @@ import nbd
 
 from server import RELEASE, STUCK, Server, WEIR
 
-LAST_LINES = ("the configuration was read again\n",
-              "nothing of the configuration was changed\n")
+LAST_LINES = ("configuration reloaded\n",
+              "the configuration was not changed\n")
 FILE = """
 [server]
 connections = {connections}
@@ -92,7 +92,7 @@ class Traffic(Edited):
             traffic = threading.Thread(target=lambda: times.append(seconds_for(client, 400)))
             traffic.start()
             self.write(rules='"start slow jobid={slow} rate=2000"')
-            said = self.hup(server, "was read again")
+            said = self.hup(server, "configuration reloaded")
             traffic.join()
             self.assertIn("service 'ost_io': change slow rate=2000", said)
             self.assertLess(times[0], 15)  # at 20 a second: 20
@@ -138,35 +138,35 @@ class Traffic(Edited):
 class WhollyOrNotAtAll(Edited):
     def test_the_same_file_changes_nothing(self):
         with self.serve() as server:
-            said = self.hup(server, "the configuration was read again")
+            said = self.hup(server, "configuration reloaded")
             self.assertEqual(said.count("\n"), 1, said)
 
     def test_a_broken_file_changes_nothing_and_says_so(self):
         with self.serve() as server:
             self.write(connections='"many"', rules='"start a jobid={a} rate=5"')
-            said = self.hup(server, "nothing of the configuration was changed")
+            said = self.hup(server, "the configuration was not changed")
             self.assertIn("connections", said)
             self.path.unlink()
-            self.hup(server, "nothing of the configuration was changed")
+            self.hup(server, "the configuration was not changed")
             self.write(connections=100)
             # Now the rule is there, and not a second time.
-            self.assertIn("start a jobid={a}", self.hup(server, "was read again"))
+            self.assertIn("start a jobid={a}", self.hup(server, "configuration reloaded"))
 
     def test_certificates_that_would_not_be_used_change_nothing(self):
         with self.serve() as server:
             for more in "verify_clients = true", 'directory = "/etc/weir/pki"':
                 self.write(connections=50, more=f"[tls]\n{more}\n")
-                said = self.hup(server, "nothing of the configuration was changed")
+                said = self.hup(server, "the configuration was not changed")
                 self.assertIn("--tls require", said)
                 self.assertNotIn("connections", said)
 
     def test_one_change_that_cannot_be_made_keeps_all_from_being_made(self):
         with self.serve("--rule", "start mine jobid={m} rate=7") as server:
             self.write(connections=50, rules='"start mine jobid={x} rate=1"')
-            said = self.hup(server, "nothing of the configuration was changed")
-            self.assertIn("there is a rule 'mine' already", said)
+            said = self.hup(server, "the configuration was not changed")
+            self.assertIn("rule 'mine' already exists", said)
             self.write(rules='"start other jobid={x} rate=1"')
-            said = self.hup(server, "was read again")
+            said = self.hup(server, "configuration reloaded")
             self.assertIn("server.connections: 100 -> 50", said)
             self.assertIn("start other", said)
             # What the command line has started is nobody's but its own.
@@ -181,12 +181,12 @@ class WhollyOrNotAtAll(Edited):
                 self.assertIn("service 'ost_io': adaptive", said)
                 self.assertEqual("connections" in said, changes, said)
             self.write(adaptive="off")
-            self.assertNotIn("adaptive", self.hup(server, "was read again"))
+            self.assertNotIn("adaptive", self.hup(server, "configuration reloaded"))
 
     def test_the_command_line_counts_for_more_than_the_file(self):
         with self.serve("--connections", "5") as server:
             self.write(connections=60)
-            self.assertNotIn("connections", self.hup(server, "was read again"))
+            self.assertNotIn("connections", self.hup(server, "configuration reloaded"))
 
     def test_jobs_are_read_with_it(self):
         jobs = self.path.parent / "jobs"
@@ -194,9 +194,9 @@ class WhollyOrNotAtAll(Edited):
         self.write(adaptive="on", more=f'[jobs]\nfile = "{jobs}"\n')
         with self.serve() as server:
             jobs.write_text("x two\n", encoding="utf-8")
-            self.assertIn("line 1", self.hup(server, "nothing of the configuration was changed"))
+            self.assertIn("line 1", self.hup(server, "the configuration was not changed"))
             jobs.write_text("x 3\n", encoding="utf-8")
-            self.hup(server, "was read again")
+            self.hup(server, "configuration reloaded")
 
     def test_checking_the_file_serves_nothing(self):
         done = subprocess.run([WEIR, "serve", "--config", self.path, "--check-config"],

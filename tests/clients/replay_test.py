@@ -144,7 +144,7 @@ class FullDisk(unittest.TestCase):
             fio = start_fio(server, 1, [("x", "x", "--rw=randread", "--rate_iops=2000")])
             self.assertEqual((fio.communicate(timeout=STUCK)[1], fio.returncode), ("", 0))
             server.await_log("trace '/dev/full' ends")
-        self.assertEqual(server.log.count("trace '/dev/full' ends: No space left on device"), 1)
+        self.assertEqual(server.log.count("trace '/dev/full' stopped: No space left on device"), 1)
 
 
 if __name__ == "__main__":

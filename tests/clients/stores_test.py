@@ -161,8 +161,8 @@ class Created(StoreTest):
 
     def test_a_failed_start_leaves_no_file(self):
         folder = self.folder()
-        for store, reason in ((f"file:{folder}/f,size=0", "no bytes"),
-                              (f"file:{folder}/f,size=8191PiB", "room"),
+        for store, reason in ((f"file:{folder}/f,size=0", "empty store"),
+                              (f"file:{folder}/f,size=8191PiB", "enough space"),
                               (f"file:{folder}/f,size=4097,direct", "multiple")):
             with self.subTest(store):
                 self.assertIn(reason, refused("--export", f"a={store}"))
@@ -196,7 +196,7 @@ class Created(StoreTest):
         with open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             said = refused("--export", f"a=file:{path}")
-        self.assertIn(f"'{path}': another server has it: process {os.getpid()}", said)
+        self.assertIn(f"'{path}': another server uses it: process {os.getpid()}", said)
 
 
 # ---- work in pieces ----
@@ -294,7 +294,7 @@ class Hung(StoreTest):
                     other.flush()
                     self.assertEqual(other.pread(4096, 0), b"2" * 4096)
                 self.assertLess(time.monotonic() - began, 10)
-                server.await_log("export 'a': its store has not finished any of 4 requests for 1s")
+                server.await_log("export 'a': its store has completed none of 4 requests for 1s")
             finally:
                 disk.process.send_signal(signal.SIGCONT)
             while hung.aio_in_flight():
@@ -358,7 +358,7 @@ class Hung(StoreTest):
                 for _ in range(20):
                     client.aio_pread(nbd.Buffer(4096), 0)
                 deadline = time.monotonic() + STUCK
-                while "has not finished any of 2" not in server.log:
+                while "has completed none of 2" not in server.log:
                     self.assertLess(time.monotonic(), deadline)
                     client.poll(10)
                 del client
@@ -459,7 +459,7 @@ class Devices(StoreTest):
     def test_a_read_only_device_is_not_exported_writable(self):
         with Loop(512, read_only=True) as loop:
             said = refused("--export", f"a=device:{loop.path}")
-            self.assertIn("cannot be written", said)
+            self.assertIn("is a read-only device", said)
             self.assertIn("readonly", said)
             with Server("--export", f"a=device:{loop.path},readonly") as server:
                 self.assertTrue(self.client(server).is_read_only())
@@ -480,10 +480,10 @@ class Devices(StoreTest):
             with Orphan(loop.path):
                 told, said = refused(*export, lines=2).splitlines()
                 self.assertIn(f"waiting for '{loop.path}'", told)
-                self.assertIn(f"'{loop.path}': it is in use, and no process is seen", said)
+                self.assertIn(f"'{loop.path}': it is in use, but no process", said)
                 self.assertIn("fuser", said)
             said = refused(*export, "--export", f"b=device:{loop.path}")
-            self.assertIn(f"'{loop.path}': this server has it already", said)
+            self.assertIn(f"'{loop.path}': this server already uses it", said)
 
     def test_a_mounted_device_is_refused_and_a_served_one_is_not_mounted(self):
         folder = self.folder()

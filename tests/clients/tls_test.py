@@ -175,7 +175,7 @@ class Modes(WithCertificates):
             for question in (s.option(s.OPT_LIST), s.go(b"a"), s.option(8)):
                 client.sendall(question)
                 _, kind, text = s.option_reply(client)
-                self.assertEqual((kind, text), (ERR_TLS_REQD, b"TLS is required here"))
+                self.assertEqual((kind, text), (ERR_TLS_REQD, b"TLS is required"))
             client.sendall(s.option(s.OPT_EXPORT_NAME, b"a"))
             self.assertTrue(s.is_closed(client))
             client.close()
@@ -361,16 +361,16 @@ class Renewed(WithCertificates):
         with Server("--config", str(conf)) as server:
             (self.used / "server-key.pem").unlink()
             conf.write_text(text.format(self.used, '"start r jobid={x} rate=10"'))
-            said = self.hup(server, "nothing of the configuration was changed")
+            said = self.hup(server, "the configuration was not changed")
             self.assertIn("server-key.pem", said)
             self.assertNotIn("start r", said)
             self.put(self.other.server())
-            self.assertIn("start r", self.hup(server, "the configuration was read again"))
+            self.assertIn("start r", self.hup(server, "configuration reloaded"))
             self.connect(server, self.other.client()).shutdown()
             # And the other way round: a file with a mistake keeps the certificates.
             self.put(self.server)
             conf.write_text("nonsense")
-            self.hup(server, "nothing of the configuration was changed")
+            self.hup(server, "the configuration was not changed")
             self.connect(server, self.other.client()).shutdown()
 
 

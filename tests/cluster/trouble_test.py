@@ -168,7 +168,7 @@ class Alone(unittest.TestCase):
         with Remote("--export", "a=memory:1MiB", binary=RELEASE) as server:
             status, _, error = server.weir("cluster", "status")
             self.assertEqual(status, 66, error)
-            self.assertIn("in no cluster", error)
+            self.assertIn("not in a cluster", error)
 
 
 class Secured(unittest.TestCase):
@@ -212,7 +212,7 @@ class Secured(unittest.TestCase):
             for file in self.whole(new).glob("*.pem"):
                 shutil.copy(file, folder / file.name)
             member.process.send_signal(signal.SIGHUP)
-            member.await_log("the configuration was read again")
+            member.await_log("configuration reloaded")
 
         with Etcd() as etcd:
             def member(name, folder):

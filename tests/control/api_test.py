@@ -341,7 +341,7 @@ class Commands(unittest.TestCase):
             time.sleep(0.3)
             status, out, error = it.weir("explain", "dd.0")
             self.assertEqual((status, error), (0, ""))
-            self.assertRegex(out, r"rule +dd: 'jobid=\{dd\.\*\}' fits")
+            self.assertRegex(out, r"rule +dd: 'jobid=\{dd\.\*\}' matches")
             self.assertRegex(out, r"limit +60 operations/s")
             self.assertEqual(it.weir("rule", "stop", "dd"), (0, "", ""))
             self.assertEqual(it.weir("job", "add", "dd.0", "4"), (0, "", ""))
@@ -375,7 +375,7 @@ class Commands(unittest.TestCase):
             for command in (["status"], ["top", "--once"], ["lctl", "get_param", "version"]):
                 status, _, error = it.weir(command[0], "--control", "/nonexistent", *command[1:])
                 self.assertEqual(status, 75, command)
-                self.assertIn("is a server running there?", error)
+                self.assertIn("check that the server runs", error)
 
     def test_an_answer_that_cannot_be_printed_is_an_error(self):
         with Remote(*TBF) as it, open("/dev/full", "wb") as full:

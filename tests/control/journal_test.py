@@ -133,7 +133,7 @@ class Journal(unittest.TestCase):
         text = self.path.read_bytes().replace(b"two", b"twO", 1)
         self.path.write_bytes(text)
         with self.assertRaisesRegex(AssertionError, "line 2 is damaged: 1 records before it are "
-                                                    "whole, 2 lines"):
+                                                    "intact, 2 lines"):
             self.server().__enter__()
         self.assertEqual(self.path.read_bytes(), text, "nothing was touched")
         with self.server("--journal-repair") as it:
@@ -151,7 +151,7 @@ class Journal(unittest.TestCase):
         second = text.index(b"\n") + 1
         # A disk that lost the sector of a confirmed record.
         self.path.write_bytes(text[:second] + bytes(len(text) - second))
-        with self.assertRaisesRegex(AssertionError, "bytes are zeroes, where confirmed"):
+        with self.assertRaisesRegex(AssertionError, "bytes are zero and may have held confirmed"):
             self.server().__enter__()
         with self.server("--journal-repair") as it:
             self.assertEqual(self.names(it), ["one", "default"])
@@ -170,7 +170,7 @@ class Journal(unittest.TestCase):
 
     def test_one_server_at_a_time(self):
         with self.server():
-            with self.assertRaisesRegex(AssertionError, "another server has this journal"):
+            with self.assertRaisesRegex(AssertionError, "another server uses this journal"):
                 self.server().__enter__()
 
     def test_a_full_disk(self):

@@ -59,7 +59,7 @@ class Kept(unittest.TestCase):
     def reload(self, it):
         before = len(it.log)
         it.process.send_signal(signal.SIGHUP)
-        return "was read again" in it.await_log("configuration was", since=before)
+        return "configuration reloaded" in it.await_log("configuration ", since=before)
 
     def fill(self):
         """Nothing fits on the disk from now on, not even behind the end of the journal."""
@@ -97,12 +97,12 @@ class Kept(unittest.TestCase):
             self.assertEqual(status, 200)
             self.assertIn("rules f0, c0, cli, kept are kept, but inactive under this policy",
                           body["notes"][0])
-            self.assertIn("rule mortal is gone with the policy", body["notes"][0])
+            self.assertIn("rule mortal is removed with the policy", body["notes"][0])
             self.assertEqual([one[2] for one in self.shown(it)], ["inactive"] * 4)
             it = self.assert_restart_shows_the_same(it)
             status, _, told = it.lctl("set_param", f"{POLICY_PARAM}=tbf jobid")
             self.assertEqual(status, 0)
-            self.assertIn("in force again", told)
+            self.assertIn("active again", told)
             kept = [("kept", "rate=4", "active"), ("cli", "rate=3", "active"),
                     ("c0", "rate=2", "active"), ("f0", "rate=9", "active"),
                     ("default", "", "active")]

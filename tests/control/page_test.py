@@ -121,8 +121,8 @@ class Page(unittest.TestCase):
         go_on()
         ruled = seen()
         self.assertEqual(ruled["limit"], "20")
-        self.assertIn("'jobid={dd.*}' fits", ruled["explained"])
-        self.assertIn("its own limit", ruled["explained"])
+        self.assertIn("'jobid={dd.*}' matches", ruled["explained"])
+        self.assertIn("the limit of its rule", ruled["explained"])
         self.assertTrue(ruled["closed"])
         for number in range(210):
             it.read(f"many.{number}", 1)

@@ -151,7 +151,7 @@ class Claims(unittest.TestCase):
         with LockServer("--claims", "none") as server:
             done = server.run("--job", "ior.1", "x", "--", "true")
             self.assertEqual(done.returncode, 75, done.stderr)
-            self.assertIn("may not say for whom it works", done.stderr)
+            self.assertIn("is not allowed to claim a job", done.stderr)
             self.assertIn("--claims", done.stderr)
             self.assertEqual(server.run("x", "--", "true").returncode, 0)
 

@@ -255,7 +255,7 @@ class Checks(Scratch):
             done = subprocess.run([WEIR, "lustre", "run", "--set-policy", "--root", copy, "--map",
                                    self.map, *arguments], **run)
             self.assertEqual(done.returncode, 66, done.stderr)
-            self.assertIn("nrs_policies: Permission denied; run it as root", done.stderr)
+            self.assertIn("nrs_policies: Permission denied; run as root", done.stderr)
         self.assertFalse((self.folder / "called").exists())
 
     def test_a_dry_run_tells_of_the_policy_it_would_set(self):

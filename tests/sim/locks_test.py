@@ -137,9 +137,9 @@ class Runs(unittest.TestCase):
                 ("limit = 1000", "limit = 0", (), 65,
                  "s.toml:4:9: locks: limit must be a whole number from 1 to 1000000000"),
                 ("clients", "clinets", (), 65,
-                 "s.toml:5:1: locks: no key 'clinets'; did you mean clients?"),
-                ("weir", "wier", (), 65, "s.toml:7:12: locks: policies 'wier' is none; expected "
-                                         "weir, dld, lustre, frozen or lru-N"),
+                 "s.toml:5:1: locks: unknown key 'clinets'; did you mean clients?"),
+                ("weir", "wier", (), 65, "s.toml:7:12: locks: policies 'wier' is not valid; "
+                                         "expected weir, dld, lustre, frozen or lru-N"),
                 ("", "", ("--policy", "wier"), 64,
                  "--policy: no policy 'wier' for locks; did you mean weir?"),
                 ("", "", ("--only", "a"), 64, "--only: has no meaning for a scenario of locks")):

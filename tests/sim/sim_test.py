@@ -155,15 +155,15 @@ class RefusesBadInput(SimTest):
                 ("nodes = 3", "nodes = 0",
                  "s.toml:7:9: job: nodes must be a whole number from 1 to 1000000"),
                 ("capacity = 1000", "capcity = 1000",
-                 "s.toml:3:1: target: no key 'capcity'; did you mean capacity?"),
+                 "s.toml:3:1: target: unknown key 'capcity'; did you mean capacity?"),
                 ("capacity = 1000", "capacity = 0",
                  "s.toml:3:12: target: capacity must be a whole number from 1 to 1000000000000"),
                 ('length = "4s"\n', "",
                  "s.toml: job 'a': never ends, and neither does the scenario; give the scenario a "
                  "length"),
                 ('length = "4s"\n', 'length = "4s"\nperiods = ["0s"]\n',
-                 "s.toml: periods: '0ns' is no period; expected 1ms to 10s"),
-                ('name = "b"', 'name = "a"', "s.toml: job 'a': is there twice"),
+                 "s.toml: periods: '0ns' is not a valid period; expected 1ms to 10s"),
+                ('name = "b"', 'name = "a"', "s.toml: job 'a': is used twice"),
                 ("[target]", "[target",
                  "s.toml:2:8: Error while parsing table header: expected ']', saw '\\n'")):
             with self.subTest(by):
@@ -171,7 +171,7 @@ class RefusesBadInput(SimTest):
                 self.refused(65, message, self.file(SMALL.replace(part, by, 1)))
 
     def test_scenarios_that_are_not_there(self):
-        self.refused(66, "'alocation': no scenario of this name; did you mean allocation?",
+        self.refused(66, "'alocation': no such scenario; did you mean allocation?",
                      "alocation")
         self.refused(66, "'/nonexistent/x.toml': No such file or directory", "/nonexistent/x.toml")
         text = 'length = "2s"\ntrace = "gone.csv"\n[target]\ncapacity = 1000\n'
@@ -180,7 +180,7 @@ class RefusesBadInput(SimTest):
     def test_traces(self):
         self.file("time_s,job,op,bytes\n1,a,read,1\n0,a,read,1\n", "t.csv")
         text = 'length = "2s"\ntrace = "t.csv"\n[target]\ncapacity = 1000\n'
-        self.refused(65, "t.csv:3: '0' is before the line above", self.file(text))
+        self.refused(65, "t.csv:3: '0' is earlier than the previous line", self.file(text))
 
     def test_options(self):
         for arguments, message in (

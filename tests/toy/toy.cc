@@ -66,7 +66,7 @@ class ToySession final : public Session {
     if (letter == 4) port_.answer(id, result);
   }
 
-  std::string_view problem() const override { return "a letter that is no request of toy"; }
+  std::string_view problem() const override { return "a letter that is not a toy request"; }
 
  private:
   Event begin(IoRequest& request) {

@@ -82,8 +82,8 @@ Result<void> Controller::set_nodes(const JobId& job, std::uint64_t nodes, Instan
   }
   if (nodes_.size() >= kNodesTableMax && !nodes_.contains(job)) {
     return fail(std::errc::no_space_on_device, "nodes of job " + quote(job.text()),
-                std::to_string(kNodesTableMax) + " jobs have their nodes set already",
-                "forget those of jobs that have ended");
+                std::to_string(kNodesTableMax) + " jobs already have a number of nodes",
+                "forget jobs that have ended");
   }
   nodes_[job] = {nodes, now};
   return {};

@@ -138,7 +138,7 @@ const std::vector<JobRateChange>& RuleController::decide(const RuleRound& round)
   } else if ((active_count_ < 2 && heeds(Lesson::kLone)) || !capacity_) {
     contended_ = Nanoseconds{0};
     gain_ = kOne;
-    stop_all(active_count_ < 2 ? "nobody else is active" : "the capacity is not known yet");
+    stop_all(active_count_ < 2 ? "no other job is active" : "the capacity is not known yet");
     held_.clear();
   } else {
     contended_ += elapsed;
@@ -182,7 +182,7 @@ void RuleController::look_for_idling(const RuleGlance& seen) {
                      seen.busy * 100 < most_busy_ * kIdlePercent;
   idling_ = idles ? idling_ + 1 : 0;
   if (idling_ < kIdleGlances || release_.is_on() || !heeds(Lesson::kIdling)) return;
-  stop_all("requests wait and the server idles");
+  stop_all("requests wait while the server is idle");
   held_.clear();
   released_ = kReleaseFor;
   idling_ = 0;
@@ -235,7 +235,7 @@ void RuleController::hold_for_newcomer() {
     if (seen_of(demand.job) != nullptr) continue;
     held_[demand.job] = Held{};
     const std::uint64_t rate = std::clamp<std::uint64_t>(lowest(), 1, kRateMax);
-    change(demand.job, static_cast<std::uint32_t>(rate), "the queue grew: somebody has come");
+    change(demand.job, static_cast<std::uint32_t>(rate), "the queue grew: a new job is active");
   }
 }
 
@@ -394,9 +394,9 @@ void RuleController::choose() {
       if (seen != nullptr) {
         change(demand.job, std::nullopt,
                demand.state == State::kIdle ? "idle"
-               : is_most                    ? "most of the server is its own"
+               : is_most                    ? "it has most of the server"
                : is_large                   ? "its share is among the largest"
-                                            : "wants less than its share");
+                                            : "it uses less than its share");
       }
       if (known != held_.end()) held_.erase(known);
       continue;
@@ -415,7 +415,7 @@ void RuleController::choose() {
     const auto known = std::find_if(demands_.begin(), demands_.end(), [&](const JobDemand& demand) {
       return demand.job == seen.job;
     });
-    if (known == demands_.end()) change(seen.job, std::nullopt, "its job is gone");
+    if (known == demands_.end()) change(seen.job, std::nullopt, "its job has ended");
   }
 }
 

@@ -209,11 +209,11 @@ Result<std::uint64_t> parse_whole(std::string_view text, const Grammar& grammar,
 // The time behind the slash: "s", "20ms". Any that a Rate can hold, so that every Rate can be
 // printed and read back.
 Result<Nanoseconds> parse_per(std::string_view per, std::string_view text, const Grammar& grammar) {
-  if (per.empty()) return refuse(text, "no time behind the '/'", grammar.example);
+  if (per.empty()) return refuse(text, "no time after the '/'", grammar.example);
   const std::string with_number = is_digit(per.front()) ? std::string(per) : "1" + std::string(per);
   const auto ns = parse_whole(with_number, kDuration, INT64_MAX, "292 years");
-  if (!ns) return refuse(text, "the time behind the '/' is not one", kTimeExample);
-  if (*ns == 0) return refuse(text, "the time behind the '/' is zero", kTimeExample);
+  if (!ns) return refuse(text, "the time after the '/' is not valid", kTimeExample);
+  if (*ns == 0) return refuse(text, "the time after the '/' is zero", kTimeExample);
   return Nanoseconds{static_cast<std::int64_t>(*ns)};
 }
 

@@ -37,7 +37,7 @@ Parsed<FieldSet> FieldSet::read(std::string_view text) {
     const std::size_t end = std::min(text.find('+', at), text.size());
     const std::string_view name = text.substr(at, end - at);
     const std::optional<Field> field = field_of(name);
-    if (!field) return mistake(at, quote(name) + " is no field", kTypeHint);
+    if (!field) return mistake(at, quote(name) + " is not a field", kTypeHint);
     set.bits_ = static_cast<std::uint8_t>(set.bits_ | bit(*field));
     if (end == text.size()) return set;
     at = end + 1;
@@ -47,7 +47,7 @@ Parsed<FieldSet> FieldSet::read(std::string_view text) {
 Result<FieldSet> FieldSet::parse_type(std::string_view text) {
   if (text.size() > kTypeMax) {
     const Mistake found{kTypeMax,
-                        fmt::format("a type of {} bytes; {} is the most", text.size(), kTypeMax),
+                        fmt::format("a type of {} bytes; the maximum is {}", text.size(), kTypeMax),
                         "name fewer fields, or use generic for all"};
     return tl::unexpected(found.to_error());
   }

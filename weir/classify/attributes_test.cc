@@ -32,11 +32,12 @@ TEST(FieldSet, RefusesOtherTypes) {
     ASSERT_FALSE(type) << text;
     EXPECT_EQ(type.error().code, std::errc::invalid_argument);
   }
-  EXPECT_EQ(FieldSet::parse_type("nid++uid").error().message().substr(0, 34),
-            "column 5: '' is no field; expected");
-  EXPECT_EQ(FieldSet::parse_type("jobid+nid+opcode").error().message(),
-            "column 16: a type of 16 bytes; 15 is the most; name fewer fields, or use generic for "
-            "all");
+  EXPECT_EQ(FieldSet::parse_type("nid++uid").error().message().substr(0, 37),
+            "column 5: '' is not a field; expected");
+  EXPECT_EQ(
+      FieldSet::parse_type("jobid+nid+opcode").error().message(),
+      "column 16: a type of 16 bytes; the maximum is 15; name fewer fields, or use generic for "
+      "all");
 }
 
 TEST(FieldSet, IsShownAsPoliciesShowIt) {

@@ -81,14 +81,15 @@ class CommandReader {
   Done read_all() {
     const std::size_t most = is_typed_ ? kCommandMax : kPrintedMax;
     if (text_.size() > most) {
-      return mistake(most, fmt::format("a command of more than {} bytes", most),
+      return mistake(most, fmt::format("the command is longer than {} bytes", most),
                      "write several rules");
     }
     if (const std::size_t nul = text_.find('\0'); nul != std::string_view::npos) {
-      return mistake(nul, "a NUL byte", "expected text");
+      return mistake(nul, "the command contains a NUL byte", "expected text");
     }
     if (auto done = read_verb(); !done) return done;
-    if (!rest_) return mistake(text_.size(), "no name", "expected a blank and the name of a rule");
+    if (!rest_)
+      return mistake(text_.size(), "no rule name", "expected a space and the name of a rule");
     if (auto done = read_name(next_word()); !done) return done;
     switch (command_.verb) {
       case Verb::kStart:
@@ -115,15 +116,15 @@ class CommandReader {
     } else if (word == "stop") {
       command_.verb = Verb::kStop;
     } else {
-      return refuse(word, "is no verb", "expected start, change or stop");
+      return refuse(word, "is not a verb", "expected start, change or stop");
     }
     return {};
   }
 
   Done read_name(std::string_view name) {
     if (name.size() > kRuleNameMax) {
-      return mistake(at(name) + kRuleNameMax, fmt::format("a name of {} bytes", name.size()),
-                     fmt::format("{} are the most", kRuleNameMax), std::errc::filename_too_long);
+      return mistake(at(name) + kRuleNameMax, fmt::format("the name has {} bytes", name.size()),
+                     fmt::format("the maximum is {}", kRuleNameMax), std::errc::filename_too_long);
     }
     if (auto done = check_rule_name(name); !done) return moved(std::move(done), name);
     command_.name = name;
@@ -150,7 +151,7 @@ class CommandReader {
     if (auto done = read_conds(conds); !done) return done;
     if (after.empty()) return old_form ? refuse_old_rate(after) : Done{};
     if (after.front() != ' ') {
-      return refuse(after, "directly behind the conditions", "expected one blank between them");
+      return refuse(after, "directly after the conditions", "separate them with one space");
     }
     if (old_form) return read_old_rate(after.substr(1));
     if (auto done = read_pairs(after.substr(1)); !done) return done;
@@ -187,7 +188,7 @@ class CommandReader {
     if (command_.is_old_form) return read_old_rate(text);
     if (auto done = read_pairs(text); !done) return done;
     if (can_change(command_.keys)) return {};
-    return mistake(at(text), "nothing that can be changed", rule_key_hint());
+    return mistake(at(text), "no key that can be changed", rule_key_hint());
   }
 
   // realtime= behind stop is read and ignored, as on a Lustre server.
@@ -198,7 +199,7 @@ class CommandReader {
       const std::string_view pair = rest.substr(0, rest.find(' '));
       rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
       if (!pair.starts_with("realtime=")) {
-        return refuse(pair, "behind the name of the rule to stop", "expected nothing more");
+        return refuse(pair, "after the name of the rule to stop", "expected nothing more");
       }
       if (auto done = read_pair(pair); !done) return done;
     }
@@ -212,7 +213,7 @@ class CommandReader {
     for (std::size_t i = 0; i < conds.size(); ++i) {
       if (static_cast<unsigned char>(conds[i]) < ' ' || conds[i] == '\x7f') {
         return mistake(at(conds) + i, quote(conds.substr(i, 1)) + " in the conditions",
-                       "expected blanks and what is visible");
+                       "use spaces and printable characters");
       }
       if (conds[i] != '}') continue;
       // "jobid={a} rate=5}" would be two items, and no rate.
@@ -220,9 +221,9 @@ class CommandReader {
       for (const RuleKey& key : rule_keys()) {
         if (behind.starts_with(key.name) && behind.substr(key.name.size()).starts_with('=')) {
           return mistake(end_of(conds) - 1,
-                         fmt::format("a '}}' that makes {} an item of the list",
+                         fmt::format("an extra '}}' that makes {} an item of the list",
                                      quote(behind.substr(0, behind.find_first_of(" }")))),
-                         "take it away");
+                         "remove it");
         }
       }
     }
@@ -261,17 +262,17 @@ class CommandReader {
     if (text.empty()) return mistake(at(piece), "an empty condition", kConditionHint);
     const std::size_t equals = text.find('=');
     if (equals == std::string_view::npos) {
-      return refuse(text, "is no condition",
-                    std::string(kConditionHint) + "; items are separated by blanks");
+      return refuse(text, "is not a condition",
+                    std::string(kConditionHint) + "; items are separated by spaces");
     }
     const std::string_view name = trim(text.substr(0, equals));
     const std::string_view list = trim(text.substr(equals + 1));
     const auto field = read_field(text, name);
     if (!field) return tl::unexpected(field.error());
-    if (!list.starts_with('{')) return refuse(text, "has no '{' behind the '='", kConditionHint);
+    if (!list.starts_with('{')) return refuse(text, "has no '{' after the '='", kConditionHint);
     if (!list.ends_with('}')) {
       return refuse(text, "has no '}' at its end",
-                    "close the list; items are separated by blanks, and cannot hold ',' or '&'");
+                    "close the list; items are separated by spaces and cannot contain ',' or '&'");
     }
     return read_list(*field, text, list.substr(1, list.size() - 2));
   }
@@ -281,10 +282,10 @@ class CommandReader {
       const auto field = static_cast<Field>(i);
       if (field_name(field) != name) continue;
       if (command_.type.has(field)) return field;
-      return refuse(text, "asks for a field that is not of this policy's type",
+      return refuse(text, "names a field that is not part of this policy's type",
                     "expected one of " + command_.type.print_type());
     }
-    return refuse(text, "asks for an unknown field",
+    return refuse(text, "names an unknown field",
                   "expected jobid, nid, opcode, uid, gid, projid or nodemap");
   }
 
@@ -326,17 +327,18 @@ class CommandReader {
   Parsed<std::uint32_t> read_id(Field field, std::string_view item) const {
     if (field == Field::kOpcode) {
       const auto opcode = opcode_number(item);
-      if (!opcode) return refuse(item, "is no opcode", "expected a wire name such as ost_read");
+      if (!opcode) return refuse(item, "is not an opcode", "expected a wire name such as ost_read");
       return *opcode;
     }
     if (field == Field::kNodemap) {
       const auto nodemap = nodemaps_(item);
-      if (!nodemap) return refuse(item, "is no nodemap", "make the nodemap before its rules");
+      if (!nodemap)
+        return refuse(item, "is not a known nodemap", "define the nodemap before its rules");
       return *nodemap;
     }
     const auto number = read_number(item.starts_with('+') ? item.substr(1) : item);
     if (!number || *number > UINT32_MAX) {
-      return refuse(item, fmt::format("is no {}", field_name(field)),
+      return refuse(item, fmt::format("is not a valid {}", field_name(field)),
                     "expected a number from 0 to 4294967295");
     }
     return static_cast<std::uint32_t>(*number);
@@ -346,14 +348,14 @@ class CommandReader {
 
   Done read_old_list(std::string_view text) {
     if (command_.type.size() != 1) {
-      return refuse(text, "does not say of which field it is",
+      return refuse(text, "does not name its field",
                     "expected FIELD={LIST}, since this policy's type has several");
     }
     const std::string_view items = text.substr(1, text.size() - 2);
     const Field field = command_.type.first();
     if (const std::size_t bad = items.find_first_of(",&");
         bad != std::string_view::npos && field != Field::kNid) {
-      return refuse(items.substr(bad, 1), "in the list", "items are separated by blanks");
+      return refuse(items.substr(bad, 1), "in the list", "items are separated by spaces");
     }
     auto test = read_list(field, text, items);
     if (!test) return tl::unexpected(std::move(test.error()));
@@ -366,7 +368,7 @@ class CommandReader {
   Done refuse_old_rate(std::string_view text) const {
     const std::string_view field =
         command_.type.size() == 1 ? field_name(command_.type.first()) : "FIELD";
-    return mistake(at(text), fmt::format("{} where a rate is expected", quote(text)),
+    return mistake(at(text), fmt::format("{} instead of a rate", quote(text)),
                    fmt::format("write start NAME {}={{LIST}} rate=N, change NAME rate=N, or just a "
                                "number from 1 to {}",
                                field, kRateMax));
@@ -382,7 +384,7 @@ class CommandReader {
 
   Done check_old_rate(std::string_view word) const {
     if (!is_typed_ || command_.type.size() == 1) return {};
-    return refuse(word, "is a rate without its key",
+    return refuse(word, "is a rate without 'rate='",
                   fmt::format("write rate={}", *command_.keys.rate));
   }
 
@@ -401,11 +403,11 @@ class CommandReader {
 
   Done read_pair(std::string_view pair) {
     const std::size_t equals = pair.find('=');
-    if (pair.empty()) return mistake(at(pair), "a second blank", rule_key_hint());
+    if (pair.empty()) return mistake(at(pair), "a second space", rule_key_hint());
     const std::string_view name = pair.substr(0, equals);
     const RuleKey* const key = find_rule_key(name);
     if (equals == std::string_view::npos || key == nullptr) {
-      return refuse(pair, "is no key with a value", rule_key_hint(name));
+      return refuse(pair, "is not KEY=VALUE", rule_key_hint(name));
     }
     const std::string_view value = pair.substr(equals + 1);
     if (value.empty()) return mistake(end_of(pair), "no value for " + quote(name), rule_key_hint());

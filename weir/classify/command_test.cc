@@ -342,36 +342,38 @@ TEST(Command, SaysAtWhichColumnAndWhatWasExpected) {
     const char* message;
   };
   const Case cases[] = {
-      {"strat dd", "column 1: 'strat' is no verb; expected start, change or stop"},
+      {"strat dd", "column 1: 'strat' is not a verb; expected start, change or stop"},
       {"reg", "column 4: no verb; expected start, change or stop"},
-      {"start", "column 6: no name; expected a blank and the name of a rule"},
+      {"start", "column 6: no rule name; expected a space and the name of a rule"},
       {"start  dd jobid={a}",
        "column 7: an empty name; expected 1 to 15 letters, digits and underscores"},
       {"start d.d jobid={a}",
        "column 8: '.' in the name 'd.d'; expected 1 to 15 letters, digits and underscores"},
-      {"start name_of_16_char_ jobid={a}", "column 22: a name of 16 bytes; 15 are the most"},
+      {"start name_of_16_char_ jobid={a}", "column 22: the name has 16 bytes; the maximum is 15"},
       {"start dd rate=5",
        "column 10: no conditions in braces; expected FIELD={LIST} such as jobid={dd.* cp.0}"},
       {"start dd opcode={ost_read ost_foo}",
-       "column 27: 'ost_foo' is no opcode; expected a wire name such as ost_read"},
-      {"start dd uid={5 x}", "column 17: 'x' is no uid; expected a number from 0 to 4294967295"},
+       "column 27: 'ost_foo' is not an opcode; expected a wire name such as ost_read"},
+      {"start dd uid={5 x}",
+       "column 17: 'x' is not a valid uid; expected a number from 0 to 4294967295"},
       {"start dd nid={0@lo 1.2.3.[4-300]@tcp}",
-       "column 27: '4-300' is no part of a list; expected numbers up to 255: N, LOW-HIGH or "
+       "column 27: '4-300' is not a valid list item; expected numbers up to 255: N, LOW-HIGH or "
        "LOW-HIGH/STRIDE"},
       {"start dd jobid={dd.0} rate=100}",
-       "column 31: a '}' that makes 'rate=100' an item of the list; take it away"},
+       "column 31: an extra '}' that makes 'rate=100' an item of the list; remove it"},
       {"start dd jobid={a}rate=5",
-       "column 19: 'rate=5' directly behind the conditions; expected one blank between them"},
+       "column 19: 'rate=5' directly after the conditions; separate them with one space"},
       {"start dd jobid={a} rate=0",
-       "column 25: '0' is no rate; expected a whole number of operations a second from 1 to "
+       "column 25: '0' is not a valid rate; expected a whole number of operations per second from "
+       "1 to "
        "999999"},
       {"start dd jobid={a} bps=1MiB burst=9",
-       "column 35: a burst of tokens is for rate, and bps alone has none; give rate=, or a burst "
-       "with a unit such as burst=1MiB"},
+       "column 35: a burst in tokens requires rate; add rate=, or give the burst "
+       "a unit such as burst=1MiB"},
       {"change dd by=uid+gdi",
-       "column 18: 'gdi' is no field; expected by=rule, or fields joined with '+' such as "
+       "column 18: 'gdi' is not a field; expected by=rule, or fields joined with '+' such as "
        "by=uid+nid"},
-      {"change dd 5", "column 11: '5' is a rate without its key; write rate=5"},
+      {"change dd 5", "column 11: '5' is a rate without 'rate='; write rate=5"},
   };
   for (const Case& c : cases) {
     const auto command = parse_command(c.text, kGeneric);
@@ -393,7 +395,7 @@ TEST(Command, IsBounded) {
   EXPECT_EQ(outcome(of_size(4095), kJobid), "OK");
   EXPECT_EQ(outcome(of_size(4096), kJobid), "EINVAL");
   EXPECT_EQ(parse_command(of_size(4096), kJobid).error().message(),
-            "column 4096: a command of more than 4095 bytes; write several rules");
+            "column 4096: the command is longer than 4095 bytes; write several rules");
   EXPECT_EQ(outcome(of_size(10'000'000), kJobid), "EINVAL");
 }
 
@@ -402,7 +404,7 @@ TEST(Command, RefusesBytesThatNoNameOrListHolds) {
   EXPECT_EQ(outcome("start dd jobid={a\0b} rate=1"sv, kJobid), "EINVAL");
   EXPECT_EQ(outcome("start dd jobid={a} rate=1\0"sv, kJobid), "EINVAL");
   EXPECT_EQ(parse_command("stop d\0d"sv, kJobid).error().message(),
-            "column 7: a NUL byte; expected text");
+            "column 7: the command contains a NUL byte; expected text");
   EXPECT_EQ(outcome("start d\xc3\xa4 jobid={a} rate=1", kJobid), "EINVAL");
   EXPECT_EQ(outcome("start dd jobid={a\tb} rate=1", kJobid), "EINVAL");
   EXPECT_EQ(outcome("start dd jobid={a\n} rate=1", kJobid), "EINVAL");

@@ -39,13 +39,12 @@ std::string Cost::print() const {
 
 Result<void> Limits::check() const {
   if (burst_bytes && !bps) {
-    return fail(std::errc::invalid_argument, {}, "a burst of bytes is for bps, which is not given",
-                "give bps=, or a burst in tokens such as burst=9");
+    return fail(std::errc::invalid_argument, {}, "a burst in bytes requires bps",
+                "add bps=, or give the burst in tokens such as burst=9");
   }
   if (burst_ops && rate_in_force() == 0) {
-    return fail(std::errc::invalid_argument, {},
-                "a burst of tokens is for rate, and bps alone has none",
-                "give rate=, or a burst with a unit such as burst=1MiB");
+    return fail(std::errc::invalid_argument, {}, "a burst in tokens requires rate",
+                "add rate=, or give the burst a unit such as burst=1MiB");
   }
   if (burst_bytes && !fills_in_time(*bps, burst_bytes->count())) {
     return fail(std::errc::invalid_argument, {},

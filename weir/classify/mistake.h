@@ -4,7 +4,7 @@
 // command) report the position in their part; their caller adds the offset of the part, and the
 // outermost turns it into an Error that names the column:
 //
-//   column 23: 'ost_foo' is no opcode; write a wire name such as ost_read
+//   column 23: 'ost_foo' is not an opcode; expected a wire name such as ost_read
 //
 // Columns are bytes counted from 1.
 #pragma once

@@ -33,7 +33,7 @@ constexpr Net kNets[] = {
     {NetType::kBxi3f, "bxi3f", AddressFamily::kNumber},
 };
 constexpr const char* kNetHint =
-    "expected tcp, o2ib, gip, efa, lo, gni, ptlf, kfi or bxi3f, and perhaps a number";
+    "expected tcp, o2ib, gip, efa, lo, gni, ptlf, kfi or bxi3f, optionally with a number";
 constexpr const char* kNidHint = "expected ADDRESS@NETWORK such as 10.0.0.1@tcp";
 
 struct Ipv6 {
@@ -196,7 +196,7 @@ class NidListReader {
     const std::string_view address = text.substr(0, sign);
     const std::string_view net_text = text.substr(sign + 1);
     if (const std::size_t second = net_text.find('@'); second != std::string_view::npos) {
-      return refuse(net_text.substr(second), "is a second network", "separate NIDs with blanks");
+      return refuse(net_text.substr(second), "names a second network", "separate NIDs with spaces");
     }
     Range range{};
     const Net* net = nullptr;
@@ -225,7 +225,7 @@ class NidListReader {
       range.net_number = static_cast<std::uint32_t>(*number);
       return {};
     }
-    return refuse(text, "is no network", kNetHint);
+    return refuse(text, "is not a network", kNetHint);
   }
 
   Done read_ip(std::string_view text, Range& range) {
@@ -233,7 +233,7 @@ class NidListReader {
     const std::size_t bracket = text.find('[');
     if (text.find(':') != std::string_view::npos) {
       if (bracket != std::string_view::npos) {
-        return refuse(text.substr(bracket), "cannot be in an IPv6 address",
+        return refuse(text.substr(bracket), "is not allowed in an IPv6 address",
                       "write a prefix such as 2001:db8::/120");
       }
       return read_ipv6_prefix(text, range);
@@ -251,7 +251,7 @@ class NidListReader {
     const std::string_view digits = text.substr(slash + 1);
     const auto bits = read_decimal(digits);
     if (!bits || *bits < 1 || *bits > width) {
-      return refuse(text.substr(slash), "is no prefix length",
+      return refuse(text.substr(slash), "is not a valid prefix length",
                     fmt::format("expected /1 to /{}", width));
     }
     return static_cast<unsigned>(*bits);
@@ -261,7 +261,8 @@ class NidListReader {
     const std::size_t slash = text.find('/');
     const std::string_view digits = text.substr(0, slash);
     const auto address = read_ipv6(digits);
-    if (!address) return refuse(digits, "is no IPv6 address", "expected one such as 2001:db8::1");
+    if (!address)
+      return refuse(digits, "is not a valid IPv6 address", "write for example 2001:db8::1");
     const auto bits = read_prefix_size(text, slash, 128);
     if (!bits) return tl::unexpected(bits.error());
     range.family = AddressFamily::kIpv6;
@@ -278,7 +279,7 @@ class NidListReader {
     const auto bits = read_prefix_size(text, slash, 32);
     if (!bits) return tl::unexpected(bits.error());
     if (const std::size_t star = digits.find('*'); star != std::string_view::npos) {
-      return refuse(text.substr(star), "and a prefix length do not go together",
+      return refuse(text.substr(star), "and a prefix length cannot be combined",
                     "write either 10.0.*.* or 10.0.0.0/16");
     }
     if (auto done = read_octets(digits, range); !done) return done;
@@ -295,7 +296,7 @@ class NidListReader {
     for (std::size_t i = 0; i < 4; ++i) {
       const std::size_t dot = rest.find('.');
       if ((dot == std::string_view::npos) != (i == 3)) {
-        return refuse(text, "is no IPv4 address", "expected four parts, a.b.c.d");
+        return refuse(text, "is not a valid IPv4 address", "expected four parts, a.b.c.d");
       }
       const std::string_view part = rest.substr(0, dot);
       if (dot != std::string_view::npos) rest.remove_prefix(dot + 1);
@@ -352,7 +353,7 @@ class NidListReader {
     if (part.find('-') != std::string_view::npos && part.find('[') == std::string_view::npos) {
       return refuse(part, "is a range without brackets", fmt::format("write [{}]", part));
     }
-    return refuse(part, "is no part of an address",
+    return refuse(part, "is not a valid part of an address",
                   fmt::format("expected a number up to {}, * or a list such as [1-8,16]", most));
   }
 
@@ -380,20 +381,19 @@ class NidListReader {
     const bool ranged = dash != std::string_view::npos;
     const bool strided = slash != std::string_view::npos;
     if (strided && (!ranged || slash < dash)) {
-      return refuse(text, "has a stride and no range", "expected LOW-HIGH/STRIDE");
+      return refuse(text, "has a stride but no range", "expected LOW-HIGH/STRIDE");
     }
     const auto lo = read_number(text.substr(0, dash));
     const auto hi =
         ranged ? read_number(text.substr(dash + 1, strided ? slash - dash - 1 : slash)) : lo;
     const auto stride = strided ? read_number(text.substr(slash + 1)) : 1;
     if (!lo || !hi || !stride || *hi > most || *stride > UINT32_MAX) {
-      return refuse(text, "is no part of a list",
+      return refuse(text, "is not a valid list item",
                     fmt::format("expected numbers up to {}: N, LOW-HIGH or LOW-HIGH/STRIDE", most));
     }
-    if (*lo > *hi) return refuse(text, "runs backwards", "write the smaller number first");
+    if (*lo > *hi) return refuse(text, "is in descending order", "write the smaller number first");
     if (*stride == 0) {
-      return refuse(text, "has a stride of 0, which would never come to the end",
-                    "expected a stride of 1 or more");
+      return refuse(text, "has a stride of 0", "expected a stride of 1 or more");
     }
     return NidList::Step{static_cast<std::uint32_t>(*lo), static_cast<std::uint32_t>(*hi),
                          static_cast<std::uint32_t>(*stride)};

@@ -30,8 +30,8 @@ Done read_rate(std::string_view value, RuleKeys& keys) {
   const auto rate = read_count(value);
   if (!rate || *rate < 1 || *rate > kRateMax) {
     return refuse(
-        value, "is no rate",
-        fmt::format("expected a whole number of operations a second from 1 to {}", kRateMax));
+        value, "is not a valid rate",
+        fmt::format("expected a whole number of operations per second from 1 to {}", kRateMax));
   }
   keys.rate = static_cast<std::uint32_t>(*rate);
   return {};
@@ -43,7 +43,7 @@ std::string json_rate(const Rule& rule) {
 
 Done read_rank(std::string_view value, RuleKeys& keys) {
   if (value.size() > kRuleNameMax) {
-    return refuse(value, "is longer than any rule's name", "expected the name of a rule");
+    return refuse(value, "is longer than a rule name can be", "expected the name of a rule");
   }
   if (auto done = check_rule_name(value); !done) return done;
   keys.rank = value;
@@ -53,7 +53,7 @@ std::string print_rank(const std::string& rank) { return rank; }
 
 Done read_realtime(std::string_view value, RuleKeys& keys) {
   const auto number = read_count(value);
-  if (!number) return refuse(value, "is no number", "expected realtime=0 or realtime=1");
+  if (!number) return refuse(value, "is not valid", "expected realtime=0 or realtime=1");
   keys.realtime = *number > 0;
   return {};
 }
@@ -85,14 +85,16 @@ std::string json_bps(const Rule& rule) {
 Done read_burst(std::string_view value, RuleKeys& keys) {
   if (const auto tokens = parse_count(value)) {
     if (*tokens < 1 || *tokens > kBurstTokensMax) {
-      return refuse(value, "is no burst", fmt::format("expected 1 to {} tokens", kBurstTokensMax));
+      return refuse(value, "is not a valid burst",
+                    fmt::format("expected 1 to {} tokens", kBurstTokensMax));
     }
     keys.burst_ops = Tokens{*tokens};
     return {};
   }
   const auto size = parse_size(value);
   if (!size || *size == Bytes{0}) {
-    return refuse(value, "is no burst", "expected tokens as in burst=9, or bytes as in burst=1MiB");
+    return refuse(value, "is not a valid burst",
+                  "expected tokens such as burst=9, or bytes such as burst=1MiB");
   }
   keys.burst_bytes = *size;
   return {};
@@ -134,7 +136,7 @@ std::string json_by(const Rule& rule) { return fmt::format(R"("by":"{}")", print
 
 Done read_layer(std::string_view value, RuleKeys& keys) {
   if (value.size() != 1 || value[0] < '0' || value[0] >= '0' + static_cast<int>(kLayers)) {
-    return refuse(value, "is no layer", "expected layer=0, 1, 2 or 3");
+    return refuse(value, "is not a valid layer", "expected layer=0, 1, 2 or 3");
   }
   keys.layer = static_cast<std::uint8_t>(value[0] - '0');
   return {};
@@ -163,7 +165,7 @@ Done read_cost(std::string_view value, RuleKeys& keys) {
   }
   const auto cost = read_affine(value);
   if (!cost) {
-    return refuse(value, "is no cost",
+    return refuse(value, "is not a valid cost",
                   "expected cost=op, cost=bytes or cost=affine:A:B, A and B whole numbers below "
                   "2^32 and not both 0");
   }
@@ -177,7 +179,7 @@ std::string json_cost(const Rule& rule) {
 
 Done read_scope(std::string_view value, RuleKeys& keys) {
   if (value != "local" && value != "cluster") {
-    return refuse(value, "is no scope", "expected scope=local or scope=cluster");
+    return refuse(value, "is not a valid scope", "expected scope=local or scope=cluster");
   }
   keys.scope = value == "local" ? Scope::kLocal : Scope::kCluster;
   return {};
@@ -337,7 +339,7 @@ std::string make_hint() {
     if (i != 0) text += i == last ? " or " : ", ";
     text += fmt::format("{}=", kRuleKeys[i].name);
   }
-  return text + ", one blank between them";
+  return text + ", separated by one space";
 }
 
 bool ignores(Verb verb, const RuleKey& key) {

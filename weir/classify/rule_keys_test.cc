@@ -100,7 +100,7 @@ TEST(RuleKeys, AnUnknownKeyIsNamedWithTheNearest) {
   const auto unknown = parse_command("start a jobid={a} rat=5", FieldSet::all());
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().message(),
-            "column 19: 'rat=5' is no key with a value; did you mean rate=? " + rule_key_hint());
+            "column 19: 'rat=5' is not KEY=VALUE; did you mean rate=? " + rule_key_hint());
   EXPECT_TRUE(rule_key_hint().starts_with("expected rate=, rank=, realtime=, bps=, "));
   EXPECT_EQ(rule_key_hint("xyzzy"), rule_key_hint()) << "a wrong guess is worse than none";
 }

@@ -19,7 +19,7 @@ constexpr std::string_view kDefault = "default";
 constexpr std::size_t kExplainedMax = 3;
 
 tl::unexpected<Error> no_such_rule(std::string_view name) {
-  return fail(std::errc::no_such_file_or_directory, {}, "there is no rule " + quote(name),
+  return fail(std::errc::no_such_file_or_directory, {}, "no rule named " + quote(name),
               "list the rules");
 }
 
@@ -82,7 +82,7 @@ std::string refusal(const Rule& rule, const Attributes& attributes) {
         fmt::format("{}: {} is {}, not in {}", rule.name(), field_name(test.field),
                     value_text(attributes, test.field), quote(text_of(rule, test, test)));
     if (conjunctions.size() > 1) {
-      text += fmt::format(" (nor does another of its {} conditions hold)", conjunctions.size());
+      text += fmt::format(" (nor does any other of its {} conditions match)", conjunctions.size());
     }
     return text;
   }
@@ -94,10 +94,10 @@ std::string reason(const Rule& rule, const Attributes& attributes) {
   for (const Conditions::Conjunction& conjunction : rule.conditions().conjunctions()) {
     const auto holds = [&](const FieldTest& test) { return test.matches(attributes); };
     if (std::all_of(conjunction.begin(), conjunction.end(), holds)) {
-      return quote(text_of(rule, conjunction.front(), conjunction.back())) + " fits";
+      return quote(text_of(rule, conjunction.front(), conjunction.back())) + " matches";
     }
   }
-  return "fits";
+  return "matches";
 }
 
 }  // namespace
@@ -154,8 +154,8 @@ const Rule* RuleList::find(std::string_view name) const {
 
 Result<void> RuleList::check(const RuleCommand& command) const {
   if (command.type != type_) {
-    return fail(std::errc::invalid_argument, {}, "the command was read for another type",
-                "read it for the type of this policy");
+    return fail(std::errc::invalid_argument, {}, "the command was parsed for another type",
+                "parse it for the type of this policy");
   }
   switch (command.verb) {
     case Verb::kStart:
@@ -173,13 +173,13 @@ Result<void> RuleList::check(const RuleCommand& command) const {
 Result<void> RuleList::check_start(const RuleCommand& command) const {
   const RuleKeys& keys = command.keys;
   if (find(command.name) != nullptr) {
-    return fail(std::errc::file_exists, {}, "there is a rule " + quote(command.name) + " already",
+    return fail(std::errc::file_exists, {}, "rule " + quote(command.name) + " already exists",
                 "change or stop it, or use another name");
   }
   if (keys.rank && find(*keys.rank) == nullptr) return no_such_rule(*keys.rank);
   if (size() >= kRulesMax) {
     return fail(std::errc::no_space_on_device, {},
-                fmt::format("there are {} rules, the most there can be", kRulesMax), "stop some");
+                fmt::format("the maximum of {} rules is reached", kRulesMax), "stop some rules");
   }
   return with_keys({}, keys, Verb::kStart).check();
 }
@@ -190,7 +190,7 @@ Result<void> RuleList::check_change(const RuleCommand& command) const {
   if (rule == nullptr) return no_such_rule(command.name);
   if (keys.rank && find(*keys.rank) == nullptr) return no_such_rule(*keys.rank);
   if (rule->is_default() && keys.layer.value_or(0) != 0) {
-    return fail(std::errc::invalid_argument, {}, "'default' is what layer 0 falls back on",
+    return fail(std::errc::invalid_argument, {}, "'default' belongs to layer 0",
                 "start a rule in the other layer");
   }
   return with_keys(rule->limits(), keys, Verb::kChange).check();
@@ -326,12 +326,12 @@ std::string RuleList::explain(const Attributes& attributes, unsigned layer) cons
   std::string text = found == nullptr ? "-" : found->name();
   text += '\t';
   const bool fits = found != nullptr && !found->is_default();
-  text += fits ? reason(*found, attributes) : "no rule fits";
+  text += fits ? reason(*found, attributes) : "no rule matches";
   std::size_t passed = 0;
   for (const Rule* rule : index_of(layer).rules) {
     if (rule == found) break;
     if (++passed <= kExplainedMax) {
-      text += (passed == 1 && fits ? "; before it: " : "; ") + refusal(*rule, attributes);
+      text += (passed == 1 && fits ? "; checked before it: " : "; ") + refusal(*rule, attributes);
     }
   }
   if (passed > kExplainedMax) text += fmt::format("; and {} more", passed - kExplainedMax);

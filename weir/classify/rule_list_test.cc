@@ -344,7 +344,7 @@ TEST(RuleList, HoldsAtMostSoManyRules) {
   const auto refused = list.apply(command);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, std::errc::no_space_on_device);
-  EXPECT_EQ(refused.error().message(), "there are 65536 rules, the most there can be; stop some");
+  EXPECT_EQ(refused.error().message(), "the maximum of 65536 rules is reached; stop some rules");
   EXPECT_EQ(list.match(job("b"), 0)->name(), "default");
   EXPECT_EQ(list.match(job("a"), 0)->name(), "r65535");
   must(list, "stop r1");
@@ -367,27 +367,28 @@ TEST(RuleList, TenThousandRulesAreListedAndStoppedAgain) {
 
 TEST(RuleList, ExplainsWhyThisRule) {
   RuleList list(FieldSet::all());
-  EXPECT_EQ(list.explain(job("dd.0"), 0), "default\tno rule fits");
-  EXPECT_EQ(list.explain(job("dd.0"), 1), "-\tno rule fits");
+  EXPECT_EQ(list.explain(job("dd.0"), 0), "default\tno rule matches");
+  EXPECT_EQ(list.explain(job("dd.0"), 1), "-\tno rule matches");
   must(list, "start dd jobid={dd.*}&opcode={ost_write} rate=5");
   must(list, "start big uid={500 501} rate=5");
   Attributes request = job("dd.0");
   request.opcode = 4;
   EXPECT_EQ(list.explain(request, 0),
-            "dd\t'jobid={dd.*}&opcode={ost_write}' fits; before it: big: uid is unknown, not in "
+            "dd\t'jobid={dd.*}&opcode={ost_write}' matches; checked before it: big: uid is "
+            "unknown, not in "
             "'uid={500 501}'");
   request.opcode = 3;
   EXPECT_EQ(list.explain(request, 0),
-            "default\tno rule fits; big: uid is unknown, not in 'uid={500 501}'; dd: opcode is "
+            "default\tno rule matches; big: uid is unknown, not in 'uid={500 501}'; dd: opcode is "
             "ost_read, not in 'opcode={ost_write}'");
   must(list, "start either nid={1@lo},gid={7} rate=5");
   request.gid = 7;
-  EXPECT_EQ(list.explain(request, 0), "either\t'gid={7}' fits");
+  EXPECT_EQ(list.explain(request, 0), "either\t'gid={7}' matches");
   request.gid = 8;
   EXPECT_TRUE(
       list.explain(request, 0)
-          .starts_with("default\tno rule fits; either: nid is none, not in 'nid={1@lo}' (nor "
-                       "does another of its 2 conditions hold); big: "));
+          .starts_with("default\tno rule matches; either: nid is none, not in 'nid={1@lo}' (nor "
+                       "does any other of its 2 conditions match); big: "));
 }
 
 TEST(RuleList, ExplainsInBoundedLength) {

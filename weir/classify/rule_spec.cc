@@ -155,7 +155,7 @@ std::vector<RuleChange> diff(const std::optional<RuleSpec>& from,
 Result<std::optional<RuleSpec>> merge(std::optional<RuleSpec> rule, const RuleChange& change) {
   const bool starts = change.verb == Verb::kStart;
   if (starts && rule) {
-    return fail(std::errc::file_exists, {}, "there is a rule " + quote(rule->name) + " already",
+    return fail(std::errc::file_exists, {}, "rule " + quote(rule->name) + " already exists",
                 "change or stop it, or use another name");
   }
   if (starts) {
@@ -166,11 +166,11 @@ Result<std::optional<RuleSpec>> merge(std::optional<RuleSpec> rule, const RuleCh
   }
   if (rule && (rule->name != change.name || rule->heads != change.heads)) {
     return fail(std::errc::invalid_argument, quote(print(change)),
-                "is not for the rule " + quote(rule->name));
+                "does not apply to the rule " + quote(rule->name));
   }
   if (change.verb == Verb::kStop) return std::optional<RuleSpec>();
   if (!rule) {
-    return fail(std::errc::no_such_file_or_directory, {}, "there is no rule " + quote(change.name),
+    return fail(std::errc::no_such_file_or_directory, {}, "no rule named " + quote(change.name),
                 "list the rules");
   }
   merge_keys(rule->keys, change.keys, Verb::kChange);

@@ -19,12 +19,12 @@ constexpr std::chrono::seconds kPatience{10};
 tl::unexpected<Error> failed(const std::string& server, const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED) {
     return fail(std::errc::permission_denied, server, status.error_message(),
-                "ask with --tls-certificates, or on the server's machine: curl --unix-socket "
+                "use --tls-certificates, or run on the server: curl --unix-socket "
                 "/run/weir.sock http://weir/v1/locks/locks/list");
   }
   const bool is_late = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
   return fail(is_late ? std::errc::timed_out : std::errc::connection_refused, server,
-              status.error_message(), "is weir serve --lock there?");
+              status.error_message(), "check that weir serve --lock runs at this address");
 }
 
 template <class Call>

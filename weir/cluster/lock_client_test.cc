@@ -301,7 +301,7 @@ TEST_F(LockService, AClaimThatDoesNotCountIsRefused) {
   to.job = "ior.1";
   const auto client = connect(to);
   EXPECT_FALSE(client->take("x", Mode::kExclusive, 500ms));
-  EXPECT_NE(client->status().trouble.find("may not say"), std::string::npos)
+  EXPECT_NE(client->status().trouble.find("is not allowed to claim"), std::string::npos)
       << client->status().trouble;
   EXPECT_TRUE(client->status().is_refused);
 }

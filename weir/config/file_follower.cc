@@ -62,7 +62,7 @@ Result<std::vector<RuleChange>> FileFollower::plan_rules(const serve::KeptRules&
   if (!changes) return tl::unexpected(changes.error());
   if (*changes) return std::move(**changes);
   return fail(std::errc::device_or_resource_busy, "rules",
-              "'default' cannot be set back to what it was while the server runs",
+              "'default' cannot be reset to its initial limits while the server runs",
               "restart the server, or give all its keys");
 }
 
@@ -91,7 +91,7 @@ Result<FileFollower::RulePlans> FileFollower::check(const Server& server, const 
 
 std::vector<std::string> FileFollower::follow(Server& server, const std::function<void()>& more) {
   const auto refuse = [](const Error& error) {
-    return std::vector<std::string>{error.message(), "nothing of the configuration was changed"};
+    return std::vector<std::string>{error.message(), "the configuration was not changed"};
   };
   const auto wanted = read_();
   if (!wanted) return refuse(wanted.error());
@@ -113,7 +113,7 @@ std::vector<std::string> FileFollower::follow(Server& server, const std::functio
   for (const std::string& key : plan.restart) {
     lines.push_back(key + ": takes effect at the next start");
   }
-  lines.emplace_back("the configuration was read again");
+  lines.emplace_back("configuration reloaded");
   return lines;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-constexpr const char* kRefused = "nothing of the configuration was changed";
+constexpr const char* kRefused = "the configuration was not changed";
 
 // Nobody connects.
 const auto kProtocol = serve::add_protocol(
@@ -76,13 +76,12 @@ class FileFollowerTest : public ::testing::Test {
 
 TEST_F(FileFollowerTest, DoesWhatWasEdited) {
   start("'start a jobid={a} rate=1'");
-  EXPECT_EQ(
-      edit("'start a jobid={a} rate=2', 'start b jobid={b} rate=3'"),
-      (Lines{"service 'ost_io': change a rate=2", "service 'ost_io': start b jobid={b} rate=3",
-             "the configuration was read again"}));
+  EXPECT_EQ(edit("'start a jobid={a} rate=2', 'start b jobid={b} rate=3'"),
+            (Lines{"service 'ost_io': change a rate=2",
+                   "service 'ost_io': start b jobid={b} rate=3", "configuration reloaded"}));
   EXPECT_EQ(names(), "b a default ");
   EXPECT_EQ(edit("'start a jobid={a} rate=2', 'start b jobid={b} rate=3'"),
-            Lines{"the configuration was read again"});
+            Lines{"configuration reloaded"});
 }
 
 TEST_F(FileFollowerTest, TakesNobodyElsesRuleForTheFiles) {
@@ -93,7 +92,8 @@ TEST_F(FileFollowerTest, TakesNobodyElsesRuleForTheFiles) {
        {"'start b jobid={b} rate=1'", "'start a jobid={a} rate=5', 'start b jobid={b} rate=1'"}) {
     const Lines lines = edit(edited);
     ASSERT_EQ(lines.size(), 2U);
-    EXPECT_NE(lines[0].find("rule 'a': is not the file's any more"), std::string::npos) << lines[0];
+    EXPECT_NE(lines[0].find("rule 'a': no longer comes from the file"), std::string::npos)
+        << lines[0];
     EXPECT_EQ(lines[1], kRefused);
     EXPECT_EQ(names(), "a b default ");
   }
@@ -106,10 +106,10 @@ TEST_F(FileFollowerTest, ReadsTheFileUnderOtherPoliciesToo) {
   start("'start a jobid={a} rate=1'");
   ASSERT_TRUE(rules().start_policy("fifo", server().now()));
   EXPECT_EQ(edit("'start a jobid={a} rate=2', 'start b jobid={b} rate=1'").back(),
-            "the configuration was read again");
+            "configuration reloaded");
   ASSERT_TRUE(rules().start_policy("tbf jobid", server().now()));
   EXPECT_EQ(names(), "b a default ");
-  EXPECT_EQ(edit("'start b jobid={b} rate=1'").back(), "the configuration was read again");
+  EXPECT_EQ(edit("'start b jobid={b} rate=1'").back(), "configuration reloaded");
   EXPECT_EQ(names(), "b default ");
 }
 

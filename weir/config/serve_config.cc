@@ -80,9 +80,9 @@ void refuse_with(const TomlTable& table, TomlPlace at, std::string_view what, co
 std::string bounded_text(const TomlTable& table, std::string_view key, std::size_t most) {
   std::string text = table.text(key, "");
   if (text.size() > most) {
-    table.refuse(key, fmt::format("is {} bytes long; at most {} are possible", text.size(), most));
+    table.refuse(key, fmt::format("is {} bytes long; the maximum is {}", text.size(), most));
   } else if (text.find('\0') != std::string::npos) {
-    table.refuse(key, "holds a zero byte");
+    table.refuse(key, "contains a NUL byte");
   } else {
     return text;
   }
@@ -97,7 +97,7 @@ std::string plain_name(const TomlTable& table, std::string without) {
   if (!given) {
     table.miss("name");
   } else if (given->as<std::string>() != nullptr) {
-    table.refuse("name", "is none",
+    table.refuse("name", "is not a valid name",
                  fmt::format("expected 1 to {} letters, digits, _ and -", Bounds::kPlainNameMax));
   }
   return {};
@@ -112,7 +112,7 @@ bool is_named_before(const List& list, std::string_view name) {
 template <class List>
 bool has_room(const TomlTable& table, const List& list, std::size_t most) {
   if (list.size() < most) return true;
-  table.mistakes().add(table.at(), fmt::format("{}: at most {} are possible", table.name(), most));
+  table.mistakes().add(table.at(), fmt::format("{}: the maximum is {}", table.name(), most));
   return false;
 }
 
@@ -126,13 +126,13 @@ void read_listen(const TomlTable& table, ServeOptions& options) {
     } else if (std::find(options.listen.begin(), options.listen.end(), *address) !=
                options.listen.end()) {
       table.mistakes().add(
-          item.at, fmt::format("{}: listen holds {} twice", table.name(), quote(item.text)));
+          item.at, fmt::format("{}: listen contains {} twice", table.name(), quote(item.text)));
     } else {
       options.listen.push_back(*address);
     }
   }
   if (options.listen.size() > Bounds::kListenMax) {
-    table.refuse("listen", fmt::format("holds more than {} addresses", Bounds::kListenMax));
+    table.refuse("listen", fmt::format("contains more than {} addresses", Bounds::kListenMax));
   }
 }
 
@@ -154,7 +154,7 @@ void read_server(const TomlTable& table, ServeOptions& options) {
       table.time("drain_timeout", limits.drain_timeout, Nanoseconds{0}, Bounds::kDrainTimeoutMax);
   if (limits.connection_memory > limits.memory) {
     table.refuse("connection_memory",
-                 fmt::format("is more than memory, which is {}", print_size(limits.memory)));
+                 fmt::format("exceeds memory, which is {}", print_size(limits.memory)));
   }
 }
 
@@ -165,7 +165,7 @@ void read_tls(const TomlTable& table, serve::TlsOptions& tls) {
   tls.directory = bounded_text(table, "directory", Bounds::kPathMax);
   tls.verify_clients = table.flag("verify_clients", false);
   if (tls.mode != Mode::kOff && tls.directory.empty()) {
-    table.miss("directory", "name where ca-cert.pem and the others lie");
+    table.miss("directory", "name the directory of ca-cert.pem and the other files");
   }
 }
 
@@ -209,9 +209,9 @@ void read_job_nodes(const TomlTable& table, std::vector<serve::JobNodes>& jobs) 
           key.at, fmt::format("{}: nodes of {} {}", table.name(), quote(key.name), what), hint);
     };
     if (key.name.empty() || key.name.size() > JobId::kSizeMax) {
-      refuse("have no job", fmt::format("a job id has 1 to {} bytes", JobId::kSizeMax));
+      refuse("have no valid job id", fmt::format("a job id has 1 to {} bytes", JobId::kSizeMax));
     } else if (member.value.is_table()) {
-      refuse("are a table", "write a job with dots in quotes: 'ior.n1' = 4");
+      refuse("must not be a table", "quote a job id that contains dots: 'ior.n1' = 4");
     } else if (count == nullptr || *count < 1 ||
                static_cast<std::uint64_t>(*count) > Bounds::kNodesMax) {
       refuse(fmt::format("must be a whole number from 1 to {}", Bounds::kNodesMax));
@@ -279,9 +279,9 @@ void read_nodemap(const TomlTable& table, ServeOptions& options) {
   auto nids = read_nids(table, "nids");
   if (!table.has("nids")) table.miss("nids", "such as ['10.0.0.[1-9]@tcp']");
   if (name == "default") {
-    table.refuse("name", "is that of the nodemap of all others", "use another name");
+    table.refuse("name", "is reserved for the nodemap of all other clients", "use another name");
   } else if (is_named_before(options.nodemaps, name)) {
-    table.refuse("name", "is there twice");
+    table.refuse("name", "is used twice");
   }
   // Also after a mistake: rules that ask for it are no mistakes then.
   options.nodemaps.push_back({name, nids ? *std::move(nids) : NidList{}});
@@ -298,8 +298,9 @@ void read_group(const TomlTable& table, ServeOptions& options) {
   if (!has_room(table, groups, Bounds::kClientGroupsMax)) return;
   serve::ClientGroup group;
   group.name = plain_name(table, "");
-  if (is_named_before(groups, group.name)) table.refuse("name", "is there twice");
-  if (group.name == serve::kNoGroup) table.refuse("name", "is what clients of no group are called");
+  if (is_named_before(groups, group.name)) table.refuse("name", "is used twice");
+  if (group.name == serve::kNoGroup)
+    table.refuse("name", "is reserved for clients without a group");
   if (!table.has("nids")) table.miss("nids", "such as ['10.0.0.[1-9]@tcp']");
   if (auto nids = read_nids(table, "nids")) group.nids = *std::move(nids);
   for (const TomlTable::Item& item : table.texts("nids")) group.nids_text += item.text + ' ';
@@ -331,8 +332,8 @@ class RuleTrial {
     const bool is_state = command->verb == Verb::kStart ||
                           (command->verb == Verb::kChange && command->name == "default");
     if (!is_state) {
-      return fail(std::errc::invalid_argument, {}, "this is no rule to have",
-                  "a file holds start commands, and changes of default");
+      return fail(std::errc::invalid_argument, {}, "not allowed in a configuration",
+                  "use start commands, and change for 'default'");
     }
     for (const bool applies : {false, true}) {
       for (const Head head : {Head::kRegular, Head::kHigh}) {
@@ -340,9 +341,9 @@ class RuleTrial {
         auto& list = lists_.at(static_cast<std::size_t>(head));
         if (!list) {
           return fail(std::errc::invalid_argument, {},
-                      head == Head::kRegular ? "tbf does not run on the regular head"
-                                             : "tbf does not run on the high-priority head",
-                      "write reg or hp in front of the command");
+                      head == Head::kRegular ? "tbf does not run for regular requests"
+                                             : "tbf does not run for high-priority requests",
+                      "write reg or hp before the command");
         }
         if (auto done = applies ? list->apply(*command) : list->check(*command); !done) return done;
       }
@@ -381,8 +382,8 @@ void read_rules(const TomlTable& table, const ServeOptions& options,
   for (const TomlTable::Item& item : table.texts("rules")) {
     ++number;
     if (!trial.has_rules()) {
-      table.refuse("rules", fmt::format("have no meaning under {}", quote(service.policy)),
-                   "rules are for the policy tbf");
+      table.refuse("rules", fmt::format("have no effect under {}", quote(service.policy)),
+                   "rules require the policy tbf");
       return;
     }
     if (const auto applied = trial.apply(item.text); !applied) {
@@ -408,9 +409,9 @@ void read_capacity(const TomlTable& table, serve::ServiceOptions& service) {
   using Kind = serve::Capacity::Kind;
   const bool is_bytes = service.cost->kind() == Cost::Kind::kBytes;
   if (service.capacity.kind == Kind::kBytes && !is_bytes) {
-    table.refuse("cost", "must be 'bytes', since the capacity is one of bytes");
+    table.refuse("cost", "must be 'bytes', since the capacity is in bytes per second");
   } else if (service.capacity.kind == Kind::kOps && is_bytes) {
-    table.refuse("cost", "cannot be 'bytes', since the capacity is one of operations",
+    table.refuse("cost", "cannot be 'bytes', since the capacity is in operations per second",
                  "give the capacity a unit, such as '100MB/s'");
   }
 }
@@ -420,7 +421,7 @@ void read_service(const TomlTable& table, ServeOptions& options) {
   serve::ServiceOptions service;
   service.name = plain_name(table, service.name);
   if (is_named_before(options.services, service.name)) {
-    table.refuse("name", "is there twice");
+    table.refuse("name", "is used twice");
   }
   read_rules(table, options, service);
   using serve::Adaptive;
@@ -439,7 +440,7 @@ void read_service(const TomlTable& table, ServeOptions& options) {
     service.period = table.time("period", ControllerOptions{}.period, ControllerOptions::kPeriodMin,
                                 ControllerOptions::kPeriodMax);
     if (service.adaptive == Adaptive::kOff) {
-      table.refuse("period", "has no meaning with adaptive = 'off'");
+      table.refuse("period", "has no effect with adaptive = 'off'");
     }
   }
   options.services.push_back(std::move(service));
@@ -450,7 +451,7 @@ void read_control(const TomlTable& table, serve::ControlFiles& control) {
   control.token_file = bounded_text(table, "token", Bounds::kPathMax);
   control.journal = bounded_text(table, "journal", Bounds::kPathMax);
   if (!control.tcp.empty() && control.token_file.empty()) {
-    table.refuse("tcp", "needs a token", "name a file that holds one");
+    table.refuse("tcp", "needs a token", "name a file that contains it");
   }
 }
 
@@ -472,12 +473,12 @@ void read_etcd(const TomlTable& table, serve::ClusterOptions& cluster) {
       cluster.etcd.push_back(item.text);
     } else {
       table.mistakes().add(
-          item.at, fmt::format("{}: etcd: {} is no HOST:PORT", table.name(), quote(item.text)),
+          item.at, fmt::format("{}: etcd: {} is not HOST:PORT", table.name(), quote(item.text)),
           "such as '10.0.0.1:2379', without http://");
     }
   }
   if (cluster.etcd.size() > Bounds::kEtcdMax) {
-    table.refuse("etcd", fmt::format("holds more than {} addresses", Bounds::kEtcdMax));
+    table.refuse("etcd", fmt::format("contains more than {} addresses", Bounds::kEtcdMax));
   }
   if (!table.has("etcd")) table.miss("etcd", "such as ['10.0.0.1:2379']");
 }
@@ -489,12 +490,12 @@ void read_cluster_addresses(const TomlTable& table, serve::ClusterOptions& clust
     table.miss("listen", "such as '10.0.0.1:7420'");
   } else if (const auto address = serve::parse_listen(cluster.listen);
              !address || address->kind != serve::ListenAddress::Kind::kTcp) {
-    table.refuse("listen", "is no ADDRESS:PORT", "such as '10.0.0.1:7420'");
+    table.refuse("listen", "is not ADDRESS:PORT", "such as '10.0.0.1:7420'");
   } else if (address->host.empty() && cluster.advertise.empty()) {
-    table.miss("advertise", "others do not reach it by every address");
+    table.miss("advertise", "other servers need an address to connect to when listen has none");
   }
   if (!cluster.advertise.empty() && !is_reachable(cluster.advertise)) {
-    table.refuse("advertise", "is no HOST:PORT");
+    table.refuse("advertise", "is not HOST:PORT");
   }
 }
 
@@ -502,18 +503,18 @@ void read_cluster_start(const TomlTable& table, serve::ClusterOptions& cluster) 
   using StartWithout = serve::ClusterOptions::StartWithout;
   cluster.state_file = bounded_text(table, "state", Bounds::kPathMax);
   if (cluster.state_file.empty()) {
-    table.miss("state", "a file that the server may write, such as '/var/lib/weir/cluster'");
+    table.miss("state", "name a file that the server can write, such as '/var/lib/weir/cluster'");
   }
   const std::string without = table.text("start_without", "closed");
   if (without == "rate") {
     cluster.start_without = StartWithout::kRate;
     if (!table.has("start_rate")) {
-      table.miss("start_rate", "operations a second, for start_without = 'rate'");
+      table.miss("start_rate", "operations per second, for start_without = 'rate'");
     }
   } else if (without != "closed") {
-    table.refuse("start_without", "is neither 'closed' nor 'rate'");
+    table.refuse("start_without", "must be 'closed' or 'rate'");
   } else if (table.has("start_rate")) {
-    table.refuse("start_rate", "is only for start_without = 'rate'");
+    table.refuse("start_rate", "requires start_without = 'rate'");
   }
   if (table.has("start_rate")) {
     cluster.start_rate = static_cast<std::uint32_t>(table.number("start_rate", 1, 1, UINT32_MAX));
@@ -524,7 +525,8 @@ void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   cluster.prefix = table.text("prefix", cluster.prefix);
   const bool is_prefix = cluster.prefix.size() > 1 && cluster.prefix.size() <= Bounds::kNameMax &&
                          cluster.prefix.starts_with('/') && !cluster.prefix.ends_with('/');
-  if (!is_prefix) table.refuse("prefix", "is none", "such as '/weir', with no / at its end");
+  if (!is_prefix)
+    table.refuse("prefix", "is not a valid prefix", "such as '/weir', without a / at the end");
   cluster.epoch = table.time("epoch", cluster.epoch, Bounds::kEpochMin, Bounds::kEpochMax);
   cluster.timeout =
       table.time("timeout", cluster.timeout, Bounds::kEpochMin, Bounds::kEpochTimeoutMax);
@@ -537,7 +539,7 @@ void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   cluster.user = bounded_text(table, "user", Bounds::kNameMax);
   cluster.password_file = bounded_text(table, "password_file", Bounds::kPathMax);
   if (!cluster.user.empty() && cluster.password_file.empty()) {
-    table.miss("password_file", "name a file that holds the password of the user");
+    table.miss("password_file", "name a file that contains the user's password");
   }
   cluster.tls_directory = bounded_text(table, "tls_directory", Bounds::kPathMax);
   cluster.etcd_tls_directory = bounded_text(table, "etcd_tls_directory", Bounds::kPathMax);
@@ -563,9 +565,10 @@ void read_blocks(const TomlTable& table, BlockSizes& blocks) {
   const std::string_view given = table.has("block_min")         ? "block_min"
                                  : table.has("block_preferred") ? "block_preferred"
                                                                 : "block_max";
-  table.refuse(given, "does not go together with the other block sizes",
-               "block_min is a power of 2 up to 64KiB, block_preferred one from 512B and block_min "
-               "on, block_max a multiple of block_min up to 64MiB and not below block_preferred");
+  table.refuse(
+      given, "conflicts with the other block sizes",
+      "block_min is a power of 2 up to 64KiB, block_preferred a power of 2 of at least "
+      "512B and block_min, block_max a multiple of block_min from block_preferred to 64MiB");
 }
 
 void read_store(const TomlTable& table, serve::StoreOptions& store) {
@@ -584,20 +587,20 @@ void read_store(const TomlTable& table, serve::StoreOptions& store) {
     if (store.kind != Kind::kFile) {
       table.refuse(
           "size",
-          store.kind == Kind::kMemory ? "is said by the store already" : "is that of the device",
-          "leave it out");
+          store.kind == Kind::kMemory ? "is already given in store" : "cannot be set for a device",
+          "remove it");
     } else if (store.size) {
-      table.refuse("size", "is said by the store already", "leave one of them out");
+      table.refuse("size", "is already given in store", "remove one of them");
     }
     constexpr Bytes kMost{std::uint64_t{1} << 62};
     store.size = table.size("size", Bytes{1}, Bytes{1}, kMost);
   }
   if (table.flag("direct", false)) {
-    if (store.kind == Kind::kMemory) table.refuse("direct", "has no meaning for memory");
+    if (store.kind == Kind::kMemory) table.refuse("direct", "has no effect for memory");
     store.direct = true;
   }
   if (table.flag("force", false)) {
-    if (store.kind != Kind::kDevice) table.refuse("force", "is for devices", "leave it out");
+    if (store.kind != Kind::kDevice) table.refuse("force", "applies to devices only", "remove it");
     store.force = true;
   }
 }
@@ -605,30 +608,30 @@ void read_store(const TomlTable& table, serve::StoreOptions& store) {
 void read_export(const TomlTable& table, ServeOptions& options) {
   if (!has_room(table, options.exports, Bounds::kExportsMax)) return;
   serve::ExportOptions exported;
-  if (!table.has("name")) table.miss("name", "'' is for clients that ask for none");
+  if (!table.has("name")) table.miss("name", "'' serves clients that name no export");
   exported.name = bounded_text(table, "name", Bounds::kNameMax);
   if (exported.name.find_first_of(",/=") != std::string::npos) {
-    table.refuse("name", "is none",
-                 "claims follow a name behind , or /, and hold a =, so it has none of them");
+    table.refuse("name", "is not a valid name",
+                 "a name cannot contain , / or =, which separate claims");
   } else if (has_control(exported.name)) {
-    table.refuse("name", "holds control characters", "leave them out");
+    table.refuse("name", "contains control characters", "remove them");
   }
   if (is_named_before(options.exports, exported.name)) {
-    table.refuse("name", "is there twice");
+    table.refuse("name", "is used twice");
   }
   read_store(table, exported.store);
   exported.read_only = table.flag("read_only", false);
   exported.description = bounded_text(table, "description", Bounds::kDescriptionMax);
   if (has_control(exported.description)) {
-    table.refuse("description", "holds control characters", "leave them out");
+    table.refuse("description", "contains control characters", "remove them");
   }
   read_blocks(table, exported.blocks);
   const Bytes payload{exported.blocks.maximum};
   if (payload > options.limits.connection_memory) {
     table.refuse("block_max",
-                 fmt::format("is {}, more than connection_memory of the server, which is {}",
+                 fmt::format("is {}, which exceeds the server's connection_memory of {}",
                              print_size(payload), print_size(options.limits.connection_memory)),
-                 "lower the one or raise the other");
+                 "lower block_max or raise connection_memory");
   }
   exported.service = table.text("service", exported.service);
   if (exported.service != serve::kDefaultService &&

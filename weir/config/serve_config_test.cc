@@ -254,34 +254,35 @@ TEST(ServeConfig, EveryKeyHasAnEffect) {
 
 TEST(ServeConfig, TcpWithoutATokenIsRefused) {
   EXPECT_EQ(refused("token = \"/etc/weir.token\"", ""),
-            "f:49:7: control: tcp needs a token; name a file that holds one");
+            "f:49:7: control: tcp needs a token; name a file that contains it");
 }
 
 TEST(ServeConfig, AClusterNeedsItsEtcdAndAnAddressThatOthersReach) {
   EXPECT_EQ(refused("etcd = [\"10.0.0.1:2379\", \"etcd2:2379\"]", "etcd = \"http://e:2379\""),
-            "f:54:8: cluster: etcd: 'http://e:2379' is no HOST:PORT; such as '10.0.0.1:2379', "
+            "f:54:8: cluster: etcd: 'http://e:2379' is not HOST:PORT; such as '10.0.0.1:2379', "
             "without http://");
   EXPECT_EQ(refused("advertise = \"storage1:7420\"", ""),
-            "f:52:1: cluster: advertise is missing; others do not reach it by every address");
+            "f:52:1: cluster: advertise is missing; other servers need an address to connect to "
+            "when listen has none");
   EXPECT_EQ(refused("name = \"a\"\netcd", "etcd"), "f:52:1: cluster: name is missing");
   EXPECT_EQ(refused("timeout = \"200ms\"", "timeout = \"20ms\""),
             "f:59:11: cluster: timeout must be longer than epoch, which is 20ms");
   EXPECT_EQ(refused("password_file = \"/etc/weir.password\"", ""),
-            "f:52:1: cluster: password_file is missing; name a file that holds the password of "
-            "the user");
+            "f:52:1: cluster: password_file is missing; name a file that contains the "
+            "user's password");
 }
 
 TEST(ServeConfig, AClusterNeedsAStateFileAndSaysHowItStartsWithoutRules) {
   EXPECT_EQ(refused("state = \"/var/lib/weir/cluster\"", ""),
-            "f:52:1: cluster: state is missing; a file that the server may write, such as "
+            "f:52:1: cluster: state is missing; name a file that the server can write, such as "
             "'/var/lib/weir/cluster'");
   EXPECT_EQ(refused("start_without = \"rate\"", "start_without = \"open\""),
-            "f:66:17: cluster: start_without is neither 'closed' nor 'rate'");
+            "f:66:17: cluster: start_without must be 'closed' or 'rate'");
   EXPECT_EQ(refused("start_rate = 500", ""),
-            "f:52:1: cluster: start_rate is missing; operations a second, for start_without = "
+            "f:52:1: cluster: start_rate is missing; operations per second, for start_without = "
             "'rate'");
   EXPECT_EQ(refused("start_without = \"rate\"", ""),
-            "f:67:14: cluster: start_rate is only for start_without = 'rate'");
+            "f:67:14: cluster: start_rate requires start_without = 'rate'");
   EXPECT_NE(refused("start_rate = 500", "start_rate = 0"), "");
   ServeOptions options = parsed(kEveryKey);
   options.trace_file.clear();
@@ -304,10 +305,11 @@ TEST(ServeConfig, RulesOfTheClusterAreNotOfAFile) {
 
 TEST(ServeConfig, NamesAnUnknownKeyAndTheNearestOne) {
   EXPECT_EQ(refused("capacity = ", "capcity = "),
-            "f:31:1: service 'fast': no key 'capcity'; did you mean capacity?");
-  EXPECT_EQ(refused("[claims]", "[claim]"), "f:16:2: file: no key 'claim'; did you mean claims?");
+            "f:31:1: service 'fast': unknown key 'capcity'; did you mean capacity?");
+  EXPECT_EQ(refused("[claims]", "[claim]"),
+            "f:16:2: file: unknown key 'claim'; did you mean claims?");
   EXPECT_EQ(refused("verify_clients", "zz"),
-            "f:15:1: tls: no key 'zz'; there are: mode, directory, verify_clients");
+            "f:15:1: tls: unknown key 'zz'; the keys are mode, directory, verify_clients");
   EXPECT_EQ(refused("[tls]", "[[tls]]"), "f:12:1: tls must be a table");
   EXPECT_EQ(
       mistakes_of("service = 5\n"),
@@ -317,12 +319,12 @@ TEST(ServeConfig, NamesAnUnknownKeyAndTheNearestOne) {
 TEST(ServeConfig, TellsAllMistakesAtOnceInTheOrderOfTheFile) {
   const std::vector<std::string> expected = {
       "f:2:15: server: connections must be a whole number from 1 to 1000000",
-      "f:3:1: server: no key 'memroy'; did you mean memory?",
+      "f:3:1: server: unknown key 'memroy'; did you mean memory?",
       "f:5:8: tls: mode cannot be 'requires'; did you mean 'require'?",
       std::string(
-          "f:7:8: export 'a/b': name is none; claims follow a name behind , or /, and hold ") +
-          "a =, so it has none of them",
-      std::string("f:8:9: export 'a/b': store: 'tape:/dev/st0' is no store; expected ") +
+          "f:7:8: export 'a/b': name is not a valid name; a name cannot contain , / or =, ") +
+          "which separate claims",
+      std::string("f:8:9: export 'a/b': store: 'tape:/dev/st0' is not a store; expected ") +
           "file:PATH[,size=SIZE][,direct], device:PATH[,direct][,force], memory:SIZE or "
           "shaped:KEY=VALUE,...:STORE",
   };
@@ -337,33 +339,34 @@ TEST(ServeConfig, SaysWhatAKeyMustBe) {
   EXPECT_EQ(refused("\"1GiB\"", "\"1KiB\"\n#"),
             "f:7:10: server: memory must be from 256KiB to 1PiB");
   EXPECT_EQ(refused("\"128MiB\"", "\"2GiB\""),
-            "f:8:21: server: connection_memory is more than memory, which is 1GiB");
+            "f:8:21: server: connection_memory exceeds memory, which is 1GiB");
   EXPECT_EQ(refused("connection_requests = 5", "connection_requests = 65537"),
             "f:9:23: server: connection_requests must be a whole number from 1 to 65536");
   EXPECT_EQ(refused("\"500ms\"", "\"1ms\""),
             "f:10:21: server: handshake_timeout must be from 100ms to 1h");
   EXPECT_EQ(refused("\"2min\"", "\"2d\""), "f:11:17: server: drain_timeout must be from 0ns to 1d");
-  EXPECT_EQ(refused("\"nobody\"", "5"), "f:3:8: server: user must be a text in quotes");
+  EXPECT_EQ(refused("\"nobody\"", "5"), "f:3:8: server: user must be a quoted string");
   EXPECT_EQ(refused("\"/run/c.sock\"", "\"/" + std::string(107, 'x') + "\""),
-            "f:4:18: server: control_socket is 108 bytes long; at most 107 are possible");
-  EXPECT_EQ(refused("\"/tmp/t\"", R"("a\u0000b")"), "f:5:9: server: trace holds a zero byte");
+            "f:4:18: server: control_socket is 108 bytes long; the maximum is 107");
+  EXPECT_EQ(refused("\"/tmp/t\"", R"("a\u0000b")"), "f:5:9: server: trace contains a NUL byte");
   EXPECT_EQ(refused("verify_clients = true", "verify_clients = 'yes'"),
             "f:15:18: tls: verify_clients must be true or false");
-  EXPECT_EQ(refused("directory = \"/etc/pki\"\n", ""),
-            "f:12:1: tls: directory is missing; name where ca-cert.pem and the others lie");
+  EXPECT_EQ(
+      refused("directory = \"/etc/pki\"\n", ""),
+      "f:12:1: tls: directory is missing; name the directory of ca-cert.pem and the other files");
 }
 
 TEST(ServeConfig, RefusesAddressesThatAreNone) {
   EXPECT_EQ(refused("\"[::1]:10809\"", "\"localhost:10809\""),
-            "f:2:30: server: listen: 'localhost:10809' holds no IPv4 address; expected "
+            "f:2:30: server: listen: 'localhost:10809' contains no valid IPv4 address; expected "
             "ADDRESS:PORT such as 127.0.0.1:10809, [::1]:10809 or :10809, or unix:PATH");
   EXPECT_EQ(refused("\"[::1]:10809\"", "\"127.0.0.1:10810\""),
-            "f:2:30: server: listen holds '127.0.0.1:10810' twice");
-  EXPECT_EQ(refused("\"[::1]:10809\"", "5"), "f:2:30: server: listen must hold texts in quotes");
+            "f:2:30: server: listen contains '127.0.0.1:10810' twice");
+  EXPECT_EQ(refused("\"[::1]:10809\"", "5"), "f:2:30: server: listen must contain quoted strings");
   std::string many = "':1'";
   for (int port = 2; port <= 65; ++port) many += ", ':" + std::to_string(port) + "'";
   EXPECT_EQ(refused("\"[::1]:10809\"", many),
-            "f:2:10: server: listen holds more than 64 addresses");
+            "f:2:10: server: listen contains more than 64 addresses");
   EXPECT_EQ(refused("\"10.1.0.0/16@tcp\"", "\"10.1.0.0/33@tcp\"").substr(0, 42),
             "f:18:26: claims: allow '10.1.0.0/33@tcp': ");
   EXPECT_EQ(refused("\"192.168.[0-3].*@tcp\"", "\"somewhere\"").substr(0, 49),
@@ -374,12 +377,13 @@ TEST(ServeConfig, RefusesJobsThatAreNone) {
   EXPECT_EQ(refused("backup = 2", "backup = 0"),
             "f:21:25: jobs: nodes of 'backup' must be a whole number from 1 to 1000000");
   EXPECT_EQ(refused("\"ior.n1\" = 4", "ior.n1 = 4"),
-            "f:21:11: jobs: nodes of 'ior' are a table; write a job with dots in quotes: 'ior.n1' "
+            "f:21:11: jobs: nodes of 'ior' must not be a table; quote a job id that contains dots: "
+            "'ior.n1' "
             "= 4");
-  EXPECT_EQ(
-      refused("backup = 2", std::string(32, 'x') + " = 2"),
-      "f:21:25: jobs: nodes of 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' have no job; a job id has 1 "
-      "to 31 bytes");
+  EXPECT_EQ(refused("backup = 2", std::string(32, 'x') + " = 2"),
+            "f:21:25: jobs: nodes of 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' have no valid job id; a "
+            "job id has 1 "
+            "to 31 bytes");
   EXPECT_EQ(refused("nodes = { \"ior.n1\" = 4, backup = 2 }", "nodes = 4"),
             "f:21:9: jobs: nodes must be a table such as { 'ior.n1' = 4 }");
   EXPECT_EQ(refused("\"clients\"", "\"two\""),
@@ -396,8 +400,8 @@ TEST(ServeConfig, SizesOfJobsFromSlurm) {
                                  .squeue = "/opt/squeue",
                                  .every = std::chrono::minutes{1}}));
   EXPECT_EQ(mistakes_of("[jobs]\njob_pattern = '%e.%H'\n"),
-            (std::vector<std::string>{"f:2:15: jobs: job_pattern has a code that Slurm does not "
-                                      "know; use %j and %u only"}));
+            (std::vector<std::string>{"f:2:15: jobs: job_pattern has a code that has no meaning "
+                                      "in Slurm; use %j and %u only"}));
   EXPECT_EQ(mistakes_of("[jobs]\nsqueue = ''\nslurm_every = '1ms'\n").size(), 2U);
 }
 
@@ -422,10 +426,10 @@ TEST(ServeConfig, RefusesGroupsThatAreNone) {
                                       "['10.0.0.[1-9]@tcp']"}));
   EXPECT_EQ(mistakes_of("[[group]]\nname = 'a'\nnids = '*@tcp'\n"
                         "[[group]]\nname = 'a'\nnids = '*@lo'\n"),
-            (std::vector<std::string>{"f:5:8: group 'a': name is there twice"}));
+            (std::vector<std::string>{"f:5:8: group 'a': name is used twice"}));
   EXPECT_EQ(mistakes_of("[[group]]\nname = 'others'\nnids = '*@tcp'\n"),
             (std::vector<std::string>{
-                "f:2:8: group 'others': name is what clients of no group are called"}));
+                "f:2:8: group 'others': name is reserved for clients without a group"}));
   EXPECT_EQ(mistakes_of("[groups]\nlength = '1us'\n").size(), 1U);
   std::string many;
   for (std::size_t i = 0; i <= kGroupsMax; ++i) {
@@ -433,7 +437,7 @@ TEST(ServeConfig, RefusesGroupsThatAreNone) {
     many += "'\nnids = '*@tcp'\n";
   }
   EXPECT_EQ(mistakes_of(many),
-            (std::vector<std::string>{"f:385:1: group 'g128': at most 128 are possible"}));
+            (std::vector<std::string>{"f:385:1: group 'g128': the maximum is 128"}));
 }
 
 TEST(ServeConfig, RefusesNodemapsThatAreNone) {
@@ -443,36 +447,37 @@ TEST(ServeConfig, RefusesNodemapsThatAreNone) {
                                       "['10.0.0.[1-9]@tcp']"}));
   EXPECT_EQ(
       mistakes_of("[[nodemap]]\nname = 'default'\nnids = '*@tcp'\n"),
-      (std::vector<std::string>{"f:2:8: nodemap 'default': name is that of the nodemap of all "
-                                "others; use another name"}));
-  EXPECT_EQ(mistakes_of("[[nodemap]]\nname = 'a b'\nnids = '*@tcp'\n"),
-            (std::vector<std::string>{"f:2:8: nodemap 'a b': name is none; expected 1 to 31 "
-                                      "letters, digits, _ and -"}));
+      (std::vector<std::string>{"f:2:8: nodemap 'default': name is reserved for the nodemap of "
+                                "all other clients; use another name"}));
+  EXPECT_EQ(
+      mistakes_of("[[nodemap]]\nname = 'a b'\nnids = '*@tcp'\n"),
+      (std::vector<std::string>{"f:2:8: nodemap 'a b': name is not a valid name; expected 1 to 31 "
+                                "letters, digits, _ and -"}));
   EXPECT_EQ(mistakes_of("[[nodemap]]\nname = 5\nnids = '*@tcp'\n"),
-            (std::vector<std::string>{"f:2:8: nodemap: name must be a text in quotes"}));
+            (std::vector<std::string>{"f:2:8: nodemap: name must be a quoted string"}));
   EXPECT_EQ(mistakes_of("[[nodemap]]\nname = 'a'\nnids = '*@tcp'\n"
                         "[[nodemap]]\nname = 'a'\nnids = '*@lo'\n"),
-            (std::vector<std::string>{"f:5:8: nodemap 'a': name is there twice"}));
+            (std::vector<std::string>{"f:5:8: nodemap 'a': name is used twice"}));
 }
 
 TEST(ServeConfig, PointsAtARuleAndRepeatsItsParser) {
   EXPECT_EQ(refused("\"start a nodemap={visitors} rate=5\"",
                     "\n  'start b nid={*@tcp}',\n  'start a jobid={x} rate=5'"),
-            "f:31:3: service 'fast': rule 2: column 9: 'jobid={x}' asks for a field that is not of "
-            "this policy's type; expected one of nid+nodemap");
+            "f:31:3: service 'fast': rule 2: column 9: 'jobid={x}' names a field that is not part "
+            "of this policy's type; expected one of nid+nodemap");
   EXPECT_EQ(refused("{visitors}", "{visitor}"),
-            "f:29:10: service 'fast': rule 1: column 18: 'visitor' is no nodemap; make the nodemap "
+            "f:29:10: service 'fast': rule 1: column 18: 'visitor' is not a known nodemap; define "
+            "the nodemap "
             "before its rules");
   EXPECT_EQ(refused("\"start a nodemap={visitors} rate=5\"",
                     "'start a nid={*@tcp}', 'start a nid={*@lo}'"),
-            "f:29:33: service 'fast': rule 2: there is a rule 'a' already; change or stop it, or "
+            "f:29:33: service 'fast': rule 2: rule 'a' already exists; change or stop it, or "
             "use another name");
-  EXPECT_EQ(
-      refused("change default", "change a"),
-      "f:29:47: service 'fast': rule 2: this is no rule to have; a file holds start commands, "
-      "and changes of default");
+  EXPECT_EQ(refused("change default", "change a"),
+            "f:29:47: service 'fast': rule 2: not allowed in a configuration; use start commands, "
+            "and change for 'default'");
   EXPECT_EQ(refused("rules = [", "rules = [5, "),
-            "f:29:10: service 'fast': rules must hold texts in quotes");
+            "f:29:10: service 'fast': rules must contain quoted strings");
 }
 
 TEST(ServeConfig, RefusesPoliciesThatAreNone) {
@@ -482,11 +487,11 @@ TEST(ServeConfig, RefusesPoliciesThatAreNone) {
   EXPECT_TRUE(
       mistakes_of("[[service]]\npolicy = 'lifo'\n")[0].starts_with("f:2:10: service: policy: "));
   EXPECT_EQ(mistakes_of("[[service]]\npolicy = 'fifo'\nrules = ['start a jobid={a}']\n"),
-            (std::vector<std::string>{"f:3:9: service: rules have no meaning under 'fifo'; "
-                                      "rules are for the policy tbf"}));
+            (std::vector<std::string>{"f:3:9: service: rules have no effect under 'fifo'; "
+                                      "rules require the policy tbf"}));
   EXPECT_EQ(mistakes_of("[[service]]\npolicy = 'tbf reg jobid'\nrules = ['start a jobid={a}']\n"),
-            (std::vector<std::string>{"f:3:10: service: rule 1: tbf does not run on the "
-                                      "high-priority head; write reg or hp in front of the "
+            (std::vector<std::string>{"f:3:10: service: rule 1: tbf does not run for "
+                                      "high-priority requests; write reg or hp before the "
                                       "command"}));
   EXPECT_TRUE(mistakes_of("[[service]]\npolicy = 'tbf reg jobid'\n"
                           "rules = ['reg start a jobid={a}']\n")
@@ -501,25 +506,27 @@ TEST(ServeConfig, RefusesServicesThatDoNotGoTogether) {
   EXPECT_EQ(refused("\"50ms\"", "\"1min\""),
             "f:34:10: service 'fast': period must be from 1ms to 10s");
   EXPECT_EQ(refused("\"paper\"", "\"off\""),
-            "f:34:10: service 'fast': period has no meaning with adaptive = 'off'");
+            "f:34:10: service 'fast': period has no effect with adaptive = 'off'");
   EXPECT_EQ(refused("\"paper\"", "\"offf\""),
             "f:30:12: service 'fast': adaptive cannot be 'offf'; did you mean 'off'?");
   EXPECT_EQ(refused("capacity = 4000", "capacity = 'much'"),
-            "f:31:12: service 'fast': capacity: 'much' is no capacity; expected auto, operations a "
-            "second such as 4000, or bytes a second such as 100MB/s");
-  EXPECT_EQ(refused("capacity = 4000", "capacity = '100MB/s'"),
-            "f:35:8: service 'fast': cost must be 'bytes', since the capacity is one of bytes");
+            "f:31:12: service 'fast': capacity: 'much' is not a valid capacity; expected auto, "
+            "operations per "
+            "second such as 4000, or bytes per second such as 100MB/s");
+  EXPECT_EQ(
+      refused("capacity = 4000", "capacity = '100MB/s'"),
+      "f:35:8: service 'fast': cost must be 'bytes', since the capacity is in bytes per second");
   EXPECT_EQ(refused("\"affine:1:2\"", "\"bytes\""),
-            "f:35:8: service 'fast': cost cannot be 'bytes', since the capacity is one of "
-            "operations; give the capacity a unit, such as '100MB/s'");
+            "f:35:8: service 'fast': cost cannot be 'bytes', since the capacity is in operations "
+            "per second; give the capacity a unit, such as '100MB/s'");
   EXPECT_EQ(mistakes_of("[[service]]\n[[service]]\nname = 'ost_io'\n"),
-            (std::vector<std::string>{"f:3:8: service 'ost_io': name is there twice"}));
+            (std::vector<std::string>{"f:3:8: service 'ost_io': name is used twice"}));
 }
 
 TEST(ServeConfig, RefusesExportsThatDoNotGoTogether) {
   EXPECT_EQ(mistakes_of("[[export]]\n"),
             (std::vector<std::string>{
-                "f:1:1: export: name is missing; '' is for clients that ask for none",
+                "f:1:1: export: name is missing; '' serves clients that name no export",
                 "f:1:1: export: store is missing; such as 'file:/srv/scratch.img' or "
                 "'memory:1GiB'"}));
   EXPECT_EQ(refused("service = \"fast\"", "service = \"fats\""),
@@ -527,29 +534,28 @@ TEST(ServeConfig, RefusesExportsThatDoNotGoTogether) {
   EXPECT_EQ(
       refused("service = \"fast\"", "service = \"nothing\""),
       "f:44:11: export 'e': service 'nothing' does not exist; add a [[service]] of that name");
-  EXPECT_EQ(
-      refused("block_min = 512", "block_min = 513"),
-      "f:45:13: export 'e': block_min does not go together with the other block sizes; "
-      "block_min is a power of 2 up to 64KiB, block_preferred one from 512B and block_min on, "
-      "block_max a multiple of block_min up to 64MiB and not below block_preferred");
+  EXPECT_EQ(refused("block_min = 512", "block_min = 513"),
+            "f:45:13: export 'e': block_min conflicts with the other block sizes; "
+            "block_min is a power of 2 up to 64KiB, block_preferred a power of 2 of at least "
+            "512B and block_min, block_max a multiple of block_min from block_preferred to 64MiB");
   EXPECT_EQ(refused("block_max = \"1MiB\"", "block_max = \"65MiB\""),
             "f:47:13: export 'e': block_max must be from 1B to 64MiB");
   EXPECT_EQ(refused("connection_memory = \"128MiB\"", "connection_memory = \"512KiB\""),
-            "f:47:13: export 'e': block_max is 1MiB, more than connection_memory of the server, "
-            "which is 512KiB; lower the one or raise the other");
+            "f:47:13: export 'e': block_max is 1MiB, which exceeds the server's connection_memory "
+            "of 512KiB; "
+            "lower block_max or raise connection_memory");
   EXPECT_EQ(refused("e.img\"", "e.img,size=1GiB\""),
-            "f:40:8: export 'e': size is said by the store already; leave one of them out");
+            "f:40:8: export 'e': size is already given in store; remove one of them");
   EXPECT_EQ(refused("file:/srv/e.img", "device:/dev/sda"),
-            "f:40:8: export 'e': size is that of the device; leave it out");
+            "f:40:8: export 'e': size cannot be set for a device; remove it");
   EXPECT_EQ(
       refused("description = \"an export\"", "description = \"" + std::string(256, 'x') + '"'),
-      "f:43:15: export 'e': description is 256 bytes long; at most 255 are possible");
-  EXPECT_EQ(
-      mistakes_of("[[export]]\nname = ''\nstore = 'memory:1MiB'\nsize = '1MiB'\n"
-                  "direct = true\n[[export]]\nname = ''\nstore = 'memory:1MiB'\n"),
-      (std::vector<std::string>{"f:4:8: export '': size is said by the store already; leave it out",
-                                "f:5:10: export '': direct has no meaning for memory",
-                                "f:7:8: export '': name is there twice"}));
+      "f:43:15: export 'e': description is 256 bytes long; the maximum is 255");
+  EXPECT_EQ(mistakes_of("[[export]]\nname = ''\nstore = 'memory:1MiB'\nsize = '1MiB'\n"
+                        "direct = true\n[[export]]\nname = ''\nstore = 'memory:1MiB'\n"),
+            (std::vector<std::string>{"f:4:8: export '': size is already given in store; remove it",
+                                      "f:5:10: export '': direct has no effect for memory",
+                                      "f:7:8: export '': name is used twice"}));
 }
 
 TEST(ServeConfig, AnyCutOfASoundFileIsReadOrRefused) {
@@ -710,7 +716,7 @@ TEST_F(ServeConfigFile, TellsAllMistakesALineEach) {
   EXPECT_EQ(options.error().code, std::errc::invalid_argument);
   EXPECT_EQ(options.error().message(),
             path_ + ":2:15: server: connections must be a whole number from 1 to 1000000\n" +
-                path_ + ":3:8: server: user must be a text in quotes");
+                path_ + ":3:8: server: user must be a quoted string");
 }
 
 TEST_F(ServeConfigFile, ThatIsNotThereIsTold) {

@@ -24,8 +24,9 @@ constexpr std::array<std::string_view, 4> kHolding = {"RUNNING", "COMPLETING", "
                                                       "STOPPED"};
 
 tl::unexpected<Error> refuse_pattern(std::string_view pattern, std::string_view what) {
-  return fail(std::errc::invalid_argument, "job pattern " + quote(pattern), what,
-              "use one with %j, %h or %H, such as %j.%u or %e.%H, or weir job from a prolog");
+  return fail(
+      std::errc::invalid_argument, "job pattern " + quote(pattern), what,
+      "use a pattern with %j, %h or %H, such as %j.%u or %e.%H, or run weir job in a prolog");
 }
 
 tl::unexpected<Error> refuse_hosts(std::string_view text, std::string_view what) {
@@ -89,7 +90,7 @@ Result<void> add_range(std::string_view range, const std::vector<std::string>& h
     return !text.empty() && read.ec == std::errc() && read.ptr == text.data() + text.size();
   };
   if (!number(low, from) || !number(high, until) || until < from) {
-    return refuse_hosts(range, "is no range of numbers");
+    return refuse_hosts(range, "is not a range of numbers");
   }
   const std::size_t room = most > to.size() ? most - to.size() : 0;
   if (until - from >= room / std::max<std::size_t>(heads.size(), 1)) {
@@ -109,11 +110,11 @@ Result<void> add_hosts(std::string_view one, std::size_t most, std::vector<std::
   while (!one.empty()) {
     const std::size_t open = one.find('[');
     const std::string_view plain = one.substr(0, open);
-    if (plain.find(']') != std::string_view::npos) return refuse_hosts(one, "has a ] too many");
+    if (plain.find(']') != std::string_view::npos) return refuse_hosts(one, "has an unmatched ]");
     for (std::string& head : heads) head += plain;
     if (open == std::string_view::npos) break;
     const std::size_t close = one.find(']', open);
-    if (close == std::string_view::npos) return refuse_hosts(one, "has a [ without a ]");
+    if (close == std::string_view::npos) return refuse_hosts(one, "has an unmatched [");
     std::vector<std::string> next;
     std::string_view ranges = one.substr(open + 1, close - open - 1);
     do {
@@ -167,7 +168,7 @@ Result<JobPattern> JobPattern::parse(std::string_view text) {
     if (i + 1 < text.size() && text[i + 1] == '.') {
       const auto read = std::from_chars(text.data() + i + 2, text.data() + text.size(), piece.most);
       if (read.ec != std::errc() || piece.most == 0) {
-        return refuse_pattern(text, "has no number behind %.");
+        return refuse_pattern(text, "has no number after %.");
       }
       piece.most = std::min(piece.most, JobId::kSizeMax);
       i = static_cast<std::size_t>(read.ptr - text.data()) - 1;
@@ -178,7 +179,7 @@ Result<JobPattern> JobPattern::parse(std::string_view text) {
                                       Code::kAny, Code::kAny,  Code::kAny};
     const std::size_t code = kCodes.find(text[i]);
     if (code == std::string_view::npos) {
-      return refuse_pattern(text, fmt::format("has a code that nobody knows: %{}", text[i]));
+      return refuse_pattern(text, fmt::format("has the unknown code %{}", text[i]));
     }
     piece.code = kMeanings[code];
     has_owner = has_owner || piece.code == Code::kJob || piece.code == Code::kHost;
@@ -186,7 +187,7 @@ Result<JobPattern> JobPattern::parse(std::string_view text) {
         pattern.is_known_ && (piece.code == Code::kJob || piece.code == Code::kUser);
     pattern.pieces_.push_back(std::move(piece));
   }
-  if (!has_owner) return refuse_pattern(text, "has neither %j nor a host");
+  if (!has_owner) return refuse_pattern(text, "has neither %j nor a host code");
   return pattern;
 }
 
@@ -194,7 +195,7 @@ Result<JobPattern> JobPattern::parse_known(std::string_view text) {
   auto pattern = parse(text);
   if (pattern && !pattern->is_known()) {
     return fail(std::errc::invalid_argument, "job pattern " + quote(text),
-                "has a code that Slurm does not know", "use %j and %u only");
+                "has a code that has no meaning in Slurm", "use %j and %u only");
   }
   return pattern;
 }
@@ -205,8 +206,8 @@ Result<SlurmJobs> SlurmJobs::parse(std::string_view json) {
   const Json all = Json::parse(json, nullptr, false);
   const auto list = all.is_object() ? all.find("jobs") : all.end();
   if (!all.is_object() || list == all.end() || !list->is_array()) {
-    return fail(std::errc::invalid_argument, "squeue --json", "this is no list of jobs",
-                "does 'squeue --json' work here? it needs Slurm 21.08 or newer");
+    return fail(std::errc::invalid_argument, "squeue --json", "not a list of jobs",
+                "check that 'squeue --json' works; it needs Slurm 21.08 or later");
   }
   std::map<std::uint64_t, Job> jobs;
   std::vector<std::pair<std::uint64_t, std::string>> hosts;
@@ -350,7 +351,8 @@ Result<std::vector<JobNodes>> parse_nodes(std::string_view text) {
                                : std::from_chars_result{line.data(), std::errc::invalid_argument};
     if (read.ec != std::errc() || read.ptr != end || nodes == 0) {
       return fail(std::errc::invalid_argument, fmt::format("line {}", number),
-                  quote(line) + " is no job with its nodes", "expected JOB NODES, as in dd.0 4");
+                  quote(line) + " is not a job and its number of nodes",
+                  "expected JOB NODES, such as dd.0 4");
     }
     sizes[std::string(line.substr(0, blank))] = nodes;
   }

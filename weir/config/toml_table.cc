@@ -31,7 +31,7 @@ std::vector<Error> TomlMistakes::in_order() const {
   for (std::size_t i = 0; i < told; ++i) errors.push_back(sorted[i]->error);
   if (sorted.size() > told) {
     errors.push_back({std::errc::invalid_argument, file_,
-                      fmt::format("{} more mistakes", sorted.size() - told), ""});
+                      fmt::format("{} more errors", sorted.size() - told), ""});
   }
   return errors;
 }
@@ -47,9 +47,9 @@ TomlTable::TomlTable(const TomlValue& value, std::string name, TomlMistakes& mis
     if (std::find(keys_.begin(), keys_.end(), key.name) != keys_.end()) continue;
     const auto meant = nearest(key.name, keys_);
     if (meant) meant_.push_back(*meant);
-    mistakes_.add(key.at, fmt::format("{}: no key {}", name_, quote(key.name)),
+    mistakes_.add(key.at, fmt::format("{}: unknown key {}", name_, quote(key.name)),
                   meant ? fmt::format("did you mean {}?", *meant)
-                        : fmt::format("there are: {}", fmt::join(keys_, ", ")));
+                        : fmt::format("the keys are {}", fmt::join(keys_, ", ")));
   }
 }
 
@@ -72,7 +72,7 @@ std::string TomlTable::text(std::string_view key, std::string without) const {
   const auto value = get(key);
   if (!value) return without;
   if (const auto* given = value->as<std::string>()) return *given;
-  refuse(key, "must be a text in quotes");
+  refuse(key, "must be a quoted string");
   return without;
 }
 
@@ -110,9 +110,9 @@ Nanoseconds TomlTable::time(std::string_view key, Nanoseconds without, Nanosecon
   const bool back = given != nullptr && given->starts_with('-');
   const auto parsed = given != nullptr
                           ? parse_duration(std::string_view(*given).substr(back ? 1 : 0))
-                          : fail(std::errc::invalid_argument, key, "is no text");
+                          : fail(std::errc::invalid_argument, key, "is not a string");
   if (!parsed) {
-    refuse(key, "is no time", "expected one such as '16ms' or '5s'");
+    refuse(key, "is not a valid time", "write for example '16ms' or '5s'");
     return without;
   }
   const Nanoseconds time = back ? -*parsed : *parsed;
@@ -137,7 +137,7 @@ Bytes TomlTable::size(std::string_view key, Bytes without, Bytes least, Bytes mo
     size = Bytes{static_cast<std::uint64_t>(*count)};
   }
   if (!size) {
-    refuse(key, "is no size", "expected one such as '4KiB'");
+    refuse(key, "is not a valid size", "write for example '4KiB'");
     return without;
   }
   if (*size >= least && *size <= most) return *size;
@@ -161,7 +161,7 @@ Cost TomlTable::cost(std::string_view key, Cost without) const {
       if (second.ec == std::errc() && second.ptr == end) return Cost::affine(base, per_kib);
     }
   }
-  refuse(key, "is none", "expected op, bytes or affine:A:B");
+  refuse(key, "is not a valid cost", "expected op, bytes or affine:A:B");
   return without;
 }
 
@@ -188,7 +188,7 @@ std::vector<TomlTable::Item> TomlTable::texts(std::string_view key) const {
   if (const auto* one = value->as<std::string>()) return {{*one, value->at()}};
   const auto many = value->items();
   if (!many) {
-    refuse(key, "must be a list of texts in quotes");
+    refuse(key, "must be a list of quoted strings");
     return {};
   }
   std::vector<Item> items;
@@ -197,7 +197,7 @@ std::vector<TomlTable::Item> TomlTable::texts(std::string_view key) const {
     if (const auto* text = item.as<std::string>()) {
       items.push_back({*text, item.at()});
     } else {
-      mistakes_.add(item.at(), fmt::format("{}: {} must hold texts in quotes", name_, key));
+      mistakes_.add(item.at(), fmt::format("{}: {} must contain quoted strings", name_, key));
     }
   }
   return items;
@@ -218,7 +218,7 @@ std::vector<TomlValue> TomlTable::tables(std::string_view key) const {
     if (item.is_table()) {
       found.push_back(item);
     } else {
-      mistakes_.add(item.at(), fmt::format("{}: {} must hold tables", name_, key));
+      mistakes_.add(item.at(), fmt::format("{}: {} must contain tables", name_, key));
     }
   }
   return found;

@@ -7,7 +7,7 @@
 //   TomlMistakes mistakes("weir.conf");
 //   TomlTable server(value, "server", mistakes, {"listen", "user"});
 //   std::string user = server.text("user", "");
-//   mistakes.in_order()      weir.conf:3:1: server: no key 'usr'; did you mean user?
+//   mistakes.in_order()      weir.conf:3:1: server: unknown key 'usr'; did you mean user?
 //
 // After an error, reading continues with the default, so that later errors are found too. Tables
 // belong to the document they were made from, which must live longer.

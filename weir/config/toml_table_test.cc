@@ -31,14 +31,14 @@ TEST(TomlTable, TellsEveryMistakeInTheOrderOfTheFile) {
                           table.text("name", "");
                           table.size("size", Bytes{1}, Bytes{1}, Bytes{9});
                         }),
-            (Messages{"f:1:1: top: no key 'slot'; did you mean slots?",
-                      "f:2:8: top: size is no size; expected one such as '4KiB'",
-                      "f:3:8: top: name must be a text in quotes"}));
+            (Messages{"f:1:1: top: unknown key 'slot'; did you mean slots?",
+                      "f:2:8: top: size is not a valid size; write for example '4KiB'",
+                      "f:3:8: top: name must be a quoted string"}));
 }
 
 TEST(TomlTable, DoesNotMissWhatWasOnlyMisspelt) {
   EXPECT_EQ(mistakes_of("nam = 'x'\n", [](const TomlTable& table) { table.miss("name"); }),
-            (Messages{"f:1:1: top: no key 'nam'; did you mean name?"}));
+            (Messages{"f:1:1: top: unknown key 'nam'; did you mean name?"}));
   EXPECT_EQ(mistakes_of("", [](const TomlTable& table) { table.miss("name", "give one"); }),
             (Messages{"f:1:1: top: name is missing; give one"}));
 }
@@ -69,7 +69,7 @@ TEST(TomlTable, ReadsTimesAndSizes) {
   EXPECT_EQ(mistakes_of("name = '3s'", bad_time), (Messages{"f:1:8: top: name must be from 1ms to "
                                                             "2s"}));
   EXPECT_EQ(mistakes_of("name = 5", bad_time),
-            (Messages{"f:1:8: top: name is no time; expected one such as '16ms' or '5s'"}));
+            (Messages{"f:1:8: top: name is not a valid time; write for example '16ms' or '5s'"}));
   EXPECT_EQ(mistakes_of("name = '-5ms'",
                         [](const TomlTable& table) {
                           table.time("name", seconds{1}, Nanoseconds{0}, Nanoseconds::max());
@@ -84,7 +84,7 @@ TEST(TomlTable, ReadsCostsWordsAndLists) {
   const auto cost = [](const TomlTable& table) { table.cost("name", Cost::op()); };
   EXPECT_TRUE(mistakes_of("name = 'affine:1:2'", cost).empty());
   EXPECT_EQ(mistakes_of("name = 'affine:1'", cost),
-            (Messages{"f:1:8: top: name is none; expected op, bytes or affine:A:B"}));
+            (Messages{"f:1:8: top: name is not a valid cost; expected op, bytes or affine:A:B"}));
   const auto word = [](const TomlTable& table) {
     EXPECT_EQ(table.word("name", 1, {"off", "require"}), 1U);
   };
@@ -96,7 +96,7 @@ TEST(TomlTable, ReadsCostsWordsAndLists) {
   const auto texts = [](const TomlTable& table) { EXPECT_EQ(table.texts("name").size(), 1U); };
   EXPECT_TRUE(mistakes_of("name = 'a'", texts).empty());
   EXPECT_EQ(mistakes_of("name = [\n'a',\n5]", texts),
-            (Messages{"f:3:1: top: name must hold texts in quotes"}));
+            (Messages{"f:3:1: top: name must contain quoted strings"}));
 }
 
 TEST(TomlTable, ReadsOneTableOrMany) {
@@ -113,7 +113,7 @@ TEST(TomlTable, ReadsOneTableOrMany) {
   EXPECT_EQ(mistakes_of("name = 5", count(none)),
             (Messages{"f:1:8: top: name must be a table, or an array of tables"}));
   EXPECT_EQ(mistakes_of("name = [5]", count(none)),
-            (Messages{"f:1:9: top: name must hold tables"}));
+            (Messages{"f:1:9: top: name must contain tables"}));
 }
 
 TEST(TomlTable, BoundsHowMuchItTells) {
@@ -121,7 +121,7 @@ TEST(TomlTable, BoundsHowMuchItTells) {
   for (std::uint32_t line = 1; line <= 250; ++line) mistakes.add({line, 1}, "wrong");
   const std::vector<Error> errors = mistakes.in_order();
   ASSERT_EQ(errors.size(), TomlMistakes::kToldMax + 1);
-  EXPECT_EQ(errors.back().message(), "f: 150 more mistakes");
+  EXPECT_EQ(errors.back().message(), "f: 150 more errors");
 }
 
 }  // namespace

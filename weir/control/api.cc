@@ -183,15 +183,15 @@ Result<ListQuery> list_query(const HttpRequest& request) {
   query.filter = request.find("filter").value_or("");
   query.sort = request.find("sort").value_or(query.sort);
   if (std::count(kSorts.begin(), kSorts.end(), query.sort) == 0) {
-    return fail(std::errc::invalid_argument, "sort", quote(query.sort) + " is no key to sort by",
-                fmt::format("there are {}", fmt::join(kSorts, ", ")));
+    return fail(std::errc::invalid_argument, "sort", quote(query.sort) + " is not a sort key",
+                fmt::format("use one of {}", fmt::join(kSorts, ", ")));
   }
   const auto text = request.find("limit");
   if (!text) return query;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), query.limit);
   if (error != std::errc{} || end != text->data() + text->size()) {
-    return fail(std::errc::invalid_argument, "limit", quote(*text) + " is no whole number",
-                "leave it out for 1000");
+    return fail(std::errc::invalid_argument, "limit", quote(*text) + " is not a whole number",
+                "omit it for 1000");
   }
   return query;
 }
@@ -201,7 +201,7 @@ HttpResponse locks_answer(const Snapshot& shot, const std::vector<std::string>& 
   const auto found = std::find_if(shot.locks.begin(), shot.locks.end(),
                                   [&](const auto& one) { return one.name == parts[1]; });
   if (found == shot.locks.end()) {
-    return error_response(404, "there is no namespace " + quote(parts[1]));
+    return error_response(404, "no namespace named " + quote(parts[1]));
   }
   return {.body = namespace_json(*found)};
 }
@@ -310,7 +310,7 @@ HttpResponse service_answer(const ServiceShot& shot, std::string_view what,
   if (what == "ledger") return ok(ledger_json(shot));
   if (what == "capacity") return ok(capacity_json(shot));
   return error_response(404, "a service has no " + quote(what),
-                        "there are policies, rules, classes, jobs, ledger and capacity");
+                        "use policies, rules, classes, jobs, ledger or capacity");
 }
 
 }  // namespace
@@ -372,7 +372,7 @@ HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::
     const auto found = std::find_if(shot.services.begin(), shot.services.end(),
                                     [&](const auto& one) { return one.name == parts[1]; });
     if (found == shot.services.end()) {
-      return error_response(404, "there is no service " + quote(parts[1]));
+      return error_response(404, "no service named " + quote(parts[1]));
     }
     response = service_answer(*found, parts.size() == 3 ? parts[2] : "", request);
   }
@@ -632,12 +632,12 @@ class Body {  // NOLINT(bugprone-exception-escape): of Json, which asserts when 
     Body body;
     body.json_ = Json::parse(text, nullptr, false);
     if (!body.json_.is_object()) {
-      return fail(std::errc::invalid_argument, "body", "is no JSON object");
+      return fail(std::errc::invalid_argument, "body", "is not a JSON object");
     }
     for (const auto& item : body.json_.items()) {
       const auto known = [&](const char* one) { return item.key() == one; };
       if (std::none_of(keys.begin(), keys.end(), known)) {
-        return fail(std::errc::invalid_argument, quote(item.key()), "is no key of this");
+        return fail(std::errc::invalid_argument, quote(item.key()), "is not a valid key here");
       }
     }
     return body;
@@ -645,20 +645,20 @@ class Body {  // NOLINT(bugprone-exception-escape): of Json, which asserts when 
 
   Result<std::string> text(const char* key) const {
     if (!json_.contains(key) || !json_[key].is_string()) {
-      return fail(std::errc::invalid_argument, quote(key), "is missing or no string");
+      return fail(std::errc::invalid_argument, quote(key), "is missing or not a string");
     }
     return json_[key].get<std::string>();
   }
   Result<std::uint64_t> number(const char* key) const {
     if (!json_.contains(key) || !json_[key].is_number_unsigned()) {
-      return fail(std::errc::invalid_argument, quote(key), "is missing or no whole number");
+      return fail(std::errc::invalid_argument, quote(key), "is missing or not a whole number");
     }
     return json_[key].get<std::uint64_t>();
   }
   Result<bool> flag(const char* key) const {
     if (!json_.contains(key)) return false;
     if (!json_[key].is_boolean()) {
-      return fail(std::errc::invalid_argument, quote(key), "is neither true nor false");
+      return fail(std::errc::invalid_argument, quote(key), "must be true or false");
     }
     return json_[key].get<bool>();
   }
@@ -670,7 +670,7 @@ class Body {  // NOLINT(bugprone-exception-escape): of Json, which asserts when 
 
 tl::unexpected<Error> no_such_method(const HttpRequest& request) {
   return fail(std::errc::not_supported, quote(request.path),
-              quote(request.method) + " is not for this");
+              quote(request.method) + " is not allowed here");
 }
 
 Result<ChangeRequest> read_params_change(const HttpRequest& request) {
@@ -682,13 +682,12 @@ Result<ChangeRequest> read_params_change(const HttpRequest& request) {
   if (!forget) return tl::unexpected(forget.error());
   ChangeRequest change{.changes = {}, .persists = *persist, .applies = !*forget, .is_params = true};
   if (!body->json().contains("set") || !body->json()["set"].is_array()) {
-    return fail(std::errc::invalid_argument, "'set'", "is missing or no array");
+    return fail(std::errc::invalid_argument, "'set'", "is missing or not an array");
   }
   for (const Json& one : body->json()["set"]) {
     const auto is_text = [&](const char* key) { return one.contains(key) && one[key].is_string(); };
     if (!one.is_object() || !is_text("pattern") || (!*forget && !is_text("value"))) {
-      return fail(std::errc::invalid_argument, "'set'",
-                  "holds something else than pattern and value");
+      return fail(std::errc::invalid_argument, "'set'", "contains more than pattern and value");
     }
     Change made{.kind = *forget ? Change::Kind::kForget : Change::Kind::kParam,
                 .target = dotted(one["pattern"].get<std::string>()),
@@ -774,7 +773,7 @@ Result<ChangeRequest> read_locks_change(const HttpRequest& request, const std::s
   }
   if (change.changes.empty()) {
     return fail(std::errc::invalid_argument, "body", "changes nothing",
-                "there are limit, recalc_period, lru_size and lru_max_age");
+                "set limit, recalc_period, lru_size or lru_max_age");
   }
   return change;
 }

@@ -91,7 +91,7 @@ Result<void> set_capacity(serve::Server& server, const Change& change, Step step
   serve::Service* const service = server.find_service(change.target);
   if (service == nullptr) {
     return fail(std::errc::no_such_file_or_directory, "service " + quote(change.target),
-                "is not there");
+                "does not exist");
   }
   const auto capacity = serve::parse_capacity(*change.value);
   if (!capacity) return tl::unexpected(capacity.error());
@@ -166,7 +166,7 @@ Result<Change> parse_change(std::string_view line) {
     change.kind = Change::Kind::kForget;
     change.target = *forgotten;
   } else {
-    return fail(std::errc::invalid_argument, quote(line), "is no change");
+    return fail(std::errc::invalid_argument, quote(line), "is not a change");
   }
   return change;
 }
@@ -218,7 +218,7 @@ Result<void> check_own(const serve::Server& server, const Change& change) {
     is_shared = is_shared || (rule != nullptr && rule->limits().scope == Scope::kCluster);
   }
   if (!is_shared) return {};
-  return fail(std::errc::operation_not_permitted, "rule " + quote(name), "is the whole cluster's",
+  return fail(std::errc::operation_not_permitted, "rule " + quote(name), "is a rule of the cluster",
               "use: weir cluster rule");
 }
 

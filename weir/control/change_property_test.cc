@@ -194,7 +194,7 @@ class World {
   }
   bool reload(const SpecList& file) {
     const Texts before = std::exchange(file_, texts_of(file));
-    const bool is_read = follower_->follow(*server_).back() == "the configuration was read again";
+    const bool is_read = follower_->follow(*server_).back() == "configuration reloaded";
     if (!is_read) file_ = before;
     return is_read;
   }

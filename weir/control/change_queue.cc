@@ -20,7 +20,7 @@ void refuse_rest(std::vector<ParamOutcome>& outcomes) {
   for (ParamOutcome& outcome : outcomes) {
     if (outcome.error.code != std::errc{}) continue;
     outcome.error = {std::errc::operation_canceled, outcome.path, "was not changed",
-                     "another parameter was refused"};
+                     "another parameter was rejected"};
   }
 }
 
@@ -39,7 +39,7 @@ void ChangeQueue::add(ChangeRequest request, std::string expected, Journalling j
                       const Done& done) {
   if (waiting_.size() >= kWaitingMax) {
     return done(fail(std::errc::resource_unavailable_try_again, "change",
-                     "too many others wait before it", "try again later"));
+                     "too many changes are queued", "try again later"));
   }
   auto waiting = std::make_shared<Waiting>(Waiting{.request = std::move(request),
                                                    .expected = std::move(expected),
@@ -140,7 +140,7 @@ void ChangeQueue::write_group(const GroupPtr& group) {
 
 void ChangeQueue::refuse_unwritten(Group& group, const Error& error) const {
   const Error refusal{error.code, error.where, error.what,
-                      "nothing was changed; see to the journal's disk and repeat it"};
+                      "nothing was changed; check the journal's disk and try again"};
   for (const ParamOutcome& before : group.locks_before) {
     (void)write_params(host_.locks(), before.path, before.value);
   }
@@ -189,7 +189,7 @@ void ChangeQueue::take_back(const GroupPtr& group) {
   if (records.empty()) return finish_group(*group);
   host_.write(records, [this, group](const Result<void>& written) {
     if (!written) {
-      serve::EventLog::say("journal: a change that was refused may be made by the next start: " +
+      serve::EventLog::say("journal: a rejected change may take effect at the next start: " +
                            written.error().message());
     }
     finish_group(*group);

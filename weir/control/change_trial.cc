@@ -30,7 +30,7 @@ ParamOutcome outcome_of(const Change& change) {
 ParamOutcome not_found(const Change& change) {
   ParamOutcome outcome = outcome_of(change);
   outcome.error = {std::errc::no_such_file_or_directory, quote(change.target), "no such parameter",
-                   "list them with list_param"};
+                   "list parameters with list_param"};
   return outcome;
 }
 
@@ -76,7 +76,7 @@ std::vector<std::string> restore_rules(serve::Server& server, const std::vector<
       forgetting[service->rules.in_full(*change.value)].insert(print_change(
           {.kind = Change::Kind::kForget, .target = change.target, .value = change.value}));
     }
-    if (!is_known) mistakes.push_back(print_change(change) + ": there is no such service");
+    if (!is_known) mistakes.push_back(print_change(change) + ": no such service");
   }
   std::vector<std::string> records;
   for (const auto& [name, kept] : commands) {

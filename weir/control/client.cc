@@ -33,16 +33,18 @@ constexpr std::size_t kAnswerMax = std::size_t{1} << 28;
 
 // There is no server to ask, whatever the system calls it.
 tl::unexpected<Error> unreachable(int errno_value, const std::string& path) {
-  auto failed =
-      fail_errno(errno_value, "control socket " + quote(path),
-                 "is a server running there? name its socket with --control or WEIR_SOCKET");
+  const std::string_view hint =
+      errno_value == EACCES
+          ? "run as root or as a member of the socket's group"
+          : "check that the server runs, or name its socket with --control or WEIR_SOCKET";
+  auto failed = fail_errno(errno_value, "control socket " + quote(path), hint);
   failed.value().code = std::errc::not_connected;
   return failed;
 }
 
 Result<void> connect_to(const std::string& path, Stream& stream) {
   if (path.empty()) {
-    return fail(std::errc::not_connected, "control socket", "is not named",
+    return fail(std::errc::not_connected, "control socket", "is not given",
                 "use --control PATH or set WEIR_SOCKET");
   }
   if (path.size() >= sizeof(sockaddr_un::sun_path)) return unreachable(ENAMETOOLONG, path);
@@ -56,7 +58,7 @@ Error error_of(const error_code& error, const std::string& path) {
   if (error == beast::error::timeout) return fail_errno(ETIMEDOUT, quote(path)).value();
   if (error == http::error::body_limit) return fail_errno(EFBIG, quote(path)).value();
   if (error.category() == make_error_code(http::error::bad_version).category()) {
-    return {std::errc::protocol_error, quote(path), "the answer is not HTTP", {}};
+    return {std::errc::protocol_error, quote(path), "the response is not HTTP", {}};
   }
   return fail_errno(error.value(), quote(path)).value();
 }
@@ -152,7 +154,7 @@ Result<ControlAnswer> ControlClient::ask(std::string_view method, std::string_vi
   const auto json = nlohmann::json::parse(answer->body, nullptr, false);
   if (!json.is_object()) {
     return fail(std::errc::protocol_error, quote(target),
-                fmt::format("the server answered {}", answer->status));
+                fmt::format("the server returned status {}", answer->status));
   }
   const auto text = [&](const char* key) {
     return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";

@@ -205,7 +205,7 @@ Result<void> HttpControl::replay() {
   if (!forgotten.empty()) journal_->append(forgotten, [](const Result<void>&) {});
   for (const std::string& mistake : mistakes) serve::EventLog::say("journal: " + mistake);
   const auto restored = restore_records(server_, records_path_);
-  if (!restored) serve::EventLog::say(restored.error().message() + "; all begin with nothing owed");
+  if (!restored) serve::EventLog::say(restored.error().message() + "; all records start at 0");
   return {};
 }
 
@@ -246,7 +246,7 @@ HttpControl::~HttpControl() {
 void HttpControl::answer(const HttpRequest& request, const Reply& reply) {
   if (answer_plain(request, reply)) return;
   if (!request.is_authorized) {
-    return reply(error_response(401, "a token is needed", "send Authorization: Bearer TOKEN"));
+    return reply(error_response(401, "a token is required", "send Authorization: Bearer TOKEN"));
   }
   if (answer_of_cluster(request, reply)) return;
   const bool reads = request.method == "GET" || request.method == "HEAD";
@@ -258,7 +258,7 @@ bool HttpControl::answer_plain(const HttpRequest& request, const Reply& reply) {
     if (request.path != file.path) continue;
     const auto text = find_embedded(embedded_files(), file.file);
     reply(text ? HttpResponse{.body = std::string(*text), .type = std::string(file.type)}
-               : error_response(404, "this build has no page"));
+               : error_response(404, "this build does not include the page"));
     return true;
   }
   if (request.path == "/healthz") {
@@ -269,7 +269,7 @@ bool HttpControl::answer_plain(const HttpRequest& request, const Reply& reply) {
   ask<bool>([](serve::Server&) -> Result<bool> { return true; },
             [reply](const Result<bool>& ready) {
               reply(ready ? HttpResponse{.body = "{\"status\":\"ready\"}\n"}
-                          : error_response(503, "the server stops"));
+                          : error_response(503, "the server is shutting down"));
             });
   return true;
 }
@@ -328,7 +328,7 @@ void HttpControl::read_params_of(const HttpRequest& request, const Reply& reply)
 }
 
 void HttpControl::list_locks(const HttpRequest& request, const Reply& reply) {
-  if (locks_ == nullptr) return reply(error_response(404, "there is no lock service"));
+  if (locks_ == nullptr) return reply(error_response(404, "no lock service runs"));
   HttpResponse response = answer_lock_list(*locks_, request);
   if (response.status == 200) response.etag = generation_name();
   reply(response);
@@ -343,11 +343,11 @@ void HttpControl::explain(const HttpRequest& request, const Reply& reply) {
     const auto shot = std::make_shared<const Snapshot>(std::move(*taken));
     const auto is_it = [&](const ServiceShot& one) { return one.name == service; };
     if (!service.empty() && std::none_of(shot->services.begin(), shot->services.end(), is_it)) {
-      return reply(error_response(404, "there is no service " + quote(service)));
+      return reply(error_response(404, "no service named " + quote(service)));
     }
     const auto found = find_class(*shot, service, name);
     if (!found) {
-      return reply(error_response(404, "there is no class or job " + quote(name),
+      return reply(error_response(404, "no class or job named " + quote(name),
                                   "list them with weir top, or /v1/services/NAME/classes"));
     }
     const Attributes key = found->found->key;
@@ -357,7 +357,7 @@ void HttpControl::explain(const HttpRequest& request, const Reply& reply) {
           const serve::Service* const there = server.find_service(in);
           const RuleView* const rules =
               there == nullptr ? nullptr : there->target.rules(Head::kRegular);
-          if (rules == nullptr) return policies_with_rules() + " is not in force";
+          if (rules == nullptr) return policies_with_rules() + " is not active";
           return rules->rules(Head::kRegular).explain(key, 0);
         },
         [this, shot, name, service, reply](const Result<std::string>& told) {
@@ -419,7 +419,7 @@ void HttpControl::forget_job(const std::string& job) {
   request.path = "/v1/jobs/" + printable_id(job);
   change(request, [job](const HttpResponse& response) {
     if (response.status == 200) return;
-    serve::EventLog::say("size of job " + quote(job) + " is not forgotten: " + response.body);
+    serve::EventLog::say("size of job " + quote(job) + " cannot be forgotten: " + response.body);
   });
 }
 
@@ -431,13 +431,13 @@ bool HttpControl::answer_of_cluster(const HttpRequest& request, const Reply& rep
   const bool is_member = request.path.starts_with(kClusterMembers);
   if (request.path != "/v1/cluster" && !is_rules && !is_member) return false;
   if (cluster_ == nullptr) {
-    reply(error_response(404, "this server is in no cluster", "see [cluster] in weir.conf(5)"));
+    reply(error_response(404, "this server is not in a cluster", "see [cluster] in weir.conf(5)"));
   } else if (request.method == "POST" && is_rules) {
     change_cluster_rule(request, reply);
   } else if (request.method == "DELETE" && is_member) {
     forget_member(request, reply);
   } else if (is_member || (request.method != "GET" && request.method != "HEAD")) {
-    reply(error_response(405, quote(request.method) + " is not for this"));
+    reply(error_response(405, quote(request.method) + " is not allowed here"));
   } else if (is_rules) {
     cluster_->rules([this, reply](Result<std::vector<serve::ClusterRule>> rules) {
       http_->post([reply, rules = std::move(rules)] {
@@ -519,8 +519,8 @@ void HttpControl::answer_change(const ChangeRequest& request,
   if (!done) return reply(error_response(done.error()));
   generation_ = std::max(generation_, done->number);
   if (done->is_stale) {
-    HttpResponse response =
-        error_response(412, "somebody else has changed something", "read again, then change");
+    HttpResponse response = error_response(412, "the configuration was changed concurrently",
+                                           "read it again and retry");
     response.etag = done->generation;
     return reply(response);
   }

@@ -209,7 +209,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void on_head(error_code error) {
-    if (error == http::error::header_limit) return refuse(431, "the head is too large");
+    if (error == http::error::header_limit) return refuse(431, "the request header is too large");
     if (error == http::error::end_of_stream || error == beast::error::timeout) return close();
     if (error) return refuse_or_close(error);
     stream_.expires_after(HttpServer::kRequestTime);
@@ -224,7 +224,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // Whether a body is too large shows in its head, or as its parts come.
   void refuse_or_close(const error_code& error) {
-    if (error == http::error::body_limit) return refuse(413, "the body is too large");
+    if (error == http::error::body_limit) return refuse(413, "the request body is too large");
     if (!is_http(error)) return close();
     refuse(400, error.message());
   }
@@ -281,7 +281,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void answer(HttpResponse response) {
     if (response.is_stream) {
       if (door_.streams >= HttpServer::kStreamsMax) {
-        return refuse(503, "too many readers of events");
+        return refuse(503, "too many event streams");
       }
       return begin_stream();
     }
@@ -434,7 +434,7 @@ Result<void> open_local(HttpServer::State& state, const std::string& path) {
     asio::local::stream_protocol::socket probe(state.io);
     probe.connect(endpoint, error);
     if (error != asio::error::connection_refused) {
-      return fail(std::errc::address_in_use, quote(path), "somebody listens there",
+      return fail(std::errc::address_in_use, quote(path), "another process listens there",
                   "stop the other server, or name another path with --control");
     }
     unlink(path.c_str());
@@ -455,12 +455,12 @@ Result<asio::ip::tcp::endpoint> tcp_endpoint(const std::string& text) {
   error_code error;
   const auto address = asio::ip::make_address(wanted ? wanted->host : "", error);
   if (!wanted || error || serve::print_listen(*wanted) != text) {
-    return fail(std::errc::invalid_argument, quote(text), "is no ADDRESS:PORT",
+    return fail(std::errc::invalid_argument, quote(text), "is not ADDRESS:PORT",
                 "for example 127.0.0.1:9810");
   }
   if (!address.is_loopback()) {
-    return fail(std::errc::invalid_argument, quote(text), "is not on loopback",
-                "use 127.0.0.1 or [::1], and a proxy with TLS for others");
+    return fail(std::errc::invalid_argument, quote(text), "is not a loopback address",
+                "use 127.0.0.1 or [::1], and a TLS proxy for remote access");
   }
   return asio::ip::tcp::endpoint(address, wanted->port);
 }
@@ -485,7 +485,7 @@ Result<void> check(const HttpOptions& options) {
   if (options.tcp.empty()) return {};
   if (options.token.empty()) {
     return fail(std::errc::invalid_argument, "control on " + quote(options.tcp), "has no token",
-                "name a file that holds one with --control-token");
+                "name a file that contains one with --control-token");
   }
   const auto endpoint = tcp_endpoint(options.tcp);
   return endpoint ? Result<void>{} : tl::unexpected(endpoint.error());

@@ -109,12 +109,13 @@ Result<std::string> read_id(std::string_view text) {
         std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
     const bool whole = digits.size() == 2 && end == digits.data() + 2 && error == std::errc{};
     if (!whole || text[at + 1] != 'x') {
-      return refuse(text, "a backslash that begins no \\xHH", "write a byte as \\x and two digits");
+      return refuse(text, "a backslash that is not part of \\xHH",
+                    "write a byte as \\x and two digits");
     }
     id += static_cast<char>(byte);
     at += 3;
   }
-  if (id.empty()) return refuse(text, "no job id", "name a job, or write clear for all");
+  if (id.empty()) return refuse(text, "no job id", "give a job id, or write clear for all jobs");
   return id;
 }
 
@@ -166,7 +167,7 @@ Result<std::chrono::seconds> read_cleanup_interval(std::string_view text) {
   std::uint32_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) {
-    return refuse(text, "no number of seconds", "write seconds; 0 is never");
+    return refuse(text, "not a number of seconds", "write seconds; 0 means never");
   }
   return std::chrono::seconds{value / 2 * 2};
 }

@@ -110,11 +110,11 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage d
                                                Shorten shorten) {
   host::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, kMode));
   if (file.get() < 0) {
-    return fail_errno(errno, quote(path), "the journal needs a folder it can be written in");
+    return fail_errno(errno, quote(path), "the journal needs a writable directory");
   }
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    return fail(std::errc::device_or_resource_busy, quote(path), "another server has this journal",
-                "stop it, or name another with --journal");
+    return fail(std::errc::device_or_resource_busy, quote(path), "another server uses this journal",
+                "stop it, or name another journal with --journal");
   }
   // It may have been created just now.
   if (auto synced = host::sync_directory_of(path); !synced) return tl::unexpected(synced.error());
@@ -136,21 +136,21 @@ Result<void> Journal::load(Damage damage) {
     const std::string what =
         read.zeroes == 0
             ? fmt::format(
-                  "line {} is damaged: {} records before it are whole, {} lines from it on "
+                  "line {} is damaged: {} records before it are intact, {} lines from it on "
                   "would be dropped",
                   read.damaged_at, read.records.size(), read.dropped)
             : fmt::format(
-                  "its last {} bytes are zeroes, where confirmed records may have been: {} "
-                  "records before them are whole",
+                  "its last {} bytes are zero and may have held confirmed records: {} "
+                  "records before them are intact",
                   read.zeroes, read.records.size());
     return fail(std::errc::illegal_byte_sequence, quote(path_), what,
-                "start with --journal-repair to go on without those");
+                "start with --journal-repair to continue without them");
   }
   if (read.damaged_at != 0) {
     if (auto kept = replace_file(path_ + ".damaged", *text); !kept) return kept;
     report_ = fmt::format(
         "journal {}: kept {} records, dropped {} lines from line {} on; the file "
-        "as it was is {}.damaged",
+        "before the repair is {}.damaged",
         quote(path_), read.records.size(), read.dropped, read.damaged_at, path_);
   } else if (read.torn != 0) {
     report_ = fmt::format(

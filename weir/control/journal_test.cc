@@ -120,7 +120,7 @@ TEST_F(JournalFile, ATailOfZeroesIsRefusedAndKeptAsItWasWhenRepaired) {
   const auto refused = Journal::open(path_, Journal::Damage::kRefuse, last_of);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, std::errc::illegal_byte_sequence);
-  EXPECT_NE(refused.error().message().find("last 40 bytes are zeroes"), std::string::npos);
+  EXPECT_NE(refused.error().message().find("last 40 bytes are zero"), std::string::npos);
   const auto repaired = Journal::open(path_, Journal::Damage::kRepair, last_of);
   ASSERT_TRUE(repaired);
   EXPECT_EQ((*repaired)->records(), std::vector<std::string>{"kept"});

@@ -32,7 +32,7 @@ Result<std::int64_t> read_number(std::string_view text) {
     return fail(std::errc::result_out_of_range, quote(text), "is too large");
   }
   if (error != std::errc{} || end != text.data() + text.size() || number < 0) {
-    return fail(std::errc::invalid_argument, quote(text), "is no number");
+    return fail(std::errc::invalid_argument, quote(text), "is not a number");
   }
   return number;
 }
@@ -70,7 +70,7 @@ class Leaves {
     params_.add({std::move(path),
                  [value = std::move(value)]() -> Result<std::string> { return value; },
                  [what = std::move(what)](std::string_view) -> Result<void> {
-                   return fail(std::errc::permission_denied, what, "can only be read");
+                   return fail(std::errc::permission_denied, what, "is read-only");
                  }});
   }
   void number(Parts path, std::int64_t value) {

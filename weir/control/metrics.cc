@@ -56,50 +56,51 @@ std::uint64_t grown(std::uint64_t now, std::uint64_t before) {
 void add_server(std::string& page, const Snapshot& shot) {
   const auto one = [&](std::string_view name, std::string_view type, std::string_view help,
                        std::uint64_t value) { Family(page, name, type, help).add("", value); };
-  one("weir_connections", "gauge", "Clients that are connected.", shot.connections);
+  one("weir_connections", "gauge", "Connected clients.", shot.connections);
   one("weir_connections_accepted_total", "counter", "Connections accepted.",
       shot.counters.accepted);
-  one("weir_connections_refused_total", "counter", "Connections above the limit.",
-      shot.counters.refused);
-  one("weir_connections_broken_total", "counter", "Connections that broke the protocol.",
+  one("weir_connections_refused_total", "counter",
+      "Connections refused because a limit was reached.", shot.counters.refused);
+  one("weir_connections_broken_total", "counter", "Connections closed because of a protocol error.",
       shot.counters.broken);
   one("weir_connections_stalled_total", "counter",
-      "Connections that announced a write and did not send it while others waited for memory.",
+      "Connections closed because they announced a write and did not send it while others waited "
+      "for memory.",
       shot.counters.stalled);
   one("weir_requests_total", "counter", "Requests read from clients.", shot.counters.requests);
-  one("weir_requests_refused_total", "counter", "Requests answered with an error of the protocol.",
+  one("weir_requests_refused_total", "counter", "Requests answered with a protocol error.",
       shot.counters.requests_refused);
-  one("weir_store_errors_total", "counter", "Errors of stores.", shot.counters.store_errors);
-  one("weir_claims_refused_total", "counter", "Clients that named a job and may not.",
-      shot.counters.claims_refused);
-  one("weir_memory_bytes", "gauge", "Memory that connections hold or that is set aside for them.",
+  one("weir_store_errors_total", "counter", "Store errors.", shot.counters.store_errors);
+  one("weir_claims_refused_total", "counter",
+      "Clients that claimed a job or id without permission.", shot.counters.claims_refused);
+  one("weir_memory_bytes", "gauge", "Memory used by or reserved for connections.",
       shot.memory_used);
-  one("weir_memory_kept_bytes", "gauge", "Buffers that are kept for the next requests.",
+  one("weir_memory_kept_bytes", "gauge", "Memory of free buffers kept for later requests.",
       shot.memory_kept);
-  one("weir_memory_limit_bytes", "gauge", "Memory that connections may hold.", shot.memory_limit);
-  one("weir_memory_waits_total", "counter", "Times a connection waited for memory.",
+  one("weir_memory_limit_bytes", "gauge", "Memory limit of all connections.", shot.memory_limit);
+  one("weir_memory_waits_total", "counter", "Number of times a connection waited for memory.",
       shot.counters.memory_waits);
   one("weir_log_dropped_total", "counter", "Log lines that could not be written.",
       shot.log_dropped);
 }
 
 void add_services(std::string& page, const Snapshot& shot) {
-  Family queued(page, "weir_queued_requests", "gauge", "Requests that wait.");
+  Family queued(page, "weir_queued_requests", "gauge", "Requests waiting in queues.");
   for (const ServiceShot& one : shot.services) queued.add(labels_of(one.name), one.queued);
-  Family running(page, "weir_running_requests", "gauge", "Requests that stores work on.");
+  Family running(page, "weir_running_requests", "gauge", "Requests running in stores.");
   for (const ServiceShot& one : shot.services) running.add(labels_of(one.name), one.running);
-  Family classes(page, "weir_classes", "gauge", "Classes that are known.");
+  Family classes(page, "weir_classes", "gauge", "Classes in memory.");
   for (const ServiceShot& one : shot.services) classes.add(labels_of(one.name), one.classes.size());
   Family overflow(page, "weir_class_overflow_total", "counter",
-                  "Requests that found no room for a class of their own.");
+                  "Requests that shared the overflow class because the class limit was reached.");
   for (const ServiceShot& one : shot.services) overflow.add(labels_of(one.name), one.overflowed);
   Family capacity(page, "weir_capacity_tokens_per_second", "gauge",
-                  "What the device is taken to do.");
+                  "Capacity of the device in use, given or estimated.");
   for (const ServiceShot& one : shot.services) {
     if (one.capacity) capacity.add(labels_of(one.name), *one.capacity);
   }
   Family delays(page, "weir_delay_seconds", "gauge",
-                "What requests waited for, over the queues that are watched.");
+                "Waiting time by cause, summed over the sampled queues.");
   for (const ServiceShot& one : shot.services) {
     DelaySums sums{};
     for (const StayView& stay : one.stays) {
@@ -110,7 +111,7 @@ void add_services(std::string& page, const Snapshot& shot) {
     }
   }
   Family rates(page, "weir_rule_rate_limit", "gauge",
-               "Operations a second that a rule allows each of its classes.");
+               "Operations per second that a rule allows each of its classes.");
   for (const ServiceShot& one : shot.services) {
     for (const RuleShot& rule : one.rules) {
       if (rule.heads == "hp" || rule.rate == 0) continue;  // 0: it is not limited
@@ -132,11 +133,11 @@ void add_exports(std::string& page, const Snapshot& shot) {
     }
   };
   family("weir_export_hung_requests",
-         "Requests that wait for a store that hangs; 0: it finishes what it is given.",
+         "Requests waiting for a store that hangs; 0 while the store completes requests.",
          [](Family& lines, const std::string& labels, const HungExportShot& one) {
            lines.add(labels, one.unfinished + one.kept);
          });
-  family("weir_export_hung_seconds", "Time since a store that hangs has finished a request.",
+  family("weir_export_hung_seconds", "Time since a store that hangs completed a request.",
          [](Family& lines, const std::string& labels, const HungExportShot& one) {
            lines.add_seconds(labels, one.silent_ns);
          });
@@ -163,37 +164,39 @@ void add_groups(std::string& page, const Snapshot& shot) {
     for (const ServiceShot* const one : services)
       lines.add(labels_of(one->name), pick(*one->groups));
   };
-  by_group("weir_group_turns_total", "counter", "Turns in which a group was preferred.",
+  by_group("weir_group_turns_total", "counter", "Number of turns in which a group was preferred.",
            [](const GroupsShot&, const GroupsShot::Group& group) { return group.turns; });
-  by_group("weir_group_preferred", "gauge", "1 for the group that is preferred.",
+  by_group("weir_group_preferred", "gauge", "1 for the preferred group.",
            [](const GroupsShot& all, const GroupsShot::Group& group) {
              return std::uint64_t{all.preferred == group.name};
            });
-  by_group("weir_group_waiting_queues", "gauge", "Queues of a group that have requests.",
+  by_group("weir_group_waiting_queues", "gauge", "Queues of a group with waiting requests.",
            [](const GroupsShot&, const GroupsShot::Group& group) { return group.waiting; });
-  by_service("weir_group_in_step", "gauge", "1 while turns are taken together with other servers.",
+  by_service("weir_group_in_step", "gauge", "1 while turns are synchronized with other servers.",
              [](const GroupsShot& all) { return std::uint64_t{all.step == "cluster"}; });
-  by_service("weir_group_ragged_total", "counter", "Quiet phases that lasted too long.",
+  by_service("weir_group_ragged_total", "counter",
+             "Quiet phases that exceeded their maximum length.",
              [](const GroupsShot& all) { return all.ragged; });
 }
 
 void add_cluster(std::string& page, const serve::ClusterStatus& status) {
   const auto one = [&](std::string_view name, std::string_view type, std::string_view help,
                        std::uint64_t value) { Family(page, name, type, help).add("", value); };
-  one("weir_cluster_in_epoch", "gauge", "1 while this server is in step with its cluster.",
+  one("weir_cluster_in_epoch", "gauge", "1 while this server takes part in epochs.",
       std::uint64_t{status.epoch > 0});
-  one("weir_cluster_term", "gauge", "Term of the leader that is followed; 0: none.", status.term);
-  one("weir_cluster_epochs_total", "counter", "Epochs that this server was in.", status.epochs);
-  one("weir_cluster_epoch_errors_total", "counter", "Calls for an epoch that failed.",
-      status.errors);
+  one("weir_cluster_term", "gauge", "Term of the current leader; 0 if none.", status.term);
+  one("weir_cluster_epochs_total", "counter", "Epochs in which this server took part.",
+      status.epochs);
+  one("weir_cluster_epoch_errors_total", "counter", "Failed epoch calls.", status.errors);
   std::vector<const serve::SliceStatus*> slices;
   slices.reserve(status.slices.size());
   for (const auto& slice : status.slices) slices.push_back(&slice);
   std::stable_sort(slices.begin(), slices.end(),
                    [](const auto* a, const auto* b) { return a->milli > b->milli; });
   if (slices.size() > Metrics::kSlicesMax) slices.resize(Metrics::kSlicesMax);
-  Family lines(page, "weir_cluster_slice_millis_per_second", "gauge",
-               "Thousandths of a token a second that this server may use, the largest.");
+  Family lines(
+      page, "weir_cluster_slice_millis_per_second", "gauge",
+      "Thousandths of a token per second that this server may use, for the largest slices.");
   for (const auto* const slice : slices) {
     lines.add_signed(fmt::format("{{of={},leased=\"{}\"}}", metric_label(slice->of),
                                  slice->is_leased ? "true" : "false"),
@@ -219,27 +222,27 @@ void add_lock_gauges(std::string& page, const Locks& locks) {
   };
   const auto count = [](std::uint64_t number) { return static_cast<std::int64_t>(number); };
   Family volume(page, "weir_lock_volume", "gauge",
-                "Server lock volume: locks times seconds that a client may keep.");
+                "Server lock volume: locks times seconds that a client may cache.");
   for (const lock::NamespaceView& one : locks) {
     volume.add(labels_of_locks(one), one.server_lock_volume);
   }
-  family("weir_lock_limit", "Locks that shall be granted at a time.",
+  family("weir_lock_limit", "Maximum number of granted locks.",
          [](const auto& one) { return one.limit; });
-  family("weir_lock_granted", "Locks that are granted, used or cached.",
+  family("weir_lock_granted", "Granted locks, in use or cached.",
          [](const auto& one) { return one.granted; });
-  family("weir_lock_grant_plan", "Locks that are planned for the end of this period.",
+  family("weir_lock_grant_plan", "Planned number of locks at the end of this period.",
          [](const auto& one) { return one.grant_plan; });
-  family("weir_lock_grant_speed", "Grants less cancels a second, of the last period.",
+  family("weir_lock_grant_speed", "Grants minus cancels per second in the last period.",
          [](const auto& one) { return one.grant_speed; });
-  family("weir_lock_waiting", "Enqueues behind others for a resource.",
+  family("weir_lock_waiting", "Enqueues waiting for a conflicting lock.",
          [&](const auto& one) { return count(one.waiting); });
-  family("weir_lock_parked", "Enqueues for which there is no room.",
+  family("weir_lock_parked", "Enqueues held back by the lock limit.",
          [&](const auto& one) { return count(one.parked); });
-  family("weir_lock_resources", "Names that are locked or waited for.",
+  family("weir_lock_resources", "Resources with locks or waiting enqueues.",
          [&](const auto& one) { return count(one.resources); });
   family("weir_lock_clients", "Clients with a lease.",
          [&](const auto& one) { return count(one.clients()); });
-  family("weir_lock_recovering", "1 while the server waits for replays after a restart.",
+  family("weir_lock_recovering", "1 while the server collects replays after a restart.",
          [](const auto& one) { return std::int64_t{one.is_recovering}; });
 }
 
@@ -250,11 +253,11 @@ void add_lock_counters(std::string& page, const Locks& locks) {
   };
   family("weir_lock_grants_total", "Locks granted or replayed.",
          [](const auto& one) { return one.grants; });
-  family("weir_lock_cancels_total", "Locks given back or taken from those who vanished.",
+  family("weir_lock_cancels_total", "Locks returned by clients or revoked from lost clients.",
          [](const auto& one) { return one.cancels; });
-  family("weir_lock_evictions_total", "Clients whose lease ended.",
+  family("weir_lock_evictions_total", "Clients evicted because their lease expired.",
          [](const auto& one) { return one.counters.evictions; });
-  Family refused(page, "weir_lock_refused_total", "counter", "What clients asked and did not get.");
+  Family refused(page, "weir_lock_refused_total", "counter", "Rejected client requests.");
   for (const lock::NamespaceView& one : locks) {
     const std::pair<std::string_view, std::uint64_t> reasons[] = {
         {"bad_name", one.counters.bad_names},
@@ -365,8 +368,9 @@ void Metrics::add_locks(std::string& page, const std::vector<lock::NamespaceView
   if (locks.empty()) return;
   add_lock_gauges(page, locks);
   add_lock_counters(page, locks);
-  Family held(page, "weir_lock_client_locks", "gauge",
-              "Locks of a client, for those with most; all others together are other.");
+  Family held(
+      page, "weir_lock_client_locks", "gauge",
+      "Locks per client, for the clients with the most locks; all others are summed as other.");
   for (const lock::NamespaceView& one : locks) {
     choose_lock_clients(one);
     const std::set<std::uint64_t>& chosen = lock_clients_[one.name];
@@ -414,18 +418,17 @@ std::string Metrics::scrape(const Snapshot& shot) {
       add(labels_of(service, "job", "other"), kept.other);
     }
   };
-  family("weir_rule_requests_total", "Requests that ran under a rule.", &Sums::requests, false,
-         true);
+  family("weir_rule_requests_total", "Requests served under a rule.", &Sums::requests, false, true);
   family("weir_rule_bytes_total", "Bytes of these.", &Sums::bytes, false, true);
   family("weir_rule_wait_seconds_total", "What these waited before they ran.", &Sums::wait_ns, true,
          true);
-  family("weir_job_requests_total", "Requests of a job that were finished.", &Sums::requests, false,
+  family("weir_job_requests_total", "Requests of a job that completed.", &Sums::requests, false,
          false);
   family("weir_job_bytes_total", "Bytes of these.", &Sums::bytes, false, false);
   family("weir_job_wait_seconds_total", "What these waited before they ran.", &Sums::wait_ns, true,
          false);
   Family records(page, "weir_job_record_tokens", "gauge",
-                 "What a job has lent (above 0) or borrowed (below).");
+                 "Tokens that a job has lent (positive) or borrowed (negative).");
   for (const ServiceShot& one : shot.services) {
     const Service& kept = services_[one.name];
     for (const JobShot& job : one.jobs) {

@@ -126,13 +126,13 @@ EpochBytes encode(const EpochMessage& message) { return std::visit(Encoder{}, me
 Result<EpochMessage> decode(EpochView bytes) {
   ByteReader in(bytes);
   if (in.get<std::uint32_t>() != kMagic) {
-    return fail(std::errc::bad_message, "epoch message", "it does not begin like one");
+    return fail(std::errc::bad_message, "epoch message", "it has no valid header");
   }
   if (const auto version = in.get<std::uint16_t>(); version != kEpochProtocol) {
     return fail(std::errc::protocol_not_supported, "epoch message",
                 "version " + std::to_string(version) + " of the protocol; this server speaks " +
                     std::to_string(kEpochProtocol),
-                "run the same release on all servers");
+                "run the same version on all servers");
   }
   const auto kind = in.get<std::uint8_t>();
   const auto flags = in.get<std::uint8_t>();
@@ -141,10 +141,10 @@ Result<EpochMessage> decode(EpochView bytes) {
   const auto serial = in.get<std::uint64_t>();
   EpochMessage message = read_body(in, kind, flags, number, serial);
   if (in.is_too_long()) {
-    return fail(std::errc::message_size, "epoch message", "more data than a member may hand in");
+    return fail(std::errc::message_size, "epoch message", "more data than a member may send");
   }
   if (!in.is_done()) {
-    return fail(std::errc::bad_message, "epoch message", "it is cut short or makes no sense");
+    return fail(std::errc::bad_message, "epoch message", "it is truncated or not valid");
   }
   return message;
 }

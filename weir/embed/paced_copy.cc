@@ -43,7 +43,7 @@ void deepen_pipe(int fd, const RateLimiter& limiter) {
 }
 
 tl::unexpected<Error> reader_gone() {
-  return fail_errno(EPIPE, "output", "whoever read it has closed it");
+  return fail_errno(EPIPE, "output", "the reader has closed it");
 }
 
 class Copy {

@@ -19,7 +19,7 @@ std::string directory_of(const std::string& path) {
 
 Result<void> sync_directory_of(const std::string& path) {
   constexpr const char* kHint =
-      "a new file may be lost in a power failure: the server needs to read and sync the directory";
+      "a new file may be lost in a power failure: allow the server to read and sync the directory";
   const std::string directory = directory_of(path);
   const Fd opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened.is_open()) return fail_errno(errno, "directory " + quote(directory), kHint);

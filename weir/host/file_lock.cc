@@ -50,12 +50,12 @@ Result<void> lock_file(int file, LockKind kind, std::string_view where, std::str
   if (!holder) return {};
   if (*holder == 0) {
     return fail(std::errc::device_or_resource_busy, where,
-                "it is locked, and no process is seen that has it",
-                "check the storage behind it, and servers in other containers");
+                "locked, but no process that holds the lock is visible",
+                "check the storage below it and servers in other containers");
   }
   const std::string who = *holder == getpid()
-                              ? "this server has it already"
-                              : fmt::format("another server has it: process {}", *holder);
+                              ? "this server already uses it"
+                              : fmt::format("another server uses it: process {}", *holder);
   return fail(std::errc::device_or_resource_busy, where, who, hint);
 }
 

@@ -49,10 +49,10 @@ std::optional<long> wait_until_free(const std::function<bool()>& attempt,
     if (who == getpid() || waited_ms >= (who != 0 ? kLiving : kGone).count()) return who;
     // Not of what is over in a moment.
     if (who == 0 && waited_ms >= kLookEveryMs && !std::exchange(is_told, true)) {
-      log_text(
-          fmt::format("weir serve: waiting for {}: the kernel has not finished what a process "
-                      "that is gone did with it\n",
-                      what));
+      log_text(fmt::format(
+          "weir serve: waiting for {}: the kernel has not finished the I/O of a process "
+          "that has ended\n",
+          what));
     }
     poll(nullptr, 0, kTryEveryMs);
   }

@@ -18,7 +18,7 @@ Result<Key> random_key() {
     got = getrandom(key.data(), key.size(), 0);
   } while (got < 0 && errno == EINTR);
   if (got != static_cast<ssize_t>(key.size())) {
-    return fail_errno(got < 0 ? errno : EIO, "getrandom", "the kernel has to provide random bits");
+    return fail_errno(got < 0 ? errno : EIO, "getrandom", "the kernel must provide random bytes");
   }
   return key;
 }

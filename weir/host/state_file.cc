@@ -43,11 +43,11 @@ Result<Locked> open_locked(const std::string& path, mode_t mode) {
     const bool is_new = !fd.is_open() && errno == ENOENT;
     const std::string name = is_new ? beside(path) : path;
     if (is_new) fd = Fd(::open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode));
-    if (!fd.is_open()) return fail_errno(errno, path, "name a file that can be written");
+    if (!fd.is_open()) return fail_errno(errno, path, "name a writable file");
     if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
       if (errno != EWOULDBLOCK) return fail_errno(errno, path);
-      return fail(std::errc::device_or_resource_busy, path, "is in use by another run",
+      return fail(std::errc::device_or_resource_busy, path, "is in use by another process",
                   "wait for it to end or name another file");
     }
     const bool was_created = is_new && ::access(path.c_str(), F_OK) == 0;
@@ -91,10 +91,11 @@ Result<StateFile> StateFile::open(std::string path, Readers readers) {
   struct stat status;
   if (fstat(locked->fd.get(), &status) != 0) return fail_errno(errno, path);
   if (!S_ISREG(status.st_mode)) {
-    return fail(std::errc::invalid_argument, path, "is not a plain file", "name another file");
+    return fail(std::errc::invalid_argument, path, "is not a regular file", "name another file");
   }
   if (access(directory_of(path).c_str(), W_OK) != 0) {
-    return fail_errno(errno, directory_of(path), "the state is replaced in its folder");
+    return fail_errno(errno, directory_of(path),
+                      "the server must be able to write to its directory");
   }
   // What lies beside a file that was never there is left over from a crash.
   auto text = locked->is_new ? Result<std::string>() : read_all(locked->fd.get(), path);
@@ -126,7 +127,7 @@ Result<void> StateFile::replace(std::string_view text) {
       rename(name.c_str(), path_.c_str()) != 0) {
     const int error = errno;
     if (has_file_) unlink(name.c_str());
-    return fail_errno(error, path_, "the state is as it was before");
+    return fail_errno(error, path_, "the previous state is kept");
   }
   Result<void> synced = sync_directory_of(path_);
   // A lock belongs to the descriptor that took it: of a new file that is the first one.

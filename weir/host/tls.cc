@@ -54,7 +54,8 @@ struct Credentials {
     const int code = gnutls_certificate_set_x509_trust_mem(gnu, &text, GNUTLS_X509_FMT_PEM);
     if (code < 0) return fail_gnu(code, authority.path, hint);
     if (code > 0) return {};
-    return fail(std::errc::invalid_argument, quote(authority.path), "holds no certificate", hint);
+    return fail(std::errc::invalid_argument, quote(authority.path), "contains no certificate",
+                hint);
   }
   Result<void> revoke(const PemFile& revoked) {
     const gnutls_datum_t text = datum_of(revoked.text);
@@ -84,7 +85,7 @@ Result<PemFile> read_pem(const std::string& path, std::string_view hint) {
     return fail_errno(errno == 0 ? EIO : errno, quote(path), hint);
   }
   if (text.find("-----BEGIN ") == std::string::npos) {
-    return fail(std::errc::invalid_argument, quote(path), "holds nothing in PEM form", hint);
+    return fail(std::errc::invalid_argument, quote(path), "contains no PEM data", hint);
   }
   return PemFile{path, std::move(text)};
 }
@@ -297,7 +298,7 @@ Result<std::size_t> TlsSession::read(std::span<std::byte> to) {
     const ssize_t got = gnutls_record_recv(gnu_->session, to.data(), to.size());
     if (got > 0) return static_cast<std::size_t>(got);
     if (got == GNUTLS_E_AGAIN) return std::size_t{0};
-    if (got == 0) return fail(std::errc::broken_pipe, "TLS", "the peer has ended the session");
+    if (got == 0) return fail(std::errc::broken_pipe, "TLS", "the peer closed the session");
     if (got == GNUTLS_E_INTERRUPTED || got == GNUTLS_E_WARNING_ALERT_RECEIVED) continue;
     fail_with(static_cast<int>(got));  // another handshake among them: there is no need for it
     return fail(std::errc::protocol_error, "TLS", error_);

@@ -24,11 +24,11 @@ constexpr unsigned kReapMax = 256;
 
 constexpr const char* kKernelCure =
     "run Linux 6.1 or later with io_uring allowed (sysctl kernel.io_uring_disabled=0; in a "
-    "container its seccomp profile must let io_uring through)";
+    "container, its seccomp profile must allow io_uring)";
 
 // The rings of a user who is not root count as locked memory.
 const char* cure_of(int error) {
-  return error == ENOMEM ? "raise the limit of locked memory (ulimit -l): 8 MiB are enough"
+  return error == ENOMEM ? "raise the limit of locked memory (ulimit -l); 8 MiB is enough"
                          : kKernelCure;
 }
 
@@ -133,7 +133,7 @@ Result<void> Uring::open(Kernel& kernel, const Options& options) {
   io_uring_free_probe(probe);
   if (missing == nullptr) return {};
   return fail(std::errc::function_not_supported, "io_uring",
-              fmt::format("the kernel has no operation '{}'", missing), kKernelCure);
+              fmt::format("the kernel does not support the operation '{}'", missing), kKernelCure);
 }
 
 Result<void> Uring::open_buffers(Kernel& kernel, const Options& options) {
@@ -151,7 +151,7 @@ Result<void> Uring::open_buffers(Kernel& kernel, const Options& options) {
   registration.ring_entries = options.receive_buffers;
   registration.bgid = kBufferGroup;
   const int failed = io_uring_register_buf_ring(&kernel.ring, &registration, 0);
-  if (failed != 0) return fail_errno(-failed, "io_uring: rings of buffers", cure_of(-failed));
+  if (failed != 0) return fail_errno(-failed, "io_uring: buffer rings", cure_of(-failed));
   io_uring_buf_ring_init(kernel.buffers);
   for (unsigned id = 0; id < options.receive_buffers; ++id) kernel.add_buffer(id);
   return {};

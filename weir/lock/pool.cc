@@ -15,7 +15,8 @@ constexpr Nanoseconds kPeriodMax = std::chrono::hours{1};
 
 Result<void> check_limit(std::int64_t limit) {
   if (limit >= 1 && limit <= kLimitMax) return {};
-  return fail(std::errc::invalid_argument, "limit", fmt::format("{} is no number of locks", limit),
+  return fail(std::errc::invalid_argument, "limit",
+              fmt::format("{} is not a valid number of locks", limit),
               fmt::format("expected 1 to {}", kLimitMax));
 }
 

@@ -32,9 +32,8 @@ Result<void> check(const ServerOptions& options) {
     return fail(std::errc::invalid_argument, "lease", "is out of range", "expected 1s to 1h");
   }
   if (options.grace < options.lease + options.lease / 4) {
-    return fail(std::errc::invalid_argument, "grace",
-                "is not longer than the lease by a quarter at least",
-                "clients would hold locks that a restarted server gives to others");
+    return fail(std::errc::invalid_argument, "grace", "must exceed the lease by at least a quarter",
+                "otherwise a restarted server could grant locks that clients still hold");
   }
   return {};
 }

@@ -128,7 +128,7 @@ Result<void> turn(LockServer& server, Tunable tunable, std::int64_t value) {
       server.advise(server.lru_size(), Nanoseconds{value});
       return {};
   }
-  return fail(std::errc::invalid_argument, "tunable", "is none");
+  return fail(std::errc::invalid_argument, "tunable", "is unknown");
 }
 
 std::string factor_text(const NamespaceView& view) {

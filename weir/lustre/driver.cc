@@ -40,7 +40,7 @@ Result<void> Driver::round(Instant now) {
 void Driver::go_blind(Instant now) {
   is_blind_ = true;
   if (!seen_at_ || now - *seen_at_ < options_.patience || round_.rules.empty()) return;
-  if (!remove_all("the server cannot be looked at")) return;
+  if (!remove_all("the server cannot be read")) return;
   round_.rules.clear();
   pretended_.clear();
 }
@@ -156,7 +156,7 @@ void Driver::see_rules(const RuleTable& table) {
     const bool is_shared = foreign_.contains(name);
     if (!is_shared && (own.heads != heads || !own.agrees)) {
       ++counters_.repairs;
-      note(write(stop_of(name), "CPTs or heads disagree about it"));
+      note(write(stop_of(name), "CPTs or priorities disagree about it"));
       if (!options_.dry_run) continue;
     }
     if (is_shared) continue;

@@ -53,14 +53,13 @@ Result<Names> Names::read(std::string_view prefix, std::string_view text) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
   });
   if (prefix.empty() || prefix.size() + kDigits > kNameMax || !plain) {
-    return fail(std::errc::invalid_argument, "prefix " + quote(prefix),
-                "cannot begin a rule's name",
+    return fail(std::errc::invalid_argument, "prefix " + quote(prefix), "cannot start a rule name",
                 fmt::format("use 1 to {} letters, digits and _", kNameMax - kDigits));
   }
   Names names(prefix);
   if (text.empty()) return names;
   if (!text.starts_with(kHead)) {
-    return fail(std::errc::invalid_argument, "map of names", "is no map of names",
+    return fail(std::errc::invalid_argument, "map of names", "is not a name map",
                 "name another file with --map");
   }
   text.remove_prefix(kHead.size());
@@ -71,7 +70,7 @@ Result<Names> Names::read(std::string_view prefix, std::string_view text) {
     const auto id = tab == std::string_view::npos ? Result<std::string>(std::string())
                                                   : parse_job_id(line.substr(tab + 1));
     if (!id || id->empty() || names.jobs_.size() >= kMax) {
-      return fail(std::errc::invalid_argument, "map of names", quote(line) + " is no line of it",
+      return fail(std::errc::invalid_argument, "map of names", quote(line) + " is not a valid line",
                   "name another file with --map");
     }
     const std::string name(line.substr(0, tab));

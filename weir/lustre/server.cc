@@ -61,7 +61,7 @@ Result<Policies> policies_of(Tree& tree) {
   if (text) return parse_policies(*text);
   Error error = text.error();
   if (error.code == std::errc::invalid_argument) {
-    error.what = "the CPTs of ost_io disagree about their policy";
+    error.what = "the CPTs of ost_io run different policies";
     error.hint =
         "a wrong type was written to it; write fifo and then 'tbf jobid', or run with "
         "--set-policy";
@@ -77,21 +77,22 @@ Result<std::string> type_of(const Policies& policies) {
   }
   if (!has_jobid(tbf->argument)) {
     return fail(std::errc::not_supported, kPoliciesPath,
-                "tbf runs with type " + quote(tbf->argument) + ", which knows no job ids",
-                "the type is the administrator's; --set-policy changes it, and its rules are lost");
+                "tbf runs with type " + quote(tbf->argument) + ", which has no job ids",
+                "use --set-policy to change the type; its rules are lost");
   }
   const std::string both = tbf->argument.empty() ? "tbf hp" : "tbf hp " + tbf->argument;
   for (const Policy& policy : policies.high) {
     if (policy.name != "tbf") continue;
     if (policy.state != "started") {
       return fail(std::errc::no_such_device, kPoliciesPath,
-                  "tbf runs on the regular head only, so its rules cannot be read",
+                  "tbf runs for regular requests only, so its rules cannot be read",
                   "start it on both: write '" + both + "', or use --set-policy");
     }
     if (policy.argument != tbf->argument) {
       return fail(std::errc::not_supported, kPoliciesPath,
-                  "tbf runs with type " + quote(tbf->argument) + " on the regular head and " +
-                      quote(policy.argument) + " on the other, so no rule can be for both",
+                  "tbf runs with type " + quote(tbf->argument) + " for regular requests and " +
+                      quote(policy.argument) +
+                      " for high-priority requests, so no rule can apply to both",
                   "write '" + both + "', or use --set-policy: rules are lost");
     }
   }
@@ -103,7 +104,7 @@ Result<RuleTable> rules_of(Tree& tree) {
   if (!text) return tl::unexpected(text.error());
   auto table = parse_rules(*text);
   if (table && table->regular.empty()) {
-    return fail(std::errc::invalid_argument, kRulesPath, "shows no CPT of the regular head",
+    return fail(std::errc::invalid_argument, kRulesPath, "shows no CPT for regular requests",
                 "a wrong type was written to it; write fifo and then 'tbf jobid', or run with "
                 "--set-policy");
   }
@@ -178,7 +179,7 @@ Result<void> set_policy(Tree& tree, bool (*wait)()) {
     if (!wait()) break;
   }
   return fail(std::errc::timed_out, kPoliciesPath, "requests still wait in the old policy",
-              "ost_io runs fifo meanwhile; try again, or write 'tbf jobid' to it");
+              "ost_io runs fifo for now; try again, or write 'tbf jobid' to it");
 }
 
 }  // namespace weir::lustre

@@ -75,7 +75,7 @@ std::optional<std::uint64_t> field(std::string_view braces, std::string_view key
 
 tl::unexpected<Error> refuse(std::string_view file, std::string_view what) {
   return fail(std::errc::invalid_argument, file, what,
-              "is this the file of a Lustre server? weir lustre check shows what is read");
+              "check that it is the file of a Lustre server; weir lustre check shows what is read");
 }
 
 std::optional<unsigned> hex_digit(char c) {
@@ -106,7 +106,7 @@ class JobStatsReader {
       } else if (open_) {
         take(trimmed);
       } else if (!headed) {
-        return refuse("job_stats", quote(trimmed) + " is no line of it");
+        return refuse("job_stats", quote(trimmed) + " is not a valid line");
       }
       if (!lines.was_whole()) cut_ = true;
     }
@@ -176,7 +176,7 @@ Result<std::string> parse_job_id(std::string_view text) {
       continue;
     }
     if (text.size() - i < 4) {
-      return refuse("job_stats", "an escape in the id " + quote(text) + " is cut off");
+      return refuse("job_stats", "an escape in the id " + quote(text) + " is truncated");
     }
     const auto upper = hex_digit(text[i + 2]);
     const auto lower = hex_digit(text[i + 3]);
@@ -308,12 +308,12 @@ Result<RuleTable> parse_rules(std::string_view text) {
     } else {
       auto rule = read_rule(*line);
       if (!rule || head == nullptr || head->empty()) {
-        return refuse("nrs_tbf_rule", quote(*line) + " is no rule");
+        return refuse("nrs_tbf_rule", quote(*line) + " is not a rule");
       }
       head->back().rules.push_back(std::move(*rule));
     }
   }
-  if (head == nullptr) return refuse("nrs_tbf_rule", "has no heads");
+  if (head == nullptr) return refuse("nrs_tbf_rule", "has no regular or high-priority section");
   return table;
 }
 
@@ -325,7 +325,7 @@ Result<std::uint32_t> parse_partitions(std::string_view text) {
       ++count;
     }
   }
-  if (count == 0) return refuse("cpu_partition_table", "has no line of a CPT");
+  if (count == 0) return refuse("cpu_partition_table", "has no line for a CPT");
   return count;
 }
 

@@ -28,11 +28,11 @@ const char* hint_for(int error, std::string_view path) {
   switch (error) {
     case EACCES:
     case EPERM:
-      return "run it as root";
+      return "run as root";
     case ENOENT:
-      return is_debug ? "is this an OSS, and is debugfs mounted? mount -t debugfs none "
+      return is_debug ? "run it on an OSS with debugfs mounted: mount -t debugfs none "
                         "/sys/kernel/debug"
-                      : "is this an OSS with its targets mounted?";
+                      : "run it on an OSS with its targets mounted";
     case ENODEV:
       return "the policy is not running there";
     default:
@@ -78,7 +78,8 @@ Result<std::string> HostTree::read_whole(const std::string& path) {
     if (got == 0) return text;
     if (got < 0 && error != EINTR) return fail_errno(error, real, hint_for(error, path));
     if (text.size() > kFileMax) {
-      return fail(std::errc::file_too_large, real, "does not end", "is it the right file?");
+      return fail(std::errc::file_too_large, real, "is too long",
+                  "check that it is the right file");
     }
   }
 }
@@ -102,7 +103,7 @@ Result<void> HostTree::write_whole(const std::string& path, std::string_view tex
     if (wrote == static_cast<ssize_t>(text.size())) return {};
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0) return fail_errno(errno, real, hint_for(errno, path));
-    return fail(std::errc::io_error, real, "took only a part of '" + std::string(text) + "'");
+    return fail(std::errc::io_error, real, "accepted only a part of '" + std::string(text) + "'");
   }
 }
 
@@ -153,7 +154,7 @@ Result<void> HostTree::write_by_lctl(const std::string& path, std::string_view t
     if (errno != EINTR) return fail_errno(errno, program);
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
-  if (!WIFEXITED(status)) return fail(std::errc::io_error, program, "was ended by a signal");
+  if (!WIFEXITED(status)) return fail(std::errc::io_error, program, "was terminated by a signal");
   const int code = WEXITSTATUS(status);
   if (code == 127) return fail_errno(ENOENT, program, "install the Lustre utilities");
   return fail_errno(code == kNotSupportedStatus ? EOPNOTSUPP : code, program + " " + pair);

@@ -169,8 +169,7 @@ NbdSession::Step NbdSession::answer(const WantExport& want, Output& out) {
   if (!asked) return refuse(OptionReply::kErrInvalid, asked.error().message());
   const serve::ExportFacts* const facts = port_.find_export(asked->name);
   if (facts == nullptr) {
-    return refuse(OptionReply::kErrUnknown,
-                  fmt::format("there is no export {}", quote(asked->name)));
+    return refuse(OptionReply::kErrUnknown, fmt::format("no export named {}", quote(asked->name)));
   }
   const auto identity = port_.identify(asked->claims);
   if (!identity) return refuse(OptionReply::kErrPolicy, identity.error().message());

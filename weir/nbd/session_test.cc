@@ -163,7 +163,7 @@ TEST_F(NbdSessionTest, AClientThatLeavesAndOneThatIsNotUnderstood) {
   ASSERT_EQ(step, Step::kOpen);
   in_ = zeroes;
   EXPECT_EQ(other->next(in_, request_), Event::kBreak);
-  EXPECT_EQ(other->problem(), "a request without its magic number");
+  EXPECT_EQ(other->problem(), "a request without the magic number");
 }
 
 TEST_F(NbdSessionTest, ExportsAndClaimsThatCannotBeHadEndTheOldWay) {

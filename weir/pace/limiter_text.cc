@@ -99,7 +99,7 @@ Result<RateLimiter::State> parse_limiter_text(std::string_view text, std::string
   const auto state = read_state(reader);
   // Written back it must be the same, which refuses other spellings of the same numbers.
   if (state && limiter_text(*state) == text) return *state;
-  return fail(std::errc::invalid_argument, where, "not the saved state of a limiter",
+  return fail(std::errc::invalid_argument, where, "is not the saved state of a limiter",
               "remove it to start with full buckets");
 }
 

@@ -17,7 +17,7 @@ Result<std::optional<LimiterSpec>> LimiterSpec::refilled_in(Tokens size, Tokens 
   if (size == Tokens{0} || refill_time == Nanoseconds{0}) return std::nullopt;
   if (refill_time < Nanoseconds{0}) {
     return fail(std::errc::invalid_argument, kWhere, "negative refill time",
-                "give the time an empty bucket takes to fill, or 0 for no limit");
+                "give the time in which an empty bucket fills, or 0 for no limit");
   }
   const LimiterSpec spec{size, one_time_burst, Rate(size, refill_time)};
   if (const auto checked = spec.check(); !checked) return tl::unexpected(checked.error());
@@ -27,10 +27,10 @@ Result<std::optional<LimiterSpec>> LimiterSpec::refilled_in(Tokens size, Tokens 
 Result<void> LimiterSpec::check() const {
   if (size == Tokens{0}) {
     return fail(std::errc::invalid_argument, kWhere, "bucket of size 0",
-                "leave the bucket out for no limit");
+                "omit the bucket for no limit");
   }
   if (!BucketShape::fits(rate, size)) {
-    return fail(std::errc::value_too_large, kWhere, "bucket takes over 100 years to fill",
+    return fail(std::errc::value_too_large, kWhere, "bucket takes more than 100 years to fill",
                 "lower its size or raise its rate");
   }
   return {};
@@ -48,8 +48,8 @@ Result<LimiterBucket> LimiterBucket::restore(const State& state, Instant now) {
   if (state.one_time_burst_left > state.spec.one_time_burst ||
       state.zero_part >= state.spec.rate.tokens() || state.zero_age > kTimelineHalf / 2 ||
       state.zero_age < -kTimelineHalf / 2) {
-    return fail(std::errc::invalid_argument, kWhere, "saved bucket contradicts itself",
-                "start with a fresh one");
+    return fail(std::errc::invalid_argument, kWhere, "saved bucket is inconsistent",
+                "start with a new bucket");
   }
   LimiterBucket bucket(state.spec, now);
   bucket.bucket_ = TokenBucket({now - state.zero_age, state.zero_part});
@@ -208,11 +208,11 @@ void RateLimiter::reconsider(Instant now) {
 
 Result<void> RateLimiter::unblock(Instant now) {
   if (!block_) {
-    return fail(std::errc::operation_not_permitted, kWhere, "unblocked while not blocked",
+    return fail(std::errc::operation_not_permitted, kWhere, "unblock called while not blocked",
                 "call it only after its timer has fired");
   }
   if (now < blocked_until_) {
-    return fail(std::errc::resource_unavailable_try_again, kWhere, "unblocked too early",
+    return fail(std::errc::resource_unavailable_try_again, kWhere, "unblock called too early",
                 "wait until blocked_until()");
   }
   block_.reset();

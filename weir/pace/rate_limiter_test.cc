@@ -48,9 +48,10 @@ TEST(RateLimiter, ZeroSizeOrRefillTimeDisablesABucket) {
 }
 
 TEST(RateLimiter, RefusesSpecsThatMakeNoSense) {
-  EXPECT_EQ(LimiterSpec::refilled_in(Tokens{5}, {}, -seconds{1}).error().message(),
-            "rate limiter: negative refill time; give the time an empty bucket takes to fill, or 0 "
-            "for no limit");
+  EXPECT_EQ(
+      LimiterSpec::refilled_in(Tokens{5}, {}, -seconds{1}).error().message(),
+      "rate limiter: negative refill time; give the time in which an empty bucket fills, or 0 "
+      "for no limit");
   EXPECT_EQ(LimiterSpec::refilled_in(Tokens{5}, {}, hours{24 * 365 * 101}).error().code,
             std::errc::value_too_large);
   EXPECT_FALSE((LimiterSpec{Tokens{0}, Tokens{0}, Rate::per_second(1)}).check());
@@ -459,7 +460,7 @@ TEST(LimiterText, RefusesEverythingElse) {
     const auto state = parse_limiter_text(bad, "quota");
     ASSERT_FALSE(state) << bad;
     EXPECT_EQ(state.error().message(),
-              "quota: not the saved state of a limiter; remove it to start with full buckets");
+              "quota: is not the saved state of a limiter; remove it to start with full buckets");
   }
 }
 

@@ -25,7 +25,7 @@ Result<void> read_claim(std::string_view pair, Claims& claims) {
   if (key == "job") {
     if (claims.job) return refuse(pair, "is claimed twice");
     if (value.empty() || value.size() > JobId::kSizeMax) {
-      return refuse(pair, "is no job: an id has 1 to 31 bytes");
+      return refuse(pair, "is not a valid job: an id has 1 to 31 bytes");
     }
     claims.job = JobId(value);
     return {};
@@ -34,10 +34,10 @@ Result<void> read_claim(std::string_view pair, Claims& claims) {
                                            : key == "gid"     ? &claims.gid
                                            : key == "project" ? &claims.project
                                                               : nullptr;
-  if (id == nullptr) return refuse(pair, "is no claim");
+  if (id == nullptr) return refuse(pair, "is not a claim");
   if (*id) return refuse(pair, "is claimed twice");
   const auto number = read_number(value);
-  if (!number || *number >= UINT32_MAX) return refuse(pair, "is no id");
+  if (!number || *number >= UINT32_MAX) return refuse(pair, "is not a valid id");
   *id = static_cast<std::uint32_t>(*number);
   return {};
 }

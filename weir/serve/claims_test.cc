@@ -41,7 +41,7 @@ TEST(Claims, ThatSayNothingAreRefused) {
     EXPECT_FALSE(asked) << text;
   }
   EXPECT_EQ(parse_asked_name("a,user=1").error().message(),
-            "'user=1' is no claim; expected NAME[,job=ID][,uid=N][,gid=N][,project=N]");
+            "'user=1' is not a claim; expected NAME[,job=ID][,uid=N][,gid=N][,project=N]");
 }
 
 TEST(Claims, AJobOf31BytesIsTheLongest) {

@@ -261,7 +261,7 @@ void Connection::shake(Input& in) {
   while (state_ == State::kHandshake && greeting_->out.size() < kAnswersMax) {
     const Step step = session_->negotiate(in, greeting_->out);
     if (step == Step::kNeedBytes) {
-      if (!in.empty()) fault("asked for more bytes and left some");
+      if (!in.empty()) fault("asked for more bytes without consuming all it had");
       break;
     }
     if (step == Step::kStartTls) return begin_tls();
@@ -329,8 +329,8 @@ void Connection::broken() {
 void Connection::fault(std::string_view what) {
   ++plane_.counters.session_faults;
   plane_.log.note(EventLog::Kind::kFault,
-                  fmt::format("{}: disconnected: a mistake in the server: its {} session {}; "
-                              "report it, others go on",
+                  fmt::format("{}: disconnected: internal error: the {} session {}; "
+                              "report this; other connections are not affected",
                               print_nid(peer_.nid), protocol_.name, what),
                   plane_.now);
   close();
@@ -368,7 +368,7 @@ bool Connection::take_event(Input& in) {
   spare.clear();
   switch (session_->next(in, spare)) {
     case Event::kNeedBytes:
-      if (!in.empty()) fault("asked for more bytes and left some");
+      if (!in.empty()) fault("asked for more bytes without consuming all it had");
       return false;
     case Event::kRequest:
       return begin_request(new_exchange());
@@ -454,8 +454,8 @@ void Connection::judge_payload() {
   ++plane_.counters.stalled;
   plane_.log.note(
       EventLog::Kind::kTimeout,
-      fmt::format("{}: disconnected: others wait for memory, and of a write of {} bytes "
-                  "it has sent {}, {} of them in the last {}",
+      fmt::format("{}: disconnected: other clients wait for memory, and of a write of {} bytes "
+                  "the client has sent {}, {} of them in the last {}",
                   print_nid(peer_.nid), writing_->length, writing_->length - left,
                   payload_.left - left, print_duration(kPayloadTime)),
       plane_.now);
@@ -685,7 +685,7 @@ void Connection::answer(std::uint64_t id, const OwnResult& result) {
     found = working_.behind(*found);
   }
   if (found == nullptr) {
-    return fault(fmt::format("answered request {}, which it does not perform", id));
+    return fault(fmt::format("answered request {}, which it does not have", id));
   }
   Exchange& exchange = *found;
   working_.erase(exchange);
@@ -695,7 +695,7 @@ void Connection::answer(std::uint64_t id, const OwnResult& result) {
   if (result.size > exchange.reply_room) {
     release(exchange);
     return fault(
-        fmt::format("answered with {} bytes in a room of {}", result.size, exchange.reply_room));
+        fmt::format("answered with {} bytes in a buffer of {}", result.size, exchange.reply_room));
   }
   if (result.size > 0) exchange.payload = exchange.buffer.first(result.size);
   reply(exchange);

@@ -26,7 +26,7 @@ void Connection::begin_tls() {
   if (!plane_.pool.reserve(kTlsReserve)) {
     ++plane_.counters.refused;
     plane_.log.note(EventLog::Kind::kRefusal,
-                    fmt::format("refused TLS to {}: the memory limit leaves no room for it; raise "
+                    fmt::format("refused TLS for {}: the memory limit is reached; raise "
                                 "it (--memory)",
                                 print_nid(peer_.nid)),
                     plane_.now);

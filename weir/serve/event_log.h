@@ -4,8 +4,8 @@
 // second is written for each kind of event, and the next one states how many were left
 // out.
 //
-//   log.note(EventLog::Kind::kBreak, "10.1.2.3@tcp: a request without its magic number", now);
-//     weir serve: 10.1.2.3@tcp: a request without its magic number (and 41 more like it)
+//   log.note(EventLog::Kind::kBreak, "10.1.2.3@tcp: a request without the magic number", now);
+//     weir serve: 10.1.2.3@tcp: a request without the magic number (and 41 more like it)
 //
 // Quote texts from clients first. Lines go through host/log.h, so a log that cannot be written
 // delays nothing. One owner, no locks; say() may be called by any thread.

@@ -45,13 +45,13 @@ StoreOperation& operation_of(host::Operation& io) {
                                             offsetof(StoreOperation, io));
 }
 
-constexpr const char* kKindHint = "expected file:PATH of a file, or device:PATH of a block device";
+constexpr const char* kKindHint = "use file:PATH for a file, or device:PATH for a block device";
 
 // Makes a file that is new, or empty, as large as the options say, and durable with its name.
 Result<void> give_size(int file, const StoreOptions& options) {
   const std::string where = quote(options.path);
   if (ftruncate(file, static_cast<off_t>(options.size->count())) != 0 || fsync(file) != 0) {
-    return fail_errno(errno, where, "see whether the file system has room for such a file");
+    return fail_errno(errno, where, "check that the file system has enough space");
   }
   return host::sync_directory_of(options.path);
 }
@@ -158,23 +158,23 @@ std::string use_of(const StoreOptions& options) {
   const dev_t device = device_at(options);
   if (std::string use = host::system_use_of(device); !use.empty()) return use;
   const long holder = host::process_with(device);
-  if (holder == getpid()) return "this server has it already";
-  if (holder != 0) return fmt::format("process {} has it open; see ps -p {}", holder, holder);
-  return "it is in use, and no process is seen that has it open; see lsblk and fuser -v of it";
+  if (holder == getpid()) return "this server already uses it";
+  if (holder != 0) return fmt::format("process {} has it open (see ps -p {})", holder, holder);
+  return "it is in use, but no process that has it open is visible; see lsblk and fuser -v";
 }
 
 tl::unexpected<Error> cannot_open(int error, const StoreOptions& options, bool is_device) {
   const std::string where = quote(options.path);
   if (error == EBUSY && is_device) {
     return fail(std::errc::device_or_resource_busy, where, use_of(options),
-                "free it first, export it readonly, or add ,force to write to it all the same");
+                "free it first, export it readonly, or add ,force to write to it anyway");
   }
   const bool missing = error == ENOENT && !options.size;
   const bool cannot_write = error == EROFS || error == EACCES;
   return fail_errno(error, where,
-                    missing          ? "give it a size, and it is created: ,size=4GiB"
-                    : cannot_write   ? "export it readonly, or see who may write to it"
-                    : options.direct ? "see whether it can be opened, and without direct"
+                    missing          ? "add a size to create it: ,size=4GiB"
+                    : cannot_write   ? "export it readonly, or check its permissions"
+                    : options.direct ? "check its permissions, or try without direct"
                                      : "");
 }
 
@@ -225,7 +225,7 @@ Result<FileStore::Facts> FileStore::inspect(int file, const StoreOptions& option
     const auto device = host::inspect_device(file, where);
     if (!device) return tl::unexpected(device.error());
     if (device->is_read_only && !read_only) {
-      return fail(std::errc::read_only_file_system, where, "is a device that cannot be written",
+      return fail(std::errc::read_only_file_system, where, "is a read-only device",
                   "export it readonly: ,readonly");
     }
     facts.size = device->size;
@@ -240,20 +240,21 @@ Result<FileStore::Facts> FileStore::inspect(int file, const StoreOptions& option
     facts.size = *size;
   }
   if (options.size && options.size->count() != facts.size) {
-    return fail(std::errc::invalid_argument, where,
-                fmt::format("has {}, not the size that was given", print_size(Bytes{facts.size})),
-                "leave size= out, or remove the file");
+    return fail(
+        std::errc::invalid_argument, where,
+        fmt::format("has {}, which differs from the given size", print_size(Bytes{facts.size})),
+        "omit size=, or remove the file");
   }
   if (options.direct) {
     facts.block_min = direct_block(file);
     facts.granule = std::max(facts.granule, facts.block_min);
   }
   if (facts.size % facts.block_min != 0) {
-    return fail(std::errc::invalid_argument, where,
-                fmt::format("has {} bytes, which is not a multiple of the {} that direct needs",
-                            facts.size, facts.block_min),
-                fmt::format("leave direct out, or make the file longer: truncate -s %{} PATH",
-                            facts.block_min));
+    return fail(
+        std::errc::invalid_argument, where,
+        fmt::format("has {} bytes, which is not a multiple of the {} that direct needs", facts.size,
+                    facts.block_min),
+        fmt::format("omit direct, or extend the file: truncate -s %{} PATH", facts.block_min));
   }
   const Ground ground = ground_of(file, status);
   facts.is_remote = ground == Ground::kRemote;
@@ -271,7 +272,7 @@ Result<std::unique_ptr<Store>> FileStore::open(const StoreOptions& options, bool
   const int file = opened->file.get();
   auto locked =
       host::lock_file(file, read_only ? host::LockKind::kShared : host::LockKind::kExclusive,
-                      quote(options.path), "stop that one, or export it readonly in both");
+                      quote(options.path), "stop the other server, or export it readonly in both");
   if (!locked) return tl::unexpected(locked.error());
   const auto facts = inspect(file, options, read_only);
   if (!facts) {

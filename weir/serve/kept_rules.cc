@@ -70,16 +70,16 @@ tl::unexpected<Error> refuse(const RuleChange& change, const RuleBook& book) {
   }
   if (change.verb == Verb::kStart && book.find(change.name) != nullptr) {
     return fail(std::errc::file_exists, {},
-                fmt::format("there is a rule {} already, which is inactive until another policy or "
-                            "the next start",
+                fmt::format("rule {} already exists and is inactive until the policy changes or "
+                            "the server restarts",
                             quote(change.name)),
-                fmt::format("use another name, or end it with: weir rule stop {}", change.name));
+                fmt::format("use another name, or remove it with: weir rule stop {}", change.name));
   }
   const auto& rank = change.keys.rank;
   const std::string& name = rank && book.find(*rank) == nullptr ? *rank : change.name;
   return fail(std::errc::operation_not_permitted, {},
-              fmt::format("rule {} is temporary, as it was started without -P", quote(name)),
-              "use set_param without -P for this too, or start the rule with weir rule start");
+              fmt::format("rule {} is temporary: it was started without -P", quote(name)),
+              "use set_param without -P here too, or start the rule with weir rule start");
 }
 
 }  // namespace
@@ -87,8 +87,8 @@ tl::unexpected<Error> refuse(const RuleChange& change, const RuleBook& book) {
 std::string KeptRules::PolicySwitch::message() const {
   std::string text;
   say_of(text, inactive, "kept, but inactive under this policy");
-  say_of(text, active, "in force again");
-  say_of(text, gone, "gone with the policy (started by set_param without -P)");
+  say_of(text, active, "active again");
+  say_of(text, gone, "removed with the policy (started by set_param without -P)");
   return text;
 }
 
@@ -155,7 +155,7 @@ KeptRules::Restored KeptRules::restore(const Texts& commands, Instant now) {
   all_log_ = log_;
   become(changes_between(running_, possible(fold(file_, log_, nullptr))).value_or(Changes{}), now);
   for (const std::string& name : missing(kept_, running_, is_kept)) {
-    told.mistakes.push_back("rule " + quote(name) + " is inactive under the policy in force");
+    told.mistakes.push_back("rule " + quote(name) + " is inactive under the current policy");
   }
   return told;
 }
@@ -289,12 +289,13 @@ Result<std::optional<Changes>> KeptRules::plan_file(const Texts& file) const {
     if (entry == nullptr || entry->is_default() || entry->origin == Origin::kFile) continue;
     if (edit.verb == Verb::kStart) {
       return fail(std::errc::file_exists, quote(print(edit)),
-                  "there is a rule " + quote(edit.name) + " already",
+                  "rule " + quote(edit.name) + " already exists",
                   "stop it first, or use another name in the file");
     }
-    return fail(std::errc::operation_not_permitted, "rule " + quote(edit.name),
-                "is not the file's any more: somebody has stopped that and started another",
-                "stop it first, or use another name in the file");
+    return fail(
+        std::errc::operation_not_permitted, "rule " + quote(edit.name),
+        "no longer comes from the file: it was stopped and another rule of that name was started",
+        "stop it first, or use another name in the file");
   }
   auto changes = changes_between(running_, possible(fold(*full, all_log_, nullptr)));
   if (!changes) return std::optional<Changes>();

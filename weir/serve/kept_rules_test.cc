@@ -58,7 +58,7 @@ TEST_F(KeptRulesTest, RulesComeBackWithTbfAndTemporaryOnesDoNot) {
   EXPECT_EQ(away.gone, Texts{"temp"});
   EXPECT_EQ(
       away.message(),
-      "rules file, line, kept are kept, but inactive under this policy; rule temp is gone with "
+      "rules file, line, kept are kept, but inactive under this policy; rule temp is removed with "
       "the policy (started by set_param without -P)");
   EXPECT_EQ(policy("tbf jobid").active, (Texts{"file", "line", "kept"}));
   EXPECT_EQ(list(), "kept:3 line:2 file:10 default:10000 ");

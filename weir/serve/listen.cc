@@ -47,7 +47,7 @@ const char* in_use_hint(const char* path) {
   struct stat there {};
   const bool is_socket = lstat(path, &there) == 0 && S_ISSOCK(there.st_mode);
   return is_socket ? "another server listens there"
-                   : "what is there is no socket: name another path";
+                   : "the file there is not a socket; name another path";
 }
 
 Result<host::Fd> listen_unix(const ListenAddress& address) {
@@ -101,7 +101,7 @@ Result<host::Fd> listen_tcp(ListenAddress& address) {
   if (address.host.empty()) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), size) != 0) {
     return fail_errno(errno, where,
-                      errno == EADDRINUSE ? "another server listens there: give another port" : "");
+                      errno == EADDRINUSE ? "another server listens there; use another port" : "");
   }
   if (::listen(fd.get(), kBacklog) != 0) return fail_errno(errno, where);
   size = sizeof name;
@@ -134,7 +134,7 @@ Result<std::uint32_t> room_for_connections(std::uint32_t wanted, std::uint32_t o
   if (files.rlim_cur >= needed) return wanted;
   if (files.rlim_cur <= others) {
     return fail(std::errc::too_many_files_open, "limit of open files",
-                fmt::format("{} leave no room for a connection", files.rlim_cur),
+                fmt::format("{} are too few for a connection", files.rlim_cur),
                 "raise it (ulimit -n)");
   }
   return static_cast<std::uint32_t>(files.rlim_cur - others);
@@ -153,12 +153,12 @@ Result<void> become_user(const std::string& user) {
   const std::string where = "user " + quote(user);
   const passwd* const entry = getpwnam(user.c_str());
   if (entry == nullptr) {
-    return fail(std::errc::invalid_argument, where, "is not known here", "name one of this system");
+    return fail(std::errc::invalid_argument, where, "does not exist", "name a user of this system");
   }
   if (entry->pw_uid == geteuid()) return {};
   if (geteuid() != 0) {
-    return fail(std::errc::operation_not_permitted, where, "only root can become somebody else",
-                "start as root, or leave the user out");
+    return fail(std::errc::operation_not_permitted, where, "only root can change the user",
+                "start as root, or omit the user");
   }
   if (initgroups(user.c_str(), entry->pw_gid) != 0 || setgid(entry->pw_gid) != 0 ||
       setuid(entry->pw_uid) != 0) {

@@ -26,7 +26,7 @@ constexpr const char* kStoreHint =
 constexpr const char* kExportHint =
     "expected NAME=STORE[,readonly][,service=NAME][,description=TEXT]";
 constexpr const char* kCapacityHint =
-    "expected auto, operations a second such as 4000, or bytes a second such as 100MB/s";
+    "expected auto, operations per second such as 4000, or bytes per second such as 100MB/s";
 constexpr std::size_t kExportNameMax = 255;
 
 tl::unexpected<Error> refuse(std::string_view text, std::string_view what, std::string_view hint) {
@@ -70,7 +70,7 @@ Result<Shape> parse_shape(std::string_view text) {
       if (!time) return tl::unexpected(time.error());
       shape.latency = *time;
     } else {
-      return refuse(key, "is nothing that shapes a store",
+      return refuse(key, "is not a shaping parameter",
                     "expected iops=2000, bps=100MB or latency=1ms");
     }
   }
@@ -101,7 +101,7 @@ Result<StoreOptions> parse_keys(std::string_view text, StoreOptions store, Expor
       of->description = whole.substr(std::string_view("description=").size());
       return store;
     } else {
-      return refuse(pair, "is no key of this store", of == nullptr ? kStoreHint : kExportHint);
+      return refuse(pair, "is not a key of this store", of == nullptr ? kStoreHint : kExportHint);
     }
   }
   return store;
@@ -132,7 +132,7 @@ Result<StoreOptions> parse_store_of(std::string_view text, ExportOptions* of) {
     store.size = *size;
     return parse_keys(text, store, of);
   }
-  return refuse(whole, "is no store", kStoreHint);
+  return refuse(whole, "is not a store", kStoreHint);
 }
 
 }  // namespace
@@ -176,7 +176,7 @@ Result<ListenAddress> parse_listen(std::string_view text, std::uint16_t without)
     address.path = rest;
     if (rest.empty()) return refuse(text, "has no path", kListenHint);
     if (rest.size() >= sizeof(sockaddr_un::sun_path)) {
-      return refuse(text, "has a path that is too long", "a socket's path has at most 107 bytes");
+      return refuse(text, "has too long a path", "a socket path has at most 107 bytes");
     }
     return address;
   }
@@ -184,18 +184,18 @@ Result<ListenAddress> parse_listen(std::string_view text, std::uint16_t without)
     const bool closed = rest.find(']') != std::string_view::npos;
     address.host = take_until(rest, ']');
     if (!closed || !is_address(AF_INET6, address.host)) {
-      return refuse(text, "holds no IPv6 address", kListenHint);
+      return refuse(text, "contains no valid IPv6 address", kListenHint);
     }
   } else {
     const std::size_t colon = std::min(rest.find(':'), rest.size());
     address.host = rest.substr(0, colon);
     rest.remove_prefix(colon);
     if (!address.host.empty() && !is_address(AF_INET, address.host)) {
-      return refuse(text, "holds no IPv4 address", kListenHint);
+      return refuse(text, "contains no valid IPv4 address", kListenHint);
     }
   }
   if (rest.empty() && !address.host.empty()) return address;
-  if (!take_prefix(rest, ":")) return refuse(text, "is no address to listen on", kListenHint);
+  if (!take_prefix(rest, ":")) return refuse(text, "is not an address to listen on", kListenHint);
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), address.port);
   if (error != std::errc{} || end != rest.data() + rest.size()) {
     return refuse(text, "has no port from 0 to 65535", kListenHint);
@@ -227,7 +227,7 @@ Result<StoreOptions> parse_store(std::string_view text) { return parse_store_of(
 
 Result<ExportOptions> parse_export(std::string_view text) {
   const std::size_t equals = text.find('=');
-  if (equals == std::string_view::npos) return refuse(text, "is no export", kExportHint);
+  if (equals == std::string_view::npos) return refuse(text, "is not an export", kExportHint);
   ExportOptions result;
   result.name = text.substr(0, equals);
   const auto store = parse_store_of(text.substr(equals + 1), &result);
@@ -240,21 +240,21 @@ Result<Adaptive> parse_adaptive(std::string_view text) {
   if (text == "on") return Adaptive::kOn;
   if (text == "off") return Adaptive::kOff;
   if (text == "paper") return Adaptive::kPaper;
-  return refuse(text, "is no way to adapt", "expected on, off or paper");
+  return refuse(text, "is not a valid mode", "expected on, off or paper");
 }
 
 Result<TlsOptions::Mode> parse_tls(std::string_view text) {
   if (text == "off") return TlsOptions::Mode::kOff;
   if (text == "on") return TlsOptions::Mode::kOn;
   if (text == "require") return TlsOptions::Mode::kRequire;
-  return refuse(text, "is no mode of TLS", "expected off, on or require");
+  return refuse(text, "is not a TLS mode", "expected off, on or require");
 }
 
 Result<Capacity> parse_capacity(std::string_view text) {
   if (text == "auto") return Capacity{};
   if (const auto ops = parse_rate(text)) return Capacity{Capacity::Kind::kOps, *ops};
   const auto bytes = parse_bandwidth(text);
-  if (!bytes) return refuse(text, "is no capacity", kCapacityHint);
+  if (!bytes) return refuse(text, "is not a valid capacity", kCapacityHint);
   return Capacity{Capacity::Kind::kBytes, *bytes};
 }
 
@@ -264,15 +264,15 @@ Result<void> check_export(const ServeOptions& options, const ExportOptions& one)
   const std::string where = "export " + quote(one.name);
   if (one.name.size() > kExportNameMax || one.name.find_first_of(",/=") != std::string::npos ||
       has_control(one.name)) {
-    return fail(std::errc::invalid_argument, where, "is not a name of an export",
+    return fail(std::errc::invalid_argument, where, "is not a valid export name",
                 "a name has at most 255 bytes and no ',', '/', '=' or control characters");
   }
   if (has_control(one.description)) {
     return fail(std::errc::invalid_argument, where, "has control characters in its description",
-                "leave them out");
+                "remove them");
   }
   if (one.store.size && one.store.size->count() == 0) {
-    return fail(std::errc::invalid_argument, where, "has a store of no bytes",
+    return fail(std::errc::invalid_argument, where, "has an empty store",
                 "give it a size, such as 4GiB");
   }
   const auto same = [&](const ExportOptions& other) { return other.name == one.name; };
@@ -283,20 +283,20 @@ Result<void> check_export(const ServeOptions& options, const ExportOptions& one)
   if (one.service != kDefaultService &&
       std::none_of(options.services.begin(), options.services.end(), named)) {
     return fail(std::errc::invalid_argument, where,
-                fmt::format("is of a service {} that is not there", quote(one.service)),
-                "give the service, or leave it out");
+                fmt::format("names the service {}, which does not exist", quote(one.service)),
+                "define the service, or omit it");
   }
   if (one.description.size() > ServeBounds::kDescriptionMax) {
     return fail(std::errc::invalid_argument, where,
                 fmt::format("has a description of {} bytes", one.description.size()),
-                fmt::format("at most {} are possible", ServeBounds::kDescriptionMax));
+                fmt::format("the maximum is {}", ServeBounds::kDescriptionMax));
   }
   const std::uint64_t memory =
       std::min(options.limits.memory.count(), options.limits.connection_memory.count());
   if (memory < one.blocks.maximum) {
     return fail(std::errc::invalid_argument, where,
-                "has a largest payload that is above the memory a connection may use",
-                "raise the limits of memory, or lower the maximum");
+                "has a maximum payload above the memory limit of a connection",
+                "raise the memory limits, or lower the maximum payload");
   }
   return {};
 }
@@ -338,7 +338,8 @@ Result<void> check_limits(const ServeLimits& limits) {
 
 Result<void> check_name(std::string_view kind, const std::string& name) {
   if (is_plain_name(name)) return {};
-  return fail(std::errc::invalid_argument, fmt::format("{} {}", kind, quote(name)), "is not a name",
+  return fail(std::errc::invalid_argument, fmt::format("{} {}", kind, quote(name)),
+              "is not a valid name",
               fmt::format("expected 1 to {} letters, digits, _ and -", ServeBounds::kPlainNameMax));
 }
 
@@ -347,7 +348,8 @@ Result<void> check_nodemaps(const std::vector<NodemapOptions>& nodemaps) {
     const std::string where = "nodemap " + quote(one.name);
     if (auto checked = check_name("nodemap", one.name); !checked) return checked;
     if (one.name == "default") {
-      return fail(std::errc::invalid_argument, where, "is that of all others", "use another name");
+      return fail(std::errc::invalid_argument, where, "is reserved for all other clients",
+                  "use another name");
     }
     const auto same = [&](const NodemapOptions& other) { return other.name == one.name; };
     if (std::count_if(nodemaps.begin(), nodemaps.end(), same) != 1) {
@@ -369,8 +371,8 @@ Result<void> check_service(const ServeOptions& options, const ServiceOptions& on
   }
   if (one.hp_slots >= one.slots) {
     return fail(std::errc::invalid_argument, where,
-                fmt::format("keeps {} of {} slots for high priority", one.hp_slots, one.slots),
-                "leave one for others");
+                fmt::format("reserves {} of {} slots for high priority", one.hp_slots, one.slots),
+                "leave at least one for other requests");
   }
   if (one.cost) {
     if (auto fits = one.capacity.check_unit(*one.cost); !fits) {
@@ -386,19 +388,19 @@ Result<void> check_tls(const TlsOptions& tls) {
   const bool is_off = tls.mode == TlsOptions::Mode::kOff;
   if (!is_off && tls.directory.empty()) {
     return fail(std::errc::invalid_argument, "tls", "has no certificates",
-                "say where they are: --tls-certificates DIRECTORY");
+                "name their directory: --tls-certificates DIRECTORY");
   }
   if (is_off && tls.verify_clients) {
     return fail(std::errc::invalid_argument, "tls",
                 "is off, and clients without a certificate would be served in plain text",
-                "add --tls require (mode in [tls]), or leave out --tls-verify-peer "
+                "add --tls require (mode in [tls]), or omit --tls-verify-peer "
                 "(verify_clients)");
   }
   if (is_off && !tls.directory.empty()) {
     return fail(
         std::errc::invalid_argument, "tls",
         fmt::format("is off, and the certificates in {} would not be used", quote(tls.directory)),
-        "add --tls require (mode in [tls]), or leave out --tls-certificates (directory)");
+        "add --tls require (mode in [tls]), or omit --tls-certificates (directory)");
   }
   return {};
 }
@@ -413,7 +415,7 @@ Result<void> check_cluster(const ServeOptions& options) {
   }
   if (cluster.state_file.empty()) {
     return fail(std::errc::invalid_argument, "cluster", "has no state file",
-                "its limits hold over restarts only with one: set state in [cluster]");
+                "without one its limits do not survive restarts: set state in [cluster]");
   }
   if ((cluster.start_without == ClusterOptions::StartWithout::kRate) != (cluster.start_rate > 0)) {
     return fail(std::errc::invalid_argument, "cluster", "needs start_rate for start_without = rate",
@@ -428,7 +430,7 @@ Result<void> check_cluster(const ServeOptions& options) {
       for (const std::string& rule : *rules) {
         const auto change = parse_rule(rule);
         if (!change || change->keys.scope != Scope::kCluster) continue;
-        return fail(std::errc::invalid_argument, "rule " + quote(rule), "is the whole cluster's",
+        return fail(std::errc::invalid_argument, "rule " + quote(rule), "is a rule of the cluster",
                     "start it with: weir cluster rule start");
       }
     }
@@ -438,8 +440,8 @@ Result<void> check_cluster(const ServeOptions& options) {
 
 Result<void> check_lock(const LockOptions& lock, const std::vector<NodemapOptions>& nodemaps) {
   if (lock.state_file.empty()) {
-    return fail(std::errc::invalid_argument, "lock", "there is no file for its state",
-                "locks are safe over restarts only with one: --lock-state FILE");
+    return fail(std::errc::invalid_argument, "lock", "has no state file",
+                "without one locks are not safe across restarts: use --lock-state FILE");
   }
   if (auto checked = lock::check(lock.server); !checked) {
     Error error = checked.error();
@@ -462,12 +464,12 @@ Result<void> check_lock(const LockOptions& lock, const std::vector<NodemapOption
 
 Result<void> check(const ServeOptions& options) {
   if (options.exports.empty() && !options.lock.listen) {
-    return fail(std::errc::invalid_argument, "exports", "there is nothing to serve",
-                "give one: --export scratch=file:PATH,size=4GiB");
+    return fail(std::errc::invalid_argument, "exports", "no export is given",
+                "add one: --export scratch=file:PATH,size=4GiB");
   }
   if (options.listen.empty() && !options.exports.empty()) {
-    return fail(std::errc::invalid_argument, "listeners", "there is nowhere to listen",
-                "give one: --listen 127.0.0.1:10809");
+    return fail(std::errc::invalid_argument, "listeners", "no listen address is given",
+                "add one: --listen 127.0.0.1:10809");
   }
   for (const ListenAddress& one : options.listen) {
     if (one.protocol.empty()) continue;

@@ -101,8 +101,8 @@ Result<Attributes> attributes_of(const Peer& peer, const Claims& claims,
       (policy.local && peer.is_local) || (policy.nids && policy.nids->matches(peer.nid));
   if (claims.any() && !counts) {
     return fail(std::errc::permission_denied, {},
-                fmt::format("{} may not say for whom it works", print_nid(peer.nid)),
-                "ask for the export by its name alone");
+                fmt::format("{} is not allowed to claim a job or id", print_nid(peer.nid)),
+                "open the export by its name alone, or allow this client in [claims]");
   }
   Attributes attributes;
   attributes.nid = peer.nid;

@@ -43,9 +43,9 @@ void warn_of_locks(const ServeOptions& options, std::vector<std::string>& warnin
   const bool is_plain = options.tls.mode == TlsOptions::Mode::kOff;
   if (!lock.listen || !is_plain || lock.insecure || is_here(*lock.listen)) return;
   warnings.push_back(
-      fmt::format("warning: lock: {} serves other machines without TLS, and anybody there can take "
-                  "and release locks; use --tls require, or say insecure = true in [lock] or "
-                  "--lock-insecure if the network is closed",
+      fmt::format("warning: lock: {} serves other machines without TLS; anyone there can take "
+                  "and release locks; use --tls require, or set insecure = true in [lock] or "
+                  "--lock-insecure if the network is trusted",
                   print_listen(*lock.listen)));
 }
 
@@ -54,19 +54,19 @@ void warn_of_cluster(const ClusterOptions& cluster, std::vector<std::string>& wa
   const auto listen = parse_listen(cluster.listen);
   if (cluster.tls_directory.empty() && listen && !is_here(*listen)) {
     warnings.push_back(
-        fmt::format("warning: cluster: {} serves other machines without TLS, and anybody there can "
-                    "join; name certificates with tls_directory in [cluster], or say insecure = "
-                    "true there if the network is closed",
+        fmt::format("warning: cluster: {} serves other machines without TLS; anyone there can "
+                    "join; name certificates with tls_directory in [cluster], or set insecure = "
+                    "true there if the network is trusted",
                     cluster.listen));
   }
   const auto far = std::find_if(cluster.etcd.begin(), cluster.etcd.end(),
                                 [](const std::string& one) { return !is_here(host_of(one)); });
   if (cluster.etcd_tls_directory.empty() && far != cluster.etcd.end()) {
-    warnings.push_back(
-        fmt::format("warning: cluster: etcd at {} is used without TLS{}; name certificates with "
-                    "etcd_tls_directory in [cluster], or say insecure = true there if the network "
-                    "is closed",
-                    *far, cluster.user.empty() ? "" : ", which shows the password to the network"));
+    warnings.push_back(fmt::format(
+        "warning: cluster: etcd at {} is used without TLS{}; name certificates with "
+        "etcd_tls_directory in [cluster], or set insecure = true there if the network "
+        "is trusted",
+        *far, cluster.user.empty() ? "" : ", which exposes the password to the network"));
   }
 }
 

@@ -36,7 +36,7 @@ bool is_name(std::string_view text) {
 Result<void> add_protocol(ProtocolKind kind, Standard standard) {
   const std::string where = "protocol " + quote(kind.name);
   if (!is_name(kind.name)) {
-    return fail(std::errc::invalid_argument, where, "cannot be its name",
+    return fail(std::errc::invalid_argument, where, "is not a valid name",
                 fmt::format("use up to {} of a-z and 0-9", kNameMax));
   }
   if (kind.begin == nullptr) {
@@ -44,8 +44,8 @@ Result<void> add_protocol(ProtocolKind kind, Standard standard) {
   }
   for (const auto& one : kinds().all) {
     if (one->name == kind.name) {
-      return fail(std::errc::file_exists, where, "is there already",
-                  "use another name, and add it once");
+      return fail(std::errc::file_exists, where, "is already registered",
+                  "use another name, or add it only once");
     }
   }
   kinds().all.push_back(std::make_unique<const ProtocolKind>(std::move(kind)));
@@ -62,8 +62,8 @@ Result<const ProtocolKind*> find_protocol(std::string_view name) {
     if (kind->name == name) return kind.get();
     names.push_back(kind->name);
   }
-  std::string hint = names.empty() ? "this program has none"
-                                   : fmt::format("there are: {}", fmt::join(names, ", "));
+  std::string hint = names.empty() ? "this program has no protocols"
+                                   : fmt::format("available: {}", fmt::join(names, ", "));
   if (const auto meant = nearest(name, names)) {
     hint = fmt::format("did you mean {}? {}", *meant, hint);
   }

@@ -19,7 +19,7 @@ ProtocolKind named(const char* name) {
 TEST(Protocols, ANameIsTakenOnceAndAnUnknownOneIsToldTheNearest) {
   const auto none = find_protocol("");
   ASSERT_FALSE(none);
-  EXPECT_NE(none.error().message().find("this program has none"), std::string::npos);
+  EXPECT_NE(none.error().message().find("this program has no protocols"), std::string::npos);
 
   ASSERT_TRUE(add_protocol(named("first"), Standard::kYes));
   ASSERT_TRUE(add_protocol(named("second")));
@@ -37,7 +37,7 @@ TEST(Protocols, ANameIsTakenOnceAndAnUnknownOneIsToldTheNearest) {
   const auto unknown = find_protocol("secnd");
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().message(),
-            "'secnd': no such protocol; did you mean second? there are: first, second");
+            "'secnd': no such protocol; did you mean second? available: first, second");
 }
 
 }  // namespace

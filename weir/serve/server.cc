@@ -52,7 +52,8 @@ void tune(int socket, bool is_tcp) {
 }
 
 tl::unexpected<Error> stopping() {
-  return fail(std::errc::operation_canceled, "server", "is stopping", "ask the next one");
+  return fail(std::errc::operation_canceled, "server", "is shutting down",
+              "try again after the restart");
 }
 
 }  // namespace
@@ -115,7 +116,7 @@ Result<void> Server::open() {
   connections_max_ = *room;
   if (*room < options_.limits.connections) {
     EventLog::say(
-        fmt::format("the limit of open files leaves room for {} connections; raise it "
+        fmt::format("the limit of open files allows {} connections; raise it "
                     "(ulimit -n) for {}",
                     *room, options_.limits.connections));
   }
@@ -194,7 +195,7 @@ Result<void> Server::reshape(std::string_view export_name, const Shape& shape) {
   ServedExport* const served = plane_.find_export(export_name);
   if (served == nullptr || served->options.name != export_name) {
     return fail(std::errc::no_such_file_or_directory, "export " + quote(export_name),
-                "is not there");
+                "does not exist");
   }
   return served->store->reshape(shape, plane_.now);
 }
@@ -208,7 +209,7 @@ Result<void> Server::check_limits(const ServeLimits& limits) const {
   if (!room) return tl::unexpected(room.error());
   if (*room >= limits.connections) return {};
   return fail(std::errc::too_many_files_open, "limit of open files",
-              fmt::format("leaves room for {} connections, not for {}", *room, limits.connections),
+              fmt::format("allows {} connections, not {}", *room, limits.connections),
               "raise it (ulimit -n)");
 }
 
@@ -310,7 +311,7 @@ void Server::add_connection(host::Fd socket, const Listener& listener) {
   if (connection_count_ >= connections_max_) {
     ++plane_.counters.refused;
     plane_.log.note(EventLog::Kind::kRefusal,
-                    fmt::format("refused a connection of {}: {} are open", print_nid(peer->nid),
+                    fmt::format("refused a connection from {}: {} are open", print_nid(peer->nid),
                                 connection_count_),
                     plane_.now);
     return;
@@ -319,8 +320,8 @@ void Server::add_connection(host::Fd socket, const Listener& listener) {
     ++plane_.counters.refused;
     has_refused_ = true;
     plane_.log.note(EventLog::Kind::kRefusal,
-                    fmt::format("refused a connection of {}: {} are open, and the memory limit "
-                                "leaves no room for another; raise it (--memory)",
+                    fmt::format("refused a connection from {}: {} are open, and the memory limit "
+                                "allows no more; raise it (--memory)",
                                 print_nid(peer->nid), connection_count_),
                     plane_.now);
     return;
@@ -344,7 +345,7 @@ void Server::signalled(int signal) {
 void Server::reload() {
   if (reload_) return reload_(*this);
   if (auto read = read_jobs_again(); !read) {
-    EventLog::say(read.error().message() + "; the jobs stay as they were");
+    EventLog::say(read.error().message() + "; the jobs are unchanged");
   }
 }
 
@@ -436,7 +437,7 @@ Result<void> Server::post(Command command) {
       return {};
     case host::Put::kFull:
       return fail(std::errc::resource_unavailable_try_again, "server",
-                  "too many commands wait for it", "try again later");
+                  "too many commands are queued", "try again later");
     case host::Put::kClosed:
       break;
   }
@@ -489,8 +490,9 @@ bool Server::run(const std::function<void()>& ready) {
 // On the thread of the watch.
 void Server::end_hung() {
   EventLog::say(
-      "the drain timeout is over and the server hangs, in a system call on a store, most likely: "
-      "ended by force; requests that were not acknowledged are lost; check the storage");
+      "the drain timeout has expired and the server hangs, most likely in a system call on a "
+      "store: "
+      "killed; unacknowledged requests are lost; check the storage");
   host::flush_log();
   _exit(kHungStatus);
 }
@@ -556,8 +558,8 @@ void Server::watch_store(ServedExport& served) {
     }
     plane_.log.note(
         EventLog::Kind::kHung,
-        fmt::format("export {}: its store has not finished any of {} requests for {}; see the "
-                    "device or file server behind it; other exports go on",
+        fmt::format("export {}: its store has completed none of {} requests for {}; check the "
+                    "device or file server below it; other exports are not affected",
                     quote(served.options.name), watch.given_up(),
                     print_duration(StoreWatch::kHungAfter)),
         plane_.now);

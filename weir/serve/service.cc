@@ -171,9 +171,9 @@ Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, 
   blocks.preferred = std::max(blocks.preferred, blocks.minimum);
   if (!are_valid(blocks, facts.size)) {
     return fail(std::errc::invalid_argument, "export " + quote(options.name),
-                fmt::format("of {} bytes cannot have blocks of {}, {} and {}", facts.size,
+                fmt::format("of {} bytes cannot have block sizes {}, {} and {}", facts.size,
                             blocks.minimum, blocks.preferred, blocks.maximum),
-                "minimum and preferred are powers of 2, the size a multiple of the minimum");
+                "minimum and preferred must be powers of 2, the size a multiple of the minimum");
   }
   return served;
 }
@@ -197,7 +197,7 @@ Result<JobTable> parse_jobs(std::string_view text) {
     if (!nodes || *nodes == 0 || *nodes > Allocator::kNodesMax || job.size() > JobId::kSizeMax) {
       return fail(
           std::errc::invalid_argument, fmt::format("line {}", number),
-          "does not say how many nodes a job has",
+          "is not a job and its number of nodes",
           fmt::format("expected JOB NODES: an id of up to 31 bytes and a number from 1 to {}",
                       Allocator::kNodesMax));
     }

@@ -27,14 +27,14 @@ std::string request_fault(const IoRequest& request) {
   }
   if (request.is_own) {
     if (request.reply_room <= IoRequest::kReplyRoomMax) return {};
-    return fmt::format("asked for {} bytes of room for a reply", request.reply_room);
+    return fmt::format("asked for a reply buffer of {} bytes", request.reply_room);
   }
   const ExportFacts& facts = *request.opened->facts;
   if (request.offset > facts.size || request.length > facts.size - request.offset) {
     return fmt::format("asked for {}, of an export of {} bytes", range_of(request), facts.size);
   }
   if (has_data(request) && (request.length == 0 || request.length > facts.blocks.maximum)) {
-    return fmt::format("asked for {}, where a request has up to {}", range_of(request),
+    return fmt::format("asked for {}, more than the maximum of {}", range_of(request),
                        facts.blocks.maximum);
   }
   // A discard is advice: a store rounds it inwards.
@@ -51,9 +51,9 @@ std::string request_fault(const IoRequest& request) {
 
 std::string reply_fault(const IoRequest& request) {
   if (request.head_size > IoRequest::kHeadMax) {
-    return fmt::format("made a head of {} bytes for a reply", request.head_size);
+    return fmt::format("made a reply header of {} bytes", request.head_size);
   }
-  if (request.head_size == 0 && request.payload.empty()) return "made a reply of no bytes";
+  if (request.head_size == 0 && request.payload.empty()) return "made an empty reply";
   return {};
 }
 

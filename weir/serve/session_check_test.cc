@@ -46,7 +46,7 @@ TEST_F(SessionCheck, WhatLiesOutsideOfItIsNot) {
 
 TEST_F(SessionCheck, NorIsMoreThanARequestMayHaveOrNothing) {
   EXPECT_EQ(fault(StoreCommand::kRead, 0, 131072),
-            "asked for 131072 bytes at offset 0, where a request has up to 65536");
+            "asked for 131072 bytes at offset 0, more than the maximum of 65536");
   EXPECT_NE(fault(StoreCommand::kWrite, 0, 131072), "");
   EXPECT_NE(fault(StoreCommand::kRead, 0, 0), "");
   EXPECT_NE(fault(StoreCommand::kRead, 1, 512), "") << "within two blocks";
@@ -77,11 +77,11 @@ TEST_F(SessionCheck, AnExportMustHaveBeenOpenedAndARoomHasABound) {
 
 TEST_F(SessionCheck, AReplyHasBytesAndAHeadThatFits) {
   IoRequest request;
-  EXPECT_EQ(reply_fault(request), "made a reply of no bytes");
+  EXPECT_EQ(reply_fault(request), "made an empty reply");
   request.head_size = IoRequest::kHeadMax;
   EXPECT_EQ(reply_fault(request), "");
   ++request.head_size;
-  EXPECT_EQ(reply_fault(request), "made a head of 65 bytes for a reply");
+  EXPECT_EQ(reply_fault(request), "made a reply header of 65 bytes");
 }
 
 }  // namespace

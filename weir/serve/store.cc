@@ -17,7 +17,7 @@ Result<std::unique_ptr<Store>> open_plain(const StoreOptions& options, bool read
 }  // namespace
 
 Result<void> Store::reshape(const Shape& /*shape*/, Instant /*now*/) {
-  return fail(std::errc::not_supported, "store", "it was not opened as a shaped one",
+  return fail(std::errc::not_supported, "store", "it was not opened as a shaped store",
               "open it as shaped:...:STORE");
 }
 

@@ -45,7 +45,7 @@ void TraceFile::take(std::string block) {
   waiting_bytes_ += block.size();
   waiting_.push_back(std::move(block));
   if (waiting_bytes_ > kWaitingMax && !is_over_) {
-    EventLog::say(fmt::format("trace {} ends: the file cannot keep up", quote(path_)));
+    EventLog::say(fmt::format("trace {} stopped: the file cannot keep up", quote(path_)));
     is_over_ = true;
     writer_.end(true);  // comes here once more; what waits is still written
   }
@@ -80,13 +80,13 @@ void TraceFile::written(host::Operation& io, const host::Completion& completion)
 
 // The file is left with its whole blocks.
 void TraceFile::give_up(std::string_view why) {
-  if (!is_over_) EventLog::say(fmt::format("trace {} ends: {}", quote(path_), why));
+  if (!is_over_) EventLog::say(fmt::format("trace {} stopped: {}", quote(path_), why));
   is_over_ = true;
   writer_.stop();
   waiting_.clear();
   waiting_bytes_ = 0;
   if (ftruncate(fd_.get(), static_cast<off_t>(offset_)) != 0) {
-    EventLog::say(fmt::format("trace {} has half a block at its end", quote(path_)));
+    EventLog::say(fmt::format("trace {} ends with an incomplete block", quote(path_)));
   }
 }
 

@@ -120,7 +120,7 @@ void Checkers::complete(Instant now) {
 }
 
 void Checkers::rest(bool ran_after_all, Instant now) {
-  if (ran_after_all) found(now, "had nothing to run, and then had");
+  if (ran_after_all) found(now, "reported nothing to run, and then had a request");
   if (idling_ == Idling::kAllowed || queued_ == 0 || running_ >= slots_) return;
   if (idling_ == Idling::kAtCapacity && enough_ && !enough_->has_room(largest_, now)) return;
   found(now, fmt::format("a slot is free while {} wait", queued_));
@@ -134,7 +134,8 @@ void Checkers::period(const PeriodReport& report) {
 
 void Checkers::end(std::uint64_t drained, Instant now) {
   if (drained != queued_ || order_.waiting() != queued_) {
-    found(now, fmt::format("{} requests waited at the end and {} came out", queued_, drained));
+    found(now,
+          fmt::format("{} requests waited at the end and {} were dispatched", queued_, drained));
   }
 }
 

@@ -66,7 +66,7 @@ TEST(Checkers, FindARequestThatIsLost) {
   run.arrive(2);
   run.dispatch(0);
   run.checkers.end(0, at_ms(5));
-  EXPECT_EQ(run.last(), "0.005000 s: ost0: 1 requests waited at the end and 0 came out");
+  EXPECT_EQ(run.last(), "0.005000 s: ost0: 1 requests waited at the end and 0 were dispatched");
 }
 
 TEST(Checkers, FindARequestThatIsServedTwice) {
@@ -99,7 +99,7 @@ TEST(Checkers, FindATargetThatSleptOverARequest) {
   Watched run;
   run.arrive(1);
   run.checkers.rest(true, at_ms(4));
-  EXPECT_EQ(run.last(), "0.004000 s: ost0: had nothing to run, and then had");
+  EXPECT_EQ(run.last(), "0.004000 s: ost0: reported nothing to run, and then had a request");
 }
 
 TEST(Checkers, FindASlotThatIdles) {

@@ -122,7 +122,7 @@ std::uint64_t findings_with(ClusterFlaw flaw, std::string_view expected) {
 }
 
 TEST(ClusterCheckers, SeeNumbersThatAreGivenTwice) {
-  EXPECT_GT(findings_with(ClusterFlaw::kSameTerm, "two different data"), 0U);
+  EXPECT_GT(findings_with(ClusterFlaw::kSameTerm, "two different payloads"), 0U);
 }
 TEST(ClusterCheckers, SeeANewLeaderThatDoesNotWait) {
   EXPECT_GT(findings_with(ClusterFlaw::kNoQuiet, "slices under lease"), 0U);

@@ -81,7 +81,7 @@ Result<Stage> make_stage(Contender contender, const Scenario& scenario, const Ta
   if (is_cluster_contender(contender)) {
     return fail(std::errc::invalid_argument,
                 "policy '" + std::string(contender_name(contender)) + "'",
-                "is for one limit on many servers", "use it with the scenario cluster-limit");
+                "requires one limit on many servers", "use it with the scenario cluster-limit");
   }
   Target::Options options;
   options.gate.slots = spec.store.slots;

@@ -32,7 +32,7 @@ void EpochCheckers::called_back(std::uint64_t server, std::int64_t epoch, EpochV
   const auto [known, is_new] = data_of_.try_emplace(epoch, hash_of(reduced));
   if (!is_new && known->second != hash_of(reduced)) {
     findings_.add(
-        at, fmt::format("epoch {}:{} has two different data", term_of(epoch), count_of(epoch)));
+        at, fmt::format("epoch {}:{} has two different payloads", term_of(epoch), count_of(epoch)));
   }
   std::int64_t& last = last_of_[server];
   if (epoch == last) {
@@ -79,7 +79,7 @@ void EpochCheckers::slices(std::int64_t leased, std::int64_t cut_off, std::int64
 
 void EpochCheckers::recovered(std::uint64_t server, bool is_well, Instant at) {
   if (!is_well)
-    findings_.add(at, fmt::format("server {} is in no epoch though all is well", server));
+    findings_.add(at, fmt::format("server {} is in no epoch although nothing is faulty", server));
 }
 
 }  // namespace weir::sim

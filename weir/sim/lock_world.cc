@@ -501,10 +501,10 @@ Result<void> check(const LockScenario& scenario) {
   lock::PoolOptions pool;
   pool.limit = scenario.limit;
   if (auto checked = lock::check(pool); !checked) return checked;
-  if (scenario.clients == 0) return wrong("clients", "there must be one at least");
-  if (scenario.appetites.empty()) return wrong("appetites", "there must be one at least");
-  if (scenario.hoarders > scenario.clients) return wrong("hoarders", "are more than clients");
-  if (scenario.vanish > scenario.clients) return wrong("vanish", "is more than clients");
+  if (scenario.clients == 0) return wrong("clients", "must be at least 1");
+  if (scenario.appetites.empty()) return wrong("appetites", "must be at least 1");
+  if (scenario.hoarders > scenario.clients) return wrong("hoarders", "exceed clients");
+  if (scenario.vanish > scenario.clients) return wrong("vanish", "exceeds clients");
   if (scenario.length <= Nanoseconds{0}) return wrong("length", "must be above 0");
   return {};
 }

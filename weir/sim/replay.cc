@@ -220,14 +220,14 @@ bool Replay::decide(const TraceRecord& record, Stand& stand) {
 bool Replay::tell(const TraceRecord& record, Stand& stand) {
   const auto found = requests_.find(record.request);
   if (found == requests_.end() || found->second->target != record.target) {
-    return nonsense(record, "it names a request that is not there");
+    return nonsense(record, "it names a request that does not exist");
   }
   Request& request = found->second->request;
   if (record.kind == TraceKind::kPromote) {
     stand.target.promote(request, now_);
   } else if (record.kind == TraceKind::kDefer) {
     if (request.place() != Request::Place::kRunning) {
-      return nonsense(record, "it defers a request that does not run");
+      return nonsense(record, "it defers a request that is not running");
     }
     stand.target.defer(request, now_);
     ++report_.deferred;
@@ -243,7 +243,7 @@ bool Replay::tell(const TraceRecord& record, Stand& stand) {
 bool Replay::finish(const TraceRecord& record, Stand& stand) {
   const auto found = requests_.find(record.request);
   if (found == requests_.end() || found->second->target != record.target) {
-    return nonsense(record, "it names a request that is not there");
+    return nonsense(record, "it names a request that does not exist");
   }
   Request& request = found->second->request;
   const bool completes = record.kind == TraceKind::kComplete;
@@ -303,7 +303,7 @@ bool Replay::command(const TraceRecord& record, Stand& stand) {
       break;
   }
   if (is_done == record.flag) return true;
-  const auto word = [](bool done) { return done ? "was carried out" : "was refused"; };
+  const auto word = [](bool done) { return done ? "was applied" : "was rejected"; };
   return differs(record, fmt::format("{} {}", quote(record.text), word(record.flag)),
                  word(is_done));
 }
@@ -316,7 +316,7 @@ bool Replay::compare_periods(const TraceRecord& record, Stand& stand) {
   stand.periods.sums.clear();
   if (is_same) return true;
   if (expected == got) {
-    return differs(record, "the controller decided something else in the period that ended here",
+    return differs(record, "the controller decided differently in the period that ended here",
                    "other shares, records or another capacity");
   }
   return differs(record, fmt::format("{} periods ended in this call", expected),
@@ -352,7 +352,7 @@ bool Replay::differs(const TraceRecord& record, std::string_view expected, std::
 bool Replay::nonsense(const TraceRecord& record, std::string_view what) {
   report_.ending = TraceReader::Ending::kDamaged;
   report_.complaint =
-      fmt::format("call {} (at {}) makes no sense: {}", report_.calls, seconds(record.now), what);
+      fmt::format("call {} (at {}) is not valid: {}", report_.calls, seconds(record.now), what);
   return false;
 }
 

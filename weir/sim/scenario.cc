@@ -30,19 +30,21 @@ bool is_name(std::string_view name) {
 
 Result<void> check_target(const TargetSpec& target) {
   const std::string where = "target " + quote(target.name);
-  if (!is_name(target.name)) return refuse(where, "is no name", "use letters, digits, _ - .");
-  if (target.store.slots == 0) return refuse(where, "has 0 slots and would never serve anything");
+  if (!is_name(target.name))
+    return refuse(where, "is not a valid name", "use letters, digits, _ - .");
+  if (target.store.slots == 0) return refuse(where, "has 0 slots");
   if (target.store.slots > kWindowMax) {
     return refuse(where, fmt::format("has more than {} slots", kWindowMax));
   }
   if (target.store.service.base <= Nanoseconds{0} &&
       target.store.service.per_mib <= Nanoseconds{0}) {
-    return refuse(where, "serves in no time", "give service or per_mib, such as service = '16ms'");
+    return refuse(where, "has a service time of 0",
+                  "give service or per_mib, such as service = '16ms'");
   }
   for (const Disturbance& disturbance : target.store.disturbances) {
-    if (disturbance.length <= Nanoseconds{0}) return refuse(where, "is disturbed for no time");
+    if (disturbance.length <= Nanoseconds{0}) return refuse(where, "has a disturbance of length 0");
     if (disturbance.percent == 0) {
-      return refuse(where, "is slowed down to nothing", "give a factor above 0, or a stall");
+      return refuse(where, "has a factor of 0", "give a factor above 0, or a stall");
     }
   }
   return {};
@@ -51,12 +53,12 @@ Result<void> check_target(const TargetSpec& target) {
 Result<void> check_process(const Scenario& scenario, const ProcessSpec& process,
                            std::string_view where) {
   using Kind = ProcessSpec::Kind;
-  if (process.count == 0) return refuse(where, "count is 0", "leave the process out instead");
-  if (process.window == 0) return refuse(where, "a window of 0 lets no request out");
+  if (process.count == 0) return refuse(where, "count is 0", "remove the process instead");
+  if (process.window == 0) return refuse(where, "a window of 0 issues no requests");
   if (process.window > kWindowMax) {
     return refuse(where, fmt::format("a window of more than {}", kWindowMax));
   }
-  if (process.requests == 0) return refuse(where, "requests is 0", "leave the process out instead");
+  if (process.requests == 0) return refuse(where, "requests is 0", "remove the process instead");
   if (process.kind == Kind::kBurst) {
     if (process.requests == ProcessSpec::kEndless) return refuse(where, "a burst needs requests");
     if (process.every <= Nanoseconds{0}) {
@@ -68,7 +70,7 @@ Result<void> check_process(const Scenario& scenario, const ProcessSpec& process,
     if (process.requests_min == 0 || process.requests_min > process.requests) {
       return refuse(where, "requests_min must lie between 1 and requests");
     }
-    if (process.think <= Nanoseconds{0}) return refuse(where, "think needs a time to think");
+    if (process.think <= Nanoseconds{0}) return refuse(where, "think needs a think time");
   }
   if (process.sizes.empty()) return refuse(where, "has no sizes");
   for (const SizeSpec& size : process.sizes) {
@@ -80,7 +82,7 @@ Result<void> check_process(const Scenario& scenario, const ProcessSpec& process,
     return refuse(where, "names a target that does not exist");
   }
   if (scenario.length && process.start >= *scenario.length) {
-    return refuse(where, "starts after the scenario has ended", "make the length longer");
+    return refuse(where, "starts after the scenario ends", "increase length");
   }
   const bool ends = process.kind == Kind::kContinuous && process.requests != ProcessSpec::kEndless;
   if (!scenario.length && !ends) {
@@ -95,14 +97,14 @@ Result<void> check_jobs(const Scenario& scenario) {
   for (const JobSpec& job : scenario.jobs) {
     const std::string where = "job " + quote(job.name);
     if (!is_name(job.name)) {
-      return refuse(where, "is no name",
+      return refuse(where, "is not a valid name",
                     fmt::format("use 1 to {} letters, digits, _ - .", JobId::kSizeMax));
     }
-    if (!names.insert(job.name).second) return refuse(where, "is there twice");
+    if (!names.insert(job.name).second) return refuse(where, "is used twice");
     if (job.nodes == 0) return refuse(where, "has 0 nodes", "a job runs on at least one");
     if (job.nodes > kNodesMax) return refuse(where, fmt::format("more than {} nodes", kNodesMax));
     if (job.processes.empty() && scenario.trace.empty()) {
-      return refuse(where, "has no process and would do nothing");
+      return refuse(where, "has no process");
     }
     for (const ProcessSpec& process : job.processes) {
       if (auto checked = check_process(scenario, process, where); !checked) return checked;
@@ -117,13 +119,13 @@ Result<void> check_jobs(const Scenario& scenario) {
 
 Result<void> check_faults(const FaultSpec& faults) {
   if (faults.late_permille > 1000 || faults.lost_permille > 1000) {
-    return refuse("faults", "a chance is above 1");
+    return refuse("faults", "a probability is above 1");
   }
   if (faults.late_permille > 0 && faults.late_by <= Nanoseconds{0}) {
-    return refuse("faults", "timers are late by no time", "give late_by");
+    return refuse("faults", "timers are late by 0", "give late_by");
   }
   if (faults.lost_permille > 0 && faults.recover <= Nanoseconds{0}) {
-    return refuse("faults", "a lost wake-up is never made good", "give recover");
+    return refuse("faults", "a lost wake-up is never recovered", "give recover");
   }
   return {};
 }
@@ -137,7 +139,7 @@ Result<void> check_lustre(const Scenario& scenario) {
   if (lustre.cpts == 0 || lustre.cpts > kCptsMax) {
     return refuse("lustre", fmt::format("has 1 to {} CPTs", kCptsMax));
   }
-  if (lustre.thin_percent == 0) return refuse("lustre", "serves in no time");
+  if (lustre.thin_percent == 0) return refuse("lustre", "has a service time of 0");
   return {};
 }
 
@@ -167,7 +169,7 @@ Result<void> check(const Scenario& scenario) {
   }
   for (const Nanoseconds period : scenario.periods) {
     if (period < ControllerOptions::kPeriodMin || period > ControllerOptions::kPeriodMax) {
-      return refuse("periods", fmt::format("'{}' is no period", print_duration(period)),
+      return refuse("periods", fmt::format("'{}' is not a valid period", print_duration(period)),
                     "expected 1ms to 10s");
     }
   }
@@ -181,7 +183,7 @@ Result<void> check(const Scenario& scenario) {
   for (const TargetSpec& target : scenario.targets) {
     if (auto checked = check_target(target); !checked) return checked;
     if (!names.insert(target.name).second) {
-      return refuse("target " + quote(target.name), "is there twice");
+      return refuse("target " + quote(target.name), "is used twice");
     }
   }
   if (auto checked = check_faults(scenario.faults); !checked) return checked;

@@ -36,28 +36,27 @@ TEST(Scenario, IsRefusedWhenItCannotBeRun) {
   };
   EXPECT_EQ(refused([](Scenario& s) { s.jobs[0].nodes = 0; }),
             "job 'a': has 0 nodes; a job runs on at least one");
-  EXPECT_EQ(refused([](Scenario& s) { s.jobs.push_back(s.jobs[0]); }), "job 'a': is there twice");
+  EXPECT_EQ(refused([](Scenario& s) { s.jobs.push_back(s.jobs[0]); }), "job 'a': is used twice");
   EXPECT_EQ(refused([](Scenario& s) { s.jobs.clear(); }), "scenario: has no job");
-  EXPECT_EQ(refused([](Scenario& s) { s.jobs[0].processes.clear(); }),
-            "job 'a': has no process and would do nothing");
+  EXPECT_EQ(refused([](Scenario& s) { s.jobs[0].processes.clear(); }), "job 'a': has no process");
   EXPECT_EQ(refused([](Scenario& s) { s.jobs[0].name = "a b"; }),
-            "job 'a b': is no name; use 1 to 31 letters, digits, _ - .");
+            "job 'a b': is not a valid name; use 1 to 31 letters, digits, _ - .");
   EXPECT_EQ(refused([](Scenario& s) { s.length.reset(); }),
             "job 'a': never ends, and neither does the scenario; give the scenario a length");
   EXPECT_EQ(refused([](Scenario& s) { s.length = Nanoseconds{0}; }), "length: is 0");
   EXPECT_EQ(refused([](Scenario& s) { s.periods = {Nanoseconds{0}}; }),
-            "periods: '0ns' is no period; expected 1ms to 10s");
+            "periods: '0ns' is not a valid period; expected 1ms to 10s");
   EXPECT_EQ(refused([](Scenario& s) { s.targets[0].store.slots = 0; }),
-            "target 'target': has 0 slots and would never serve anything");
+            "target 'target': has 0 slots");
   EXPECT_EQ(refused([](Scenario& s) { s.targets[0].store.service.base = Nanoseconds{0}; }),
-            "target 'target': serves in no time; give service or per_mib, such as service = "
+            "target 'target': has a service time of 0; give service or per_mib, such as service = "
             "'16ms'");
   EXPECT_EQ(refused([](Scenario& s) { s.targets.push_back(s.targets[0]); }),
-            "target 'target': is there twice");
+            "target 'target': is used twice");
   EXPECT_EQ(process([](ProcessSpec& p) { p.window = 0; }),
-            "job 'a': a window of 0 lets no request out");
+            "job 'a': a window of 0 issues no requests");
   EXPECT_EQ(process([](ProcessSpec& p) { p.start = seconds{10}; }),
-            "job 'a': starts after the scenario has ended; make the length longer");
+            "job 'a': starts after the scenario ends; increase length");
   EXPECT_EQ(process([](ProcessSpec& p) { p.target = 1; }),
             "job 'a': names a target that does not exist");
   EXPECT_EQ(process([](ProcessSpec& p) { p.kind = ProcessSpec::Kind::kBurst; }),
@@ -70,7 +69,7 @@ TEST(Scenario, IsRefusedWhenItCannotBeRun) {
             }),
             "job 'a': requests_min must lie between 1 and requests");
   EXPECT_EQ(refused([](Scenario& s) { s.faults.late_permille = 10; }),
-            "faults: timers are late by no time; give late_by");
+            "faults: timers are late by 0; give late_by");
 }
 
 TEST(Scenario, KnowsItsLargestRequest) {

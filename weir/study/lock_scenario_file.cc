@@ -21,7 +21,7 @@ std::vector<Nanoseconds> times(const config::TomlTable& table, std::string_view 
     if (time) {
       read.push_back(*time);
     } else {
-      table.refuse(key, "holds what is no time", "expected times such as '30s'");
+      table.refuse(key, "contains an invalid time", "expected times such as '30s'");
     }
   }
   return read;
@@ -34,7 +34,7 @@ void read_appetites(const config::TomlTable& table, sim::LockScenario& scenario)
     if (const auto appetite = sim::appetite_by(item.text)) {
       scenario.appetites.push_back(*appetite);
     } else {
-      table.refuse("appetites", fmt::format("{} is none", quote(item.text)),
+      table.refuse("appetites", fmt::format("{} is not valid", quote(item.text)),
                    "expected equal, zipf, glutton or pareto");
     }
   }
@@ -47,7 +47,7 @@ void read_policies(const config::TomlTable& table, sim::LockScenario& scenario) 
     if (const auto contender = sim::lock_contender_by(item.text)) {
       scenario.contenders.push_back(*contender);
     } else {
-      table.refuse("policies", fmt::format("{} is none", quote(item.text)),
+      table.refuse("policies", fmt::format("{} is not valid", quote(item.text)),
                    "expected weir, dld, lustre, frozen or lru-N");
     }
   }

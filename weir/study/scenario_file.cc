@@ -43,7 +43,7 @@ std::uint32_t permille(const config::TomlTable& table, std::string_view key,
       percent <= 100) {
     return static_cast<std::uint32_t>(std::lround(percent * 10));
   }
-  table.refuse(key, "is no percentage", "expected one such as '10%'");
+  table.refuse(key, "is not a percentage", "write for example '10%'");
   return without;
 }
 
@@ -56,7 +56,7 @@ void read_disturbance(const config::TomlTable& table, sim::StoreSpec& store) {
   if (disturbance.length == Nanoseconds{0}) table.refuse("for", "must be above 0");
   const bool stalls = table.flag("stall", false);
   if (stalls == table.has("factor")) {
-    table.refuse("factor", "or stall = true: exactly one of them must be given");
+    table.refuse("factor", "or stall = true: give exactly one of them");
   }
   if (const auto factor = table.get("factor"); factor && !stalls) {
     const auto* whole = factor->as<std::int64_t>();
@@ -77,7 +77,7 @@ Rate read_capacity(const config::TomlTable& table, Cost cost) {
   const Rate without = Rate::per_second(1000);
   const auto node = table.get("capacity");
   if (!node) {
-    table.miss("capacity", "give what the target serves a second, such as 1000");
+    table.miss("capacity", "give what the target serves per second, such as 1000");
     return without;
   }
   if (node->as<std::int64_t>() != nullptr) {
@@ -87,7 +87,7 @@ Rate read_capacity(const config::TomlTable& table, Cost cost) {
   const std::string text = table.text("capacity", "1000");
   const auto rate = cost.kind() == Cost::Kind::kBytes ? parse_bandwidth(text) : parse_rate(text);
   if (rate) return *rate;
-  table.refuse("capacity", "is no rate above 0",
+  table.refuse("capacity", "is not a rate above 0",
                "expected 1000, or '256MiB/s' with cost = 'bytes'");
   return without;
 }
@@ -107,7 +107,7 @@ void read_service(const config::TomlTable& table, sim::ServiceTime& service) {
   } else if (name == "constant") {
     service.kind = Kind::kConstant;
   } else {
-    table.refuse("distribution", "is none", "expected constant, uniform or exponential");
+    table.refuse("distribution", "is not valid", "expected constant, uniform or exponential");
   }
 }
 
@@ -134,7 +134,7 @@ void read_target(const config::TomlTable& table, sim::Scenario& scenario) {
 void read_sizes(const config::TomlTable& table, sim::ProcessSpec& process) {
   if (table.has("size")) process.sizes = {{table.size("size", Bytes{4096}, Bytes{1}, kLargest), 1}};
   if (!table.has("sizes")) return;
-  if (table.has("size")) table.refuse("sizes", "and size are both given");
+  if (table.has("size")) table.refuse("sizes", "and size cannot both be given");
   process.sizes.clear();
   table.each("sizes", [&](const config::TomlValue& one) {
     config::TomlTable item(one, "sizes", table.mistakes(), {"size", "weight"});
@@ -152,7 +152,7 @@ void read_kind(const config::TomlTable& table, sim::ProcessSpec& process) {
   } else if (kind == "think") {
     process.kind = Kind::kThink;
   } else if (kind != "continuous") {
-    table.refuse("kind", "is none", "expected continuous, burst or think");
+    table.refuse("kind", "is not valid", "expected continuous, burst or think");
   }
   process.requests = table.number("requests", sim::ProcessSpec::kEndless, 1, kMost);
   process.requests_min = table.number("requests_min", 1, 1, kMost);
@@ -162,7 +162,7 @@ void read_kind(const config::TomlTable& table, sim::ProcessSpec& process) {
       {"every", Kind::kBurst}, {"think", Kind::kThink}, {"requests_min", Kind::kThink}};
   for (const auto& [key, to] : belongs) {
     if (table.has(key) && process.kind != to) {
-      table.refuse(key, fmt::format("has no meaning in a {} process", kind));
+      table.refuse(key, fmt::format("has no effect in a {} process", kind));
     }
   }
 }
@@ -252,7 +252,7 @@ void read_periods(const config::TomlTable& table, sim::Scenario& scenario) {
     const auto* text = item.as<std::string>();
     const auto period = parse_duration(text != nullptr ? *text : "");
     if (!period) {
-      table.refuse("periods", "holds what is no time", "expected times such as '100ms'");
+      table.refuse("periods", "contains an invalid time", "expected times such as '100ms'");
       return;
     }
     scenario.periods.push_back(*period);
@@ -342,9 +342,10 @@ Result<ScenarioText> find_scenario(const std::string& file_or_name) {
     }
   }
   const auto meant = nearest(file_or_name, names);
-  return fail(std::errc::no_such_file_or_directory, quote(file_or_name), "no scenario of this name",
-              meant ? fmt::format("did you mean {}?", *meant)
-                    : "weir sim --list names them; a file is written with a / or .toml");
+  return fail(std::errc::no_such_file_or_directory, quote(file_or_name), "no such scenario",
+              meant
+                  ? fmt::format("did you mean {}?", *meant)
+                  : "weir sim --list lists them; the name of a file contains a / or ends in .toml");
 }
 
 Result<sim::Scenario> load_scenario(const std::string& file_or_name) {

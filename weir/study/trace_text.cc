@@ -50,11 +50,11 @@ class TraceReader {
     if (!fields) return "expected four fields, " + std::string(kHeading);
     const auto& [time, job, op, bytes] = *fields;
     const auto at = parse_duration(std::string(time) + "s");
-    if (!at) return quote(time) + " is no time in seconds";
-    if (*at < last_) return quote(time) + " is before the line above";
+    if (!at) return quote(time) + " is not a time in seconds";
+    if (*at < last_) return quote(time) + " is earlier than the previous line";
     if (op != "read" && op != "write") return quote(op) + " is neither read nor write";
     const auto size = whole_number(bytes);
-    if (!size || *size == 0) return quote(bytes) + " is no size in bytes";
+    if (!size || *size == 0) return quote(bytes) + " is not a size in bytes";
     last_ = *at;
     scenario_.trace.push_back({*at, job_of(job), op == "read", Bytes{*size}});
     return {};
@@ -94,7 +94,7 @@ Result<void> add_trace(std::string_view text, const std::string& where, sim::Sce
     }
   }
   if (scenario.trace.empty()) {
-    return fail(std::errc::invalid_argument, where, "holds no request",
+    return fail(std::errc::invalid_argument, where, "contains no request",
                 "expected lines of " + std::string(kHeading));
   }
   return {};

@@ -36,12 +36,12 @@ TEST(TraceText, SaysWhichLineIsWrong) {
   const std::pair<const char*, const char*> samples[] = {
       {"0,a,read", "t.csv:1: expected four fields, time_s,job,op,bytes"},
       {"0,a,read,1,2", "t.csv:1: expected four fields, time_s,job,op,bytes"},
-      {"0,a,read,1\nx,a,read,1", "t.csv:2: 'x' is no time in seconds"},
-      {"2,a,read,1\n1,a,read,1", "t.csv:2: '1' is before the line above"},
+      {"0,a,read,1\nx,a,read,1", "t.csv:2: 'x' is not a time in seconds"},
+      {"2,a,read,1\n1,a,read,1", "t.csv:2: '1' is earlier than the previous line"},
       {"0,a,erase,1", "t.csv:1: 'erase' is neither read nor write"},
-      {"0,a,read,0", "t.csv:1: '0' is no size in bytes"},
-      {"-1,a,read,1", "t.csv:1: '-1' is no time in seconds"},
-      {"", "t.csv: holds no request; expected lines of time_s,job,op,bytes"},
+      {"0,a,read,0", "t.csv:1: '0' is not a size in bytes"},
+      {"-1,a,read,1", "t.csv:1: '-1' is not a time in seconds"},
+      {"", "t.csv: contains no request; expected lines of time_s,job,op,bytes"},
   };
   for (const auto& [text, message] : samples) {
     sim::Scenario scenario;

@@ -154,7 +154,7 @@ Handshake::Event Handshake::read_option(Output& out) {
     return end(Abort{});
   }
   if (tls_ == Tls::kRequired && !encrypted_ && option != Option::kStartTls) {
-    return plain(OptionReply::kErrTlsReqd, "TLS is required here", out);
+    return plain(OptionReply::kErrTlsReqd, "TLS is required", out);
   }
   if (!is_known(option_)) return plain(OptionReply::kErrUnsup, {}, out);
   if (option == Option::kSetMetaContext) allocation_ = false;  // even if this fails
@@ -178,8 +178,8 @@ Handshake::Event Handshake::read_option(Output& out) {
     structured_ = true;
     return plain(OptionReply::kAck, {}, out);
   }
-  if (encrypted_) return plain(OptionReply::kErrInvalid, "TLS is on already", out);
-  if (tls_ == Tls::kOff) return plain(OptionReply::kErrPolicy, "there is no TLS here", out);
+  if (encrypted_) return plain(OptionReply::kErrInvalid, "TLS is already on", out);
+  if (tls_ == Tls::kOff) return plain(OptionReply::kErrPolicy, "TLS is not available", out);
   return wait(Waiting::kTls, WantTls{});
 }
 
@@ -203,9 +203,9 @@ Handshake::Event Handshake::read_go(Output& out) {
     }
   }
   if (!cursor.is_complete()) {
-    return plain(OptionReply::kErrInvalid, "the lengths within the option do not fit", out);
+    return plain(OptionReply::kErrInvalid, "the lengths within the option are inconsistent", out);
   }
-  if (!is_string(name)) return plain(OptionReply::kErrInvalid, "this is no name", out);
+  if (!is_string(name)) return plain(OptionReply::kErrInvalid, "the export name is not valid", out);
   const bool go = option_ == static_cast<std::uint32_t>(Option::kGo);
   return want_export(name, go ? Purpose::kGo : Purpose::kDescribe);
 }
@@ -222,11 +222,11 @@ Handshake::Event Handshake::read_contexts(Output& out) {
     if (query == kAllocationContext || (!set && query == "base:")) names_allocation_ = true;
   }
   if (!cursor.is_complete()) {
-    return plain(OptionReply::kErrInvalid, "the lengths within the option do not fit", out);
+    return plain(OptionReply::kErrInvalid, "the lengths within the option are inconsistent", out);
   }
-  if (!is_string(name)) return plain(OptionReply::kErrInvalid, "this is no name", out);
+  if (!is_string(name)) return plain(OptionReply::kErrInvalid, "the export name is not valid", out);
   if (!structured_) {
-    return plain(OptionReply::kErrInvalid, "structured replies must be agreed on first", out);
+    return plain(OptionReply::kErrInvalid, "structured replies must be negotiated first", out);
   }
   return want_export(name, set ? Purpose::kSetContexts : Purpose::kListContexts);
 }
@@ -318,7 +318,7 @@ Next Handshake::send_details(const Export& offer, Output& out) {
     to = store_be(to, offer.blocks.preferred);
     store_be(to, offer.blocks.maximum);
   }
-  if (refused) return refuse(OptionReply::kErrBlockSizeReqd, "ask for the block sizes", out);
+  if (refused) return refuse(OptionReply::kErrBlockSizeReqd, "request the block sizes", out);
 
   std::byte* to = reply(OptionReply::kInfo, 2 + 8 + 2, out);
   to = store_be(to, static_cast<std::uint16_t>(Item::kExport));

@@ -332,7 +332,7 @@ TEST(Handshake, AnExportThatRequiresItsBlockSizesRefusesWhoDoesNotAsk) {
   const Record silent = talk(client_flags() + option(Option::kGo, asking("scratch")), owner);
   EXPECT_EQ(silent.last, Next::kGoOn);
   EXPECT_EQ(silent.sent,
-            sizes + reply(Option::kGo, OptionReply::kErrBlockSizeReqd, "ask for the block sizes"));
+            sizes + reply(Option::kGo, OptionReply::kErrBlockSizeReqd, "request the block sizes"));
   const Record asked =
       talk(client_flags() + option(Option::kGo, asking("scratch", {Item::kBlockSize})), owner);
   EXPECT_EQ(asked.last, Next::kTransmission);
@@ -346,7 +346,7 @@ TEST(Handshake, AnExportThatRequiresItsBlockSizesRefusesWhoDoesNotAsk) {
 
 TEST(Handshake, WithoutTlsStartTlsIsAgainstPolicy) {
   EXPECT_EQ(talk(client_flags() + option(Option::kStartTls)).sent,
-            reply(Option::kStartTls, OptionReply::kErrPolicy, "there is no TLS here"));
+            reply(Option::kStartTls, OptionReply::kErrPolicy, "TLS is not available"));
 }
 
 TEST(Handshake, TlsForgetsWhatWasAgreedOnBefore) {
@@ -365,15 +365,14 @@ TEST(Handshake, TlsIsStartedOnce) {
                              {.tls = Tls::kOffered});
   EXPECT_EQ(record.events, Events{"tls"});
   EXPECT_EQ(record.sent, ack(Option::kStartTls) + reply(Option::kStartTls, OptionReply::kErrInvalid,
-                                                        "TLS is on already"));
+                                                        "TLS is already on"));
   EXPECT_EQ(talk(client_flags() + option(Option::kStartTls, "x"), {.tls = Tls::kOffered}).sent,
             reply(Option::kStartTls, OptionReply::kErrInvalid, "the option takes no data"));
 }
 
 TEST(Handshake, WhereTlsIsRequiredNothingElseIsHeardBeforeIt) {
   const Owner owner = {.tls = Tls::kRequired};
-  const std::string refused_go =
-      reply(Option::kGo, OptionReply::kErrTlsReqd, "TLS is required here");
+  const std::string refused_go = reply(Option::kGo, OptionReply::kErrTlsReqd, "TLS is required");
   const Record record = talk(client_flags() + option(Option::kGo, asking("scratch")) +
                                  option(Option::kStartTls) + option(Option::kGo, asking("scratch")),
                              owner);
@@ -385,7 +384,7 @@ TEST(Handshake, WhereTlsIsRequiredNothingElseIsHeardBeforeIt) {
             Events{broken(BreakReason::kTlsRequired)});
   EXPECT_EQ(talk(client_flags() + option(Option::kAbort), owner).events, Events{"abort"});
   EXPECT_EQ(talk(client_flags() + option(77), owner).sent,
-            reply(static_cast<Option>(77), OptionReply::kErrTlsReqd, "TLS is required here"));
+            reply(static_cast<Option>(77), OptionReply::kErrTlsReqd, "TLS is required"));
 }
 
 // ---- bad input ----
@@ -459,7 +458,8 @@ TEST(HandshakeBadInput, NamesKeepTheRulesForStrings) {
   const std::string long_name(kStringMax, 'n');
   EXPECT_EQ(talk(client_flags() + option(Option::kGo, asking(long_name))).events,
             Events{"go " + long_name});
-  const std::string no_name = reply(Option::kGo, OptionReply::kErrInvalid, "this is no name");
+  const std::string no_name =
+      reply(Option::kGo, OptionReply::kErrInvalid, "the export name is not valid");
   EXPECT_EQ(talk(client_flags() + option(Option::kGo, asking(long_name + "n"))).sent, no_name);
   const std::string with_zero = std::string("scr\0tch", 7);
   EXPECT_EQ(talk(client_flags() + option(Option::kGo, asking(with_zero))).sent, no_name);
@@ -476,9 +476,9 @@ TEST(HandshakeBadInput, LengthsThatLieAreInvalid) {
   for (const std::string& body :
        {std::string(), std::string("abc"), good + "x", good.substr(0, good.size() - 1),
         number(0xffff'ffff, 4) + good.substr(4), number(8, 4) + good.substr(4)}) {
-    EXPECT_EQ(
-        talk(client_flags() + option(Option::kGo, body)).sent,
-        reply(Option::kGo, OptionReply::kErrInvalid, "the lengths within the option do not fit"));
+    EXPECT_EQ(talk(client_flags() + option(Option::kGo, body)).sent,
+              reply(Option::kGo, OptionReply::kErrInvalid,
+                    "the lengths within the option are inconsistent"));
   }
   const std::string query = querying("scratch", {"base:allocation"});
   for (const std::string& body :
@@ -488,7 +488,7 @@ TEST(HandshakeBadInput, LengthsThatLieAreInvalid) {
     const Record record = talk(client_flags() + option(Option::kStructuredReply) +
                                option(Option::kSetMetaContext, body));
     EXPECT_EQ(after_structured(record), reply(Option::kSetMetaContext, OptionReply::kErrInvalid,
-                                              "the lengths within the option do not fit"));
+                                              "the lengths within the option are inconsistent"));
     EXPECT_EQ(record.events, Events{}) << "the owner never hears of it";
   }
 }
@@ -503,7 +503,7 @@ TEST(HandshakeBadInput, OptionsWithoutDataRefuseIt) {
 TEST(HandshakeBadInput, ContextsNeedStructuredReplies) {
   for (const Option code : {Option::kListMetaContext, Option::kSetMetaContext}) {
     EXPECT_EQ(talk(client_flags() + option(code, querying("scratch", {}))).sent,
-              reply(code, OptionReply::kErrInvalid, "structured replies must be agreed on first"));
+              reply(code, OptionReply::kErrInvalid, "structured replies must be negotiated first"));
   }
 }
 

@@ -39,15 +39,15 @@ ErrorCode error_code(std::errc error) {
 
 std::string_view describe(BreakReason reason) {
   constexpr std::array<std::string_view, kBreakReasons> kTexts = {
-      "client flags that are not known",
-      "an option without its magic number",
+      "unknown client flags",
+      "an option without the magic number",
       "an option from a client that did not agree to fixed newstyle",
       "too many options",
       "too many bytes of options",
-      "an export that cannot be had, asked for in the way that knows no error",
-      "an export asked for without TLS, in the way that knows no error",
-      "a request without its magic number",
-      "a write of more than any server takes",
+      "an unavailable export, requested with NBD_OPT_EXPORT_NAME",
+      "an export requested without TLS with NBD_OPT_EXPORT_NAME",
+      "a request without the magic number",
+      "a write larger than any server accepts",
   };
   return kTexts[static_cast<std::size_t>(reason)];
 }

@@ -95,13 +95,13 @@ tl::expected<Request, Refusal> check(const RawRequest& raw, const Session& sessi
   }
   const unsigned allowed = (traits.flags | unsigned{kFua}) & usable_flags(session);
   if ((raw.flags & ~allowed) != 0) [[unlikely]] {
-    return refuse(kInval, "a flag that this command does not have here");
+    return refuse(kInval, "a flag that is not valid for this command");
   }
   if ((traits.needs & ~unsigned{session.flags}) != 0) [[unlikely]] {
     return refuse(kInval, "the export does not offer this command");
   }
   if (command == Command::kBlockStatus && !session.allocation) [[unlikely]] {
-    return refuse(kInval, "no metadata context was agreed on");
+    return refuse(kInval, "no metadata context was negotiated");
   }
   const Request request = {.cookie = raw.cookie,
                            .offset = raw.offset,
@@ -109,11 +109,11 @@ tl::expected<Request, Refusal> check(const RawRequest& raw, const Session& sessi
                            .command = command,
                            .flags = static_cast<std::uint16_t>(raw.flags & traits.flags)};
   if (!traits.has_range) {
-    if ((raw.offset | raw.length) != 0) return refuse(kInval, "this command has no range");
+    if ((raw.offset | raw.length) != 0) return refuse(kInval, "this command takes no range");
     return request;
   }
   if (raw.length == 0) [[unlikely]] {
-    return refuse(kInval, "a range of no bytes");
+    return refuse(kInval, "an empty range");
   }
   // A trim is advice: the store rounds it inwards, as QEMU expects of its edges.
   if (((raw.offset | raw.length) & (session.blocks.minimum - 1)) != 0 && command != Command::kTrim)

@@ -295,7 +295,7 @@ TEST(RequestReader, OnlyWritesHaveAPayload) {
       read(unknown + request(Command::kTrim, kCookie, kSize, 100) +
            request(Command::kWrite, kCookie, 0, 0) + request(Command::kRead, kCookie, 0, 100)),
       (Lines{"refused abcdefgh unknown command", "refused abcdefgh past the end of the export",
-             "refused abcdefgh a range of no bytes", "read abcdefgh 0+100 0:"}));
+             "refused abcdefgh an empty range", "read abcdefgh 0+100 0:"}));
 }
 
 TEST(RequestReader, AWriteOfMoreThanAnyServerTakesBreaksTheConnection) {
