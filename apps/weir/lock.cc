@@ -232,8 +232,7 @@ void add_run_options(CLI::App& command, LockArguments& arguments) {
 
 void add_lock(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<LockArguments>();
-  CLI::App* command =
-      weir.add_subcommand("lock", "Run a command under a lock that holds across machines");
+  CLI::App* command = weir.add_subcommand("lock", kLockHelp);
   command->add_option("ACTION", arguments->action, "run, list, stats or bench")
       ->required()
       ->check(CLI::IsMember({"run", "list", "stats", "bench"}));
