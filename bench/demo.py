@@ -7,6 +7,7 @@ processes, an NBD server on a device of 1,000 operations a second. The same load
 policies, one after the other, each with a trace; what came of it is made from the traces, by weir
 sim --replay, which also makes sure that every decision can be repeated.
 """
+import os
 import pathlib
 import shutil
 import signal
@@ -18,7 +19,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WEIR = ROOT / "build/release/apps/weir/weir"
 OUT = ROOT / "data/demo"
-SECONDS = 30
+SECONDS = int(os.environ.get("WEIR_DEMO_SECONDS", "30"))
 SCENARIO = "redistribution"
 NODES = {"job1": 3, "job2": 3, "job3": 3, "job4": 1}
 CAPACITY = 1000

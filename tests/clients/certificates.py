@@ -49,9 +49,9 @@ class Authority:
                  "--template", info, "--outfile", folder / f"{role}-cert.pem")
         return folder
 
-    def server(self, validity=VALID):
-        return self._certify("server", "cn = localhost\ndns_name = localhost\n"
-                             "ip_address = 127.0.0.1\ntls_www_server\nsigning_key\n"
+    def server(self, validity=VALID, name="localhost", address="127.0.0.1"):
+        return self._certify("server", f"cn = {name}\ndns_name = {name}\n"
+                             f"ip_address = {address}\ntls_www_server\nsigning_key\n"
                              f"encryption_key\n{validity}")
 
     def client(self, certified=True, validity=VALID, name="client"):
