@@ -65,11 +65,6 @@ inline void check_output() {
   check(fail_errno(errno, "standard output"), Exit::kIoErr, "");
 }
 
-// What the list of commands says of those that speak gRPC, whether they are in this program or not.
-inline constexpr const char* kLockHelp = "Run a command under a lock that holds across machines";
-inline constexpr const char* kServeHelp =
-    "Export files, block devices and memory over NBD, and schedule every request";
-
 void add_alloc(CLI::App& weir, int& status);
 void add_limit(CLI::App& weir, int& status);
 void add_lock(CLI::App& weir, int& status);

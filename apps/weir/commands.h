@@ -15,7 +15,12 @@ class App;
 
 namespace weir::app {
 
-// How the commands that speak gRPC are added to the command line.
+// What the list of commands says of those that speak gRPC, whether they are in this program or not.
+inline constexpr const char* kLockHelp = "Run a command under a lock that holds across machines";
+inline constexpr const char* kServeHelp =
+    "Export files, block devices and memory over NBD, and schedule every request";
+
+// How they are added to the command line.
 struct GrpcCommands {
   void (*add_lock)(CLI::App& weir, int& status);
   void (*add_serve)(CLI::App& weir, int& status);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/weir/command.h"
+#include "apps/weir/commands.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/cluster/lock_admin.h"

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "apps/weir/command.h"
+#include "apps/weir/commands.h"
 #include "apps/weir/slurm_feed.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
