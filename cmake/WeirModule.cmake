@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# weir_module(<folder> LAYER <n> [PURE] [DEPS <folder>...] [SYSTEM <target>...])
+# weir_module(<folder> LAYER <n> [PURE] [PARTS <subfolder>...] [DEPS <folder>...]
+#             [SYSTEM <target>...])
 #
 # Declares the folder weir/<folder>: its library, weir_<name> where <name> is the folder with _ for
 # each /, and its unit tests, micro benchmarks and fuzzers, found by the endings of their files. The
@@ -11,6 +12,7 @@
 #              nothing that only the outside world has                      (check_includes.cmake)
 #   linked     at build time: a PURE archive asks for no symbol that reads a clock, starts a
 #              thread or touches the system                                 (check_symbols.sh)
+# PARTS are folders inside whose files are the module's own; other modules may not include them.
 # A module without sources is declared all the same, so that the folders show the whole design.
 
 include_guard(GLOBAL)
@@ -25,7 +27,7 @@ add_custom_target(fuzzers)
 set(WEIR_PURE_LIBRARIES "^(fmt::fmt|absl::.*|tl::expected|Boost::headers)$")
 
 function(weir_module folder)
-  cmake_parse_arguments(PARSE_ARGV 1 M "PURE" "LAYER" "DEPS;SYSTEM")
+  cmake_parse_arguments(PARSE_ARGV 1 M "PURE" "LAYER" "PARTS;DEPS;SYSTEM")
   if(M_UNPARSED_ARGUMENTS OR NOT DEFINED M_LAYER)
     message(FATAL_ERROR
       "weir_module(${folder}): needs LAYER; not understood: '${M_UNPARSED_ARGUMENTS}'")
@@ -33,6 +35,10 @@ function(weir_module folder)
   string(REPLACE / _ name ${folder})
   set(target weir_${name})
   file(GLOB files CONFIGURE_DEPENDS *.h *.cc)
+  foreach(part IN LISTS M_PARTS)
+    file(GLOB part_files CONFIGURE_DEPENDS ${part}/*.h ${part}/*.cc)
+    list(APPEND files ${part_files})
+  endforeach()
   set(sources ${files})
   list(FILTER sources EXCLUDE REGEX "(_(test|bench|fuzz)\\.cc|\\.h)$")
   set(headers ${files})
@@ -85,6 +91,7 @@ function(weir_module folder)
   set(stamp ${CMAKE_CURRENT_BINARY_DIR}/${name}.includes)
   add_custom_command(OUTPUT ${stamp}
     COMMAND ${CMAKE_COMMAND} "-DNAME=${folder}" "-DPURE=${M_PURE}" "-DDEPS=${M_DEPS}"
+            "-DPARTS=${M_PARTS}"
             "-DFILES=${files}" -P ${WEIR_CMAKE_DIR}/check_includes.cmake
     COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
     DEPENDS ${files} ${WEIR_CMAKE_DIR}/check_includes.cmake

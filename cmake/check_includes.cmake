@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# cmake -DNAME=pace -DPURE=TRUE -DDEPS=base -DFILES=... -P check_includes.cmake
+# cmake -DNAME=pace -DPURE=TRUE -DPARTS= -DDEPS=base -DFILES=... -P check_includes.cmake
 # Every #include of a module must be covered by its weir_module() declaration. A PURE module's
 # headers are also searched for names that only the outside world has: an inline function that
 # nobody calls yet leaves no trace in the archive for check_symbols.sh to find.
@@ -33,8 +33,9 @@ set(homes "liburing>host" "gnutls/>host" "spdlog/>host" "grpc>cluster" "google/p
 
 # Headers that only some modules may include, though they depend on theirs: "header>module|module".
 # What policies are inside is for the Gate and the Target, which is the one door to them.
-set(inner "weir/schedule/(fifo|crrn|tbf[a-z_]*|rule_engine)\\.h>schedule|target")
+set(inner "weir/schedule/(fifo|crrn|tbf[a-z_]*|rule_engine)(\\.h|/)>schedule|target")
 
+list(TRANSFORM PARTS PREPEND ${NAME}/ OUTPUT_VARIABLE parts)
 set(failed FALSE)
 set(used)
 macro(refuse text)
@@ -67,7 +68,7 @@ foreach(file IN LISTS FILES)
     if(lines)
       list(GET lines 0 line)
     endif()
-    if(NOT line MATCHES "\"weir/${NAME}/${own}\"")
+    if(NOT line MATCHES "\"weir/${NAME}/([a-z]+/)?${own}\"")
       refuse("the first include of a source is its own header")
     endif()
   endif()
@@ -82,7 +83,8 @@ foreach(file IN LISTS FILES)
       if(NOT quote STREQUAL "\"" OR
          NOT header MATCHES "^weir/([a-z]+(/[a-z]+)?)/[a-z0-9_]+(\\.(grpc\\.)?pb)?\\.h$")
         refuse("write own headers as \"weir/<module>/<file>.h\"")
-      elseif(NOT CMAKE_MATCH_1 STREQUAL NAME AND NOT CMAKE_MATCH_1 IN_LIST DEPS)
+      elseif(NOT CMAKE_MATCH_1 STREQUAL NAME AND NOT CMAKE_MATCH_1 IN_LIST DEPS
+             AND NOT CMAKE_MATCH_1 IN_LIST parts)
         refuse("weir/${NAME} includes weir/${CMAKE_MATCH_1}, which is not in its DEPS (${DEPS})")
       else()
         list(APPEND used ${CMAKE_MATCH_1})

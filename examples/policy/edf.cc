@@ -23,14 +23,12 @@
 
 namespace {
 
-constexpr std::uint32_t kRead = 3;  // ost_read, of weir/classify/opcode.h
-
 class EarliestDeadlineFirst final : public weir::Policy {
  public:
   std::string_view name() const override { return "edf"; }
 
   void admit(weir::Request& request, weir::Instant now) override {
-    const bool reads = request.attributes.opcode == kRead;
+    const bool reads = request.operation == weir::OperationKind::kRead;
     queue_.push(request, now + std::chrono::milliseconds{reads ? read_ms_ : other_ms_});
   }
 

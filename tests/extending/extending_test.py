@@ -56,6 +56,11 @@ class Extending(unittest.TestCase):
         said = self.tries("policy", "schedule_test", f"{test} --gtest_filter='RootLast.*'", most=4)
         self.assertIn("[  PASSED  ] 2 tests.", said)
 
+    def test_a_store(self):
+        test = BUILD / "weir/serve/serve_test"
+        said = self.tries("store", "serve_test", f"{test} --gtest_filter='NullStore.*'", most=6)
+        self.assertIn("[  PASSED  ] 2 tests.", said)
+
     def test_a_rule_key(self):
         test = BUILD / "weir/classify/classify_test"
         said = self.tries("rule_key", "classify_test",

@@ -84,7 +84,7 @@ class Batches(unittest.TestCase):
         self.assertEqual(self.numbers(most, "int a;\n", "int b;\n"), [1, 2])
 
     def test_each_source_is_compiled_once(self):
-        sources = sorted(str(path) for path in (ROOT / "weir").glob("*/*.cc"))
+        sources = sorted(str(path) for path in (ROOT / "weir").rglob("*.cc"))
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             batches.main(str(ROOT), str(self.root), "all_batch", *sources)

@@ -34,7 +34,12 @@ def cxx_tests(root):
 
     def module(file):
         parts = file.parent.parts
-        return "_".join(parts[1:]) if parts[0] == "weir" else parts[-1]
+        if parts[0] != "weir":
+            return parts[-1]
+        folder = file.parent  # of a part of a module there is no CMakeLists.txt
+        while len(folder.parts) > 2 and not (root / folder / "CMakeLists.txt").is_file():
+            folder = folder.parent
+        return "_".join(folder.parts[1:])
 
     return {f"{module(file)}.{suite}.{name}" for file in project_files(root)
             if (file.parts[0] == "weir" and file.name.endswith("_test.cc"))

@@ -187,7 +187,7 @@ class Includes(unittest.TestCase):
             self.assertIn(message, output)
 
     def test_what_policies_are_inside_is_for_the_target(self):
-        for header in "tbf", "tbf_parts", "crrn", "fifo", "rule_engine":
+        for header in "tbf", "tbf/types", "crrn", "fifo", "rule_engine":
             self.refused(f'#include "weir/schedule/{header}.h"\n', "has its home elsewhere",
                          name="serve", pure="FALSE")
 

@@ -104,7 +104,8 @@ def floating_point(tree):
     number = r"\b(float|double)\b|(?<![\w.'])(\d[\d']*\.\d*|\.\d+|\d[\d']*[eE][-+]?\d)"
     pure = [m for m in tree.pure_modules() if m.name != "sim"]
     for file in tree.cxx():
-        if file.parent in pure and not re.search(r"_(test|bench|fuzz)\.cc$", file.name):
+        is_pure = any(folder in pure for folder in file.parents)
+        if is_pure and not re.search(r"_(test|bench|fuzz)\.cc$", file.name):
             yield from matches(number, file, tree.code(file))
 
 
@@ -217,6 +218,9 @@ def readers_of_rules(tree):
 def declared_modules(tree):
     for module in tree.modules():
         file = module / "CMakeLists.txt"
+        outer = module.parent / "CMakeLists.txt"
+        if outer in tree.files and re.search(rf"\bPARTS\b[^)]*\b{module.name}\b", tree.text(outer)):
+            continue  # it is declared with the module around it
         if file not in tree.files:
             yield f"{module}: no CMakeLists.txt"
         elif not re.search(rf"^weir_module\({module.relative_to('weir')}\b", tree.text(file),
@@ -448,10 +452,11 @@ class Bites(unittest.TestCase):
                 "auto x = 1.5;\ndouble y;\nauto z = 1e9;\n")
         self.finds(floating_point, {
             "weir/pace/CMakeLists.txt": self.PURE,
-            "weir/pace/a.h": text, "weir/pace/a_test.cc": text,
+            "weir/pace/a.h": text, "weir/pace/a_test.cc": text, "weir/pace/part/b.h": "float b;\n",
             "weir/sim/CMakeLists.txt": "weir_module(sim LAYER 3 PURE)\n", "weir/sim/a.h": text,
             "weir/host/CMakeLists.txt": "weir_module(host LAYER 3)\n", "weir/host/a.h": text},
-            "weir/pace/a.h:4: 1.5", "weir/pace/a.h:5: double", "weir/pace/a.h:6: 1e9")
+            "weir/pace/a.h:4: 1.5", "weir/pace/a.h:5: double", "weir/pace/a.h:6: 1e9",
+            "weir/pace/part/b.h:1: float")
 
     def test_own_scheduling(self):
         text = '// TokenBucket\n#include "weir/pace/token_bucket.h"\nTokenBucket b;\n'

@@ -106,7 +106,7 @@ class ToySession final : public Session {
 
   static Event ask(IoRequest& request, OperationKind kind, std::string_view opcode,
                    StoreCommand command) {
-    request.kind = kind;
+    request.operation = kind;
     request.attributes.opcode = opcode_number(opcode).value();
     request.command = command;
     return Event::kRequest;

@@ -5,7 +5,7 @@
 // is no "clear" that others would notice.
 //
 //   JobStats::Entry& entry = stats.hold(job, now);      once, for example by a queue of that job
-//   entry.arrive(cost, now);  entry.start(cost, waited);  entry.finish({...}, now);   per request
+//   entry.arrive(cost, now);  entry.start(cost, waited);  entry.finish(record, ...);    per request
 //   stats.release(entry);                                when the queue ends
 //
 //   waiting = arrived - started - withdrawn          running = started - finished - abandoned
@@ -32,6 +32,7 @@
 
 #include <absl/container/flat_hash_map.h>
 
+#include "weir/account/request_record.h"
 #include "weir/base/job_id.h"
 #include "weir/base/quantity.h"
 #include "weir/base/time.h"
@@ -56,15 +57,6 @@ class JobStats {
     }
     bool operator==(const Count&) const = default;
   };
-  // What a finished request was.
-  struct Finished {
-    Tokens cost{};     // as it arrived
-    Tokens settled{};  // what it cost in the end
-    Bytes read{};
-    Bytes written{};
-    Nanoseconds latency{0};  // since it arrived
-  };
-
   struct Entry {
     JobId job{};
     Instant since{};      // its counters were 0
@@ -93,18 +85,19 @@ class JobStats {
       started.add(cost);
       wait_sum += waited;
     }
-    void finish(const Finished& request, Instant now) {
-      finished.add(request.cost);
-      if (request.settled > request.cost) {
-        surcharged += request.settled - request.cost;
+    // What it cost when it arrived, and in the end.
+    void finish(const RequestRecord& record, Tokens at_arrival, Tokens settled) {
+      finished.add(at_arrival);
+      if (settled > at_arrival) {
+        surcharged += settled - at_arrival;
       } else {
-        refunded += request.cost - request.settled;
+        refunded += at_arrival - settled;
       }
-      read += request.read;
-      written += request.written;
-      latency_sum += request.latency;
-      latency_max = std::max(latency_max, request.latency);
-      last_seen = now;
+      read += record.read();
+      written += record.written();
+      latency_sum += record.latency();
+      latency_max = std::max(latency_max, record.latency());
+      last_seen = record.ended;
     }
 
     Count waiting() const { return arrived - started - withdrawn; }

@@ -27,8 +27,9 @@ TEST(JobStats, CountsARequestFromArrivalToEnd) {
   entry.start(Tokens{4}, milliseconds{3});
   EXPECT_EQ(entry.waiting(), (JobStats::Count{1, Tokens{6}}));
   EXPECT_EQ(entry.running(), (JobStats::Count{1, Tokens{4}}));
-  entry.finish({.cost = Tokens{4}, .read = Bytes{4096}, .latency = milliseconds{9}},
-               instant_at(30));
+  entry.finish(
+      {.moved = Bytes{4096}, .arrived = instant_at(30) - milliseconds{9}, .ended = instant_at(30)},
+      Tokens{4}, Tokens{4});
   entry.withdraw(Tokens{6});
   EXPECT_EQ(entry.waiting(), JobStats::Count{});
   EXPECT_EQ(entry.running(), JobStats::Count{});

@@ -3,8 +3,29 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 namespace weir {
+namespace {
+
+// As an OST counts it; none: it does not.
+std::optional<OpStats::Op> op_of(OperationKind operation) {
+  switch (operation) {
+    case OperationKind::kRead:
+      return OpStats::Op::kRead;
+    case OperationKind::kWrite:
+      return OpStats::Op::kWrite;
+    case OperationKind::kFlush:
+      return OpStats::Op::kSync;
+    case OperationKind::kDiscard:
+    case OperationKind::kZero:
+      return OpStats::Op::kPunch;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
 
 void OpStats::Sum::add(std::uint64_t value) {
   min = samples == 0 ? value : std::min(min, value);
@@ -21,9 +42,10 @@ void OpStats::ByteSum::add(std::uint64_t value) {
   ++buckets[std::min(bucket, kBuckets - 1)];
 }
 
-void OpStats::record(Handle& handle, const JobId& job, Op op, Bytes bytes, Nanoseconds latency,
-                     Instant now) {
-  if (job.empty()) return;
+void OpStats::record(Handle& handle, const JobId& job, const RequestRecord& record) {
+  const std::optional<Op> op = op_of(record.operation);
+  if (job.empty() || !op) return;
+  const Instant now = record.ended;
   if (handle.job_ == nullptr || handle.generation_ != generation_ || handle.job_->id != job) {
     handle.job_ = &job_of(job, now);
     handle.generation_ = generation_;
@@ -32,9 +54,10 @@ void OpStats::record(Handle& handle, const JobId& job, Op op, Bytes bytes, Nanos
   at.updated = now;
   by_idle_time_.erase(at);
   by_idle_time_.push_back(at);
-  at.usecs[static_cast<std::size_t>(op)].add(static_cast<std::uint64_t>(latency.count()) / 1000);
-  if (op == Op::kRead) at.read_bytes.add(bytes.count());
-  if (op == Op::kWrite) at.write_bytes.add(bytes.count());
+  const auto ns = static_cast<std::uint64_t>(record.device_time().count());
+  at.usecs[static_cast<std::size_t>(*op)].add(ns / 1000);
+  if (*op == Op::kRead) at.read_bytes.add(record.moved.count());
+  if (*op == Op::kWrite) at.write_bytes.add(record.moved.count());
 }
 
 OpStats::Job& OpStats::job_of(const JobId& id, Instant now) {

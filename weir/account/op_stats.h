@@ -5,7 +5,7 @@
 // powers of two. Latencies are those of the device alone, without the wait in the scheduler.
 //
 //   OpStats::Handle handle;                          one for each connection
-//   stats.record(handle, job, Op::kRead, bytes, latency, now);
+//   stats.record(handle, job, record);               of each request that succeeded
 //
 // Jobs are kept in the order they came. One that was idle for longer than the cleanup interval is
 // dropped when the next new job comes or somebody reads; above jobs_max the one that was idle for
@@ -24,6 +24,7 @@
 
 #include <absl/container/flat_hash_map.h>
 
+#include "weir/account/request_record.h"
 #include "weir/base/job_id.h"
 #include "weir/base/quantity.h"
 #include "weir/base/ring.h"
@@ -79,9 +80,8 @@ class OpStats {
   OpStats(const OpStats&) = delete;
   OpStats& operator=(const OpStats&) = delete;
 
-  // REQUIRES: `now` is not before that of the last call.
-  void record(Handle& handle, const JobId& job, Op op, Bytes bytes, Nanoseconds latency,
-              Instant now);
+  // Operations without a counter are left out. REQUIRES: records come in the order they ended.
+  void record(Handle& handle, const JobId& job, const RequestRecord& record);
 
   // In the order they came; first drops who has been idle for too long.
   const std::list<Job>& jobs(Instant now);

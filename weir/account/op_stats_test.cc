@@ -15,16 +15,26 @@ namespace {
 
 using std::chrono::microseconds;
 using std::chrono::seconds;
-using Op = OpStats::Op;
+using Op = OperationKind;
 
 Instant at(seconds time) { return Instant{} + time; }
+
+RequestRecord record_of(Op operation, Bytes bytes, Nanoseconds device_time, Instant ended) {
+  return {.operation = operation,
+          .charged = bytes,
+          .moved = bytes,
+          .arrived = ended - device_time,
+          .started = ended - device_time,
+          .ended = ended};
+}
 
 TEST(OpStats, KeepsCountSmallestLargestSumSquaresAndPowersOfTwo) {
   OpStats stats;
   OpStats::Handle handle;
   const JobId job("dd.0");
   for (const std::uint64_t size : {1U, 4096U, 4097U, 1U << 20}) {
-    stats.record(handle, job, Op::kWrite, Bytes{size}, microseconds{size}, at(seconds{1}));
+    stats.record(handle, job,
+                 record_of(Op::kWrite, Bytes{size}, microseconds{size}, at(seconds{1})));
   }
   const OpStats::Job& kept = stats.jobs(at(seconds{1})).front();
   EXPECT_EQ(kept.write_bytes.samples, 4U);
@@ -44,7 +54,7 @@ TEST(OpStats, KeepsCountSmallestLargestSumSquaresAndPowersOfTwo) {
 TEST(OpStats, RecordsNothingWithoutAJob) {
   OpStats stats;
   OpStats::Handle handle;
-  stats.record(handle, JobId(), Op::kRead, Bytes{1}, microseconds{1}, at(seconds{1}));
+  stats.record(handle, JobId(), record_of(Op::kRead, Bytes{1}, microseconds{1}, at(seconds{1})));
   EXPECT_TRUE(stats.jobs(at(seconds{1})).empty());
 }
 
@@ -52,8 +62,8 @@ TEST(OpStats, DropsWhoHasBeenIdleForLongerThanTheInterval) {
   OpStats stats;
   OpStats::Handle a, b;
   stats.set_cleanup_interval(seconds{4});
-  stats.record(a, JobId("a"), Op::kSync, Bytes{0}, microseconds{1}, at(seconds{0}));
-  stats.record(b, JobId("b"), Op::kSync, Bytes{0}, microseconds{1}, at(seconds{3}));
+  stats.record(a, JobId("a"), record_of(Op::kFlush, Bytes{0}, microseconds{1}, at(seconds{0})));
+  stats.record(b, JobId("b"), record_of(Op::kFlush, Bytes{0}, microseconds{1}, at(seconds{3})));
   EXPECT_EQ(stats.jobs(at(seconds{4})).size(), 2U);
   EXPECT_EQ(stats.jobs(at(seconds{5})).size(), 1U);
   stats.set_cleanup_interval(seconds{0});
@@ -63,12 +73,12 @@ TEST(OpStats, DropsWhoHasBeenIdleForLongerThanTheInterval) {
 TEST(OpStats, AHandleOfAJobThatWasDroppedFindsItAgain) {
   OpStats stats;
   OpStats::Handle handle;
-  stats.record(handle, JobId("a"), Op::kRead, Bytes{7}, microseconds{1}, at(seconds{1}));
+  stats.record(handle, JobId("a"), record_of(Op::kRead, Bytes{7}, microseconds{1}, at(seconds{1})));
   EXPECT_TRUE(stats.drop(JobId("a")));
   EXPECT_FALSE(stats.drop(JobId("a")));
-  stats.record(handle, JobId("a"), Op::kRead, Bytes{7}, microseconds{1}, at(seconds{2}));
+  stats.record(handle, JobId("a"), record_of(Op::kRead, Bytes{7}, microseconds{1}, at(seconds{2})));
   stats.clear();
-  stats.record(handle, JobId("a"), Op::kRead, Bytes{7}, microseconds{1}, at(seconds{3}));
+  stats.record(handle, JobId("a"), record_of(Op::kRead, Bytes{7}, microseconds{1}, at(seconds{3})));
   ASSERT_EQ(stats.jobs(at(seconds{3})).size(), 1U);
   EXPECT_EQ(stats.jobs(at(seconds{3})).front().read_bytes.samples, 1U);
 }
@@ -77,8 +87,8 @@ TEST(OpStats, AboveTheBoundTheLongestIdleMakesRoom) {
   OpStats stats(100);
   OpStats::Handle handle;
   for (std::size_t i = 0; i <= 100; ++i) {
-    stats.record(handle, JobId(std::to_string(i)), Op::kSync, Bytes{0}, microseconds{1},
-                 Instant{} + microseconds{i});
+    stats.record(handle, JobId(std::to_string(i)),
+                 record_of(Op::kFlush, Bytes{0}, microseconds{1}, Instant{} + microseconds{i}));
   }
   const auto& jobs = stats.jobs(Instant{} + microseconds{100});
   EXPECT_EQ(jobs.size(), 100U);
@@ -94,7 +104,8 @@ TEST(OpStats, DropsInTheOrderOfTheLastRequestWhateverTheOrderOfArrival) {
   for (int now = 0; now < 3000; ++now) {
     const std::string job = std::to_string(rng.below(24));
     OpStats::Handle handle;
-    stats.record(handle, JobId(job), Op::kSync, Bytes{0}, microseconds{1}, at(seconds{now}));
+    stats.record(handle, JobId(job),
+                 record_of(Op::kFlush, Bytes{0}, microseconds{1}, at(seconds{now})));
     const auto is_job = [&](const auto& one) { return one.first == job; };
     auto found = std::find_if(model.begin(), model.end(), is_job);
     if (found == model.end()) {
@@ -117,8 +128,8 @@ TEST(OpStats, AnInventedJobIdCostsTheSameHoweverManyThereAre) {
   OpStats stats;
   OpStats::Handle handle;
   for (std::size_t i = 0; i < 500'000; ++i) {
-    stats.record(handle, JobId(std::to_string(i)), Op::kSync, Bytes{0}, microseconds{1},
-                 Instant{} + microseconds{i});
+    stats.record(handle, JobId(std::to_string(i)),
+                 record_of(Op::kFlush, Bytes{0}, microseconds{1}, Instant{} + microseconds{i}));
   }
   EXPECT_EQ(stats.jobs(Instant{} + seconds{1}).front().id.text(),
             std::to_string(500'000 - OpStats::kJobsMaxDefault));

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AdapTBF's allocation step: shares the tokens of a period out among the jobs that were active in
-// the one before, by their nodes, and keeps record of who lent to whom. Integers only, so that
+// AdapTBF's allocation step: divides the tokens of a period among the jobs that were active in
+// the previous one, by their nodes, and records lending between jobs. Integers only, so that
 // every implementation agrees to the token; docs/design/adaptive.md has the equations and an
 // example.
 //
 //   budget         N = floor(T * period + carry), the fraction carried on
 //   initial        a = settle(nodes, N)
 //   redistribution what a job does not need, s = max(0, a - demand), goes to the others by how much
-//                  more they use than they had, weighted by nodes:  aRD = a - s + settle(DF,
-//                  sum(s))
-//   re-compensation borrowers give back to lenders:                 aRC = aRD - t, aRD + back
+//                  more they use than they had, weighted by nodes:
+//                                                        aRD = a - s + settle(DF, sum(s))
+//   re-compensation borrowers repay lenders:             aRC = aRD - t, aRD + back
 //   records        rise by what was lent and fall by what was borrowed; they sum to 0
 //
-// Two options go beyond the paper (sections III-C and III-D): records fade with a half-life, and
-// with `floor` nobody repays more than what leaves it half of its initial share. An idle period
-// hands out nothing and leaves the carry, but records fade in it too: a half-life is a time.
+// Two options go beyond the paper (sections III-C and III-D): records decay with a half-life, and
+// with `floor` a job keeps at least half of its initial share when it repays. An idle period
+// allocates nothing and keeps the carry, but records decay in it too: a half-life is a time.
 //
-// Jobs are given and answered in the byte order of their ids, which also breaks ties. What is
-// remembered of jobs is in the Ledger, which has a bound. O(n), about 70 ns a job; no clock; one
+// Input and output are in the byte order of job ids, which also breaks ties. The state
+// of jobs is in the Ledger, which is bounded. O(n), about 70 ns a job; no clock; one
 // owner.
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much a device can do, learned from watching it: tokens completed per second while all slots
-// are busy and more is waiting. At other times the device is not what holds things up, and nothing
-// is learned.
+// Estimates the capacity of a device: tokens completed per second while all slots are busy
+// and more requests wait. At other times the device is not the bottleneck, and nothing is
+// learned.
 //
 //   busy time    |-- 100 ms --|-- 100 ms --| ... |-- 100 ms --|  open
 //   tokens            203          198               201         87

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What jobs want of a server that tells only what it served. A job held at a rate never looks
-// hungrier than that rate, so served counts alone would keep it there for ever; and counters of
-// jobs that live can vanish. So each job is one of:
+// Estimates the demand of jobs on a server that reports only what it served. A job limited to a
+// rate never appears to want more than that rate, so served counts alone would keep it there for
+// ever; and counters of running jobs can vanish. So each job is in one of these states:
 //
-//   idle      nothing was served of it for kIdleAfter
-//   active    it was served, less than it may have: it wants that, and a little more
+//   idle      nothing was served to it for kIdleAfter
+//   active    it was served less than its limit: it wants that, and a little more
 //   hungry    it was served what its rule allows (4/5 of it at least), or has no rule and uses up
 //             what is its own: it wants all there is
-//   unknown   its counters vanished. It goes on as what it was for as long as the sum over all jobs
-//             misses requests that the server as a whole has served; those are shared out among
-//             the unknown by what they had before, and what their rules cannot have let through
-//             is of one that was idle. Without such a sum: for kUnknownFor
-//   stranger  not one job, but all whose counters were never there: for kWindow a quarter of what
-//             the server served was nobody's, while none was unknown. What is missing later is then
-//             the stranger's too, and wakes no unknown job that was idle
+//   unknown   its counters vanished. It keeps its state as long as the sum over all jobs misses
+//             requests that the server as a whole has served; those are divided among the unknown
+//             jobs by what they had before, and what their rules cannot have let through belongs
+//             to one that was idle. Without such a sum it keeps its state for kUnknownFor
+//   stranger  not one job, but all whose counters never existed: for kWindow a quarter of what the
+//             server served belonged to no job, while none was unknown. Requests that are missing
+//             later are then the stranger's too, and make no idle unknown job active
 //
 //   demand.begin(elapsed, served by the server as a whole);
 //   demand.count({job, served, allowed});   ...   for each job that has counters

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shares one target out among jobs: observes them, and decides once a period.
+// Divides one target among jobs: observes them, and decides once per period.
 //
 //   for each job:  controller.observe({.job = job, .arrived = ..., .waiting = ...});
 //   at the end of the period:  const PeriodReport& report = controller.decide(now);
@@ -9,24 +9,24 @@
 //   samples -> demand -> loans settled -> allocation, records -> Enforcer: set, change, drop
 //
 // Which jobs hold a share:
-//   - every job that was active in the period, at aRC tokens a period, one at least, so that nobody
-//     starves; the bucket is max(8, 4 aRC) deep unless the options say otherwise;
-//   - with lending, a newcomer from its first request: T * n / (nodes of all who hold one + n).
-//   Until
-//     the period's end; it is neither a loan nor remembered as allotted;
-//   - with lending, one whose job drops out keeps rate and balance and fills on. It is dropped
-//   after
-//     as many idle periods as it takes to fill, since a new one would start full too. What falls
-//     over its rim meanwhile is nobody's: its tokens are in the others' allocation again. So `lent`
-//     of a job that the last period allotted nothing is not counted;
+//   - every job that was active in the period, at aRC tokens per period, at least one, so that no
+//     job starves; the bucket is max(8, 4 aRC) deep unless the options say otherwise;
+//   - with lending, a new job from its first request to the end of the period:
+//     T * n / (nodes of all jobs that hold a share + n). This is neither a loan nor remembered
+//     as allotted;
+//   - with lending, a job that becomes idle keeps its rate and balance, and its bucket keeps
+//     filling. The share is dropped after as many idle periods as the bucket takes to fill, since
+//     a new one would start full too. Tokens that overflow meanwhile belong to no job: they are
+//     part of the others' allocation. So `lent` of a job that got nothing in the last period is
+//     not counted;
 //   - without lending, a share ends with the first period in which its job is not active.
-// While the capacity is unknown shares have no rate and only order, and nothing is lent. While
-// suspended there are no shares, and records only fade.
+// While the capacity is unknown, shares have no rate and only an order, and nothing is lent. While
+// suspended, there are no shares, and records only decay.
 //
-// A share that did not change is not written again. What fails is tried again at the end of the
-// next period; records never depend on it. After a crash: restore() the last state() there is, or
-// begin anew. The first decision asks the enforcer what it holds, writes every share once and drops
-// what is not wanted any more, so wherever the crash was, one period later all is as decided.
+// An unchanged share is not written again. A failed write is repeated at the end of the next
+// period; records never depend on it. After a crash, restore() the last state(), or start without
+// it. The first decision asks the enforcer for its shares, writes every share once and drops those
+// no longer wanted, so one period after any crash all shares are as decided.
 //
 // O(jobs log jobs) a period; no clock; one owner, no locks.
 #pragma once

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a controller's decisions go: somebody who can hold a share for a job and pace it. The Gate
-// of this process is one; a driver that writes rules to another server is another. Administrators'
-// own rules are not in this interface at all, so a controller cannot touch them.
+// The interface that a controller writes its decisions to: it holds a share for each job and paces
+// it. The Gate of this process is one; a driver that writes rules to another server is another.
+// Administrators' own rules are not in this interface at all, so a controller cannot touch them.
 //
-// Shares are addressed by job id, never by matching rules again. Any call may fail, since the world
-// may: the controller remembers what it wanted and asks again at the end of the next period. So
-// that this always ends well, a call that repeats what was done already succeeds and changes
-// nothing: set() of a share that is there changes it, drop() of one that is not is done.
+// Shares are addressed by job id, never by matching rules again. Any call may fail: the controller
+// remembers what it wanted and tries again at the end of the next period. For this, calls are
+// idempotent, so a call that repeats one that succeeded succeeds too and changes nothing: set() of
+// an existing share changes it, drop() of a missing one succeeds.
 //
 // Calls come in the order of job ids, and only when something changed.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a controller shares a target out: what it takes for demand, how often it decides, whether
-// idle bandwidth is lent within a period, and how long a loan is remembered.
+// How a controller divides a target: what it uses as demand, how often it decides, whether idle
+// bandwidth is lent within a period, and how long a loan is remembered.
 //
 //   ControllerOptions{}           Weir's own: backlog, 20 ms, lending, records fade by half in 60 s
 //   ControllerOptions::paper()    as published: served counts, 100 ms, no lending, records for ever

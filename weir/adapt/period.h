@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a controller saw in a period and what it made of it: the input and the output of one round,
-// for whoever draws, prints or checks it. Jobs are in the order of their ids; those that were not
+// What a controller observed and decided in a period: the input and the output of one round, for
+// code that draws, prints or checks it. Jobs are in the order of their ids; those that were not
 // active are not in it, and what they have lent or borrowed is in the Ledger. Values only; tokens
 // throughout (one an operation, or the cost units of the target).
 //
 // Records outlive the periods in which a job is active, and fade meanwhile: `records` has those of
-// all jobs, so that whoever reads a report need not remember the ones before it.
+// all jobs, so a reader of one report does not need the earlier ones.
 #pragma once
 
 #include <cstdint>

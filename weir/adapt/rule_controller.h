@@ -6,31 +6,31 @@
 //
 //   counts -> CensoredDemand -> Controller (AdapTBF, records) -> which jobs are held, at which rate
 //
-// Who is held: a job that is hungry while others are, and whose share is not among the largest. The
-// most entitled are never held: higher rates go first on such a server, and what the others leave
-// is theirs without a rule. So nothing idles because a rule was in the way, and what they want is
-// seen uncensored. A lone job has no rule. One that comes back has none either, so its burst starts
-// at once, and the others are held low for the first moment. A share of most of the server is no
-// reason for a rule. Counters tell of a job when its first request is done; a queue that grows by a
-// step tells of it at once, and is believed for a moment.
+// Which jobs are limited: a backlogged job while others are backlogged, unless its share is among
+// the largest. Jobs with the largest shares are never limited: such a server serves higher rates
+// first, and these jobs use what the others leave without a rule. So no rule leaves the server
+// idle, and their demand is seen in full. A job running alone has no rule. A returning job has none
+// either, so its burst starts at once, and the others are limited more for a moment. A job whose
+// share is most of the server has no rule. Counters show a new job when its first request
+// completes; a queue that grows suddenly shows it at once, and is trusted for a moment.
 //
 // Between two rounds there may be glances, which see only how many requests wait and how many are
-// in service: enough to notice at once that somebody has come, or that requests wait while the
-// server has nothing to do, which is what a rule does that has outlived its reason.
+// in service: enough to notice at once that a new job is active, or that requests wait while the
+// server is idle, which is the effect of an outdated rule.
 //
 // The rate that is written:
 //   share x gain / yield     gain rises while requests wait and the server does less than it can;
 //                            yield is what the job was served for each token of its rule: more than
 //                            1 where it reaches several CPTs, less where timers are late
-//   at least a step away     from what is in force, and not while the free tokens of the last
-//   change
-//                            (depth on each CPT that it reaches) are more than a fifth of what the
-//                            rate has given since; nor so low that they are more than a fifth of
-//                            what it gives in as long as jobs have met already
-//   1 ... 999999             what a server takes
+//   at least a step away     from the current rate, and not while the free tokens of the last
+//                            change (depth on each CPT that it reaches) are more than a fifth of
+//                            what the rate has given since; nor so low that they are more than a
+//                            fifth of what it gives in as long as the jobs have competed
+//                            already
+//   1 ... 999999             what a server accepts
 //
-// Mode kPaper is the published algorithm as far as such a server allows it, to be compared with:
-// served counts, a rule for every active job, written anew each period.
+// Mode kPaper is the published algorithm as far as such a server allows it, for comparison: served
+// counts, a rule for every active job, written anew each period.
 //
 // Integers only, no clock; one owner.
 #pragma once

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WEIR_ASSERT(condition, values...) guards against our own mistakes. It is on in every build. A
-// failed assertion prints place, condition and the numbers named after it, and aborts:
+// WEIR_ASSERT(condition, values...) detects bugs in Weir. It is on in every build. A failed
+// assertion prints place, condition and the numbers named after it, and aborts:
 //
 //   weir/pace/token_bucket.cc:41: assertion failed: depth > 0  [depth, count = 0, 5]
 //
-// Mistakes of a peer or of the world are not assertions: see result.h.
+// Errors of peers, I/O and input are not assertions: see result.h.
 #pragma once
 
 #include <string>

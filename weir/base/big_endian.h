@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Integers as they stand on the wire: most significant byte first, at any alignment. The places
-// are the caller's to check: a reader that has counted its bytes, a buffer of known size.
+// Integers in network byte order: most significant byte first, at any alignment. The caller checks
+// that the bytes exist: a reader that has counted its bytes, a buffer of known size.
 //
 //   load_be<std::uint32_t>(bytes)         the number in bytes[0..4)
 //   store_be<std::uint16_t>(bytes, 7)     writes bytes[0..2), gives the place behind them

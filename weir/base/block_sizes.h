@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What offsets, lengths and payloads of an export may be: the same for its store, for the protocol
-// that offers it, and for the file that configures it.
+// The constraints on offsets, lengths and payloads of an export, shared by its store, the protocol
+// that offers it and the file that configures it.
 //
-//   minimum       every offset and length is a multiple of it: what O_DIRECT asks for
-//   preferred     what the device does best
-//   maximum       the payload of one request: memory is kept for so much
+//   minimum       every offset and length is a multiple of it, as O_DIRECT requires
+//   preferred     the size that the device handles best
+//   maximum       the largest payload of one request: memory is reserved for it
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text that can be shown and listed as it is: names and descriptions must be such. What is not is
-// refused where it comes in; messages show it by quote.h.
+// Checks whether text can be printed unchanged. Names and descriptions must be printable: others
+// are rejected on input, and messages show them with quote.h.
 //
 //   has_control("scratch") == false     has_control("a\nb") == true
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A file that was compiled into the binary, so that one binary is enough wherever it runs. A module
-// that has some declares embedded_files(); the build makes it of the files themselves, in the order
-// of their paths (cmake/WeirEmbed.cmake). Nothing is read at run time.
+// with such files declares embedded_files(); the build generates it from the files, ordered by path
+// (cmake/WeirEmbed.cmake). Nothing is read at run time.
 //
 //   find_embedded(embedded_files(), "redistribution.toml")
 #pragma once

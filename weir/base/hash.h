@@ -5,8 +5,8 @@
 // random seed when the process starts.
 //
 // One step multiplies two words to 128 bits and folds the halves, the mixing of wyhash and of
-// Abseil's low-level hash; steps of one key do not wait for each other. It is not meant to
-// withstand somebody who searches for collisions: tables keyed by it have bounds.
+// Abseil's low-level hash; steps of one key do not wait for each other. It does not resist
+// deliberate collisions: tables keyed by it are bounded.
 #pragma once
 
 #include <cstdint>

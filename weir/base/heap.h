@@ -15,9 +15,9 @@
 // the cache but the one it gives out.
 //
 // Ties. Every push takes the next sequence number, and so does every change of key (replace_top,
-// update), even to an equal key: who is keyed anew stands behind its equals, which is what serving
-// in turns needs. Order is by (key, sequence) alone, so it is the same in every run; addresses play
-// no part.
+// update), even to an equal key: a node that gets a new key comes after nodes with an equal key, as
+// serving in turns requires. Order is by (key, sequence) alone, so it is the same in every run;
+// addresses play no part.
 //
 // Invariants (is_valid): no entry is before its parent, and the slot of entry i's node says i.
 // The heap owns no node: a node must leave it before it dies or moves, and the heap must go before

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How often which value came up, in one page of memory: waits in nanoseconds, sizes in bytes, any
-// 64-bit count. It answers quantiles of what was recorded, with a small error that is known.
+// A histogram of 64-bit values in one page of memory: waits in nanoseconds, sizes in bytes, any
+// count. It reports quantiles of the recorded values with a small, known error.
 //
 //   value   0  1 ... 15 | 16 17 ... 31 | 32   34 ... 62 | 64       68 ... 124 | ... 2^64 - 1
 //   width   1            1              2                4                      ... 2^59

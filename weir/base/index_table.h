@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds things that live elsewhere by a hash of their key: an open table of (hash, index) pairs,
-// eight bytes each, for owners who keep their objects in an array and want no surprise. Room for
-// the expected bound is set aside at the start, so that no insert up to there has to move the
-// table: the slowest takes as long as the fastest, where a table that grows stops the world for
-// milliseconds at a hundred thousand entries. Beyond the bound it doubles.
+// A hash table for objects that are stored elsewhere: an open table of (hash, index) pairs, eight
+// bytes each, for owners that keep their objects in an array. Space for the expected bound is
+// allocated at the start, so that no insert up to the bound has to move the table: the slowest
+// takes as long as the fastest, where a table that grows stops the world for milliseconds at a
+// hundred thousand entries. Beyond the bound it doubles.
 //
 //   table.insert(hash, 17);
 //   table.find(hash, [&](std::uint32_t index) { return things[index].key == key; })   // 17

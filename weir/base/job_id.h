@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The id of a job as requests carry it: up to 31 bytes, any bytes, inline in 32. Lustre sends a
-// field of 32 bytes whose last one ends the string, so 31 is what a client can say; a longer text
+// field of 32 bytes whose last one ends the string, so a client can send at most 31; a longer text
 // is cut to its first 31 bytes. Unused bytes are zero: comparing and hashing take four words.
 //
 //   JobId("dd.500").text() == "dd.500"        JobId() is the empty id: no job was named

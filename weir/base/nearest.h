@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The word somebody probably meant: of a list of known words the one that takes the fewest letters
-// to insert, leave out or exchange. For messages about a key, a name or a command that does not
-// exist. Words that differ in more than half of their letters are not offered: a wrong guess is
-// worse than none.
+// The word that was probably meant: of a list of known words the one with the fewest insertions,
+// deletions and replacements. For messages about a key, a name or a command that does not exist.
+// Words that differ in more than half of their letters are not offered: a wrong guess is worse than
+// none.
 //
 //   nearest("capcity", {"capacity", "cost"}) == "capacity"
 #pragma once

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Result<T>: a value, or why there is none. For mistakes of the world (a bad option, a file that
-// cannot be read), never for our own, which are assertions (assert.h). No exception crosses a
-// Weir header.
+// Result<T>: a value or an Error. For I/O and input errors (a bad option, an unreadable
+// file), never for bugs in Weir, which are assertions (assert.h). No exception crosses a Weir
+// header.
 //
 //   Result<Bytes> size = parse_bytes("64KB");
 //   if (!size) return tl::unexpected(size.error());
 //
-// An Error is written for the person who has to act on it: what is wrong, with which object, and
+// The text of an Error is for the person who must act on it: what is wrong, with which object, and
 // what to try. Its code is an errno value, since both callers and exit statuses are made of them.
 #pragma once
 

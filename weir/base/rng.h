@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chance that can be repeated: every random choice in Weir comes from one seed, passed in. The
-// same seed gives the same numbers with every compiler and on every machine, which <random> does
-// not promise for its distributions. There are no doubles here: chances are fractions.
+// Repeatable random numbers: every random choice in Weir comes from one seed, passed in. The same
+// seed gives the same numbers with every compiler and on every machine, which <random> does not
+// promise for its distributions. There are no doubles here: probabilities are fractions.
 //
-// Streams are split by name. A child depends on the seed of its parent and on the name alone, never
-// on how much either has drawn, so a new consumer of chance does not move the numbers of the
+// Streams are split by name. A child depends on the seed of its parent and on the name alone,
+// never on how much either has drawn, so a new consumer does not change the numbers of the
 // others:
 //
 //   Rng run(seed)

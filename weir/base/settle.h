@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shares a whole number of tokens out by weight and remembers what rounding did to whom. Each step
+// Divides a whole number of tokens by weight and keeps the rounding error of each share. Each step
 // of AdapTBF's allocation is settled this way (section III-C4 of the paper), and so are loans.
 //
 // With W = sum(weight), and remainders as fixed point with 32 fraction bits (1 token = 2^32):

@@ -9,7 +9,7 @@
 //   bandwidth   500MiB/s  50MB  10GiB/d         a size per time; its unit is required, since a bare
 //                                               number could be bits, bytes or megabytes
 //
-// Fractions are exact: 1.5KiB is 1536 bytes, 0.3KiB is refused as a size because it is no whole
+// Fractions are exact: 1.5KiB is 1536 bytes, 0.3KiB is rejected as a size because it is not a whole
 // number, and as a bandwidth it is 307.2 bytes per second to the last digit. What print_x() writes,
 // parse_x() reads back as the same value. Errors quote the input and name the cure.
 #pragma once

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is known of a request when it is classified, and which of it counts.
+// The attributes of a request when it is classified, and sets of them.
 //
 // A FieldSet names fields. It is the type of a tbf policy (`tbf nid`, `tbf uid+gid`, or all seven:
-// generic), which says what rules may ask for, and the key of a rule (`by=`), which says what makes
-// a class. only() leaves the fields of a set and clears the rest, so that a class by uid is not
-// split by whatever else came with the request:
+// generic), which defines the fields that rules may test, and the key of a rule (`by=`), which
+// defines its classes. only() keeps the fields of a set and clears the rest, so that a class by uid
+// is not split by other attributes of the request:
 //
 //   attributes.only(rule.by())          the key of the class, to be compared and hashed whole
 //

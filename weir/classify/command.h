@@ -2,20 +2,20 @@
 //
 // Rule commands: the language of nrs_tbf_rule on Lustre servers, and what Weir adds to it.
 //
-//   [reg|hp] start NAME CONDITIONS [KEY=VALUE ...]      reg, hp: for one head only, else for both
+//   [reg|hp] start NAME CONDITIONS [KEY=VALUE ...]      reg, hp: one priority only, else both
 //   [reg|hp] change NAME KEY=VALUE ...
 //   [reg|hp] stop NAME
 //   start NAME {LIST} RATE, change NAME RATE            before 2.8; for types of a single field
 //
 //   start dd jobid={dd.*}&opcode={ost_write} rate=100 rank=default
 //
-// The keys are those of the table in rule_keys.cc. What a Lustre server accepts is accepted, what
-// it refuses is refused with the same errno, with the exceptions that docs/design/rules.md lists.
-// An Error names the column of the mistake and what was expected there. Reading a command changes
-// nothing: RuleList::apply does.
+// The keys are those of the table in rule_keys.cc. Commands that a Lustre server accepts are
+// accepted; others are rejected with the same errno, with the exceptions listed in
+// docs/design/rules.md. An Error names the column and what was expected there. Reading a command
+// changes nothing: RuleList::apply does.
 //
-// This is the only reader of rule text. Others hold the values of rule_spec.h, which bind() turns
-// into what a list applies.
+// This is the only parser of rule text. Other code holds the values of rule_spec.h, which bind()
+// turns into commands for a list.
 #pragma once
 
 #include <cstdint>

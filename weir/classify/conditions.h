@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a request must be for a rule to apply: one or more conjunctions, of which one must hold; in
-// each, tests of single fields, which all must hold; in each test a list, of which one item must
-// fit.
+// The conditions of a rule: one or more conjunctions, of which one must match; in each,
+// tests of single fields, which must all match; in each test a list, of which one item must
+// match.
 //
 //   jobid={dd.* cp.0}&opcode={ost_write},uid={500}
 //

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Patterns for job ids: * stands for any bytes, also none; everything else for itself. The whole id
-// must fit. There is no ?, no class and no escape.
+// Patterns for job ids: * matches any bytes, also none; everything else matches itself. The whole
+// id must match. There is no ?, no character class and no escape.
 //
-//   dd.*  fits dd.0 and dd.          *.500  fits dd.500          a*b  fits ab, not a
+//   dd.*  matches dd.0 and dd.      *.500  matches dd.500       a*b  matches ab, not a
 //
-// ** is the same as *, and a * in an id is only met by a *; on a Lustre server both have surprises.
+// ** is the same as *, and a * in an id is matched only by a *; a Lustre server differs in both.
 // Time is at most pattern x id steps: after a mismatch only the last * is tried again, one byte
 // further, since a match that moves an earlier * could move the last one as well.
 #pragma once

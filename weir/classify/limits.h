@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rule limits its classes to, key by key as an administrator gave it:
+// The limits of a rule, key by key as an administrator gave them:
 //
 //   rate=N         operations a second, 1 ... 999,999; 10,000 if neither rate nor bps is given
 //   bps=SIZE[/s]   bytes a second; without rate= it is the only limit
@@ -8,11 +8,11 @@
 //   burst=SIZE     depth of the bucket of bytes; needs bps
 //   cost=          tokens of the rate a request takes: op (one), bytes (one a byte), affine:A:B
 //                  (A, and B for each KiB, rounded up); at least one
-//   scope=         whose buckets these are: local, this server's; cluster, all servers'
-//   realtime=1     dispatched before classes that are not, within its rate
+//   scope=         where the limit holds: local, on this server; cluster, on all servers
+//   realtime=1     dispatch before other classes, within its rate
 //
-// RuleKeys are the keys that one command gives, Limits what they come to. How each key is read and
-// printed is in one row of the table in rule_keys.cc.
+// RuleKeys are the keys of one command, Limits the resulting limits. The table in rule_keys.cc has
+// one row for each key.
 //
 // Values only: the buckets are made by the scheduler.
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A mistake in a text, and where it is. Readers of a part (a NID list inside a condition inside a
-// command) report the place in their part; whoever called them moves it by where the part begins,
-// and the outermost turns it into an Error that names the column:
+// An error in a text, and its position. Parsers of a part (a NID list inside a condition inside a
+// command) report the position in their part; their caller adds the offset of the part, and the
+// outermost turns it into an Error that names the column:
 //
 //   column 23: 'ost_foo' is no opcode; write a wire name such as ost_read
 //

@@ -11,7 +11,7 @@
 //
 // A part of an address is a number, * or a list in brackets of numbers, ranges lo-hi, ranges with a
 // stride lo-hi/stride, and *. Numbers are decimal, octal after a leading 0 (010 is 8, as in Lustre)
-// or hexadecimal after 0x. Ranges are separated by blanks. An IPv4 range never matches an IPv6
+// or hexadecimal after 0x. Ranges are separated by spaces. An IPv4 range never matches an IPv6
 // address, nor the other way round; *@net matches both.
 //
 // A list is kept as the ranges that were written and is never expanded, so its size is bounded by

@@ -4,8 +4,8 @@
 // sixteen, 010 is eight, and 10 is ten. Lustre reads addresses, strides and ids so, and rates and
 // counts as plain decimals.
 //
-// Digits only, but for read_count(): no sign, no blank, no unit. What does not fit into 64 bits is
-// UINT64_MAX, so that every check against a bound catches it.
+// Digits only, except for read_count(): no sign, no space, no unit. A number above 64 bits is read
+// as UINT64_MAX, so that every check against a bound rejects it.
 #pragma once
 
 #include <cstdint>

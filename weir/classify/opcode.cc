@@ -141,28 +141,4 @@ OperationKind operation_kind(std::uint32_t opcode) {
   return found != std::end(kOpcodes) && found->number == opcode ? found->kind : Kind::kOther;
 }
 
-std::string_view operation_name(OperationKind kind) {
-  switch (kind) {
-    case Kind::kRead:
-      return "read";
-    case Kind::kWrite:
-      return "write";
-    case Kind::kFlush:
-      return "flush";
-    case Kind::kDiscard:
-      return "discard";
-    case Kind::kZero:
-      return "zero";
-    case Kind::kMetadataRead:
-      return "metadata read";
-    case Kind::kMetadataChange:
-      return "metadata change";
-    case Kind::kLock:
-      return "lock";
-    case Kind::kOther:
-      break;
-  }
-  return "other";
-}
-
 }  // namespace weir

@@ -8,34 +8,20 @@
 // came later than both (ost_ladvise and after, mds_batch, out_update, LFSCK) follows their pattern.
 // A request may carry any number, also one that has no name here.
 //
-// What a request does to a device is its OperationKind, which is Weir's own: protocols say it, and
-// policies and accounts need nothing else. Opcodes are Lustre's names for it, which rules ask for.
-// The table has the kind of each opcode; a protocol chooses the opcode that comes nearest.
+// What a request does to a device is its OperationKind, which is Weir's own; opcodes are Lustre's
+// names for it, which rules ask for. The table has the kind of each opcode; a protocol chooses the
+// opcode that comes nearest.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "weir/base/operation_kind.h"
+
 namespace weir {
 
-enum class OperationKind : std::uint8_t {
-  kRead,
-  kWrite,
-  kFlush,
-  kDiscard,
-  kZero,
-  kMetadataRead,
-  kMetadataChange,
-  kLock,
-  kOther,
-};
-inline constexpr std::size_t kOperationKinds = 9;
-
-// "read", "metadata change"
-std::string_view operation_name(OperationKind kind);
 // Of an opcode; kOther for one without a name.
 OperationKind operation_kind(std::uint32_t opcode);
 

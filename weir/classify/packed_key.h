@@ -6,7 +6,7 @@
 //   PackedKey key(request.attributes, fields);
 //   key.hash();   key == stored_words;   PackedKey::unpack(fields, stored_words)
 //
-// Which fields are packed is not part of the key: whoever keeps packed keys keeps the FieldSet.
+// The key does not contain its FieldSet: code that stores packed keys also stores the FieldSet.
 #pragma once
 
 #include <array>

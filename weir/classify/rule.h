@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rule: which requests it is for, by which key it makes classes of them, and what each class is
-// limited to. Rules live in a RuleList (rule_list.h), which alone makes and changes them.
+// A rule: which requests it matches, the key by which it divides them into classes, and the limits
+// of each class. Rules live in a RuleList (rule_list.h), which alone creates and changes them.
 //
-// Whoever uses a rule after the call that found it holds a RuleRef. A rule that was stopped leaves
-// the list at once and lives on, unchanged, until its last RuleRef is gone; the number of RuleRefs
-// is the `ref` of the listing. A change acts on the rule in place: holders see the new limits at
-// once, and a new version() tells them to look.
+// Code that uses a rule after the call that found it holds a RuleRef. A stopped rule leaves the
+// list at once and lives on, unchanged, until its last RuleRef is gone; the number of RuleRefs is
+// the `ref` of the listing. A change modifies the rule in place: holders see the new limits at
+// once, and version() increases.
 //
 // Counts are plain integers: a list, its rules and their RuleRefs belong to one thread.
 #pragma once

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ordered rules of one head of a tbf policy of one type.
+// The ordered rules of a tbf policy of one type, for one priority.
 //
 //   match order ->   newest   ...   oldest   default
 //
-// `start` puts a rule first, or with rank=Y directly before Y. In each layer the first rule that
-// matches is the one. `default` is there from the beginning and cannot be stopped; it is what layer
-// 0 falls back on, wherever it stands, and never matches by its place. A layer 1-3 without a match
-// sets no limit.
+// `start` puts a rule first, or with rank=Y directly before Y. In each layer the first
+// matching rule applies. `default` always exists and cannot be stopped; it applies if no
+// other rule of layer 0 matches, whatever its position. A layer 1-3 without a match sets no
+// limit.
 //
-// A command applies wholly or not at all. check() says beforehand whether apply() would succeed,
-// for commands that are meant for two lists; a copy() tells it of several commands in a row.
+// A command applies completely or not at all. check() reports beforehand whether apply() would
+// succeed, for commands that go to two lists; use a copy() to check several commands in a row.
 //
-// generation() grows with everything that can change what a match gives: start, stop, change of
-// rank, layer or key. As long as it stands still, so does the result of every match. A change of
-// limits grows the version() of the rule alone.
+// generation() increases with every change that can affect a match: start, stop, change of rank,
+// layer or key. While it is unchanged, so is the result of every match. A change of limits
+// increases only the version() of the rule.
 //
-// Rules that ask for literal job ids are found by a hash of the id; the rest is tried in order. The
-// index is made by prepare(), or else by the first match after a command, in time proportional to
+// Rules for literal job ids are found by a hash of the id; other rules are tried in order. The
+// index is built by prepare(), or else by the first match after a command, in time proportional to
 // all items of all rules; otherwise a match allocates nothing. Belongs to one thread.
 #pragma once
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rule commands that are to be applied again, in their order, without those that later ones made
-// pointless: rules that were started and stopped again, limits that were changed again. What is
-// left makes the same rules, whatever rules it is applied to, as long as no rule it starts is among
-// them.
+// Rule commands to apply again in order, without those that later commands made redundant:
+// rules that were started and then stopped, limits that were changed again. The rest gives the
+// same rules, whatever rules it is applied to, as long as no rule that it starts exists
+// already.
 //
-// Each command has a target, for logs that hold commands of several lists. It is kept as it was
-// written, next to what it says; one that cannot be read is kept and makes nothing pointless.
+// Each command has a target, for logs that hold commands of several lists. It is kept as written,
+// with its parsed form; one that cannot be parsed is kept and makes no other redundant.
 //
 // Pure. A command costs time in proportion to those of the same rule.
 #pragma once

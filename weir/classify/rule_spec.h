@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules and what is done to them, as values. Text is read once, where it comes in (parse_rule(),
-// command.h), and printed where it goes out; between the two everybody passes these on:
+// Rules and changes of rules, as values. Text is parsed once on input (parse_rule(), command.h) and
+// printed on output; all code in between passes these values:
 //
-//   RuleSpec     all that a rule says: heads, name, conditions, keys
+//   RuleSpec     a whole rule: priorities, name, conditions, keys
 //   RuleChange   start, change or stop of one
 //
 //   parse_rule("change dd rate=5")      text -> change
@@ -13,8 +13,8 @@
 //   rule_changes(before, after)         the same for whole lists
 //
 // None of it depends on the type of a policy. Conditions are therefore kept as written; bind()
-// (command.h) makes them what a policy matches requests with. Where a rule stands (rank=) is said
-// by a change and is nothing of the rule's own.
+// (command.h) makes them what a policy matches requests with. The position of a rule (rank=) is
+// part of a change, not of the rule.
 //
 // Pure.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A server's place in a cluster. It joins the others that its configuration names through etcd, and
-// from then on limits of the cluster's rules hold for all of them together.
+// A server's membership in a cluster. It joins the other servers through etcd, and from then on the
+// limits of the cluster's rules hold for all servers together.
 //
 //   auto cluster = Cluster::create(*server, server->options().cluster);
 //   cluster->start();
@@ -12,16 +12,16 @@
 //   transport's thread     EpochTransport: streams to the leader; the leader's part
 //   membership's thread    Membership: etcd, who leads, which rules there are
 //
-// Each owns its state, and they reach each other by letters only. Without etcd the server goes on
-// alone: rules of the cluster that it knows stay at what a server may use that is cut off.
+// Each owns its state, and they communicate by letters only. Without etcd the server continues
+// alone: known rules of the cluster are limited to what an isolated server may use.
 //
-// Limits of the cluster hold from the first client on. Clients come in when the rules of the state
-// file are in force (cluster_state.h) and etcd was asked once for newer ones, whether it answered
-// or not. A server that knows no rules and cannot ask lets nobody in, or serves at the pace that
-// its options say, until etcd answers.
+// Limits of the cluster hold from the first client on. Clients are accepted when the rules of the
+// state file are active (cluster_state.h) and etcd was asked once for newer ones, whether it
+// answered or not. A server without rules that cannot reach etcd accepts no clients, or serves at a
+// configured rate, until etcd answers.
 //
 // Made, started, stopped and destroyed by the thread that runs the server, before and after it
-// runs. Who asks through the port outlives stop(), and may ask until the destruction.
+// runs. Callers of the port may call it after stop(), until the destruction.
 #pragma once
 
 #include <cstdint>

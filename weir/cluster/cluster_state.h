@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a server of a cluster keeps on disk, so that limits of the cluster hold from its first
-// client on, whether etcd is there or not: the rules, how old they are, and how many servers there
-// are.
+// client on, whether etcd is available or not: the rules, their revisions, and the number of
+// servers.
 //
 //   weir cluster state 1
 //   prefix /weir                                 which cluster of that etcd it is
@@ -14,12 +14,12 @@
 //   change wide rate=2000
 //   sum 7a41c0de                                 CRC-32C of all lines before
 //
-// The file is replaced as a whole (host::StateFile). One that no server has written is refused
-// rather than guessed: without its rules a server would serve without limits.
+// The file is replaced as a whole (host::StateFile). A damaged file is rejected rather than guessed
+// at: without its rules a server would serve without limits.
 //
-// The generation decides between what is kept and what etcd says: revisions of an etcd only grow,
-// so one that says a smaller one has lost what it knew, and one with another id is another. Rules
-// of such an etcd are not taken until somebody removes the file.
+// The generation decides between the file and etcd: revisions of an etcd only increase, so an etcd
+// with a smaller one has lost data, and one with another id is a different etcd. Rules of such an
+// etcd are not used until an administrator removes the file.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which servers of the cluster have reached this one lately. A server that looks for a leader
-// greets all that are registered (epoch_greetings_grpc.h), and each counts the greetings that
-// arrive:
+// Which servers of the cluster have recently reached this one. A server that looks for a leader
+// greets all registered servers (epoch_greetings_grpc.h), and each counts the greetings it
+// gets:
 //
 //   connections.set_peers(registered);
 //   connections.greeted("b", incarnation, now);

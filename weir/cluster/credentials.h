@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a server shows to its peers and whom it believes, for everything in this module that speaks
-// gRPC. Without a directory connections are plain; with one they are TLS, and both ends show a
-// certificate of the same authority:
+// Certificates and authorities for all gRPC connections of this module. Without a directory
+// connections are plain; with one they are TLS, and both ends show a certificate of the same
+// authority:
 //
 //   ca-cert.pem                          the authority
-//   server-cert.pem, server-key.pem      shown to those who come
-//   client-cert.pem, client-key.pem      shown where we go; if missing, the server's are
+//   server-cert.pem, server-key.pem      shown to incoming connections
+//   client-cert.pem, client-key.pem      for outgoing ones; if missing, the server's
 //
-// These are the names that [tls] of weir.conf has too. A channel to somebody who asks for no
-// certificate (an etcd, say) needs the authority alone. The error names the file. A certificate
-// that has expired is found by the peer when it connects.
+// The names are the same as in [tls] of weir.conf. A channel to a server that asks for no
+// certificate (such as etcd) needs only the authority. The error names the file. A certificate that
+// has expired is found by the peer when it connects.
 //
 //   auto credentials = Credentials::load(directory, Credentials::Use::kBoth);
 //   builder.AddListeningPort(address, (*credentials)->server(), &port);
@@ -18,8 +18,8 @@
 //   auto renewed = (*credentials)->read_again();    they were renewed: read and checked, no more
 //   if (renewed) (*credentials)->use(*renewed);     connections from now on, either way
 //
-// Connections that stand keep what they began with. A channel keeps it too, also for its next
-// connection: whoever wants the new certificate there makes a new channel.
+// Open connections keep their certificates. A channel keeps its certificates too, also for its next
+// connection: create a new channel to use new ones.
 //
 // gRPC's own types are only named here, so no user of this header needs its headers. Thread-safe.
 #pragma once

@@ -7,9 +7,9 @@
 //   GateEpochs --next_epoch--> EpochCourse --send(message)--> ... the leader, by this course
 //              <--callback----             <--receive(message)--
 //
-// Without a leader a call ends at once with -ENOTCONN, so that the groups take turns by themselves
-// meanwhile. What there is to send is sent in the call that made it. Lives on the server's loop.
-// Time is given. One owner, no locks.
+// Without a leader a call fails at once with -ENOTCONN, so that the groups take turns locally.
+// Messages are sent within the call that creates them. Lives on the server's loop. Time is given.
+// One owner, no locks.
 #pragma once
 
 #include <cstdint>

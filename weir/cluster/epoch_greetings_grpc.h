@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Greetings that a server sends which looks for a leader: to each peer, every kEvery while there
+// Sends the greetings of a server that looks for a leader: to each peer, every kEvery while there
 // are peers. See connections.h for what they prove.
 //
 // Connections are kept while a peer is greeted and closed with it. A greeting that fails is tried
 // again with the next; a peer has one on its way at a time. All of it is used by the thread that
-// reads the box, where gRPC's callbacks leave a letter each. It shows gRPC, so it is for sources of
-// this module alone and is not installed.
+// reads the box, where gRPC's callbacks leave a letter each. It exposes gRPC types, so it is
+// private to this module and not installed.
 #pragma once
 
 #include <list>

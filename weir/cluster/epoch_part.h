@@ -12,12 +12,12 @@
 // no more than this server's part. Groups of clients take turns in step with the other servers, in
 // a course of epochs for each service (epoch_course.h).
 //
-// An administrator who starts another policy and the old one again finds the cluster's rules in
-// force before another request is scheduled.
+// After a change of policy and back, the cluster's rules are active again before another request is
+// scheduled.
 //
-// When the server stops it takes part no more, and what was accepted is served by the slices it has
-// until their lease ends, and then as by a server that is cut off. It does not say goodbye to the
-// leader, which would give its part to others at once.
+// When the server stops, it no longer takes part; accepted requests are served within its slices
+// until their lease ends, and then as by an isolated server. It does not say goodbye to the leader,
+// which would give its slices to others at once.
 //
 // A Guest of the loop: everything is called there. Time is given. One owner, no locks.
 #pragma once

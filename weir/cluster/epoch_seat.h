@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A leader's part of the epochs, while it leads: who has come, what each says, and what is
-// answered. It adds names to EpochLeader and SliceLeader, which know members by numbers only, and
-// knows nothing of streams.
+// The leader's side of the epochs: which members have joined, their messages, and the answers. It
+// adds names to EpochLeader and SliceLeader, which know members only by number, and is independent
+// of streams.
 //
-//   greet(hello)                  a number for the member, or why it is refused
-//   receive(id, course, bytes)    its messages; what is none evicts it
+//   greet(hello)                  a number for the member, or why it is rejected
+//   receive(id, course, bytes)    its messages; an invalid one evicts it
 //   ended(id)                     its stream has broken
-//   set_known(names, running)     who belongs to the cluster, whether it is there or away
+//   set_known(names, running)     the servers of the cluster, running or away
 //
 // Epochs run in courses, each with a leader's part, numbers and members of its own: that of slices,
 // which has no name, and one for the groups of each service that takes turns (epoch_course.h). They
-// are made when somebody asks for them and stay, since numbers may only grow.
+// are created on demand and kept, since numbers may only increase.
 //
-// A member that starts anew comes with another incarnation and gets another number; the old number
-// is forgotten when all it may have held has run out. A name belongs to who has it for as long as
-// it is heard of: a second server of the same name is refused meanwhile.
+// A restarted member has another incarnation and gets another number; the old number is forgotten
+// when all leases it may have held have expired. A name belongs to a member while it is heard from:
+// a second server of the same name is rejected meanwhile.
 //
-// Who is away is reserved its part for as long as its name is known. Without one it has said
-// goodbye or was forgotten, and is not counted any more.
+// A server that is away keeps its reserved part as long as its name is known. A server without a
+// known name has left or was forgotten, and is no longer counted.
 //
-// A leader after another hears nobody until slices of the one before have nearly run out: it could
-// only say that nothing is free, and a server that is cut off has more than that.
+// A new leader accepts no member until the slices of the previous one have nearly expired: it could
+// only grant nothing, and an isolated server may use more than that.
 //
 // Time is given. One owner, no locks.
 #pragma once

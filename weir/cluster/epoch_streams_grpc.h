@@ -9,7 +9,7 @@
 // gRPC calls a stream in its own threads, where it does nothing but write a letter to the owner's
 // mailbox: at most one for a read, one for a write and one for the end are under way. Everything
 // else happens on the thread that reads the box. A stream may be destroyed when it is over, since
-// that letter is the last. It shows gRPC, so it is for sources of this module alone and is not
+// that letter is the last. It exposes gRPC types, so it is private to this module and not
 // installed.
 #pragma once
 

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Epoch messages between servers: each member has one stream to the leader, itself included, and
-// whoever leads has the other ends. The leader's part of the epochs (EpochLeader and SliceLeader)
-// lives here too, on the one thread that all of gRPC's callbacks write letters to.
+// Epoch messages between servers: each member, including the leader itself, has one stream to the
+// leader. The leader's part of the epochs (EpochLeader and SliceLeader) lives here too, on the one
+// thread that all of gRPC's callbacks write letters to.
 //
 //   member's loop --send()--> link ==stream==> seat: EpochLeader --> all streams
 //                 <--received-- link <==========                |
 //   membership    --follow(), lead(), unseat(), confirm(), set_limits(), set_known()--'
 //
-// Who looks for a leader greets all that are registered, and each counts the servers that it is
-// connected with (connections.h).
+// A server that looks for a leader greets all registered servers, and each counts the servers that
+// it is connected to (connections.h).
 //
-// The first frame each way is a hello. A member is refused for the version of its protocol, for a
-// name that another has who is alive, and for a term that is not this leader's; then it asks again.
-// Bytes that are no message, or too many of them, end that one stream and evict that one member.
+// The first frame each way is a hello. A member is rejected for its protocol version, for a name
+// that another running member has, and for a term that is not this leader's; then it tries again.
+// An invalid or oversized message ends only that stream and evicts only that member.
 //
-// A stream that breaks loses what was on it; epochs are made for that. All calls may be made from
-// every thread and come back at once.
+// A broken stream loses its messages; the epoch protocol tolerates that. All calls may be made from
+// any thread and return at once.
 #pragma once
 
 #include <cstdint>

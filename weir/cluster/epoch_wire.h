@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a leader tells of itself, as it travels: the one place that knows both the structs of
+// The status of a leader on the wire: the only place that knows both the structs of
 // weir/serve/cluster_port.h and the messages of epoch.proto.
 //
 //   to_wire(seat.describe(now), reply);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The little of etcd that membership needs: leases, a listing of all keys below a prefix, and
-// transactions that write if nothing has changed meanwhile.
+// The part of etcd's API that membership needs: leases, a listing of all keys below a prefix, and
+// transactions that write if nothing has changed.
 //
 //   auto etcd = EtcdClient::create({.endpoints = {"10.0.0.1:2379", "10.0.0.2:2379"}});
 //   auto lease = etcd->grant(std::chrono::seconds{5});
 //   etcd->commit({EtcdClient::absent("/weir/leader")}, {{"/weir/leader", "a", lease->id}});
 //
-// Calls wait for their answer, at most `timeout` for each endpoint: who does not answer is passed
-// over, and the next call begins with the one that did. A transaction that was not answered may
-// have been carried out all the same, so whoever makes one looks again. Keys and values are bytes.
+// Calls block, at most `timeout` for each endpoint: endpoints that do not answer are skipped, and
+// the next call starts with the one that did. A transaction without an answer may still have been
+// applied, so the caller must read again. Keys and values are bytes.
 //
-// With a user the token that etcd gives is renewed when it has run out. An EtcdWatch has a thread
-// of its own and says that something below the prefix has changed, or may have; what it is says a
-// listing.
+// With a user, the token from etcd is renewed when it expires. An EtcdWatch has its own
+// thread and reports that something below the prefix has changed, or may have; a listing
+// shows what.
 //
 // May be used by several threads. gRPC and its types stay inside.
 #pragma once

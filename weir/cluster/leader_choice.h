@@ -12,7 +12,7 @@
 //   it is alone in etcd                                leads at once
 //   connected with more than half of the registered    leads at once
 //   fewer, but it is or was connected with another     waits for the better connected first
-//   never connected with anybody                       does not lead
+//   never connected with another server                does not lead
 //
 // A leader stays while no server would do better. Servers that do not reach the leader count their
 // connections with each other and challenge it: a leader that has fewer connections than a

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What `weir lock list` and `weir lock stats` ask a lock server, as plain values. Each is one call
-// with a deadline; a long list is asked for page by page, since the server answers between the
-// requests of its clients and must not be held up.
+// with a deadline; a long list is read page by page, since the server answers between the requests
+// of its clients and must not be delayed.
 //
-//   for (ListOptions options;; options.from = page->next) { auto page = ask_list(to, options); ...
-//   }
+//   for (ListOptions options;; options.from = page->next) {
+//     auto page = ask_list(to, options); ... }
 #pragma once
 
 #include "weir/base/result.h"

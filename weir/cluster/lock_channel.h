@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The way from a client of the lock service to its server: a gRPC channel of its own, that tries
-// again soon after it broke. A lease is a matter of seconds, and gRPC would by itself wait for up
-// to two minutes.
+// The connection of a lock client to its server: a separate gRPC channel that reconnects
+// soon after a failure. A lease lasts seconds, while gRPC by default waits for up to two
+// minutes.
 //
 //   auto opener = LockChannel::load({.server = "10.0.0.1:10811"});
 //   auto channel = (*opener)->open();                               connects with its first call
 //
-// With a directory of certificates it is TLS, and both ends show one (credentials.h).
+// With a directory of certificates it uses TLS, and both ends show a certificate (credentials.h).
 #pragma once
 
 #include <cstdint>

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client of the lock service: named locks that hold across machines. It keeps locks it no longer
-// uses, so that taking one again costs no message, and gives them up when the server says so.
+// A client of the lock service: named locks that hold across machines. It caches locks it no longer
+// uses, so that taking one again costs no message, and returns them when the server asks.
 //
 //   auto client = lock::Client::create({.server = "10.0.0.1:10811"});
 //   auto lock = (*client)->take("project/run42", lock::Mode::kExclusive, 30s);   waits for it
-//   write_to_storage(data, lock->fence());     storage refuses fences below the largest it has seen
-//   if (lock->is_lost()) ...                   somebody else may have it by now: stop
+//   write_to_storage(data, lock->fence());     storage rejects fences below the largest it has seen
+//   if (lock->is_lost()) ...                   another client may have it now: stop
 //
-// Or without waiting: acquire() and a Listener, which is told that the lock is held, refused, or
-// later lost. Listeners are called by a thread of the client's, one at a time and in order, without
-// any lock held: they may call the client. After release() has returned nothing more is said of a
-// ticket.
+// Without waiting: acquire() with a Listener, which is told that the lock is held, refused,
+// or later lost. A thread of the client calls listeners one at a time, in order, without
+// holding a mutex: they may call the client. After release() returns, a ticket has no more
+// events.
 //
 // A connection that breaks costs nothing as long as it, or the server, is back within the lease:
-// the client connects again by itself and names the locks it has. Otherwise they are lost, and each
-// user is told so at the moment its lease ends, whether or not anybody can be reached. Certificates
-// that were renewed meanwhile are used by the next connection.
+// the client reconnects and replays its locks. Otherwise they are lost, and each user is told when
+// the lease ends, whether or not a server can be reached. Certificates that were renewed meanwhile
+// are used by the next connection.
 //
-// When memory is short, which it looks for once a second, it relieves itself of a share of its
+// It checks once a second whether memory is short, and then drops a share of its
 // cache.
 //
 // Thread-safe. A lock that is cached is taken again and let go in about 100 ns. A fork(2)ed child

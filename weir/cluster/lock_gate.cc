@@ -123,6 +123,7 @@ void LockGate::admit(Connection connection, Link& link, lock::ClientOp op, Insta
   Operation* const operation = take_operation();
   operation->attributes = link.who;
   operation->attributes.opcode = opcode_of(op.kind);
+  operation->operation = OperationKind::kLock;
   operation->hint = is_enqueue ? &link.enqueue_hint : &link.cancel_hint;
   operation->op = std::move(op);
   operation->connection = connection;

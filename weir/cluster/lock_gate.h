@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lock server behind a Target: what clients ask for passes the same scheduler, with the same
-// rules, as reads and writes do.
+// The lock server behind a Target: lock requests pass the same scheduler, with the same rules, as
+// reads and writes.
 //
 //   message --> hello, replays, keep-alive: at once ----------------------> LockServer
 //           --> cancels: high-priority head, one request each --> Target --run--> |
 //           --> enqueues: regular head, one request each ------->              '-> answers
 //
 // Each enqueue and each cancel is a request of its own (opcodes ldlm_enqueue, ldlm_cancel; job and
-// address of the connection), so that a rate is one of locks, however clients batch them. Cancels
-// go first: somebody may wait for the lock. A request is done when it was handed to the LockServer:
-// an enqueue that has to wait for another's lock keeps no slot. What keeps a lease alive never
-// waits for a token, or a limit would cost a client its locks.
+// address of the connection), so that a rate counts locks, however clients batch them. Cancels go
+// first: another client may wait for the lock. A request is complete when it was passed to the
+// LockServer: an enqueue that waits for a conflicting lock holds no slot. Keep-alives never wait
+// for tokens, or a limit would cost a client its locks.
 //
-// Bounds. Of one connection waiting_max enqueues stand in the Target, more are refused. Cancels
-// above that number pass without their turn: memory stays bounded, and nobody gains by it.
+// Bounds. A connection has at most waiting_max enqueues in the Target; more are rejected. Cancels
+// above that number bypass the scheduler: memory stays bounded, and no client gains by it.
 //
 // One owner, no clock.
 #pragma once

@@ -8,20 +8,20 @@
 //   a batch was sent             ------------------------->  what has gathered meanwhile goes next
 //   console, lists, figures      ------------------------->  looked up, answered
 //
-// A stream has one read and one write under way at a time. While a batch is on its way to a client,
-// news for it gathers and goes with the next, so the busier the service, the larger its batches. A
-// client that does not read its answers is not read from either, until its lease ends.
+// A stream has one read and one write in progress at a time. While a batch is being sent to a
+// client, further messages are collected for the next one, so a busier service sends larger
+// batches. A client that does not read its answers is not read from either, until its lease ends.
 //
-// Incarnation. Each start takes the next number from the state file (lock_state.h) and writes it
-// down before anybody is let in: fences and numbers of clients grow with it. The file also says
-// whether the last server left in order with no lock granted; unless it did, this one recovers, and
-// grants nothing for its grace period.
+// Incarnation. Each start takes the next number from the state file (lock_state.h) and saves it
+// before it accepts clients: fences and client numbers increase with it. The file also records
+// whether the last server stopped in order with no lock granted; unless it did, this one recovers
+// and grants nothing for its grace period.
 //
-// With TLS on, it speaks nothing else, and clients need a certificate of its authority. A session
-// belongs to who was welcomed with its secret, and with TLS to the subject of that certificate as
-// well. The secret is a digest of the client's number and that subject, by a key in the state file:
-// it outlives the server as sessions do. Names of locks are listed to clients with a certificate
-// and on a Unix socket; figures to all who reach it.
+// With TLS, it accepts only TLS, and clients need a certificate of its authority. A session belongs
+// to the client that got its secret, and with TLS to the subject of its certificate as well. The
+// secret is a digest of the client's number and that subject, by a key in the state file: it
+// outlives the server as sessions do. Lock names are listed only for clients with a certificate or
+// on a Unix socket; statistics for all clients.
 //
 // Memory. When it is short (weir/host/memory_pressure.h), the volume falls, so that clients give
 // back locks they only keep.

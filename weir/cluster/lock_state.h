@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a lock server must not forget: how often it was started, since fences count on it, whether
-// the last one left in order with no lock granted, which saves the grace period, and the key that
-// secrets of sessions are made with, so that clients can prove who they are after a restart.
+// The persistent state of a lock server: the number of starts, which fences depend on; whether the
+// last server stopped in order with no lock granted, which saves the grace period; and the key of
+// session secrets, so that clients can prove their identity after a restart.
 //
 //   weir lock state 2
 //   incarnation 7          the number of the last start
-//   clean 0                1: nobody held a lock when it ended
+//   clean 0                1: no lock was held when it stopped
 //   key 8d1f...            32 bytes; only the owner may read the file
 //
 // The file has a copy beside it, FILE.copy, written before it. Neither is ever empty or half there
-// by itself (host::StateFile). A file that is missing while its copy is there, empty, cut off, or
-// anything else that no server has written, is damage and is refused with the command that mends
-// it, rather than guessed: a server that starts counting anew would give out fences that storage
-// has seen already. Of two intact ones the larger number counts.
+// by itself (host::StateFile). A file that is missing while its copy exists, empty, truncated or
+// otherwise not written by a server is damaged and is rejected with the command that repairs it,
+// rather than guessed at: a server that starts counting again would issue fences that storage has
+// already seen. Of two intact ones the larger number is used.
 //
 // Two more forms are understood: "incarnation 7\nclean 0\n", which servers before this one wrote,
 // and "incarnation 7 by hand\n", for an administrator who has lost both files. Neither has a key: a

@@ -5,8 +5,8 @@
 // passes has values that exist, numbers in range and no more operations than kOpsMax. What does not
 // pass ends that connection and nothing else.
 //
-// Names are not judged here: one that is too long is refused by the server, which says so to who
-// asked for it, and the stream goes on.
+// Names are not checked here: the server rejects one that is too long with an answer to its client,
+// and the stream continues.
 #pragma once
 
 #include <cstddef>

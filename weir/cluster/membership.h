@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who is in the cluster, who leads it, and which rules it has: what etcd knows, followed by a
-// thread that may wait for it. All keys stand below one prefix:
+// The members, leader and rules of the cluster, as stored in etcd: followed by a thread that may
+// block on it. All keys are below one prefix:
 //
 //   PREFIX/members/NAME@INCARNATION   ADDRESS                    ends with the server's lease
 //   PREFIX/known/NAME                 ADDRESS                    ends with a goodbye, or forget()
@@ -12,21 +12,21 @@
 //   PREFIX/rules/SERVICE/NAME         see shared_rule.h
 //
 // When there is no leader every member tries to write the key, in one transaction with a term that
-// is one more than any it has heard of; etcd lets one of them. A leader is sure of itself until 2/3
-// of its lease have passed since it asked for the lease to be kept alive, by its own clock; so it
-// has fallen silent before etcd gives the key to another. Nothing is written while all is well, but
-// leases are kept alive (which etcd does not write down).
+// is one more than any it has heard of; etcd lets one of them. A leader considers itself leader
+// until 2/3 of its lease have passed since it last asked for renewal, by its own clock; so it stops
+// before etcd gives the key to another. In normal operation nothing is written, and leases are only
+// renewed (which etcd does not write to disk).
 //
 // A server tries to lead only as leader_choice.h says. One that does not reach the leader writes
 // how many servers it is connected with as a challenge; a leader with fewer gives its lease back
 // and stands aside for the length of one.
 //
-// A server that is known and not registered is away: it has crashed or is cut off, and its part of
-// every limit is left free. Both keys are written in one transaction, so that one who forgets a
-// server learns that it has come back.
+// A server that is known but not registered is away: it has crashed or is isolated, and its part of
+// every limit is reserved. Both keys are written in one transaction, so that a forget() of a server
+// that has come back is detected.
 //
-// While etcd is away the thread keeps trying; what was last heard stands, except that the leader is
-// no longer confirmed. The listener is called on this thread.
+// While etcd is unavailable the thread keeps trying; the last known state is used, except that the
+// leader is no longer confirmed. The listener is called on this thread.
 #pragma once
 
 #include <cstdint>

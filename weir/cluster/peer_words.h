@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a peer or a library says of an error, made fit for a line of the log: bytes that are not
-// printable become a question mark, and what is too long is cut. Longer than weir/base/quote.h lets
-// it be, since the reason of a TLS failure stands at the end of a long sentence.
+// The error text of a peer or library, made safe for a log line: unprintable bytes become a
+// question mark, and long text is truncated. The limit is higher than that of weir/base/quote.h,
+// since the reason of a TLS failure is at the end of a long sentence.
 //
 //   peer_words(status.error_message())
 #pragma once

@@ -6,9 +6,9 @@
 //   start dd jobid={dd.*} rate=1000 scope=cluster
 //   change dd rate=2000
 //
-// A change takes the place of an earlier one that set nothing else, so the list stays short. Every
-// server that has the service carries the commands out; the leader reads the limits of them. Values
-// only; nothing here reaches etcd.
+// A change replaces an earlier one that set nothing else, so the list stays short. Every server
+// that has the service applies the commands; the leader reads their limits. Values only; nothing
+// here reaches etcd.
 #pragma once
 
 #include <cstdint>

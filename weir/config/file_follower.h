@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps a running server as its configuration file says: each time it is told to (SIGHUP), the file
-// is read again and what was edited in it is carried out.
+// Reloads the configuration file of a running server: on SIGHUP the file is read again and its
+// edits are applied.
 //
 //   FileFollower follower(read, as_read_at_the_start);
 //   server.on_reload([&](serve::Server& it) { for (auto& line : follower.follow(it)) say(line); });
 //
-// Wholly or not at all: everything is tried first, on copies where it has to be, and a file with a
-// mistake, a rule that cannot be applied, or a limit that the system has no room for changes
-// nothing. What can change only at the next start is named, and the rest is done.
+// Edits are applied completely or not at all: everything is checked first, on copies where
+// necessary, and a file with an error, a rule that cannot be applied, or a limit that the system
+// cannot provide changes nothing. Keys that need a restart are reported, and the rest is applied.
 //
-// Only what came from the file is touched. A rule that an administrator started is not the file's,
-// even if the file had one of the same name that was stopped meanwhile: an edit that would reach it
-// is refused. What he changed of the file's rules holds over the edit, as it would after a restart
-// (weir/serve/kept_rules.h).
+// Only rules from the file are touched. A rule that an administrator started is not part of the
+// file, even if the file had one of the same name that was stopped: an edit that would affect it is
+// rejected. Changes by administrators to rules of the file outlast the edit, as they outlast a
+// restart (weir/serve/kept_rules.h).
 //
 // On the server's loop only: the files are read there, once, while clients wait.
 #pragma once

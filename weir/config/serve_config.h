@@ -5,10 +5,10 @@
 //
 //   [server]       where to listen, limits, timeouts, the user to become
 //   [control]      how it is controlled while it runs
-//   [cluster]      the servers that act as one with it
+//   [cluster]      membership in a cluster
 //   [tls]          encryption
 //   [lock]         the lock service
-//   [claims]       whose word about jobs and users counts
+//   [claims]       which clients may name their job and user
 //   [jobs]         how many nodes jobs have
 //   [[nodemap]]    clients by address, for rules
 //   [groups]       turns that groups of clients take
@@ -16,10 +16,10 @@
 //   [[service]]    a policy, its rules, the controller and the capacity
 //   [[export]]     a name, a store, and the service that its requests pass
 //
-// All mistakes of a file are told, each with its line and column; a key that does not exist is
-// named together with the nearest that does. Policies, rules, addresses and stores are read by the
-// parsers that the running server uses, so what is accepted here works there. What only holds for
-// the file and the command line together, such as that something is exported, is left to
+// All errors of a file are reported, each with its line and column; an unknown key is
+// reported with the nearest known one. Policies, rules, addresses and stores are read by the
+// parsers that the running server uses, so what is accepted here works there. Conditions on
+// the file and the command line together, such as at least one export, are checked by
 // serve::check().
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a server is to do when it is told to read its configuration file again (SIGHUP). The file
-// is compared with itself as it was last applied, not with what runs: so only what was edited
-// changes, and what an administrator set since then stays. FileFollower carries it out.
+// Plans the reload of a configuration file (SIGHUP). The file is compared with its last applied
+// version, not with the running state: so only edits have an effect, and changes made by an
+// administrator since then remain. FileFollower applies the plan.
 //
 //   ServeReload plan = plan_reload(applied, read_now);
 //   plan.services, plan.shapes, plan.limits, plan.jobs     to be applied at once

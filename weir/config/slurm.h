@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sizes of jobs as Slurm tells them: `squeue --json` in, job ids as the storage sees them and their
-// nodes out. A pattern says what the storage sees, in the codes of Lustre's jobid_name:
+// Sizes of jobs from Slurm: `squeue --json` in, job ids as the storage sees them and their nodes
+// out. A pattern describes these ids in the codes of Lustre's jobid_name:
 //
 //   %j   the job's number (SLURM_JOB_ID)      %u   the user's number
 //   %h %H the host, whole and short           %e %g %p   program, group and process
@@ -17,7 +17,7 @@
 // several jobs are on, since it may be any of theirs; both are counted. Hosts are compared up to
 // their first dot.
 //
-// An id is cut to 31 bytes, as a client cuts it. A pattern without %j, %h and %H is refused.
+// An id is cut to 31 bytes, as a client cuts it. A pattern without %j, %h and %H is rejected.
 //
 // Which jobs count: those in state RUNNING, COMPLETING, SUSPENDED or STOPPED. An array's tasks are
 // jobs of their own, each with its own number, as SLURM_JOB_ID is theirs. The parts of a

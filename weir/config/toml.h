@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A TOML document, seen value by value, each with the place where it stands, so that whoever reads
-// one can point at the line and column of a mistake. The one source behind this header is the only
-// one that sees the TOML library; values are views of the library's own tree.
+// A TOML document as values, each with its position, so that a reader can report the line and
+// column of an error. Only toml.cc uses the TOML library; values are views of the library's own
+// tree.
 //
 //   Result<TomlDocument> document = parse_toml("slots = 4\n", "weir.conf");
 //   *document->find("slots")->as<std::int64_t>() == 4
 //
 // Members of a table are given in the order of the file, also when it opens the table in several
-// places. Dates and times of day are of no kind: nothing of Weir's has one. A view is valid as long
-// as a copy of its document lives.
+// places. Dates and times of day are not supported: no setting of Weir has one. A view is valid as
+// long as a copy of its document lives.
 #pragma once
 
 #include <compare>

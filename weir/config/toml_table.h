@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading a file of settings, with all of its mistakes told and not only the first. A TomlTable is
-// a table whose keys are known: one that is not gets a mistake with the nearest that is, and asking
-// for a key gives its value, or what it is when it is not given or wrong.
+// Reads a file of settings and reports all of its errors, not only the first. A TomlTable is a
+// table with known keys: an unknown key is reported with the nearest known one, and reading a key
+// gives its value, or the default if it is missing or not valid.
 //
 //   TomlMistakes mistakes("weir.conf");
 //   TomlTable server(value, "server", mistakes, {"listen", "user"});
 //   std::string user = server.text("user", "");
 //   mistakes.in_order()      weir.conf:3:1: server: no key 'usr'; did you mean user?
 //
-// A reader goes on after a mistake with the value for "not given", so the next one is found too.
-// Tables belong to the document they were made from, which must live longer.
+// After an error, reading continues with the default, so that later errors are found too. Tables
+// belong to the document they were made from, which must live longer.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The HTTP API as functions from values to values: snapshots to JSON, paths to what is asked for.
-// What it takes to get a snapshot or to apply a change is control.cc's business; nothing here
-// touches a socket, a file or a server.
+// The HTTP API as functions from values to values: snapshots to JSON, paths to requests.
+// control.cc takes the snapshots and applies the changes; nothing here uses a socket, a file or a
+// server.
 //
 // Objects have the same keys everywhere, and `weir --json` prints them as they come. Numbers are
 // integers; times are nanoseconds ("_ns") and rates are per second. weir-api(7) lists every path.

@@ -9,8 +9,8 @@
 //   {"service":"ost_io","capacity":"4000"}
 //   {"forget":"ost.OSS.ost_io.nrs_tbf_rule","value":"start ..."}   of the journal alone (-P -d)
 //
-// effective() is what the records of a journal come to: what was forgotten, rules that were started
-// and stopped again, limits that were changed again and values that were given twice are left out.
+// effective() reduces the records of a journal to those with an effect: forgotten records, rules
+// that were started and stopped again, limits and values that were changed again are left out.
 // Policies and values come first, then the rules, which outlive policies (weir/serve/kept_rules.h).
 // Applying it gives the same rules as applying all records.
 #pragma once

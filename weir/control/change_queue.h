@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Changes on their way into a server: nothing acts before it is durable, and nothing is confirmed
-// before it acts.
+// The queue of changes to a server: no change takes effect before it is durable, and none is
+// confirmed before it has taken effect.
 //
 //   wait ---> try on the loop ---> write and sync ---> carry out on the loop ---> confirm
 //                  |                    |                       |
 //                  refused              |                       refused: its record is forgotten
 //                                       refused: nothing was changed
 //
-// One group of changes is on its way at a time, so what was tried can be carried out, and what
-// readers see is what a restart would show. Only the cluster does not wait: it may start a rule of
-// a name that was free when a change was tried. Then the change is refused, and another record of
-// the journal takes back the one that was written. All that wait meanwhile are the next group and
-// share its sync, up to a change of policy, which is a group of its own.
+// One group of changes is processed at a time, so a change that was tried can be applied, and
+// readers see what a restart would show. Only the cluster does not wait: it may start a rule of a
+// name that was free when a change was tried. Then the change is rejected, and another record of
+// the journal revokes the one that was written. All changes that wait meanwhile form the next group
+// and share its sync, up to a change of policy, which is a separate group.
 //
-// Each change that is carried out has a number, the generation; so has a reload of the file. A
-// request may expect one, and is refused if it is not that any more.
+// Each applied change and each reload of the file increases a number, the generation. A request may
+// expect a generation and is rejected if it has changed.
 //
-// What is marked "loop" is for the server's loop, everything else for the thread that owns it; Host
-// carries calls from one to the other. With a Host that does so at once there are no threads.
+// Functions marked "loop" run on the server's loop, all others on the owner's thread; Host
+// transfers calls between the two. With a Host that does so at once there are no threads.
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two steps of a change on the loop: trying it, and carrying it out. The journal is written in
-// between, so that nothing is in force that a restart would not bring back.
+// The two steps of a change on the loop: trying it, and applying it. The journal is written in
+// between, so that every active change survives a restart.
 //
 //   ChangeTrial trial(server, moment);
 //   Tried one = trial.apply(item);       whether it would succeed after those before it
 //   ... its records are written and synced ...
 //   carry_out(server, item, moment);     succeeds, unless something else has changed meanwhile
 //
-// A group of changes is tried together and shares one sync. A policy is a group of its own: what is
-// possible after it cannot be told before.
+// A group of changes is tried together and shares one sync. A change of policy is a separate group:
+// which changes are possible after it is not known before.
 #pragma once
 
 #include <map>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The other end of a server's control socket, for commands: one request, one answer, with a time
-// limit. Errors of the server come back as Results with its words; what cannot be reached names the
-// socket and the cure.
+// The client of a server's control socket, for commands: one request, one response, with a timeout.
+// Errors of the server are returned as Results with its message; if it cannot be reached, the error
+// names the socket and what to do.
 //
 //   ControlClient client(control_socket_of(option));
 //   Result<ControlAnswer> status = client.ask("GET", "/v1/status");

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The control of a running server: its HTTP API, the journal of what was changed for good, and the
-// checkpoints of what jobs owe each other. It has a thread of its own and reaches the server only
-// by commands on its loop.
+// The control of a running server: its HTTP API, the journal of permanent changes, and the
+// checkpoints of lending records. It has its own thread and uses the server only through commands
+// on its loop.
 //
 //   auto control = Control::create(*server, options);    the journal is applied, the socket bound
 //   (*control)->start();                                  answers from now on
 //   server->run(...);
 //   control->reset();                                     the last checkpoint; the socket goes
 //
-//   GET     a snapshot that is at most kSnapshotAge old; one at a time is taken, for all who wait
-//   change  tried on the loop, journalled, synced, carried out on the loop, and then confirmed:
-//   what
-//           cannot be journalled never acts. Changes that wait meanwhile are one group, with one
-//           sync
+//   GET     a snapshot that is at most kSnapshotAge old; all waiting requests share one
+//   change  tried on the loop, journalled, synced, applied on the loop,
+//           and then confirmed: a change that cannot be journalled never
+//           takes effect. Changes that wait meanwhile form one group with
+//           one sync
 //
 // Every change that is applied has a number, the generation; a reload of the file counts as one.
-// GET tells it as the ETag, and a change with If-Match is refused with 412 when somebody else has
-// changed something since. It begins anew with each start of the server, under another name, so
-// that one from before never fits.
+// GET tells it as the ETag, and a change with If-Match is rejected with 412 if another change was
+// applied since. It restarts with each start of the server, with another prefix, so that an old one
+// never matches.
 //
 // weir-api(7) has every path. A Control is made and destroyed by the thread that runs the server.
 #pragma once

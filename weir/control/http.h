@@ -4,23 +4,23 @@
 // socket, and perhaps TCP on loopback, where every request but the page's own files needs a bearer
 // token. Boost.Beast is used in http.cc and in client.cc, its other end, and nowhere else.
 //
-//   auto http = HttpServer::create(options, answer);     bound; nobody is answered yet
+//   auto http = HttpServer::create(options, answer);     bound; no request is answered yet
 //   std::thread thread([&] { http->run(); });
 //   http->stop();  thread.join();
 //
-// `answer` is called in that thread and answers through a Reply, at once or later, from the same
-// thread (post() brings others there). An answer with is_stream stays open: whatever is given to
-// publish() is sent to it as server-sent events. A reader that is too slow for them gets the newest
-// and never more than one behind it.
+// `answer` is called in that thread and responds through a Reply, at once or later, from the same
+// thread (use post() from others). A response with is_stream stays open: everything passed to
+// publish() is sent to it as server-sent events. A slow reader gets the newest event and skips
+// older ones.
 //
 // Bounds: kConnectionsMax connections on the Unix socket and as many on TCP, kStreamsMax of each
 // streams, requests of kHeadMax and kBodyMax bytes that have to come within kRequestTime, idle
-// connections closed after kIdleTime. What is beyond is answered with 431, 413, 408 or 503, or
-// closed, and harms nobody else.
+// connections closed after kIdleTime. Requests beyond a bound are answered with 431, 413, 408 or
+// 503, or closed, and affect no other client.
 //
-// Each way in has bounds of its own, so that TCP never keeps an administrator from the Unix socket.
-// When one is full, the connection on it that has waited longest for a request makes room for the
-// next; when descriptors run out, one of TCP does.
+// TCP and the Unix socket have separate bounds, so that TCP clients never block an administrator on
+// the Unix socket. When one is full, its longest idle connection is closed for the next; when
+// descriptors run out, one of TCP is closed.
 #pragma once
 
 #include <chrono>

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many nodes jobs have that were named through the API, and which of them are forgotten. Jobs
-// end without saying so, and their sizes must not fill the table and the journal for ever:
+// The number of nodes of jobs that were set through the API, and when they are forgotten. The end
+// of a job is not reported, and sizes must not fill the table and the journal for ever:
 //
-//   - a size goes when its job has had no request for kIdleMax, counted from when it was set or the
+//   - a size goes after its job had no request for kIdleMax, counted from when it was set or the
 //     server started, whichever is later. So one may be set days before its job begins;
-//   - beyond kMax the one set or used longest ago makes room.
+//   - beyond kMax the one set or used longest ago is forgotten.
 //
-// Sizes of --jobs and of Slurm are not here: who names them takes them back.
+// Sizes from --jobs and Slurm are not here: their sources remove them.
 //
 //   if (auto gone = sizes.set(job, nodes, now)) forget(*gone);
 //   for (job : sizes.stale(now, 100))  sizes.used(job, at) or forget(job)
 //
-// stale() tells what seems so here; whoever counts the jobs' requests is asked before one is
-// forgotten. O(log n) each; no clock; one owner, no locks.
+// stale() lists candidates; before one is forgotten, the counters of its requests are checked.
+// O(log n) each; no clock; one owner, no locks.
 #pragma once
 
 #include <cstddef>

@@ -6,8 +6,8 @@
 //
 //   print_job_stats(stats, {server.now(), wall_ns});
 //
-// Also how names that clients invented are shown everywhere: printable_id() writes what is outside
-// [A-Za-z0-9.@_:/-] as \xHH, which is harmless in a terminal, in HTML and in a line of metrics, and
+// Also the escaping of names from clients: printable_id() writes characters outside
+// [A-Za-z0-9.@_:/-] as \xHH, which is safe in a terminal, in HTML and in a line of metrics, and
 // read_id() reads it back.
 #pragma once
 

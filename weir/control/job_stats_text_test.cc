@@ -14,10 +14,15 @@ TEST(JobStatsText, IsWhatALustreServerPrints) {
   OpStats stats;
   OpStats::Handle handle;
   const Instant begun = Instant{} + std::chrono::seconds{100};
-  stats.record(handle, JobId("dd.0"), OpStats::Op::kWrite, Bytes{1 << 20},
-               std::chrono::microseconds{812}, begun);
-  stats.record(handle, JobId("dd.0"), OpStats::Op::kWrite, Bytes{1 << 20},
-               std::chrono::microseconds{2040}, begun + std::chrono::milliseconds{1500});
+  const auto write = [&](Nanoseconds device_time, Instant ended) {
+    stats.record(handle, JobId("dd.0"),
+                 {.operation = OperationKind::kWrite,
+                  .moved = Bytes{1 << 20},
+                  .started = ended - device_time,
+                  .ended = ended});
+  };
+  write(std::chrono::microseconds{812}, begun);
+  write(std::chrono::microseconds{2040}, begun + std::chrono::milliseconds{1500});
   const Moment moment{begun + std::chrono::seconds{2}, 1'755'600'002'000'000'000};
   const std::string text = print_job_stats(stats, moment);
   EXPECT_TRUE(text.starts_with(
@@ -42,7 +47,7 @@ TEST(JobStatsText, QuotesIdsAsTheKernelDoes) {
   OpStats stats;
   OpStats::Handle handle;
   for (const char* const id : {"plain-1_x/y@z", "has:colon.0", "@first", "has sp\"q"}) {
-    stats.record(handle, JobId(id), OpStats::Op::kSync, Bytes{0}, Nanoseconds{0}, Instant{});
+    stats.record(handle, JobId(id), {.operation = OperationKind::kFlush});
   }
   const std::string text = print_job_stats(stats, {Instant{}, 0});
   for (const char* const shown :

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What administrators changed for good, kept in a file until the next start. A record is a line:
+// The journal of permanent changes, a file that is replayed at the next start. A record is a line:
 //
 //   CCCCCCCC TEXT\n          CRC-32C of TEXT in hex, and TEXT itself, which has no newline
 //
-// append() hands a record to a thread that writes all it has been given in one go and asks the disk
-// to keep them (fdatasync) before anybody is told: so a thousand changes a second cost a few dozen
-// syncs, and what was confirmed is still there after a crash. A write that fails is taken back, and
-// whoever waited for it is told why; as long as it cannot be taken back every other fails too.
+// append() passes a record to a thread that writes all pending records at once and syncs them
+// (fdatasync) before it confirms any: so a thousand changes per second cost a few dozen syncs, and
+// confirmed records survive a crash. A failed write is removed again, and its callers get the
+// reason; while it cannot be removed, every other write fails too.
 //
-// Reading: the beginning of a line at the end of the file was never confirmed and is dropped.
-// Anything else makes open() fail, also bytes at the end that no line begins with, such as zeroes:
-// what was there may have been confirmed. If it is told to repair, the records before the damage
-// are kept, the file as it was is put aside as PATH.damaged, and a report says what was kept and
+// Reading: an incomplete line at the end of the file was never confirmed and is dropped. Any
+// other damage makes open() fail, also bytes at the end that cannot start a line, such as
+// zeroes: confirmed records may have been there. With repair, the records before the damage are
+// kept, the damaged file is saved as PATH.damaged, and a report states what was kept and
 // dropped.
 //
 // A file that has grown past kShortenAbove, and to twice what it was when last shortened, is
-// replaced by what its records come to, which `shorten` says; at the start and while it runs.
+// replaced by its effective records, which `shorten` computes; at the start and while it runs.
 //
 // Any thread may append; `done` and `shorten` are called in the journal's own.
 #pragma once

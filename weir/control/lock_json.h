@@ -5,7 +5,7 @@
 //   {"namespace":"locks","preset":"weir","limit":1000,"granted":904,...,
 //    "top":[{"client":4294967297,"locks":600,...}],"others":{"clients":1,"locks":4,"waiting":0}}
 //
-// Names of locks are any bytes of clients: they are escaped like other names that clients invent
+// Lock names are arbitrary bytes from clients: they are escaped like other names from clients
 // (printable_id()). Plain functions.
 #pragma once
 

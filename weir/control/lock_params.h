@@ -10,10 +10,10 @@
 //   ldlm.server_pool.*          the pool of the first namespace, as the document of 2007 names it
 //
 // Values are numbers and a newline; rates are per second. recalc_period counts seconds and
-// lru_max_age milliseconds ("5s" and "500ms" are understood by both). lru_size and lru_max_age are
-// what the server says of all clients' caches: 0 leaves them to the volume, and to themselves. A
-// write to what is only read fails with EACCES, as on Lustre; lock_volume_factor is the clients'
-// own here.
+// lru_max_age milliseconds ("5s" and "500ms" are understood by both). lru_size and lru_max_age
+// apply to the caches of all clients: 0 leaves them to the volume and to the clients. A write to a
+// read-only parameter fails with EACCES, as on Lustre; lock_volume_factor is set by the clients
+// here.
 //
 // A Params made here is for one use, in the thread that may ask the console: reads are of one view,
 // writes go to the console.

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Snapshots as Prometheus reads them. Base units (seconds, bytes), counters that only grow, and few
-// series however many clients come:
+// Snapshots in the Prometheus text format. Base units (seconds, bytes), counters that only
+// increase, and few series for any number of clients:
 //
 //   by service, by rule     always
-//   by job                  the kJobsMax that do most; all others together are job="other"
+//   by job                  the kJobsMax busiest; all others are summed as job="other"
 //   by namespace of locks   always, where there is a lock service
-//   by client of locks      the kLockClientsMax with most; all others together are client="other"
+//   by client of locks      the kLockClientsMax largest; all others are summed as client="other"
 //
 // A job gets a series of its own from the moment it is among the busiest; what it did before stays
-// in "other", so that neither ever shrinks. A series that has not moved for kIdleTime is given up
-// and its place goes to somebody else. Sums over classes are made of what each class grew by, so
-// classes that are forgotten take nothing away. Names of clients are escaped (printable_id(), and
-// again for the format), so none can end a line or a label.
+// in "other", so that neither ever shrinks. A series that has not changed for kIdleTime is removed
+// and its place goes to another job. Sums over classes add what each class grew by, so forgotten
+// classes do not reduce them. Names of clients are escaped (printable_id(), and again for the
+// format), so none can end a line or a label.
 #pragma once
 
 #include <cstddef>

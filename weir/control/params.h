@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The parameter tree: what `lctl get_param`, `set_param` and `list_param` see of a server. Each
-// leaf has a path, can be read, and most can be written; whoever has something to show adds leaves.
+// leaf has a path and can be read, and most can be written.
 //
-//   ost.OSS.<service>.nrs_policies           which policy is in force, and which one to start
+//   ost.OSS.<service>.nrs_policies           the current policy, and the one to start
 //   ost.OSS.<service>.nrs_tbf_rule           rules, and rule commands
 //   ost.OSS.<service>.nrs_crrn_quantum
-//   obdfilter.<export>.job_stats             what jobs did, in Lustre's format
+//   obdfilter.<export>.job_stats             job statistics in Lustre's format
 //   obdfilter.<export>.job_cleanup_interval
 //
 // Patterns have a glob for each part between dots (* ? [...]), and slashes may stand for the dots.
-// A Params is made, used and thrown away within one command on the loop; nothing in it outlives the
-// server it was made from.
+// A Params is created, used and destroyed within one command on the loop; it must not outlive its
+// server.
 #pragma once
 
 #include <functional>

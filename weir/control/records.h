@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What jobs owe each other, from one run of a server to the next. It is copied out of the loop as
-// values, written whole each second and at the end, and read back before the first period.
+// Saves lending records across restarts of a server. They are copied out of the loop as values,
+// written as a whole each second and at the end, and read back before the first period.
 //
-//   service NAME period .. written_off .. half_life .. fade_period .. fade_carry .. carry ..
-//   carry_of .. account JOB record remainder allotted last_active ... end
+//   service NAME period written_off half_life fade_period fade_carry carry carry_of
+//   account JOB record remainder allotted last_active ...      (then a line "end")
 //
-// Each line has a checksum as in the journal (journal.h). A file that is not whole is refused, and
-// all begin with nothing owed: records that do not sum to 0 would be worse than none.
+// Each line has a checksum as in the journal (journal.h). An incomplete file is rejected, and all
+// records start at 0: records that do not sum to 0 would be worse than none.
 #pragma once
 
 #include <string>

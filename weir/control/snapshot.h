@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a server looks like at one moment, copied out of its loop as plain values, so that any
-// number of readers can be served from it without asking the loop again. It is taken in steps, each
-// one command that looks at a bounded number of classes and jobs:
+// The state of a server at one moment, copied out of its loop as plain values, so that any number
+// of readers can use it without asking the loop again. It is taken in steps, each one command that
+// looks at a bounded number of classes and jobs:
 //
 //   auto taker = std::make_unique<SnapshotTaker>();
 //   on the loop:  while (!taker->step(server)) { give way to requests }
 //   elsewhere:    Snapshot shot = taker->finish();
 //
-// Whoever asks about one class names it (Sought): the walk keeps what may be meant and the jobs
-// that owe or are owed, and takes a fraction of the time where there are a hundred thousand.
+// A reader of one class names it (Sought): the walk keeps only matching classes and the jobs with
+// lending records, and takes a fraction of the time with a hundred thousand classes.
 //
-// Numbers of one class belong together; two classes may be a few milliseconds apart, and one that
-// comes or goes meanwhile may be missing. Counters only grow, so readers take differences.
+// The numbers of one class are consistent; two classes may be a few milliseconds apart, and new or
+// removed ones may be missing. Counters only increase, so readers compute differences.
 //
 // A class is called RULE/KEY, the key being its fields joined with '+', names of clients as
 // printable_id() shows them: "default/dd.500", "per_user/1000+10.0.0.7@tcp"; the class of those

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading and writing the bytes of epoch messages and of what rides along: big-endian integers, and
-// stretches with their length in front. A reader that ran out of bytes, or met a length beyond its
-// bound, stays failed and gives zeros from then on, so that a decoder reads everything and asks
-// once at the end:
+// Reads and writes the bytes of epoch messages and their payloads: big-endian integers, and byte
+// strings with a length prefix. A reader that ran out of bytes, or found a length beyond its bound,
+// stays failed and returns zeros from then on, so that a decoder reads everything and checks once
+// at the end:
 //
 //   ByteReader in(bytes);
 //   const auto epoch = in.get<std::int64_t>();
 //   const EpochView data = in.stretch(kEpochDataMax);
-//   if (!in.is_done()) ...                               something was wrong
+//   if (!in.is_done()) ...                               the input is not valid
 #pragma once
 
 #include <concepts>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules with scope=cluster, on one server: what it could use of them goes out with every epoch, and
-// the slices that come back are set at the scheduler. It is an EpochUse, to be driven by an
+// Rules with scope=cluster on one server: it reports its demand with every epoch and sets
+// the slices it gets at the scheduler. It is an EpochUse, to be driven by an
 // EpochParticipant:
 //
 //   Target --gauges--> SliceMember --Ready--> leader --Start--> SliceMember --set_slices--> Target
@@ -15,12 +15,12 @@
 //   each/ops:dd.0            of the class of job dd.0 under the rule each
 //   each/bytes:dd.0+500      its bytes; by=jobid+uid
 //
-// Classes that wanted nothing for a while give their place back. Without a slice under lease a
-// class runs at limit / (10 x members), also before the first epoch; so does one for which there is
-// no place. follow() is to be called when rules or the number of members have changed, before
-// anything else is scheduled, and apply() when next_apply() has come. REQUIRES: a policy
-// with rules on the regular head, and RuleOptions::in_cluster; under others there are no rules, and
-// nothing is asked for. Time is given. One owner, no locks.
+// Classes without demand for a while release their slot. Without a slice under lease a class runs
+// at limit / (10 x members), also before the first epoch; so does one without a slot. follow() is
+// to be called when rules or the number of members have changed, before anything else is scheduled,
+// and apply() when next_apply() has come. REQUIRES: a policy with rules on the regular head, and
+// RuleOptions::in_cluster; under others there are no rules and no demand. Time is given. One owner,
+// no locks.
 #pragma once
 
 #include <cstdint>

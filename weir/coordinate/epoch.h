@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vocabulary of epochs. An epoch is a stretch of time through which the schedulers of all
-// servers move together: each says when it is ready for the next one and hands in some data, and
-// when all have, each is called back with the number of the new epoch and the data of all, reduced
-// to one. A scheduler knows nothing of how that is done; it has an EpochHandler.
+// The types of epochs. An epoch is a span of time that the schedulers of all servers go through
+// together: each signals when it is ready for the next one and sends some data, and when all have,
+// each is called back with the number of the new epoch and the data of all, reduced to one. A
+// scheduler only sees an EpochHandler.
 //
 //   handler.next_epoch(kFirstEpoch, data, started, now);     joins; then with the current number
 //     ... started(epoch, reduced)                            within the timeout and a short while

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The global epoch handler, the leader's part: a ragged barrier with a reduction. Messages in,
-// messages out; sockets, threads and elections are somebody else's.
+// The global epoch handler, leader's side: a ragged barrier with a reduction. Messages in, messages
+// out; sockets, threads and elections are elsewhere.
 //
 //            Ready                 Ready, first of the round
 //   IDLE -----------> WAITING ------------------------------> CLOSING
@@ -10,12 +10,12 @@
 //     '----------------------------- none remain ----------------'
 //
 // The timeout runs from the first Ready of a round; it is the largest that any participant asked
-// for. Who has not signalled by then is evicted, and so is who does not confirm a Start within
-// it. An evicted or unknown member that names an epoch gets -ESTALE at once and comes back with
+// for. Members that have not signalled by then, or do not confirm a Start within it, are evicted.
+// An evicted or unknown member that names an epoch gets -ESTALE at once and comes back with
 // kFirstEpoch; a joiner takes part in the round that is closing.
 //
-// Messages may be lost, late, doubled and out of order: a Ready that comes again gets the answer it
-// got before, and Starts are repeated until they are confirmed.
+// Messages may be lost, late, duplicated and out of order: a repeated Ready gets the same answer
+// again, and Starts are repeated until they are confirmed.
 //
 // Bounds: kEpochMembersMax members, kEpochDataMax of data each; refusals are counted. Cost of a
 // round: one combine for each member. Time is given, of one monotonic clock. One owner, no locks.

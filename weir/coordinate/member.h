@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The global epoch handler, a member's part: what a scheduler calls, turned into messages to the
+// The global epoch handler, member's side: turns the calls of a scheduler into messages to the
 // leader. It keeps asking until it is answered, takes only epochs that grow, and calls back once:
 //
 //   next_epoch --> Ready, again every `resend` ----> Start   -> callback(epoch, reduced), Taken

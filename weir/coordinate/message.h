@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What members and the leader of a round say to each other, as values and as bytes. Integers are
-// big-endian whatever the machines are. decode() is the one function that looks at bytes of a peer:
-// what it lets through has lengths that fit and numbers within their bounds.
+// The messages between members and leader of a round, as values and as bytes. Integers are
+// big-endian on all machines. decode() is the only function that parses bytes of a peer: messages
+// it accepts have valid lengths and numbers within their bounds.
 //
-//   member -> leader   Ready    I am done with `epoch`; here is my data, and what rides along
-//                      Taken    I have been called back
-//                      Leave    I am gone
-//   leader -> member   Start    the new epoch, the reduced data, and what rides along
+//   member -> leader   Ready    done with `epoch`; the member's data and payload (claim)
+//                      Taken    the callback was made
+//                      Leave    the member leaves
+//   leader -> member   Start    the new epoch, the reduced data and the payload (grant)
 //                      Refuse   a negative errno instead
 //
-// `serial` grows with every call of a member, also over its restarts, and answers repeat it, so a
-// message that was late or came twice is known for what it is. docs/design/epochs.md is the
-// protocol in full.
+// `serial` grows with every call of a member, also over its restarts, and answers repeat it,
+// so a late or duplicate message is recognised. docs/design/epochs.md is the protocol in
+// full.
 #pragma once
 
 #include <cstdint>

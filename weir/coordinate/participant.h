@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scheduler's part in the epochs: it calls the handler's next_epoch when it starts, is called
-// back when the epoch begins, and calls again when the epoch has had its length; at shutdown it
-// leaves. What is done with epochs is said by an EpochUse:
+// Takes part in epochs for a scheduler: it calls the handler's next_epoch at the start, is called
+// back when the epoch begins, and calls again when the length of the epoch has passed; at shutdown
+// it leaves. An EpochUse defines what epochs are used for:
 //
 //   start() --next_epoch(0)--> ... started(epoch) -> use.start_epoch()
 //                                    | length has passed, or the use wants the next, and the
@@ -10,8 +10,8 @@
 //              use.ready() -> data --next_epoch(epoch)--> ... started(epoch') ...
 //   shutdown() --last_epoch-->
 //
-// Between the call and the callback the scheduler goes on as before. After an error it goes on
-// alone, and joins anew after `retry`; use.alone() says so. Time is given. One owner, no locks.
+// Between the call and the callback the scheduler continues as before. After an error it continues
+// alone (use.alone()) and joins again after `retry`. Time is given. One owner, no locks.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What rides along with the rounds of the epoch handler. A reduction tells all the same; some uses
-// need an answer for each member of its own, as slices of a limit do. Their bytes travel with Ready
-// (the claim) and with Start (the grant) and mean nothing to the handler:
+// Payloads of the rounds of the epoch handler. A reduction gives all members the same data; some
+// uses, such as slices of a limit, need a different answer for each member. Their bytes are sent
+// with Ready (the claim) and with Start (the grant) and are opaque to the handler:
 //
 //   member side    claim()  -> Ready ->  ready()    leader side
 //                  granted() <- Start <- grant()    after close()
 //
-// Whoever implements these checks the bytes it is given: false says they make no sense, and the
-// member that sent them is evicted, or the grant is dropped.
+// Implementations check the bytes they get: false means that they are not valid, and the member
+// that sent them is evicted, or the grant is dropped.
 #pragma once
 
 #include <cstdint>

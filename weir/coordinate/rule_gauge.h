@@ -2,8 +2,8 @@
 //
 // How much of a cluster-wide limit a server could use: measured at its scheduler, once an epoch. It
 // is what was served since the last time and what waits now, per second, in thousandths of a token
-// (kMilli). A server whose queue is full of requests that a small slice holds up thus says so, and
-// one that lets everything pass says what passes.
+// (kMilli). So a server whose queue is full because of a small slice reports its backlog, and one
+// without a backlog reports what it serves.
 //
 //   served 80 in 10 ms and 20 wait:   100 in 10 ms = 10,000 a second
 //

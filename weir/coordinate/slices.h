@@ -16,14 +16,14 @@
 //
 //   at every instant    sum of slices under lease <= limit
 //
-// A holder whose lease has run out falls to limit / (10 x members), which the leader keeps free
-// for it while it is away; the same goes for classes without a slot, and for a server that has
-// started and not signalled yet. So whatever happens the sum is at most limit + limit / 10. A
-// server that does not know how many members there are uses the least rate.
+// A holder whose lease has expired falls to limit / (10 x members), which the leader reserves for
+// it while it is away; the same goes for classes without a slot, and for a server that has started
+// and not signalled yet. So whatever happens the sum is at most limit + limit / 10. A server that
+// does not know how many members there are uses the least rate.
 //
 // A new leader does not know what the one before has granted. For one lease and margin it only
-// shares out what the members that have come say they hold. Those tell it how many there were; who
-// has not come by then is away, and of those no more are counted than there are names for.
+// shares out what the members that have come say they hold. They report how many members there
+// were; others are away by then, and counted only as far as their names are known.
 //
 // Slots: classes have names of any kind; the leader gives each name a place in the vectors, so all
 // hand in vectors of one meaning. A slot without demand for `slot_idle` may be given to another

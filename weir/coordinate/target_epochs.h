@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part a Target takes in the epochs, from its beginning to its end: the life of a local request
+// Takes part in epochs for a Target, from its start to its shutdown: the life of a local request
 // scheduler as the epoch handler sees it.
 //
 //   init()      calls next_epoch once, so that its first epoch begins in step with its peers
 //   tick()      next_epoch again when an epoch is over; to be called with every turn of the driver
 //   the Target's shutdown(), and everything queued handed out: last_epoch, once, and then nothing
 //
-// What is done with epochs is the EpochUse's. A Target without requests needs no wake-up of ours if
-// its handler is local, since nobody waits for it. Time is given. One owner, no locks.
+// What is done with epochs is the EpochUse's. A Target without requests needs no wake-up if its
+// handler is local, since no other server waits for it. Time is given. One owner, no locks.
 #pragma once
 
 #include "weir/base/time.h"

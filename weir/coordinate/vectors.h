@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dense vectors of int64 as epoch data: the built-in reduction is their sum, place by place. Which
-// place means what is settled elsewhere (slices.h, group_epochs.h). On the wire they are
+// Dense vectors of int64 as epoch data: the built-in reduction is their sum, place by place. The
+// meaning of each place is defined elsewhere (slices.h, group_epochs.h). On the wire they are
 // big-endian, so no byte order hook is needed.
 //
 // Numbers below 0 count as 0, and sums stop at the largest int64. Both keep the sum independent of
-// order and grouping, and a peer that sends nonsense cannot turn the sum of others round.
+// order and grouping, and a peer that sends invalid numbers cannot reverse the sum of others.
 //
 //   sum_of({1, 2}, {3, -4}) = {4, 2}
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Gate for servers with threads of their own: one lock, one clock, and a timer that wakes whoever
-// waits for a token.
+// A Gate for multi-threaded servers: one lock, one clock, and a timer that wakes threads that wait
+// for tokens.
 //
 //   worker:    gate.get_next(serve, this);        serve(request, this) is called when one may run:
 //                                                 at once, by the caller, if one is ready

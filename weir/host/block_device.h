@@ -5,10 +5,10 @@
 //   inspect_device(fd)    its size, the unit that discards and direct I/O are counted in, whether
 //                         it can be written
 //   system_use_of(device) "it is mounted at '/data'", "it is swap space", "it is part of dm-0"
-//   process_with(device)  that has it open
+//   process_with(device)  a process that has it open
 //
-// A device that is opened with O_EXCL is refused (EBUSY) while a file system, swap or another
-// device has it, and cannot be mounted as long as it is open: that is how mkfs(8) protects itself
+// Opening a device with O_EXCL fails (EBUSY) while a file system, swap or another device
+// uses it, and cannot be mounted as long as it is open: that is how mkfs(8) protects itself
 // too.
 #pragma once
 

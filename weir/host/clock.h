@@ -2,8 +2,8 @@
 //
 // The one place where a clock is read. Everything below host/ is given the time; everything above
 // takes it from here, once a turn of its loop. Monotonic: it never steps back and does not follow
-// changes of the wall clock. It stands still while the machine sleeps, which is what pacing wants:
-// nobody could have used the tokens of that time.
+// changes of the wall clock. It stops while the machine sleeps, as pacing requires: no client could
+// have used the tokens of that time.
 #pragma once
 
 #include <chrono>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file that is new, or has a new name, outlasts a power failure only if its directory was synced
-// too: fsync(2) of the file says nothing about its name. Everything that Weir creates to keep
-// (stores, journals, records, state files) calls this after it was created or renamed.
+// A new or renamed file survives a power failure only if its directory was synced too: fsync(2) of
+// the file does not cover its name. All code that creates permanent files (stores, journals,
+// records, state files) calls this after it has created or renamed them.
 //
 //   rename(beside, path);
 //   return sync_directory_of(path);

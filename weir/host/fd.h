@@ -5,7 +5,7 @@
 //   const Fd file(open(path, O_RDONLY | O_CLOEXEC));
 //   if (!file.is_open()) return fail_errno(errno, path);
 //
-// Errors of close(2) are not reported; whoever cares about written data syncs it first.
+// Errors of close(2) are not reported; sync written data first if it matters.
 #pragma once
 
 #include <utility>

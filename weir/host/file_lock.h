@@ -2,8 +2,8 @@
 //
 // One user of a file at a time, by flock(2).
 //
-// A lock whose holder is gone is waited for: the kernel keeps the file of a process that was killed
-// open until its I/O has ended. One whose holder lives is refused after a moment (holder.h).
+// Waits if the holder has ended: the kernel keeps the files of a killed process open until its I/O
+// is done. Fails after a moment if the holder runs (holder.h).
 #pragma once
 
 #include <cstdint>

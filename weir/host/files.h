@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Whole files in and out, for what is read once at the start and written once at the end:
-// scenarios, traces, results. Errors carry the path and the errno. A file that is written appears
-// under its name only when it is complete; what stood there before stays until then.
+// scenarios, traces, results. Errors carry the path and the errno. A written file appears under its
+// name only when it is complete; an older one stays until then.
 //
 //   Result<std::string> text = read_file("site.toml");
 #pragma once

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Waits for something that one process has at a time, such as a locked file. A process that was
-// killed may have it for a while: the kernel frees its memory first, and keeps its files open until
-// the I/O that was under way in its io_uring is done. So what no living process has is waited for
-// up to kGone; what a living one has is refused after kLiving, which a process may need to end.
+// Waits for something that only one process can hold at a time, such as a locked file. A killed
+// process may hold it for a while: the kernel frees its memory first, and keeps its files open
+// until the I/O in progress in its io_uring has ended. So the wait takes up to kGone if no running
+// process holds it, and kLiving, the time a process may need to end, if one does.
 //
 //   const auto holder = wait_until_free(
 //       [&] { return flock(file, LOCK_EX | LOCK_NB) == 0; }, [&] { return holder_of(file); },
 //       quote(path));
-//   if (holder) ...            it stays with process *holder, 0: none is seen that has it
+//   if (holder) ...            process *holder still holds it; 0: no holder is visible
 //
-// A wait for what no process has is told in the log, once: a start takes longer than usual.
+// A wait without a visible holder is logged once, since the start then takes longer than usual.
 #pragma once
 
 #include <chrono>

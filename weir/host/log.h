@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one way to standard error. Whatever becomes of it (a full disk, a pipe that is closed or that
-// nobody reads, a terminal that is stopped or gone), the program goes on: writing never throws,
-// raises no SIGPIPE and ends nothing, and text that could not be written is counted.
+// All output to standard error. Whatever happens to it (a full disk, a pipe that is closed or not
+// read, a terminal that is stopped or gone), the program continues: writing never throws, raises no
+// SIGPIPE and ends nothing, and text that could not be written is counted.
 //
 //   log_text("weir serve: the jobs stay as they were\n");
 //
-// Without a LogWriter the caller writes the text itself, and waits for a slow reader: right for a
-// command that says one thing and ends. A process that serves others holds a LogWriter for as long
-// as it runs. Then a thread of its own writes, and nobody else ever waits: up to kLogTextsMax texts
-// and kLogBytesMax bytes wait for it, further ones are dropped. When it can write again, it first
-// says how many were lost.
+// Without a LogWriter the caller writes the text itself and waits for a slow reader: right for a
+// command that prints one message and ends. A server holds a LogWriter as long as it runs. Then a
+// separate thread writes, and no other thread ever waits: up to kLogTextsMax texts and kLogBytesMax
+// bytes are queued, further ones are dropped. When it can write again, it first reports how many
+// were lost.
 //
 //   const LogWriter writer;    at the end it waits up to kLogPatience for what is left
 //

@@ -2,9 +2,9 @@
 //
 // What this machine has, for defaults and bounds that follow its size:
 //
-//   machine_memory()    physical memory, whoever uses it
+//   machine_memory()    physical memory, used or free
 //
-// A limit that a container or a unit has been given is not seen: who has one says so in the
+// The memory limit of a container or a unit is not detected: set it in the
 // configuration.
 #pragma once
 

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How threads reach each other, everywhere in Weir: letters in a box, and a descriptor that becomes
+// How threads in Weir communicate: messages (letters) in a mailbox, and a descriptor that becomes
 // readable when there are some. A letter is a value, or a function for the owner to call.
 //
-//   any thread    if (box.put(std::move(letter)) != Put::kDone) ... nobody will read it ...
+//   any thread    if (box.put(std::move(letter)) != Put::kDone) ... it was not accepted ...
 //   any thread    if (!box.put_always(std::move(letter))) ... the box is closed ...
 //   the owner     box.wait(until);  for (Letter& letter : box.take()) ...
 //   the owner     for (Letter& letter : box.close()) ... the last ones ...
 //
-// Owners that wait for other descriptors too (a ring, poll, Asio) wait for box.fd() among them, and
-// read it (box.clear()) before they take. The descriptor (an eventfd) is written to only when the
-// box was empty, so a burst of letters wakes the owner once and costs it one read. A box that is
-// closed takes nothing more: whatever was put before is in take() or in close(), once, and in the
-// order in which it was put.
+// Owners that wait for other descriptors too (a ring, poll, Asio) wait for box.fd() among them,
+// and read it (box.clear()) before they take. The descriptor (an eventfd) is written to only when
+// the box was empty, so a burst of letters wakes the owner once and costs it one read. A closed
+// mailbox accepts no letters: every earlier one is returned by take() or close(), once, and in
+// order.
 //
 // The bound is for senders that have none of their own and can lose a letter. put_always() is for
-// those that a flood of others must not lock out, and whose own number is bounded: a thread that
-// waits for the answer, one letter for each open connection.
+// senders that a flood must not lock out, and whose number is bounded: a thread that waits for the
+// answer, one letter for each open connection.
 #pragma once
 
 #include <cstddef>

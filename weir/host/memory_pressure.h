@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells when memory is short, so that caches can be cut before the kernel takes what it needs. Two
+// Detects memory shortage, so that caches can be reduced before the kernel reclaims memory. Two
 // sources, either of which may be missing:
 //
 //   trigger   a pressure file (PSI): /proc/pressure/memory, or memory.pressure of the cgroup. A

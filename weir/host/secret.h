@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bits that nobody can guess, and what is derived from them.
+// Random keys, and digests derived from them.
 //
 //   auto key = random_key();                         once, kept in a file that only its owner reads
 //   Digest proof = keyed_digest(*key, "client 7");   the same for the same key and text, each time
 //
-// Random bits are the kernel's (getrandom(2)); the digest is HMAC-SHA256 (RFC 2104) of GnuTLS.
-// Whoever has seen any number of digests can neither tell the key nor make another digest. Plain
-// functions, for every thread.
+// Random bits are the kernel's (getrandom(2)); the digest is HMAC-SHA256 (RFC 2104) of GnuTLS. Any
+// number of known digests reveals neither the key nor another digest. Plain functions,
+// thread-safe.
 #pragma once
 
 #include <array>

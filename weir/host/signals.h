@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Signals as something an event loop can wait for, and the words a service manager wants to hear.
+// Signals as a descriptor for event loops, and notifications for a service manager.
 //
-//   auto signals = SignalFd::create({SIGTERM, SIGHUP});    from now on they end nothing by
-//   themselves
+//   auto signals = SignalFd::create({SIGTERM, SIGHUP});    from now on they do not end the
+//                                                          process
 //   ... signals->fd() is readable ...
 //   while (auto signal = signals->next()) ...
 //

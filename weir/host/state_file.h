@@ -3,8 +3,8 @@
 // A small text file that carries state from one run of a program to the next. It has one user at a
 // time (an flock(2) held until the StateFile goes away) and is replaced whole: written beside,
 // synced and renamed, so a crash leaves the old text or the new one and never half of either. A new
-// file comes to be in the same way, complete: a file that is there and empty was emptied by
-// somebody, and is_new() tells the two apart.
+// file is created the same way, complete: an existing empty file was emptied by someone else, and
+// is_new() tells the two apart.
 //
 //   StateFile file = *StateFile::open("budget");     go on from file.text(); is_new(): a first run
 //   file.replace(new_text);

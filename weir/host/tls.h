@@ -17,10 +17,10 @@
 // server-key.pem, and ca-crl.pem if certificates were revoked. TLS 1.2 and 1.3 are spoken. A
 // session keeps the keys it began with.
 //
-// Memory: what put() was given has to be read before put() is called again, so that of the peer's
-// bytes a session keeps the beginning of one record, 16 KiB. A peer that speaks plain text, sends
-// garbage, or asks for another handshake in the middle is told so by an alert, and the session has
-// failed; error() says why. One owner, no locks, no clock but GnuTLS's own for validity of
+// Memory: what put() was given has to be read before put() is called again, so that of the
+// peer's bytes a session keeps the beginning of one record, 16 KiB. If a peer sends plain
+// text or garbage, or asks for renegotiation, it gets an alert and the session fails; error()
+// gives the reason. One owner, no locks, no clock but GnuTLS's own for validity of
 // certificates.
 #pragma once
 

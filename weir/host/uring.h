@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a server asks of the kernel, gathered and handed over in one system call a turn: an io_uring
-// with the few operations the data plane needs. liburing appears only in uring.cc.
+// The I/O of a server, submitted in one system call per turn: an io_uring with the few operations
+// that the data plane needs. liburing appears only in uring.cc.
 //
 //   uring.receive(socket, operation);         queued, not yet seen by the kernel
 //   uring.read(file, buffer, offset, other);
@@ -10,14 +10,14 @@
 //   uring.reap();                             calls operation.done for whatever has completed
 //
 // An Operation is embedded in the object it belongs to, which must not move or die before its
-// completion; each is under way once at a time (accept goes on until it is told to stop). Whoever
-// waits for sockets that may stay silent asks with receive(): it takes a buffer from a common pool
-// only when there is something to put into it, so a thousand idle sockets hold none.
+// completion; each is in progress at most once at a time (accept continues until it is stopped).
+// Use receive() for sockets that may be idle: it takes a buffer from a common pool only when data
+// arrives, so a thousand idle sockets hold none.
 //
 // Buffers are not registered with the kernel: it would count them against the limit of locked
-// memory, 8 MiB for an ordinary user, and copies of cached pages gain nothing from it. What the
-// kernel can do is probed in create(); the error says which kernel or setting is needed.
-// One owner, one thread. A message header and its vectors may change after wait().
+// memory, 8 MiB for an ordinary user, and copies of cached pages gain nothing from it. create()
+// probes the kernel's features; the error names the kernel or setting that is needed. One owner,
+// one thread. A message header and its vectors may change after wait().
 #pragma once
 
 #include <cstddef>

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The client of the lock service without a network: an application acquires and releases, messages
-// go out and come in, time is given. It keeps locks after their last user has gone (lru.h), so that
-// most acquires need no message at all.
+// go out and come in, time is given. It caches locks after their last use (lru.h), so that most
+// acquires need no message.
 //
 //   acquire(name, mode) --cached?--> held at once                      no message
 //                       `----------> enqueue ... granted -> Event::kHeld
 //   release(ticket)     ----------> into the cache, or back to the server if it asked
 //
 // One lock of the server serves all users of a resource in this client: readers together, a writer
-// alone, first come, first served. A shared lock is given back before an exclusive one is asked
-// for: two clients that upgraded in place would wait for each other for ever.
+// alone, first come, first served. A shared lock is returned before an exclusive one is requested:
+// two clients that upgraded in place would deadlock.
 //
-// Lease. It is counted from when the last message that the server confirmed was *sent*. Past it all
-// locks are lost (Event::kLost to each user), whatever the network does later: only so can the
-// server give them to others. Within it a broken connection costs nothing: on the next one the
-// locks are replayed. What the server cannot confirm is lost.
+// Lease. It is counted from when the last message that the server confirmed was *sent*. After it
+// all locks are lost (Event::kLost to each user), whatever the network does later: only then can
+// the server grant them to others. Within it a broken connection costs nothing: on the next one the
+// locks are replayed. Locks that the server does not confirm are lost.
 //
 // Two calls drive it: tick() when next_tick() says so, and take() while has_message(). Events are
 // taken by the caller after each call. One owner; a thread-safe client puts a mutex around it.

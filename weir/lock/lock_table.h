@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who holds what, and who waits for it: named resources with shared and exclusive locks.
+// Holders and waiters of named resources with shared and exclusive locks.
 //
 //   resource "a/b"   granted:  S(1) S(4)          compatible with each other
 //                    waiting:  X(2) S(3)          first come, first served: S(3) stays behind X(2),
 //                                                 or a stream of readers would starve the writer
 //   parked:          X(7) S(8) ...                of all resources: no room at the moment
 //
-// enqueue() grants at once if nobody holds or waits in conflict. Whoever holds what a waiter wants
-// is asked for it, once (Event::kAsked); when it cancels, those next in line are granted
-// (Event::kGranted). After every call no waiter could be granted that is not: no wake-up is lost.
+// enqueue() grants at once if no conflicting lock is held or waits. A holder that blocks a waiter
+// is asked for its lock once (Event::kAsked); when it cancels, the next waiters are granted
+// (Event::kGranted). After every call no grantable waiter is left: no wake-up is lost.
 //
 // Room. Granted and waiting locks together are at most room(). Further enqueues are parked, in
-// order, and enter as others leave. Nobody granted or waiting ever waits for room, so one cancel
-// that lets a thousand readers in does not exceed it. Room 0 stops all grants: recovery.
+// order, and enter as others leave. A granted or waiting lock never waits for room, so one cancel
+// that admits a thousand readers does not exceed it. Room 0 stops all grants, for recovery.
 //
 // Fences. Each grant gets a number larger than any before, also before a restart, so that storage
-// can refuse a writer that has lost its lock: incarnation << 44 | count. The caller counts
+// can reject a writer that has lost its lock: incarnation << 44 | count. The caller counts
 // incarnations and keeps that number across restarts.
 //
-// A session is whoever has locks: open(), and close() gives back all it has. Handles name locks;
-// one that is stale, of another session or made up is refused, never misunderstood. Names are 1 to
-// kNameMax bytes, any bytes.
+// A session owns locks: open() creates it, and close() releases all its locks. Handles name locks;
+// one that is stale, of another session or invented is rejected. Names are 1 to kNameMax bytes, any
+// bytes.
 //
 // Cost: O(1) but for granting or asking many at once. About 150 bytes a lock on a resource of its
 // own (bench/lock prints it). One owner, no clock.

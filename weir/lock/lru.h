@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client's side of lock volume: locks nobody uses at the moment, kept in case somebody does, in
-// the order of their last use. A lock's own volume is
+// The client's side of lock volume: the cache of unused locks, in the order of their last use. A
+// lock's own volume is
 //
 //   CLV = F * locks in the cache * seconds since its last use
 //
-// and while that of the oldest exceeds the volume the server published it is dropped, in batches:
+// and while that of the oldest exceeds the published volume it is dropped, in batches:
 //
 //   put() -> [ newest ... ... oldest ] -> excess()        take() out of the middle: used again
 //
@@ -13,9 +13,9 @@
 // in which r * V / size others came. Worked: V 10,000, one new lock a second -> 100 locks, each
 // kept for 100 s; four a second -> 200 locks for 50 s.
 //
-// A volume of 0 is unknown and drops nothing. A server that does not know the feature publishes
-// none: then the cache has a fixed size. Locks older than max_age go in any case. While paused (the
-// connection is down, or the server recovers) nothing goes.
+// A volume of 0 means unknown and drops nothing. A server without this feature publishes none: then
+// the cache has a fixed size. Locks older than max_age are dropped in any case. While paused (the
+// connection is down, or the server recovers) nothing is dropped.
 //
 // The volume is only as fresh as the last message. After D = L / size * C seconds without one the
 // client asks with an empty message: rarely from a small cache, which matters little to the server,

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What clients and server of the lock service say to each other: batches of operations both ways on
-// one ordered stream, whatever carries it. The volume rides on every message of the server.
+// The messages of the lock service: batches of operations in both directions on one ordered stream,
+// over any transport. Every message of the server carries the volume.
 //
 //   C: number 1    hello(client, secret, features)  replay(...)*  replayed      once, at the start
 //   S: confirms 1  welcome(client, secret, lease, features, incarnation)
 //                  { kept(cookie, handle) | lost }*
 //   C: number 2    enqueue(cookie, name, mode)
 //   S: confirms 2  granted(cookie, handle, fence) | queued(cookie, handle) | refused(cookie, why)
-//   S:             ask(cookie)                                          somebody waits for it
+//   S:             ask(cookie)                                          another client waits
 //   C: number 3    cancel(handle)                                       no answer
 //   C: number 4                                                         empty: keep-alive, refresh
 //   S: confirms 4                                                       an answer to each message
-//   C: number 5    goodbye                                              gives all back at once
+//   C: number 5    goodbye                                              returns all locks at once
 //
-// A cookie is the client's number for a lock, a handle the server's; each side is spoken to in its
-// own. cancel() of a lock that waits withdraws it. `confirms` is the number of the last message of
-// the client that was seen: the lease is counted from when that one was sent.
+// A cookie is the client's number for a lock, a handle the server's; messages to a side use its
+// number. cancel() of a lock that waits withdraws it. `confirms` is the number of the last message
+// of the client that was seen: the lease is counted from when that one was sent.
 //
-// A client comes again with the number and the secret of its welcome (secret.h). Without the right
-// secret it is welcomed as a new client, under another number.
+// A client reconnects with the number and the secret of its welcome (secret.h). Without the right
+// secret it is welcomed as a new client with another number.
 //
-// Nothing here is checked: LockServer and LockClient take any values and answer, or say that the
-// other side broke the rules.
+// Nothing is checked here: LockServer and LockClient accept any values and answer, or report that
+// the other side broke the protocol.
 #pragma once
 
 #include <cstdint>

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server's side of lock volume: counts what is granted, and once a period lets the law of its
-// preset (volume.h) move the volume that rides on every message.
+// The server's side of lock volume: counts granted locks, and once per period adjusts the volume
+// that every message carries, by the law of its preset (volume.h).
 //
 //   grant or replay -> add()       cancel -> del()          counters, no common lock
-//   recalc(now)                    once a period             volume(), limit() for the next
-//   messages
+//   recalc(now)                    once per period
+//   volume(), limit()              for the next messages
 //
 // add(), del() and the reading functions may be called by any thread: a count that moves during a
 // recalculation is seen by the next one. recalc(), set_limit(), shrink(), relieve() and the two
 // ends of recovery belong to one owner.
 //
-// Recovery. A server that restarts is told its locks again by their holders. These count like
-// grants, as they must, but say nothing about appetite: until recovery ends the volume stays at its
-// maximum and no period is counted. (The document lets the emergency brake fire there and clients
-// lose locks for it.)
+// Recovery. After a restart, holders replay their locks to the server. These count like
+// grants, but do not show demand: until recovery ends the volume stays at its maximum and
+// no period is counted. (In the document the emergency brake acts here and clients lose
+// locks.)
 //
 // Room. Preset weir grants at most a quarter above the limit: has_room() says no and further
-// enqueues wait. One above it is allowed even of the smallest limit: a volume that never sees more
-// than the limit would not fall, and caches would keep all out. The others have no such wall, as in
-// the originals.
+// enqueues wait. One above it is allowed even for the smallest limit: if the count never exceeded
+// the limit, the volume would not fall, and cached locks would block all others. The other presets
+// have no such bound, as in the originals.
 #pragma once
 
 #include <algorithm>

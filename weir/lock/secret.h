@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What proves that a client is the one that was welcomed before: 128 bits that the server gives
-// with the number of a session and wants back with it. Numbers of clients can be counted up by
-// anybody; secrets cannot be guessed.
+// Proof that a client is the one that was welcomed before: 128 bits that the server sends with
+// the number of a session and requires with it later. Client numbers can be guessed; secrets
+// cannot.
 //
 // A server derives them from a key of its own, the number, and the principal: the name that the
-// transport vouches for, such as the subject of a certificate, or nothing. So it keeps none of
-// them, they are the same after a restart, and one that is presented under another name fails.
+// transport has authenticated, such as the subject of a certificate, or nothing. So it stores none
+// of them, they are the same after a restart, and one that is used under another name fails.
 //
-// Pure values. is_same() takes as long whatever differs.
+// Pure values. is_same() takes constant time.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server of the lock service without a network: messages in, messages out, time given. It joins
-// the table (who has what), the pool (how many, and the volume) and leases (who is alive).
+// The server of the lock service without a network: messages in, messages out, time given. It
+// combines the table (holders), the pool (counts and volume) and leases (live clients).
 //
 //             receive(connection, message)                 take(connection) -> message
 //   client --------------------------------> LockServer ---------------------------------> client
@@ -11,24 +11,24 @@
 // Safety rests on three spans of time. A client counts its lease from when it *sent* the last
 // message that was confirmed; the server from when it *received* that message, which is later, and
 // waits an eighth longer for clocks that do not run alike. So when a dead client is evicted and its
-// locks go to others, it has itself given them up:
+// locks go to others, the client has already given them up:
 //
 //   client   sent |----------- lease -----------|  all locks lost
 //   server        received |----------- lease -----------|-- 1/8 --| evicted
 //
 // A server that restarts knows no locks. It grants nothing for the grace period, which is longer
-// than the lease (checked): whoever held a lock has by then replayed it or lost it. With a grace of
+// than the lease (checked): by then every holder has replayed its lock or lost it. With a grace of
 // 0 two clients would hold one exclusive lock; the simulator's checker shows it.
 //
-// Who may ask what. A session belongs to the client that was welcomed with its number and can show
-// its secret (secret.h), on a connection of the same principal; any other client that names the
-// number is welcomed as a new one. Handles work in the session they were given to and in no other.
-// In the grace period locks of an earlier server are taken over from clients of that time alone,
-// which the secret proves.
+// Access. A session belongs to the client that was welcomed with its number and presents its secret
+// (secret.h), on a connection of the same principal; any other client that names the number is
+// welcomed as a new one. Handles are valid only in the session they were given to. In the grace
+// period locks of an earlier server are taken over from clients of that time alone, which the
+// secret proves.
 //
-// What connections a transport has is its own business: it opens and closes them by number. A peer
-// that breaks the rules (an operation before hello, twice hello, numbers that do not count up) is
-// told to go away and its connection takes nothing more.
+// The transport opens and closes connections by number. A peer that breaks the protocol (an
+// operation before hello, a second hello, numbers out of order) is told to disconnect, and its
+// connection accepts no more messages.
 //
 // Bounds: sessions_max sessions, waiting_max waiting enqueues for each, names of kNameMax. One
 // owner; allocates for messages.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an administrator sees of a lock service, and can turn, as plain values: parameters, metrics,
-// the page and `weir lock list` are all made of them.
+// What an administrator can see and change of a lock service, as plain values: parameters, metrics,
+// the page and `weir lock list` are based on them.
 //
 //   control's thread            Console (thread-safe)            the thread that owns LockServer
 //   view(), list(), set() ----> carries the call over -------->  look(), list_locks(), turn()
 //                         <---- and the answer back   <--------
 //
-// A service implements Console: each of its calls runs the function of the same purpose below where
-// its LockServer lives and brings back what that gave. It may keep a view for a moment and give it
-// to all who ask. Nothing here waits for a network; a call takes milliseconds.
+// A service implements Console: each of its calls runs the corresponding function below on the
+// thread of its LockServer and returns the result. It may cache a view for a moment. Nothing here
+// waits for a network; a call takes milliseconds.
 //
 // A namespace is one server's lock space; a process may have several, by name.
 //

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server lock volume (SLV): one number that steers every client's cache of locks. A client
+// The server lock volume (SLV): one number that controls every client's cache of locks. A client
 // drops an unused lock when its own volume, locks in the cache times seconds since last use,
-// exceeds it. So a small volume shortens all caches, busy and idle ones by the same measure, and
-// the server needs to know nothing of any client but how many locks are granted.
+// exceeds it. So a small volume shrinks all caches, busy and idle ones by the same rule, and the
+// server needs to know only how many locks are granted.
 //
 //              volume, limit (on every message)
 //      server ----------------------------------> clients   keep  locks * age <= volume
@@ -13,10 +13,10 @@
 // Three laws move it, once in a period T:
 //
 //   dld      the document of 2007, its arithmetic put right:  SLV * (L - (G - GP)) / L, halved when
-//            grants outrun cancels by more than 5 % of L. GP, the plan, is made in the period
-//            before
+//            grants exceed cancels by more than 5 % of L. The plan GP is made in the previous
+//            period
 //   lustre   what Lustre does today: the same in 1/1024ths, a slower plan, no halving
-//   weir     nobody loses a lock while there is room; then the volume that makes G equal L.
+//   weir     no client loses a lock while there is room; then the volume that makes G equal L.
 //            In equilibrium G grows with the square root of the volume, so that is
 //            SLV * (L / G')^2 with G' where G will be in a moment; and it rises no faster than
 //            clients can fill their caches, which is what makes the other two swing

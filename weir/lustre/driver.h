@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Drives the rules of one Lustre server: a round reads what it counted, lets the RuleController
-// decide, and writes what is to change. Files come from a Tree and names from Names, so the driver
-// is the same against a server, a folder and a model.
+// Controls the rules of one Lustre server: a round reads its counters, lets the RuleController
+// decide, and writes the changes. Files come from a Tree and names from Names, so the driver is the
+// same for a server, a directory and a model.
 //
 //   Driver driver(options, tree, names, save, log);
 //   every period:   driver.round(now)          at the end:   driver.remove_all()
@@ -11,13 +11,13 @@
 // Safe beside an administrator:
 //   - only rules whose name and condition are in our map are touched; all others, and the policy
 //     and its type, never
-//   - our rules stand directly before `default`, so that everybody else's match first
+//   - our rules are directly before `default`, so that all other rules match first
 //   - the map is saved before a name is used
-//   - a rule that is not the same on every CPT and head is stopped everywhere and made anew
-//   - a start that fails is stopped again, since it may have reached some heads
-//   - when the server cannot be looked at for long, our rules are stopped: their rates are old
-// What fails is tried again in the next round, from what the server then shows; nothing is
-// remembered of what we believe it to be. So a restart of the server, or of us, costs one round.
+//   - a rule that differs between CPTs or priorities is stopped everywhere and started again
+//   - a start that fails is followed by a stop, since it may have partly succeeded
+//   - when the server cannot be read for long, our rules are stopped: their rates are old
+// A failed write is repeated in the next round, from the state that the server shows then; the
+// driver keeps no copy of that state. So a restart of the server or of the driver costs one round.
 //
 // With dry_run, nothing is written and every command is logged with its reason.
 #pragma once

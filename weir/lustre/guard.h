@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A second process that removes our rules when the driver cannot: it died (kill -9, out of memory)
-// or hangs. The driver beats once a round; when the beats stop for `patience`, or the driver is
-// gone without having said goodbye, the guard does what it was given.
+// or hangs. The driver calls beat() once per round; when the beats stop for `patience`, or the
+// driver ends without dismiss(), the guard calls its function.
 //
 //   auto guard = Guard::start(patience, [](Guard::Reason) { ... });   before threads and locks
 //   guard->beat();        each round

@@ -3,13 +3,13 @@
 // Names for rules of jobs. Job ids cannot be names (dots, length), so names are made up: a prefix
 // and a number, w00001. The map from names to jobs is kept on disk, written before a name is used:
 // after a crash it says which rules of a server are ours. A rule is ours if its name is in the map
-// and it asks for the job that the map says; whatever else has such a name is somebody else's, is
-// left alone, and its name is not used.
+// and it asks for the job that the map says; any other rule with such a name is left alone, and its
+// name is not used.
 //
 //   text of the map        "weir lustre names 1\n" and a line "NAME\tID" for each, IDs with \xHH
 //
-// Pure text here; the file and its lock are the caller's. Names are kept while they are used and
-// the one used longest ago makes room. One owner.
+// Pure text; the caller owns the file and its lock. Names are kept while they are used, and the
+// least recently used one is replaced. One owner.
 #pragma once
 
 #include <cstddef>

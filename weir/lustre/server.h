@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One look at a Lustre server: everything the driver needs, read from a Tree and put together.
+// The state of a Lustre server: everything the driver needs, read from a Tree.
 //
 //   Result<View> view = look(tree);
 //
@@ -8,8 +8,8 @@
 //   what jobs were served  the sum over the server's OSTs, entries and totals
 //
 // look() fails where the driver could not work: no OST, no debugfs, no permission, tbf not running,
-// a type without jobid, heads that disagree. The error says which and what cures it; each is the
-// same the next time until somebody acts. OSTs that come and go between two reads are left out.
+// a type without jobid, heads that disagree. The error names the cause and what to do; it remains
+// until an administrator acts. OSTs that come and go between two reads are left out.
 #pragma once
 
 #include <cstdint>

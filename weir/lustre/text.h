@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The files of a Lustre server as values: what they say, in every layout that releases from 2.12 on
-// have written. Plain functions of text; nothing is opened here.
+// Parsers of the files of a Lustre server, in every layout of releases from 2.12 on. Plain
+// functions of text; nothing is opened here.
 //
 //   job_stats             entries of jobs: requests and bytes so far, since when
 //   stats                 the same of the whole OST
@@ -9,9 +9,9 @@
 //   nrs_tbf_rule          the rules of every CPT of both heads
 //   cpu_partition_table   how many CPTs there are
 //
-// Readers get these while they change: an entry may be cut off at the end of job_stats, and is then
-// left out and said to be. Ids are any bytes; they are unescaped. What looks like another file is
-// EINVAL, so that a wrong path is not taken for an idle server.
+// Files change while they are read: an entry at the end of job_stats may be truncated, and is then
+// left out and reported. Ids are arbitrary bytes; they are unescaped. Unexpected text is EINVAL, so
+// that a wrong path is not taken for an idle server.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where a Lustre server's files are: on this machine, under another root, or in memory where a
-// model serves them. The driver sees nothing else of the world, so it runs the same in all three.
+// model serves them. The driver uses nothing else, so it runs the same in all three.
 //
 //   HostTree tree({.root = "/srv/fake"});
 //   tree.read("/proc/fs/lustre/obdfilter/lustre-OST0000/job_stats")
@@ -9,8 +9,8 @@
 // Paths are as on a server. A read goes on until the end of file: job_stats gives one job for each
 // read(2). A write is one write(2), whole and without a newline, since Lustre takes each for a
 // command. lctl stands in only where a file cannot be opened for writing (or always, or never): it
-// starts a process for each command, which costs a thousand times the write. It knows no other root
-// than this machine, so under one it is never taken unasked.
+// starts a process for each command, which costs a thousand times the write. It works only on this
+// machine, so with another root it is never used by default.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server's side of the seam for tests and fuzzers of the session: two exports, claims that
-// count, and a record of what the session has answered. Nothing of it is served.
+// A fake server for tests and fuzzers of the session: two exports, accepted claims, and a record of
+// the session's answers. Nothing is served.
 //
 //   scratch    1 MiB that can do everything
 //   archive    1 MiB, read-only

@@ -226,7 +226,7 @@ NbdSession::Event NbdSession::next(Input& in, serve::IoRequest& request) {
 void NbdSession::begin(const Request& asked, serve::IoRequest& request) {
   const auto index = static_cast<std::size_t>(asked.command);
   const Operation& operation = operations_[index];
-  request.kind = operation.kind;
+  request.operation = operation.kind;
   request.bytes = bytes_of(asked);
   request.attributes = identity_;
   request.attributes.opcode = operation.opcode;

@@ -5,9 +5,9 @@
 //
 //   serve::add_protocol(nbd::protocol(), serve::Standard::kYes);
 //
-// A client asks for one export, whose name may carry claims (weir/serve/claims.h), and all of its
-// requests have the identity that follows from them. The opcodes they are classified by are those
-// of the Lustre RPC that comes nearest:
+// A client opens one export, whose name may contain claims (weir/serve/claims.h), and all of its
+// requests have the resulting identity. They are classified by the opcode of the closest Lustre
+// RPC:
 //
 //   command         kind             opcode          counts
 //   read            read             ost_read        its length
@@ -19,7 +19,7 @@
 //   write zeroes    zero             ost_fallocate   its length, unless it only punches
 //   block status    metadata read    ost_seek        kOperationBytes
 //
-// Block status is found out by the session itself, on the loop.
+// The session itself answers block status, on the loop.
 #pragma once
 
 #include <cstdint>

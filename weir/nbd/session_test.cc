@@ -80,7 +80,7 @@ TEST_F(NbdSessionTest, RequestsHaveTheIdentityThatWasClaimedAndAKind) {
   client.request(Command::kTrim, 8, 0, 4096).request(Command::kFlush, 9, 0, 0);
   in_ = client;
   ASSERT_EQ(next(), Event::kRequest);
-  EXPECT_EQ(request_.kind, OperationKind::kRead);
+  EXPECT_EQ(request_.operation, OperationKind::kRead);
   EXPECT_EQ(request_.command, StoreCommand::kRead);
   EXPECT_EQ(request_.attributes.job, JobId("ior.n1"));
   EXPECT_EQ(opcode_name(request_.attributes.opcode), "ost_read");
@@ -91,10 +91,10 @@ TEST_F(NbdSessionTest, RequestsHaveTheIdentityThatWasClaimedAndAKind) {
   EXPECT_EQ(request_.opened->facts->name, "scratch");
   const ClassHint* const of_reads = request_.hint;
   ASSERT_EQ(next(), Event::kRequest);
-  EXPECT_EQ(request_.kind, OperationKind::kDiscard);
+  EXPECT_EQ(request_.operation, OperationKind::kDiscard);
   EXPECT_NE(request_.hint, of_reads) << "its opcode is another, and so may be its class";
   ASSERT_EQ(next(), Event::kRequest);
-  EXPECT_EQ(request_.kind, OperationKind::kFlush);
+  EXPECT_EQ(request_.operation, OperationKind::kFlush);
   EXPECT_EQ(next(), Event::kNeedBytes);
 }
 

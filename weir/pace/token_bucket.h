@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The token bucket everything in Weir is paced by. It fills at a rate up to its depth, and what a
-// request costs is taken out. Nothing refills it: its whole state is the time at which its balance
-// is (was, will be) zero, and the balance at any `now` follows from that.
+// The token bucket that paces everything in Weir. It fills at a rate up to its depth, and each
+// request takes its cost. No timer refills it: its whole state is the time at which its balance is
+// (was, will be) zero, and the balance at any `now` follows from that.
 //
 //        zero                     now            balance = (now - zero) * rate, at most depth
 //   -------|------------------------|-----> t    take n:  zero += n / rate

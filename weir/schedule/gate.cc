@@ -195,6 +195,7 @@ Pick Gate::pick_from(Head head, Instant now, Urge urge) {
   high_in_row_ = head == Head::kHigh ? high_in_row_ + 1 : 0;
   ++running_[index_of(head)];
   pick.request->place_ = Request::Place::kRunning;
+  pick.request->started_at_ = now_;
   return pick;
 }
 
@@ -210,6 +211,7 @@ Pick Gate::pick_from(Head head, Instant now, Urge urge) {
     --seated_of(first).deferred;
     ++running_[index_of(head)];
     first.place_ = Request::Place::kRunning;
+    first.started_at_ = now_;
     return &first;
   }
   return nullptr;
@@ -301,7 +303,7 @@ void Gate::resume(Request& request, Instant now) {
 void Gate::charge(Request& request, Head head, Instant now) {
   WEIR_ASSERT(request.place_ == Request::Place::kOutside);
   request.head_ = head;
-  request.admitted_at_ = forward(now);
+  request.admitted_at_ = request.started_at_ = forward(now);
   entrance(head).in_force().policy->charge(request, now_);
 }
 

@@ -21,12 +21,16 @@
 #include <cstdint>
 
 #include "weir/base/heap.h"
+#include "weir/base/operation_kind.h"
 #include "weir/base/quantity.h"
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
 
 namespace weir {
+namespace tbf {
+class Binder;
+}
 
 // The two entrances of a Gate. High priority is for what others wait for: callbacks, cancels, and
 // requests under a lock that somebody else wants.
@@ -40,7 +44,7 @@ class ClassHint {
   ClassHint() = default;
 
  private:
-  friend class Tbf;
+  friend class tbf::Binder;
   void* queue_ = nullptr;
   std::uint64_t engine_ = 0;
   std::uint32_t generation_ = 0;
@@ -58,6 +62,8 @@ class Request {
   // Of the last admit or promote.
   Head head() const { return head_; }
   Instant admitted_at() const { return admitted_at_; }
+  // When it was last given a slot.
+  Instant started_at() const { return started_at_; }
 
   // The seat: where a policy keeps the request, its own while it is queued there. What a decision
   // touches stands first, on one cache line.
@@ -70,6 +76,7 @@ class Request {
   friend class Gate;
 
   Instant admitted_at_;
+  Instant started_at_;
   void* seated_ = nullptr;  // the Gate's: the policy it is queued in, or that chose it
   Head head_ = Head::kRegular;
   Place place_ = Place::kOutside;
@@ -79,6 +86,8 @@ class Request {
   void* seat_group = nullptr;  // the client, class or queue it stands with
   void* account = nullptr;     // where the Target counts it, if one does
   std::uint64_t number = 0;    // in a trace, if one is written
+  // What it does, whatever a protocol calls it.
+  OperationKind operation = OperationKind::kRead;
   Attributes attributes;
 };
 

@@ -1,46 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Token bucket filter: requests stand in queues, rules say which limits a queue is under, and a
-// request runs when all of its buckets can pay. One engine serves both heads of a Gate, so that a
-// class has one bucket, not one for each head.
+// Token bucket filter: requests wait in queues, rules set the limits of a queue, and a request runs
+// when all of its buckets can pay. One engine serves both heads of a Gate, so that a class has one
+// bucket, not one for each head.
 //
 //   request --match, layer by layer--> rule --by--> class: bucket of operations, bucket of bytes
 //        '--> queue (same attributes, same head): first in, first out
 //        '--> job --> share: a bucket and a weight, if a controller shares the target out
 //
-//   queue that cannot pay: waits at the limit bucket that will be ready last, or at its share; by
-//                          the time it can go in one heap. Where several want a bucket, one of them
-//                          stands there and the others behind it, in order of tags
-//   queue that can pay:    stands in the ready heap of its head by its tag
+// The parts, each in its own file under tbf/; this class takes requests in and out, pays, and
+// carries changes from one part to the others:
+//
+//   RuleTable      rules, and their limits as buckets        Tags           who is first
+//   ClassTable     classes                                   Root           the whole target's rate
+//   Binder         which queue, with which classes           Groups         who is preferred
+//   RunQueue       where queues wait, and which is next      Shares         what jobs are given,
+//   lend QueueIndex     queues by key                             WaitBreakdown  why requests
+//   waited
 //
 // Eligibility and order are kept apart. Buckets say who may run and never who is first. Tags say
-// who is first and never who may: start = max(own tag, virtual time - depth), the tag then grows by
-// cost/rate of the layer-0 class, and virtual time is the tag last served. So limits hold in every
-// window, and under overload classes share in proportion to their rates. Under shares tags belong
-// to the job, grow by cost/nodes, and start at virtual time.
-//
-// While somebody waits at a bucket, others that need it queue up behind, and one at a time is let
-// go: a small request does not overtake a large one, and nobody is woken in vain.
+// who is first and never who may run. So limits hold in every window, and under overload classes
+// share in proportion to their rates, or jobs in proportion to their nodes.
 //
 // Loans. When nothing is ready and a queue lacks only its share, it may run all the same
-// (Urge::kBorrow): the job that has borrowed least for its weight first; after these who has
-// neither share nor limit, first come, first served. The root bucket, the rate of the whole target,
-// is asked last and pays for loans too. While requests wait for a device that is slower than that
-// rate, the root holds more than after a rest, so that a moment later the device may make it good.
+// (Urge::kBorrow): the job that has borrowed least for its weight first, then queues with neither
+// share nor limit, first come, first served. The root bucket, the rate of the whole target, is
+// asked last and pays for loans too.
 //
-// Groups of clients. One group at a time may be preferred: queues of others that can pay stand
-// apart, and run while the preferred group has none that can. At a common bucket, too, the
-// preferred go first. Limits, tags and shares stay what they are.
+// Groups of clients. One group at a time may be preferred: queues of others that can pay run while
+// the preferred group has none that can. Limits, tags and shares stay what they are.
 //
 // A change of rules acts at once on what is queued: balances stay, queues whose classes or limits
 // changed are entered anew, all others keep their place; idle ones are matched when their next
 // request comes. Time is given; nothing here reads a clock. One owner, no locks.
-//
-// Why somebody waited. Up to RuleOptions::stays queues have a Stay that says where the time of
-// their requests went, in request nanoseconds: n requests that stood for t count n * t. It is
-// counted only when a queue changes its place, and always adds up:
-//
-//   limit + share + root + slot + order = sum of (left - came) + sum of (now - came) of who waits
 #pragma once
 
 #include <array>
@@ -50,24 +42,28 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <absl/container/flat_hash_map.h>
-
-#include "weir/base/index_table.h"
 #include "weir/base/job_id.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/classify/command.h"
-#include "weir/classify/nid.h"
-#include "weir/classify/packed_key.h"
 #include "weir/classify/rule_list.h"
 #include "weir/pace/token_bucket.h"
 #include "weir/schedule/policy.h"
 #include "weir/schedule/rule_engine.h"
+#include "weir/schedule/tbf/binder.h"
+#include "weir/schedule/tbf/class_table.h"
+#include "weir/schedule/tbf/groups.h"
+#include "weir/schedule/tbf/root.h"
+#include "weir/schedule/tbf/rule_table.h"
+#include "weir/schedule/tbf/run_queue.h"
+#include "weir/schedule/tbf/shares.h"
+#include "weir/schedule/tbf/tags.h"
+#include "weir/schedule/tbf/types.h"
+#include "weir/schedule/tbf/wait_breakdown.h"
 
 namespace weir {
 
@@ -80,7 +76,7 @@ class Tbf final : public RuleEngine {
   Tbf& operator=(const Tbf&) = delete;
 
   FieldSet type() const override { return rules(Head::kRegular).type(); }
-  const RuleList& rules(Head head) const override { return *lists_[index(head)]; }
+  const RuleList& rules(Head head) const override { return rules_.list(head); }
 
   // Wholly, on all heads it names, or not at all.
   Result<void> apply(const RuleCommand& command, Instant now) override;
@@ -143,20 +139,16 @@ class Tbf final : public RuleEngine {
   // stands for clients of no group. None: all are alike. Nothing happens without groups.
   void prefer(std::optional<std::uint32_t> group, Instant now) override;
   // How many queues of a group have requests, on the regular head.
-  std::uint32_t group_queues(std::uint32_t group) const override {
-    return group < group_queues_.size() ? group_queues_[group] : 0;
-  }
+  std::uint32_t group_queues(std::uint32_t group) const override { return groups_.busy(group); }
 
   // ---- to look at ----
 
-  std::size_t classes() const override { return classes_; }
-  std::size_t queues() const override {
-    return tables_[0]->size() + (tables_[1] == nullptr ? 0 : tables_[1]->size());
-  }
+  std::size_t classes() const override { return classes_.size(); }
+  std::size_t queues() const override { return binder_.index().queues(); }
   // Requests that came when no further class could be made and share one with others.
-  std::uint64_t overflowed() const override { return overflowed_; }
+  std::uint64_t overflowed() const override { return binder_.overflowed(); }
   // Whether a request with this hint needs no search for its class.
-  bool is_current(const ClassHint& hint, Head head) const;
+  bool is_current(const ClassHint& hint, Head head) const { return binder_.is_current(hint, head); }
   // Of the layer-0 class a request with these attributes is under; none if it is not known.
   std::optional<ClassTotals> totals(const Attributes& attributes, Head head) const;
 
@@ -169,186 +161,65 @@ class Tbf final : public RuleEngine {
   void visit_stays(Instant now, const std::function<void(const StayView&)>& visit) const override;
 
  private:
-  struct Backlog;
-  struct Bucket;
-  struct Class;
-  struct Crowd;
-  struct Extra;
-  struct Heaps;
-  struct LoneClass;
-  struct Pace;
-  struct Queue;
-  class QueueSlab;
-  class Receipt;
-  struct RuleState;
+  using Backlog = tbf::Backlog;
+  using Bucket = tbf::Bucket;
+  using Class = tbf::Class;
+  using Queue = tbf::Queue;
+  using Receipt = tbf::Receipt;
+  using Shapes = tbf::Shapes;
+  using Share = tbf::Share;
   struct Settling;
-  struct Shapes;
-  struct Share;
-  struct Stay;
 
-  struct ClassKey {
-    const RuleState* rule;
-    Attributes by;
-    bool operator==(const ClassKey&) const = default;
-  };
-  struct ClassKeyHash {
-    std::size_t operator()(const ClassKey& key) const;
-  };
-  struct JobHash {
-    std::size_t operator()(const JobId& job) const { return job.hash(); }
-  };
+  static std::size_t index(Head head) { return tbf::index(head); }
+  auto& busy(Head head) { return busy_[index(head)]; }
 
-  static std::size_t index(Head head) { return static_cast<std::size_t>(head); }
-
-  // Settling (tbf_settle.cc)
-  void settle(const Request& request, Head head, const Settling& settling, Instant now);
-  void settle_limits(Queue& queue, const Settling& settling, bool slices_only, Instant now);
-  void adjust(Bucket& bucket, const BucketShape& shape, Tokens paid, Tokens due, Queue& queue,
-              Instant now);
-  void wake_anew(Bucket& bucket, Queue& queue);
-  const Class* class_in_force(const Attributes& attributes, Head head, unsigned layer) const;
-  static void join(Queue& queue, const Request& request);
-  static void part(Queue& queue, const Request& request);
-
-  // Finding
-  Queue& queue_of(const Request& request, Head head, Instant now);
-  Queue& find_queue(const Attributes& attributes, Head head, Instant now);
-  std::uint32_t find(const PackedKey& key, Head head) const;
-  Queue& find_or_make(const PackedKey& key, Head head);
-  Attributes attributes_of(Queue& queue) const;
-  void bind(Queue& queue, Instant now);
-  void unbind(Queue& queue);
-  Class& class_of(const Rule& rule, Queue& queue, const Attributes& attributes, Instant now);
-  Class* find_class(const RuleState& state, const Attributes& by, Queue* host) const;
-  Class& make_class(RuleState& state, const Attributes& by, Queue* host, Instant now);
-  void use(Class& chosen, const Queue& queue, const Rule& rule);
-  static void share_with_others(Queue& host);
-  Share& share_of(const JobId& job);
-  void release(Class& used);
-  void release(Share& share);
-  void release(Extra& extra);
-  void forget(Share& share);
-  bool make_room(Instant now);
-  void forget_one_idle(Instant now);
-  void forget(Queue& queue);
-  void vacate(Class& gone);
-  void forget(LoneClass& gone);
-  void forget_if_unused(RuleState& state);
-  void make_table();
-
-  // Deciding
-  std::uint64_t start_tag(Queue& queue);
-  std::uint64_t& owner_tag(const Queue& queue) const;
-  void step_tag(Queue& queue, const Request& request);
-  static Bucket* empty_limit(Queue& queue, Instant now);
-  static Bucket* lacking_limit(Queue& queue, Instant now);
-  Instant share_ready_at(const Queue& queue) const;
-  Instant wake_time(Queue& queue) const;
-  void enter(Queue& queue, Instant now);
-  void enter_within_limits(Queue& queue, Instant now);
-  static bool has_limits(Queue& queue);
-  void leave(Queue& queue, Instant now);
-  void push_ready(Queue& queue, Instant now);
-  void push_later(Queue& queue);
-
-  // Groups
-  std::uint32_t group_of(const Nid& nid) const;
-  bool is_set_back(const Queue& queue) const;
-
-  // Telling why (tbf_stays.cc)
-  Stay& stay_of(const Queue& queue);
-  const Stay& stay_of(const Queue& queue) const;
-  void begin_stay(Queue& queue, Instant now);
-  void end_stay(Queue& queue);
-  std::uint64_t add_delays(const Queue& queue, Instant now, DelaySums& sums) const;
-  void count_stay(Queue& queue, Instant now);
-  void count_first(Queue& queue, Instant now);
-  void arrive(Queue& queue, Instant now);
-  void depart(Queue& queue, Instant now);
-  void wait_at(Bucket& bucket, Queue& queue);
-  void stand_first(Bucket& bucket, Queue& queue);
-  static bool is_before(const Queue& a, const Queue& b);
-  static std::uint64_t crowd_key(const Queue& queue);
-  static bool is_before_in_crowd(const Queue& a, const Queue& b);
-  bool make_way(Bucket& bucket, const Queue& queue, Instant now);
-  void promote(Bucket& bucket);
-  void let_go(Instant now);
-  bool pay(Queue& queue, const Request& request, Instant now);
-  void pay_limits(Queue& queue, const Request& request, Instant now);
-  Receipt receipt(std::uint64_t more) const;
+  // Deciding (tbf.cc)
   Pick serve_ready(Head head, Instant now);
   Pick serve_later(Instant now);
   Pick serve_borrower(Head head, Instant now);
   Pick serve_spare(Head head, Instant now);
   Pick force(Head head, Instant now);
   Pick finish(Head head, Instant now);
-  static Instant slices_ready_at(Queue& queue);
   bool serve_any(Queue& queue, Request& first, Instant now);
   bool serve_simple(Queue& queue, Request& first, Instant now);
-  static void count(Class& used, const Request& request, Instant now);
-  static void count_all(Queue& queue, const Request& request, Instant now);
+  Pick serve(Queue& queue, Request& first, Receipt paid_for, Instant now);
+  Instant root_ready_at(const Request& request) const;
+  bool pay(Queue& queue, const Request& request, Instant now);
+  void pay_limits(Queue& queue, const Request& request, Instant now);
+  Receipt receipt(std::uint64_t more) const;
   void take_out(Queue& queue, Request& request, Instant now);
   void become_busy(Queue& queue, Instant now);
   void become_idle(Queue& queue, Instant now);
-  Instant root_ready_at(const Request& request) const;
-  static void settle_spill(Share& share, Instant now);
-  static std::uint64_t weigh(const Share& share, Tokens cost, std::uint64_t& part);
-  void offer_loan(Share& share);
-  void enter_again(Share& share, Instant now);
-  std::optional<Tokens> smallest_limit(Queue& queue, Nanoseconds time, Bucket*& bucket) const;
 
-  // Changing
-  RuleState& make_state(const Rule& rule, Head head, Instant now);
-  void before_stop(const RuleCommand& command);
-  void after_start(const RuleCommand& command, Instant now);
-  void after_change(const RuleCommand& command, Instant now);
-  Shapes shapes_of(const Rule& rule, const Slice& slice) const;
-  Pace* own_pace(RuleState& state, const Attributes& key);
-  static void count_waiting(const Queue& queue, const Rule& rule, Nanoseconds time,
-                            ClassLoad& load);
-  template <class Visit>
-  static void each_pace(RuleState& state, Visit visit);
-  bool is_affected(Queue& queue);
+  // What is paid besides (tbf_settle.cc)
+  void settle(const Request& request, Head head, const Settling& settling, Instant now);
+  void settle_limits(Queue& queue, const Settling& settling, bool slices_only, Instant now);
+  void adjust(Bucket& bucket, const BucketShape& shape, Tokens paid, Tokens due, Queue& queue,
+              Instant now);
+
+  // Changing (tbf_changes.cc)
+  void change_payers();
+  template <class Selects, class Between>
+  void enter_again(Selects selects, Between between, Instant now);
+  void move_queues(Share& share, Instant now);
   void reshape_changed(Instant now);
-  void forget_stopped();
   void return_changed(Instant now);
-  void return_all(FieldSet key_before, Instant now);
-  void move_classes_out();
-  template <class Visit>
-  void each_live_class(Visit visit);
+  void return_all(FieldSet by, Instant now);
 
   RuleOptions options_;
-  std::array<std::unique_ptr<RuleList>, 2> lists_;
-  absl::flat_hash_map<const RuleState*, std::unique_ptr<RuleState>> states_;
-  absl::flat_hash_map<const Rule*, RuleState*> state_of_;
-  absl::flat_hash_map<ClassKey, std::unique_ptr<LoneClass>, ClassKeyHash> lone_classes_;
-  absl::flat_hash_map<JobId, std::unique_ptr<Share>, JobHash> shares_;
-  FieldSet key_;  // the fields that tell queues apart; grows with by= and never shrinks
-  std::unique_ptr<QueueSlab> slab_;
-  std::array<std::unique_ptr<IndexTable>, 2> tables_;  // by head
-  std::unique_ptr<Heaps> heaps_;
-  std::optional<std::uint32_t> preferred_;
-  std::vector<std::uint32_t> group_queues_;  // with requests; clients of no group last
-  std::vector<Stay> stays_;
-  std::size_t next_stay_ = 0;
-  std::array<Instant, 2> top_since_{};  // by head: who is first in order has been since
-  Instant root_refused_ = kNever;       // the root could not pay for who is first
-  Instant root_until_ = kNever;         // and could not before
-  std::vector<LoneClass*> lone_order_;  // as lone_classes_, to be walked in parts
-  std::optional<RootBucket> root_shape_;
-  TokenBucket root_ = TokenBucket::empty(Instant::min());
-  bool rested_ = true;   // since the root last paid, nobody waited for the device for a moment
-  std::uint64_t stamp_;  // of what hints point into
-  std::uint32_t bindings_ = 1;  // grows with all that can change which classes a queue has
-  std::uint32_t payers_ = 1;    // and with all that can change which buckets a request takes from
-  std::uint64_t states_made_ = 0;
-  std::size_t classes_ = 0;
-  std::uint64_t virtual_ns_ = 0;
-  std::uint64_t loan_virtual_ = 0;
+  tbf::RuleTable rules_;
+  tbf::ClassTable classes_;
+  tbf::Groups groups_;
+  tbf::Shares shares_;
+  tbf::Root root_;
+  tbf::WaitBreakdown waits_;
+  tbf::Tags tags_;
+  tbf::Binder binder_;
+  std::array<tbf::QueueList, 2> busy_;  // queues with requests, by head
+  tbf::RunQueue run_;                   // heaps of queues go before the queues do
+  std::uint32_t payers_ = 1;  // grows with all that can change which buckets a request takes from
+  std::uint64_t simple_receipt_ = Receipt(1, Receipt::kLimits).word();  // of payers_
   std::uint64_t arrivals_ = 0;
-  std::uint64_t overflowed_ = 0;
-  bool default_limits_ = true;  // off under sharing, until somebody changes `default`
-  bool is_plain_;               // neither shares nor groups
 };
 
 // One head of a Tbf as a policy of a Gate.

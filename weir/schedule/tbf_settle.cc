@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "weir/schedule/tbf.h"
-#include "weir/schedule/tbf_parts.h"
 
 namespace weir {
 
@@ -34,7 +33,7 @@ void Tbf::refund(const Request& request, Head head, Instant now) {
 void Tbf::settle(const Request& request, Head head, const Settling& settling, Instant now) {
   const Receipt receipt = Receipt::of(request.seat_turn);
   if (!receipt.paid(Receipt::kLimits | Receipt::kSlices)) return;
-  Queue& queue = find_queue(request.attributes, head, now);
+  Queue& queue = binder_.find(request.attributes, head, now);
   Settling of_limits = settling;
   of_limits.may_refund = receipt.payers() == payers_;
   settle_limits(queue, of_limits, receipt.paid(Receipt::kSlices), now);
@@ -50,12 +49,8 @@ void Tbf::settle(const Request& request, Head head, const Settling& settling, In
     share.borrowed = due > paid ? share.borrowed + (due - paid)
                                 : share.borrowed - std::min(share.borrowed, paid - due);
   }
-  if (!receipt.paid(Receipt::kRoot) || !root_shape_) return;
-  if (due > paid) {
-    root_.charge(due - paid, rested_ ? root_shape_->rested : root_shape_->busy, now);
-  } else {
-    root_.give_back(paid - due, root_shape_->rested);
-  }
+  if (!receipt.paid(Receipt::kRoot)) return;
+  due > paid ? root_.pay(due - paid, now) : root_.give_back(paid - due);
 }
 
 void Tbf::settle_limits(Queue& queue, const Settling& settling, bool slices_only, Instant now) {
@@ -83,22 +78,12 @@ void Tbf::adjust(Bucket& bucket, const BucketShape& shape, Tokens paid, Tokens d
   } else {
     bucket.tokens.give_back(paid - due, shape);
   }
-  wake_anew(bucket, queue);
-}
-
-// Whoever waits first at the bucket can go at another time. One without a crowd is wanted by the
-// queue that its class lives in alone.
-void Tbf::wake_anew(Bucket& bucket, Queue& queue) {
-  Queue* const first = bucket.crowd == nullptr ? &queue : bucket.crowd->first;
-  if (first == nullptr || first->place != Queue::Place::kFirst || first->at != &bucket) return;
-  heaps_->wake.update(*first, wake_time(*first), first->turn());
+  run_.bucket_changed(bucket, queue);
 }
 
 void Tbf::charge(const Request& request, Head head, Instant now) {
-  Queue& queue = find_queue(request.attributes, head, now);
-  if (!queue.has_requests()) {
-    heaps_->idle.splice(heaps_->idle.end(), heaps_->idle, heaps_->idle.iterator_to(queue));
-  }
+  Queue& queue = binder_.find(request.attributes, head, now);
+  if (!queue.has_requests()) binder_.touch(queue);
   const Settling settling{.charged = std::nullopt, .moved = request.bytes};
   settle_limits(queue, settling, false, now);
   queue.each_class([&](Class& used) {
@@ -110,20 +95,17 @@ void Tbf::charge(const Request& request, Head head, Instant now) {
   Share& share = *queue.share();
   if (share.paces()) {
     // What has fallen over the rim so far is lent, and must not be lost with this.
-    if (share.busy == 0) settle_spill(share, now);
+    if (share.busy == 0) tbf::Shares::settle_spill(share, now);
     share.bucket.tokens.charge(cost, *share.shape, now);
-    wake_anew(share.bucket, queue);
+    run_.bucket_changed(share.bucket, queue);
   }
-  if (!root_shape_) return;
-  root_.charge(cost, rested_ ? root_shape_->rested : root_shape_->busy, now);
-  rested_ = false;
+  root_.pay(cost, now);
 }
 
 // Requests of the same owner of a tag go in the order in which they came, so that one waits for all
 // that its class has waiting; under shares for those of its queue.
 Instant Tbf::ready_at(const Request& request, Head head, Instant now) const {
-  const std::uint32_t known = find(PackedKey(request.attributes, key_), head);
-  Queue* const queue = known == IndexTable::kNone ? nullptr : &slab_->at(known);
+  const Queue* const queue = binder_.known(request.attributes, head);
   const Backlog before = queue == nullptr ? Backlog{} : queue->waiting;
   Instant ready = now;
   const auto ask = [&](const Bucket& bucket, const BucketShape& shape, Tokens first, Tokens cost) {
@@ -132,10 +114,10 @@ Instant Tbf::ready_at(const Request& request, Head head, Instant now) const {
     ready = std::max(ready, then.ready_at(cost, shape));
   };
   for (unsigned layer = 0; layer < kLayers; ++layer) {
-    const Class* const used = class_in_force(request.attributes, head, layer);
+    const Class* const used = binder_.class_in_force(request.attributes, head, layer);
     if (used == nullptr) continue;
     const bool is_owner = layer == 0 && used->is_lone && !options_.sharing;
-    const Backlog& first = is_owner ? static_cast<const LoneClass*>(used)->waiting : before;
+    const Backlog& first = is_owner ? static_cast<const tbf::LoneClass*>(used)->waiting : before;
     const Shapes& shapes = used->pace->shapes;
     if (shapes.ops) {
       ask(used->main, *shapes.ops, first.cost(shapes.cost), shapes.cost.of(request.bytes));
@@ -147,25 +129,11 @@ Instant Tbf::ready_at(const Request& request, Head head, Instant now) const {
   }
   if (!options_.sharing) return ready;
   const Cost& cost = options_.sharing->cost;
-  const auto share = shares_.find(request.attributes.job);
-  if (!options_.sharing->lending && share != shares_.end() && share->second->paces()) {
-    ask(share->second->bucket, *share->second->shape, before.cost(cost), cost.of(request.bytes));
+  const Share* const share = shares_.find(request.attributes.job);
+  if (!options_.sharing->lending && share != nullptr && share->paces()) {
+    ask(share->bucket, *share->shape, before.cost(cost), cost.of(request.bytes));
   }
   return std::max(ready, root_ready_at(request));
-}
-
-// The class that a request would be limited by; none if there is no rule, or it is not made yet.
-const Tbf::Class* Tbf::class_in_force(const Attributes& attributes, Head head,
-                                      unsigned layer) const {
-  const RuleList& list = rules(head);
-  const Rule* const rule = list.has_layer(layer) ? list.match(attributes, layer) : nullptr;
-  if (rule == nullptr) return nullptr;
-  const RuleState& state = *state_of_.at(rule);
-  const std::uint32_t known = layer == 0 && rule->by() == key_
-                                  ? find(PackedKey(attributes, key_), Head::kRegular)
-                                  : IndexTable::kNone;
-  Queue* const host = known == IndexTable::kNone ? nullptr : &slab_->at(known);
-  return find_class(state, attributes.only(rule->by()), host);
 }
 
 }  // namespace weir

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which parts of a store in memory were ever written: a bit for each chunk. It lets block status
-// tell holes, so that a copy of a mostly empty export reads next to nothing.
+// Which parts of a memory store were ever written: a bit for each chunk. Block status reports the
+// holes, so that a copy of a mostly empty export reads almost nothing.
 //
 //   map.mark(offset, length)       written: every chunk touched counts as data
 //   map.clear(offset, length)      zeroed: chunks that lie wholly inside are holes again

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory that connections hold, bounded for the whole server and for each connection: payload,
-// requests, bytes that came and replies that wait to be sent. A connection that gets none waits;
-// nobody else does.
+// The memory of connections, bounded for the whole server and for each connection: payload,
+// requests, received bytes and queued replies. A connection that gets none waits; others do
+// not.
 //
 //   if (!pool.reserve(kConnectionReserve)) ...    one a connection: refused, it is not accepted
 //   MemoryAccount account;
@@ -11,15 +11,15 @@
 //   if (pool.charge(account, bytes)) ...          memory that lies elsewhere
 //   pool.discharge(account, bytes);
 //
-// What everybody may need at any time is set aside when the connection is accepted: the bytes of
-// one receive, some requests, and a buffer of kGuaranteed bytes. Three quarters of the limit at
-// most are set aside, so the limit also bounds the number of connections. Nobody can take that from
-// a connection, so each goes on with small requests whatever the others hold.
+// A minimum is reserved when a connection is accepted: the bytes of one receive, some requests, and
+// a buffer of kGuaranteed bytes. At most three quarters of the limit are reserved, so the limit
+// also bounds the number of connections. Others cannot use this reserve, so each connection can
+// continue with small requests whatever the others hold.
 //
 // The rest is shared. A connection that reads slowly keeps what it was given until it has taken its
 // replies. So that such connections never use up everything, a further buffer must leave a quarter
 // of the shared part free and may bring its holder to a quarter of what is free; a first one may
-// take half of what is left. A buffer is always given when no other one is out. Charges have a
+// take half of what is left. A buffer is always granted when no other one is in use. Charges have a
 // quarter of the shared part, and an account may have as much of it as it leaves to the others.
 //
 // Buffers are powers of two from 4 KiB on, aligned to 4 KiB for O_DIRECT; some are kept for the

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a client says about itself in the name of the export it asks for. NBD has no field for it,
-// but every client lets its user write the name:
+// What a client states about itself in the name of the export it opens. NBD has no field for it,
+// but every client lets its user choose the name:
 //
 //   scratch,job=ior.n1            scratch/job=ior.n1            scratch,job=ior.n1,uid=500,gid=100
 //
 // The part up to the first ',' or '/' is the export. Both separators mean the same: QEMU's own
-// option syntax takes the comma for itself. The keys are job, uid, gid and project. A claim is only
-// read here; whether it counts is decided by who makes it (peer.h). Pure: text in, values out.
+// option syntax takes the comma for itself. The keys are job, uid, gid and project. Claims are only
+// parsed here; peer.h decides whether to accept them. Pure: text in, values out.
 #pragma once
 
 #include <cstdint>

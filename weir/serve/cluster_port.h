@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a server's control asks of its cluster, as values and an interface between two modules that
-// do not know each other: control/ asks, cluster/ answers.
+// The interface through which the control of a server uses its cluster: control/ calls it, cluster/
+// implements it, and neither depends on the other.
 //
 //   port.status([](Result<ClusterStatus> status) { ... });
 //   port.command("ost_io", "start dd jobid={dd.*} rate=1000", [](Result<void> done) { ... });

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What other threads ask of a running server: to read a counter, to start a rule, to change a
-// capacity. Nothing of a server may be touched from outside its loop, so the asker sends a function
-// that the loop runs between two turns:
+// Commands from other threads to a running server: to read a counter, start a rule, change a
+// capacity. Nothing of a server may be used outside its loop, so the caller sends a function that
+// the loop runs between two turns:
 //
 //   order(command)   returns at once; the command is called on the loop, exactly once: with the
-//                    server, or with the reason why it cannot be had
+//                    server, or with the reason why it is not available
 //   ask(function)    the same, and waits for what the function returns; never call it on the loop
 //   post(command)    as order(), for messages that may be lost: refused while many commands wait
 //
@@ -15,12 +15,12 @@
 //     return read_nrs_tbf_rule(service->target);
 //   });
 //
-// A command has the time of its turn, Server::now(), and must not wait for anything: all clients
-// would wait with it. While kCommandsMax commands wait, post() is refused with EAGAIN; order() and
-// ask() never are, so that no flood of messages keeps an administrator from the server. Their
-// senders bound themselves: a thread that waits, one command for each connection of the HTTP
-// server. From SIGTERM on commands are refused with ECANCELED, and those that had not yet run are
-// told the same.
+// A command has the time of its turn, Server::now(), and must not block: all clients
+// would wait. While kCommandsMax commands are queued, post() fails with EAGAIN; order()
+// and ask() never do, so that a flood of messages cannot lock out an administrator.
+// Their senders bound themselves: a thread that waits, one command for each connection
+// of the HTTP server. From SIGTERM on, commands fail with ECANCELED, also those that are
+// queued.
 #pragma once
 
 #include <cstddef>

@@ -598,7 +598,6 @@ void Connection::start(Exchange& exchange) {
   operation.data = {};
   operation.finished = finished;
   operation.owner = &exchange;
-  exchange.started = plane_.now;
   working_.push_back(exchange);
   ServedExport& served = served_by(exchange);
   if (served.store->start(operation, plane_.now)) return finish(exchange);
@@ -640,27 +639,11 @@ void Connection::finish(Exchange& exchange) {
   reply(exchange);
 }
 
-// What moves no data and has no counter of its own is left out, as on an OST.
+// A prefetch is a read that moves no data to the client, and has no counter on an OST.
 void Connection::record(const Exchange& exchange) {
-  OpStats::Op op = OpStats::Op::kRead;
-  switch (exchange.command) {
-    case StoreCommand::kRead:
-      break;
-    case StoreCommand::kWrite:
-      op = OpStats::Op::kWrite;
-      break;
-    case StoreCommand::kFlush:
-      op = OpStats::Op::kSync;
-      break;
-    case StoreCommand::kDiscard:
-    case StoreCommand::kZero:
-      op = OpStats::Op::kPunch;
-      break;
-    case StoreCommand::kPrefetch:
-      return;
-  }
-  served_by(exchange).stats.record(exchange.opened->stats, exchange.attributes.job, op,
-                                   exchange.bytes, plane_.now - exchange.started, plane_.now);
+  if (exchange.command == StoreCommand::kPrefetch) return;
+  served_by(exchange).stats.record(exchange.opened->stats, exchange.attributes.job,
+                                   Target::record_of(exchange, plane_.now));
 }
 
 // A turn lets sessions work for so long; those that come after that wait for the next one.

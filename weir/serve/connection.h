@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One client, whatever its protocol: its bytes on their way to its Session (session.h), its
-// requests on their way through the Gate and the store, and its replies. Everything it does is a
-// callback of the ring or a call of the Server in one thread.
+// One client of any protocol: its bytes on their way to its Session (session.h), its requests on
+// their way through the Gate and the store, and its replies. Everything it does is a callback of
+// the ring or a call of the Server in one thread.
 //
 //   kHandshake --agreed--> kOpen --leaves, SIGTERM--> kEnding --all is answered--> kClosed
 //        \____________________\___the client has gone, or breaks the protocol______/
@@ -11,15 +11,15 @@
 // Exchange of a head, a write's payload goes to the Exchange's own buffer, and a large rest of it
 // is received straight there. So an idle connection is this object and nothing else. When there is
 // no memory for a payload or a further request, or too many requests are unanswered, the rest of
-// the bytes is kept and nothing more is read from this socket until there is room: others do not
-// notice. All of it counts (buffer_pool.h): kConnectionReserve is set aside for each connection
-// before it is accepted, kTlsReserve for each TLS session; requests beyond kRequestsFree and
-// encrypted replies are charged. In the handshake nothing more is read or answered while
+// the bytes is kept and nothing more is read from this socket until there is room; other clients
+// are not affected. All of it is counted (buffer_pool.h): kConnectionReserve is set aside for each
+// connection before it is accepted, kTlsReserve for each TLS session; requests beyond kRequestsFree
+// and encrypted replies are charged. In the handshake nothing more is read or answered while
 // kAnswersMax bytes of answers wait for the client.
 //
-// A client that announces a large write and does not send it would keep the memory for it from all
-// others. So while somebody waits for memory that others hold, whoever has sent less than
-// kPayloadMin of a payload in kPayloadTime is disconnected. Sending that much is slow, and enough.
+// A client that announces a large write and does not send it would block memory that others need.
+// So while another connection waits for memory, a client that has sent less than kPayloadMin of a
+// payload in kPayloadTime is disconnected.
 //
 // Replies go out at the end of a turn, all that are ready in one message of the ring. Payload that
 // is in a file is sent from there by the kernel, as much as the socket takes; the rest when it has
@@ -28,10 +28,10 @@
 // TLS. A client that asks for it is answered in plain text once more; from then on what comes goes
 // through a TlsSession before it is used, and replies go through it before they are sent: payload
 // that is encrypted is given back, and at most kTlsBatch of it waits for the socket. Bytes that
-// came behind the question are TLS or nothing.
+// follow the request for TLS must be TLS.
 //
-// Closing. What is queued is withdrawn from the Gate, uncharged; what a store or the kernel works
-// on is waited for, because it uses our buffers. Then the connection is_over() and may be deleted.
+// Closing. Queued requests are withdrawn from the Gate, uncharged; those in a store or the kernel
+// are waited for, because they use our buffers. Then the connection is_over() and may be deleted.
 #pragma once
 
 #include <cstddef>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens to connections, on standard error, for the operator. A flood must not become a flood
-// of lines: of each kind of event one line a second is written, and the next one says how many were
-// left out.
+// Logs events of connections on standard error. The rate is limited: one line per
+// second is written for each kind of event, and the next one states how many were left
+// out.
 //
 //   log.note(EventLog::Kind::kBreak, "10.1.2.3@tcp: a request without its magic number", now);
 //     weir serve: 10.1.2.3@tcp: a request without its magic number (and 41 more like it)
 //
-// Texts of clients must have been quoted. Lines go through host/log.h, so a log that cannot be
-// written holds up nobody. One owner, no locks; say() may be called by any thread.
+// Quote texts from clients first. Lines go through host/log.h, so a log that cannot be written
+// delays nothing. One owner, no locks; say() may be called by any thread.
 #pragma once
 
 #include <array>

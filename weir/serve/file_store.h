@@ -3,10 +3,10 @@
 // A store in a file or on a block device. A file is created on demand, sparse: it takes space for
 // what was written. Trims and zeroes punch holes, and block status tells where they are.
 //
-//   large cached read  sent from the page cache (sendfile(2)): the bytes are copied by nobody here
+//   large cached read  sent from the page cache (sendfile(2)), without a copy in this process
 //   cached read        preadv2(RWF_NOWAIT), at once: no second turn of the loop for a hot page
-//   above 256 KiB      copied by a thread of the kernel, so that a copy stops nobody
-//   anything else      through the Uring, so a slow disk stops nobody
+//   above 256 KiB      copied by a kernel thread, so that a copy does not block the loop
+//   anything else      through the Uring, so a slow disk does not block the loop
 //   file in memory     tmpfs has no "without waiting" and nothing to wait for: plain calls
 //   network, FUSE      whatever is asked for may wait for ever: always a thread of the kernel, and
 //                      block status says data, since to ask for more would wait
@@ -21,11 +21,11 @@
 //   trim            ...|discarded |..          what is not discarded stays as it is
 //   zeroes         [www|discarded |ww]
 //
-// One server at a time: the file is locked (flock(2)) for as long as the store lives. A device is
-// opened with O_EXCL unless it is read only or the options say force, so one that is mounted is
-// refused and one that is served cannot be mounted. Both are waited for while a server that was
-// killed has them (host/holder.h). A file that is created here is there wholly or
-// not at all: with its size, durable, or removed again.
+// One server at a time: the file is locked (flock(2)) as long as the store lives. A device is
+// opened with O_EXCL unless it is read-only or the options say force, so a mounted device is
+// rejected and a served one cannot be mounted. Both are waited for while a killed server still
+// holds them (host/holder.h). A new file is created completely or not at all: with its size,
+// durable, or removed again.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Something else that lives on a server's loop: it has a time at which it wants to be woken, and is
-// woken then, between the commands of a turn and its requests. A server's part in the epochs of its
-// cluster is one (weir/cluster/epoch_part.h): rules may change only where requests are scheduled.
+// A component that runs on a server's loop: it sets a time at which it is called, between the
+// commands of a turn and its requests. A server's part in the epochs of its cluster is one
+// (weir/cluster/epoch_part.h): rules may change only where requests are scheduled.
 //
 //   guest.wakes_at()      asked once a turn; kNever: only when it has asked for another time
-//   guest.wake(now)       must not wait for anything: all clients would wait with it
+//   guest.wake(now)       must not block: all clients would wait
 //   guest.stopping(now)   the server stops; it is woken until all that was accepted is answered
-//   guest.describe(...)   for those who ask what the server is doing
+//   guest.describe(...)   its state, for status reports
 //
 // Called by the loop alone.
 #pragma once

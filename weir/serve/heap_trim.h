@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When the free pages of the heap are worth giving back: what connections hold there has fallen by
-// kFallen since it was largest, and the last time is kPause ago. A wave of connections or requests
+// When to return free pages of the heap to the kernel: the memory of connections has fallen by
+// kFallen since its maximum, and the last time is kPause ago. A wave of connections or requests
 // leaves holes of its size; without this they would stay resident beside all that --memory allows
 // later. Not more often, because it stops the loop (weir/host/heap.h).
 #pragma once

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many requests a turn of the loop takes in, and from whom. A client that sends one request at
-// a time has it taken in the turn in which it arrives, whatever the others send. Of a client that
-// sends hundreds at once the first kAtOnce are taken; the others wait in line with those of its
-// kind, which share kOfLine requests a turn. So a turn stays short, and a flood slows down the
-// flood.
+// How many requests a turn of the loop reads from each client. The request of a client that sends
+// one at a time is read in the turn in which it arrives, whatever the others send. Of a client that
+// sends hundreds at once the first kAtOnce are read; the rest waits in line with other such
+// clients, which share kOfLine requests per turn. So a turn stays short, and a flood only delays
+// itself.
 //
 //   intake.begin_turn();
 //   for each client that has received bytes:

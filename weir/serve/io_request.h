@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A request of a client, from the protocol that understood it to the reply that answers it: one
-// object, which never moves. A Session fills in what is asked, and later the reply; the scheduler
-// knows it as its Request; the store is given its range.
+// A request of a client, from the protocol that parsed it to its reply: one object, which never
+// moves. A Session fills in the request, and later the reply; the scheduler sees it as its Request;
+// the store gets its range.
 //
 //   session fills it --> admitted to the Target --> store, or the session itself --> reply is sent
 //
-// What a session says is checked (session_check.h) before anything is done with it.
+// The values that a session fills in are checked (session_check.h) before they are used.
 #pragma once
 
 #include <array>
@@ -54,9 +54,8 @@ struct IoRequest : Request {
   static constexpr std::size_t kHeadMax = 64;
 
   // ---- what is asked ----
-  // Of Request: bytes (what counts against limits and capacities of bytes), attributes with the
-  // opcode that rules ask for, and hint.
-  OperationKind kind = OperationKind::kOther;  // what it does, whatever a protocol calls it
+  // Of Request: operation, bytes (what counts against limits and capacities of bytes), attributes
+  // with the opcode that rules ask for, and hint.
   OpenedExport* opened = nullptr;
   std::uint64_t tag = 0;  // the protocol's own, such as what a reply has to repeat
   std::uint64_t offset = 0;
@@ -81,7 +80,7 @@ struct IoRequest : Request {
 
   // What a session finds before it fills it in.
   void clear() {
-    kind = OperationKind::kOther;
+    operation = OperationKind::kOther;
     bytes = kOperationBytes;
     hint = nullptr;
     opened = nullptr;

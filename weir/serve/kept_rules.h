@@ -5,15 +5,15 @@
 //
 //   rules of the file, of the command line, kept commands (journal, API, weir rule)  --> kept()
 //      and between the latter, since the policy was started, temporary ones          --> all()
-//      of which the policy in force can have                                         --> running()
+//      of which the current policy can have                                          --> running()
 //
-// Commands of `lctl set_param` without -P are temporary: they are gone when the policy is. So after
-// any number of commands, reloads and policies the Target has the rules that a new start with the
-// same file, command line and journal would give it, but for the temporary commands since the
-// policy was started.
+// Commands of `lctl set_param` without -P are temporary: they end with the policy. So after any
+// number of commands, reloads and policies the Target has the rules that a new start with the same
+// file, command line and journal would give it, but for the temporary commands since the policy was
+// started.
 //
-// A kept command must therefore be possible without the temporary ones too; one that is not is
-// refused. Rules of the cluster are started by the cluster and are none of these.
+// A kept command must therefore be possible without the temporary ones too; otherwise it is
+// rejected. Rules of the cluster are started by the cluster and are not among these.
 //
 // Every change of rules and policies goes through here, or the Target and this disagree. On the
 // loop.

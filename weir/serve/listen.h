@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a server asks of the system once, at its start: sockets to listen on, room for its
-// descriptors and memory, and to be nobody special afterwards. Each error says what to do.
+// What a server needs from the system once, at its start: listening sockets, limits for its
+// descriptors and memory, and a change to an unprivileged user. Each error says what to do.
 //
-// A socket's file that nobody listens on any more, left by a server that was killed, is replaced;
-// one that answers is not.
+// A socket file on which no process listens, left by a killed server, is replaced; an active one is
+// not.
 #pragma once
 
 #include <cstdint>

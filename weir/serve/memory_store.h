@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A store in memory: gone with the server, as fast as memory. Pages that were never written take no
+// A store in memory, which is lost when the server ends. Pages that were never written take no
 // memory (they are mapped, not filled), and trimmed ones are given back. Reads are not copied:
 // replies are sent from where the bytes lie. A write that comes while such a reply is on its way
 // may show in it, which is what reading and writing the same bytes at the same time means in NBD.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All that a server can be told, as plain values: the command line fills it, a configuration file
-// fills it, and the server reads it once at its start. A default here is the default everywhere.
+// All options of a server, as plain values: set by the command line or a configuration file, and
+// read by the server once at its start. A default here is the default everywhere.
 //
 //   ServeOptions            the whole server
 //     ListenAddress         where clients come in
@@ -10,8 +10,8 @@
 //       StoreOptions        a file, a block device or memory, perhaps made slow by a Shape
 //
 // The parse_x() functions read the short forms of the command line; their errors quote the input
-// and name the cure. What is written in several places (an export that names a service) is checked
-// as a whole by check(). Values only: nothing here opens or binds anything.
+// and say what to write. Options that refer to each other (an export that names a service) are
+// checked by check(). Values only: nothing here opens or binds anything.
 #pragma once
 
 #include <chrono>

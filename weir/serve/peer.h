@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who is at the other end of a connection, as far as the kernel knows: the address as a NID, and
-// for Unix sockets the user who connected. From this and from what the client claims (claims.h)
-// come the attributes that all requests of the connection are classified by:
+// The identity of the client of a connection, as far as the kernel knows it: the address as a NID,
+// and for Unix sockets the user who connected. From this and from the claims of the client
+// (claims.h) follow the attributes by which all requests of the connection are classified:
 //
 //                       nid              uid, gid                  job, unless claimed
 //   TCP                 10.1.2.3@tcp     unknown, unless claimed   the NID as text
 //   Unix socket         0@lo             SO_PEERCRED               uid.N
 //
-// Claims count where ClaimsOptions say so; a claim that does not is refused, never ignored: a
-// client that believes to run as a job must not find out from its bandwidth that it does not.
+// Claims are accepted where ClaimsOptions allow them; other claims are rejected, never ignored,
+// since a client must not find out from its bandwidth that its job name was not accepted.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the connections of one loop share: the ring to the kernel, memory, exports and services, the
-// time of this turn, and the lists of who has something to do at its end. A Server owns it; a
-// Connection is given it.
+// time of this turn, and the lists of connections with work at its end. A Server owns it; a
+// Connection uses it.
 //
 // An Exchange is a request of a client on its way to its reply: what its session says of it
 // (io_request.h), the scheduler's Request and the store's operation in one object, which never
@@ -46,7 +46,6 @@ class Connection;
 struct Exchange : IoRequest {
   Connection* connection = nullptr;
   StoreOperation operation;
-  Instant started;  // by the store
   Buffer buffer;
   bool is_performed = false;  // by the session, now
   bool is_tried = false;      // although its store hangs

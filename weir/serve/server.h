@@ -13,11 +13,11 @@
 // All services share the loop; nothing in it needs a lock. It runs until SIGTERM or SIGINT: then no
 // connection is accepted, nothing more is read, everything that was accepted is answered (what
 // waits for tokens no longer waits, except for those of a whole cluster), and run() returns, at the
-// latest after the drain timeout: then the connections are closed, and requests that a store still
-// works on are abandoned. Signals come on a thread of their own (signal_watch.h): when kEndPatience
-// after the drain timeout the server is still there, because the loop or something else hangs in a
-// system call, the process ends. SIGHUP calls the function of on_reload(), or reads the file of
-// jobs again. Created and run by one thread; others may call only order(), ask() and post().
+// latest after the drain timeout: then the connections are closed, and requests still in a store
+// are abandoned. Signals come on a thread of their own (signal_watch.h): when kEndPatience after
+// the drain timeout the server is still there, because the loop or something else hangs in a system
+// call, the process ends. SIGHUP calls the function of on_reload(), or reads the file of jobs
+// again. Created and run by one thread; others may call only order(), ask() and post().
 #pragma once
 
 #include <functional>

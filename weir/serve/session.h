@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The seam between the data plane and a protocol. A Session is one client's side of a protocol as
-// bytes in, requests out and replies back. It has no socket, no clock and no thread; connections,
-// TLS, memory, fairness, pacing, stores and timeouts are the server's, the same for all protocols.
+// The interface of a protocol. A Session is one client's side of a protocol as bytes in, requests
+// out and replies back. It has no socket, no clock and no thread; connections, TLS, memory,
+// fairness, pacing, stores and timeouts are the server's, the same for all protocols.
 //
 //   greet(out)               once, before anything has come
 //   negotiate(in, out)       until it says kOpen: what the two sides agree on first. Its answers
@@ -13,8 +13,8 @@
 //                              is the next `length` bytes that come: they go straight to their
 //                              place and the session never sees them
 //     kRefused                 `request` holds a reply, and nothing else is done
-//     kEnd                     the client leaves: what it asked for is answered, then it closes
-//     kBreak                   what comes now cannot be understood; problem() says why
+//     kEnd                     the client leaves: its requests are answered, then it closes
+//     kBreak                   the following bytes cannot be parsed; problem() says why
 //   reply(request, result)   the store is done, in whatever order: makes the head of the reply; the
 //                            data of a read is sent behind it
 //   perform(request, room)   its turn has come, for requests that are the session's own to do
@@ -22,11 +22,11 @@
 //                            that, request and room are not the session's any more
 //
 // A request may name any export that the session has opened and any identity, so clients behind one
-// connection can be told apart. A session that says something impossible is a mistake of ours: it
-// is logged, its connection is closed, and nobody else notices (session_check.h).
+// connection can be told apart. A session that returns something impossible is a bug in Weir: it is
+// logged, its connection is closed, and no other connection is affected (session_check.h).
 //
-// All calls are of the connection's loop. The session ends with its connection, when nothing of it
-// is under way any more.
+// All calls are made on the connection's loop. The session ends with its connection, when none of
+// its requests is in progress.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a Session says, checked before it is believed. A protocol refuses what its client may not
-// ask for; if one forgets to, its mistake ends here and not in a store: the connection is closed
-// and the log names the protocol and what it said.
+// Checks the requests of a Session before they are used. A protocol rejects invalid requests of its
+// client; a request that it fails to reject stops here and not in a store: the connection is closed
+// and the log names the protocol and the fault.
 //
 //   if (const std::string wrong = request_fault(request); !wrong.empty()) ...close it...
 //

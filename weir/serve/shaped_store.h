@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any store, made slow: this is how a disk of 2,000 operations a second is had on a machine whose
-// disks do a hundred thousand. An operation waits until the device that is played would be done
-// with it (shaper.h), then the store behind does it. The pace may change while operations wait.
+// Any store, slowed down: to simulate a disk of 2,000 operations per second on a machine whose
+// disks do a hundred thousand. An operation waits until the simulated device would have finished it
+// (shaper.h), then the store below performs it. The pace may change while operations wait.
 //
-// The owner calls wake() at wakes_at(), for this store and for the one behind.
+// The owner calls wake() at wakes_at(), for this store and for the one below.
 #pragma once
 
 #include <algorithm>

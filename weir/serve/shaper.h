@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When a slow device would be done: the times of a store that is slowed down on purpose. Each
-// operation takes its part of the device's time, one after the other; latency comes on top and
+// Computes when a simulated slow device would finish operations. Each operation
+// takes its part of the device's time, one after the other; latency is added and
 // overlaps:
 //
 //   start = max(now, free);  free = start + 1/iops or bytes/bandwidth, whichever is longer

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The signals of a server, on a thread of their own: they arrive although the loop hangs, and a
-// server that was told to end does end.
+// Handles the signals of a server on a separate thread: they arrive even if the loop hangs, and a
+// server that is told to stop does stop.
 //
 //   SignalWatch watch(std::move(signals), patience, received, expired);
 //     received(signal)    each signal, at once
 //     expired()           SIGTERM or SIGINT came, and so long afterwards the watch is still there:
-//                         something hangs. Called once; it is to end the process
+//                         something hangs. Called once; it must end the process
 //
-// Nothing in a server can be trusted to return once a store hangs: a system call on it may not, and
-// neither may the end of any thread that waits for one. So the watch touches nothing that others
-// hold. Both functions are called on its thread; set_patience() is for any thread.
+// Once a store hangs, no call in a server is certain to return: neither a system call on it, nor
+// the end of a thread that waits for one. So the watch uses nothing that other threads hold. Both
+// functions are called on its thread; set_patience() is for any thread.
 #pragma once
 
 #include <atomic>

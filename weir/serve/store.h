@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the bytes of an export live. A store is given operations that were checked against its
-// size; it finishes each at once, or later by its callback.
+// The storage of an export. A store gets operations that were checked against its size; it
+// completes each at once, or later through its callback.
 //
 //   operation.finished = ...;
 //   if (store.start(operation, now)) { ...done: operation.error says how... }
 //
-// A store that has its bytes in memory gives a read without copying it: `data` then points into
-// the store, and stays valid as long as the store does. Others read into the caller's buffer, or
-// name a file that the caller sends a large read from, without a copy.
-// A turn of the loop is not held up: what takes processor time is done in pieces, turn by turn.
-// Several operations may overlap in time and in their bytes; as the protocol allows, nothing is
-// promised about the order of those. What was written and finished is what a later read sees, and
-// what a finished kFlush, or a write with kDurable, has made durable.
+// A store that has its bytes in memory gives a read without copying it: `data` then points into the
+// store, and stays valid as long as the store does. Others read into the caller's buffer, or name a
+// file that the caller sends a large read from, without a copy. The loop is not delayed: work that
+// takes CPU time is done in pieces, turn by turn. Several operations may overlap in time and in
+// their bytes; as the protocol allows, nothing is promised about the order of those. What was
+// written and finished is what a later read sees, and what a finished kFlush, or a write with
+// kDurable, has made durable.
 //
 // memory_store.h, file_store.h (also block devices) and shaped_store.h (slow on purpose, over any).
 #pragma once

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Errors of a store that all of its clients have to hear of.
+// Errors of a store that must be reported to all of its clients.
 //
-// A sync that fails (a flush, or a durable write) means that data which was written before may be
-// lost, whoever wrote it; the kernel reports it once for the open file that all sessions of an
-// export share. So it is kept until every session has been told: the next of each session fails
-// once, as fsync(2) does for each open file. A session that begins later starts without it, unless
-// nobody has been told yet.
+// A failed sync (a flush, or a durable write) means that earlier data may be lost, whichever client
+// wrote it; the kernel reports it once for the open file that all sessions of an export share. So
+// it is kept until every session has been told: the next sync of each session fails once, as
+// fsync(2) does for each open file. A session that begins later starts without it, unless no
+// session has been told yet.
 //
 //   SyncErrors errors;  auto mark = errors.begin();     a session
 //   errors.failed(EIO);                                 the sync of another session

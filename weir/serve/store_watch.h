@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a store still works. A disk or a file server that hangs never finishes what it was given,
-// and requests that wait for it would hold the slots of their service for ever, so that exports on
-// other stores would stop too. A store that works on something and has finished nothing for
-// kHungAfter is taken to hang:
+// Detects stores that hang. A disk or a file server that hangs never completes its operations, and
+// requests that wait for it would hold the slots of their service for ever, so that exports on
+// other stores would stop too. A store with operations in progress that has completed none for
+// kHungAfter counts as hung:
 //
-//   - what it works on gives its slots back to the service, so other exports go on;
+//   - its running requests return their slots to the service, so other exports continue;
 //   - further requests to it are kept here, in their order, and hold no slot;
 //   - each kHungAfter one of them is tried, since only a part of the store may hang.
 //

@@ -3,11 +3,11 @@
 // The kernel reports an error of writing back to one sync of an open file: to whichever looks
 // first. Of two syncs that are under way together one may thus take the error of the other's data
 // and the other succeed. So a sync that has succeeded is not answered before all syncs have ended
-// that were under way with it: if one of those fails, everybody is told (store_errors.h).
+// that were under way with it: if one of those fails, all clients are told (store_errors.h).
 //
 //   begin(a); begin(b);  end(a); holds(a): yes, for b is under way;  end(b);  release() == a
 //
-// A sync that was alone is never held; one that failed need not be. Pure: no clock, no calls. One
+// A sync that ran alone is never held, nor is one that failed. Pure: no clock, no calls. One
 // owner.
 #pragma once
 

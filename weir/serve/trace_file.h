@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The file of `weir serve --trace`: every call on every service's Target, written while the server
-// runs and never at its cost. Blocks of the TraceWriter wait here in order; one at a time is with
-// the kernel, through the loop's own ring, so the loop neither waits for the file nor copies.
+// The file of `weir serve --trace`: every call on every service's Target, written without delaying
+// the server. Blocks of the TraceWriter are queued here; one at a time is written through the
+// loop's own ring, so the loop neither waits for the file nor copies.
 //
 //   Target --> TraceWriter --blocks of 64 KiB--> waiting, at most kWaitingMax --> ring --> file
 //
-// A block that is not full goes out kLatency after its first record, so that a server that is
-// killed leaves all but the last moment. When the file cannot keep up or cannot be written, the
-// trace ends there, with a line on standard error; the server goes on.
+// A block that is not full goes out kLatency after its first record, so that a killed server loses
+// only the last moment. When the file cannot keep up or cannot be written, the trace stops with a
+// line on standard error; the server continues.
 #pragma once
 
 #include <cstddef>

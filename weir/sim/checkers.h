@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What must hold in every run, whoever schedules. The world tells a Checkers all that happens at a
-// target, and it says what was broken:
+// Invariants of every run under every policy. The world reports all events of a target to a
+// Checkers, which reports violations:
 //
 //   lost, twice      every request that arrived is dispatched once and completed once, or still
 //                    there at the end
@@ -13,8 +13,8 @@
 //                    its length + depth
 //   records          of all jobs sum to 0 at the end of every period
 //
-// Each is a class of its own that can be shown to bite; Checkers holds one of each for a target.
-// Findings are counted, and the first few are kept in words. No clock but the given one.
+// Each is a separate class with a test that makes it fail; Checkers holds one of each for a target.
+// Findings are counted, and the first few are kept as text. Time is given.
 #pragma once
 
 #include <cstddef>

@@ -8,8 +8,8 @@
 //   fixed    every server has limit / servers for ever: what a hot spot cannot use is lost
 //   each     every server has the whole limit, as rates without a cluster: they multiply
 //
-// What comes of it is an Outcome like that of any scenario, and how far the sum over all servers
-// strays from the limit in windows of time.
+// The result is an Outcome like that of any scenario, and how far the sum over all servers deviates
+// from the limit in windows of time.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The policies a scenario is run under, to be compared with each other. Each is a way to set up the
-// same Target; nothing is scheduled here.
+// The policies that a scenario is run under, for comparison. Each is a way to set up the same
+// Target; nothing is scheduled here.
 //
 //   none      first come, first served
 //   static    a fixed rate for every job by its nodes, whether it has work or not; depth 3
@@ -11,7 +11,7 @@
 //   slices, fixed, each   of a limit on many servers; see cluster_limit.h
 //
 // make_target() gives a Target that knows every job's nodes and has its rules. What a checker needs
-// to know of a policy - who is limited to how much, and whether a slot may idle - stands beside it.
+// to know of a policy (the limits of jobs, and whether a slot may idle) is here too.
 #pragma once
 
 #include <array>

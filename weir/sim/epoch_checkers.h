@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What must hold for servers that move through epochs, whatever the network and the machines do:
+// Invariants of servers that move through epochs, whatever the network and the machines do:
 //
 //   numbers    no two epochs have the same number and different data
-//   once       nobody is called back twice for one epoch, and numbers only grow
+//   once       no server is called back twice for one epoch, and numbers only increase
 //   late       every callback comes within the timeout and a stated bound
 //   order      the reduction does not depend on order or grouping
 //   slices     those under lease sum to no more than the limit; with what servers use that are cut
 //              off, to no more than limit + limit/10; each server's least rate on top
-//   recovery   when all is well again, epochs go on
+//   recovery   when the faults have ended, epochs continue
 //
-// A server is one life of it: after a restart it is another. Findings are counted and the first few
-// kept in words. No clock but the given one.
+// A restarted server counts as another server. Findings are counted, and the first few are kept as
+// text. Time is given.
 #pragma once
 
 #include <cstdint>

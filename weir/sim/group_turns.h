@@ -4,8 +4,8 @@
 // client's operation is striped: it has one request on every server and is done when all of them
 // are, so it is as slow as the server on which its group waits longest for its turn.
 //
-//   together   servers move through group epochs together (weir/coordinate/group_epochs.h), one of
-//   them
+//   together   servers move through group epochs together
+//              (weir/coordinate/group_epochs.h); one of them
 //              leads, and messages take their time
 //   apart      every server takes turns by itself
 //   off        no groups: first come, first served within the policy

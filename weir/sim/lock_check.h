@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether exclusive locks exclude: reads what holders say of themselves, not what the server
-// believes. A holder says when it begins to use a lock, with the fence it was given, and when it
-// ends; the two clocks that could disagree about a lease are so both in the test.
+// Checks that exclusive locks exclude: by the reports of holders, not by the state of the server. A
+// holder reports when it begins to use a lock, with its fence, and when it ends; so both clocks
+// that could disagree about a lease are part of the test.
 //
 //   two holders    of one lock at one time
-//   old fence      somebody writes with a smaller fence than storage has seen: a storage that
-//                  compares fences would refuse it, and rightly
+//   old fence      a client writes with a smaller fence than storage has seen: a storage that
+//                  compares fences would reject it, and rightly
 //
 // One object for a run; common locks are numbers from 0.
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The lock service in virtual time: the server and clients of weir/lock with a network of fixed
-// delay between them, and applications that use locks. What is under test is the very code that
-// serves; only the network, the applications and the faults are made up here.
+// delay between them, and applications that use locks. The code under test is that of the real
+// service; only the network, the applications and the faults are simulated.
 //
 //   application: uses a lock (of its own, or a common one), holds it a while, lets go
 //        |  acquire / release

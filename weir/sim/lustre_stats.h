@@ -5,10 +5,10 @@
 //
 // Counted is what was served, never what waits. And job_stats loses jobs that live, as real servers
 // do: when a new job's first request makes an entry, all others may vanish, and theirs stay away
-// for a while although they go on. Whoever believes job_stats then takes them for idle; stats goes
-// on counting them. The chance of it and the time are options.
+// for a while although they go on. A reader of job_stats alone then takes them for idle; stats
+// continues to count them. The probability and the time are options.
 //
-// Text is that of release 2.17.57, byte for byte. Chance is given; one owner.
+// The text is that of release 2.17.57, byte for byte. Random numbers are given; one owner.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a scenario's jobs against the model of a Lustre server, in virtual time. Whoever steers the
-// server is called once a period and sees it as a driver does: through its files. So the driver
-// that runs here is the one that runs on a server.
+// Runs a scenario's jobs against the model of a Lustre server, in virtual time. The driver is
+// called once per period and sees the server through its files. So the driver that runs here is the
+// one that runs on a server.
 //
-//   run_on_lustre(scenario, contender, {.seed = 1, .period = 50ms, .tick = [&](LustreServer&
-//   server,
-//                                       Instant now) { ...server.read(...), server.write(...) }});
+//   run_on_lustre(scenario, contender,
+//                 {.seed = 1, .period = 50ms, .tick = [&](LustreServer& server, Instant now) {
+//                   ...server.read(...), server.write(...) }});
 //
 // The processes are those of World: windows, bursts, thinking. Their requests enter the CPT that
 // their process's number gives. Periods are a tenth longer or shorter, by chance, so that jobs and

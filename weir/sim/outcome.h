@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What came of a run, in numbers: of every job, of every target, and over time. Values only, made
-// by World; tables, files and pictures are made of it in control/ and apps/.
+// The results of a run: for every job, for every target, and over time. Values only, created by
+// World; tables, files and figures are made of them in study/ and apps/.
 //
 //   throughput    requests served a second, over the run; for a job that had a fixed amount of
 //                 work and finished it, until it was done

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/quote.h"
+#include "weir/classify/opcode.h"
 #include "weir/schedule/request.h"
 #include "weir/target/recorder.h"
 #include "weir/target/target.h"
@@ -172,6 +173,8 @@ std::unique_ptr<Outstanding> Replay::make(const TraceRecord& record) {
   }
   one->target = record.target;
   one->request.attributes = *record.attributes;
+  const std::uint32_t opcode = record.attributes->opcode;
+  if (opcode != kUnknownId) one->request.operation = operation_kind(opcode);
   one->request.bytes = record.bytes;
   return one;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Repeats a trace: makes the Targets anew, calls them as they were called, with the times they were
-// given, and compares every decision and the sum of every period. The trace of a server and the one
-// of a simulation are the same to it. The first difference ends it, since all that follows one is
-// different too.
+// Repeats a trace: creates the Targets again, makes the same calls with the same times, and
+// compares every decision and the sum of every period. Traces of servers and of simulations
+// are treated the same. It stops at the first difference, since everything after it differs
+// too.
 //
 //   const ReplayReport report = replay(source);
 //   report.is_identical()       as far as the trace goes

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is to be simulated, as values: the targets and their stores, the jobs and what their
-// processes do, and what goes wrong meanwhile. Files are read into it by control/; a test writes it
-// down directly.
+// A scenario to simulate, as values: the targets and their stores, the jobs and
+// their processes, and the faults. study/ reads it from files; tests create it
+// directly.
 //
 //   Scenario
 //    +- TargetSpec   capacity T, slots, service times, slow-downs and stalls

@@ -7,7 +7,7 @@
 //   stall       nothing moves; what is in service goes on afterwards where it stopped
 //
 // finish() says when a request that is started now will be done. It knows all disturbances ahead,
-// so nothing has to be moved later. How many may be in service is up to whoever starts them.
+// so nothing has to be moved later. The caller limits how many are in service.
 #pragma once
 
 #include <cstdint>

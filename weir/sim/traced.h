@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What came of a run on a real server, in the numbers of a simulated one: an Outcome made from the
+// The results of a run on a real server, in the form of simulated ones: an Outcome made from the
 // server's trace while it is replayed, so that both can stand in one table and on one page.
 //
 //   TracedOutcome traced(scenario, Contender::kWeir);

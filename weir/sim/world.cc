@@ -372,7 +372,7 @@ class World {
       flight.target = target_of(process);
       flight.lane = process.first_lane + flight.target;
       flight.bytes = draw_size(process);
-      flight.attributes.opcode = draw_read(process) ? read_opcode_ : write_opcode_;
+      set_operation(flight, draw_read(process));
       admit(flight, process.job);
     }
   }
@@ -395,6 +395,11 @@ class World {
     return sizes[i].size;
   }
 
+  void set_operation(Flight& flight, bool reads) const {
+    flight.operation = reads ? OperationKind::kRead : OperationKind::kWrite;
+    flight.attributes.opcode = reads ? read_opcode_ : write_opcode_;
+  }
+
   static bool draw_read(Process& process) {
     const std::uint32_t percent = process.spec->reads_percent;
     if (percent == 0 || percent == 100) return percent == 100;
@@ -410,7 +415,7 @@ class World {
       flight.target = 0;
       flight.lane = static_cast<std::uint32_t>(trace_lanes_ + entry.job);
       flight.bytes = entry.size;
-      flight.attributes.opcode = entry.is_read ? read_opcode_ : write_opcode_;
+      set_operation(flight, entry.is_read);
       admit(flight, entry.job);
     }
     if (replayed_ < trace.size()) events_.push(trace_, Instant{trace[replayed_].at});

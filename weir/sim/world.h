@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The virtual world: runs a scenario under one policy and says what came of it. A heap of events is
+// The virtual world: runs a scenario under one policy and returns the outcome. A heap of events is
 // its clock, and its turn is that of a server's loop:
 //
 //   take all events of the next instant     a process wants more | a request is done | a timer
 //   feed them to the targets                admit, complete
 //   ask each target that was touched        next() until it says wait or idle; arm its timer
 //
-// What is scheduled, and how, is up to the Target and the Gate behind it, which are those of the
-// server; here are only the device, the clients, their mishaps and the checkers. The same scenario,
-// policy, options and seed give the same outcome to the last digit.
+// Scheduling is done by the Target and its Gate, which are those of the server; here are only the
+// device, the clients, the faults and the checkers. The same scenario, policy, options and seed
+// give the same outcome to the last digit.
 //
 //   Result<Outcome> outcome = run(scenario, Contender::kWeir, {.seed = 7});
 //

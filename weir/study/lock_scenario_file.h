@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Scenarios of the lock service as people write them: TOML with a table [locks] in, a
-// sim::LockScenario out. Mistakes are told like those of other scenarios (scenario_file.h), and
+// sim::LockScenario out. Errors are reported like those of other scenarios (scenario_file.h), and
 // weir-sim(1) lists all keys.
 //
 //   [locks]

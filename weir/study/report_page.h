@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A report is one page that needs nothing else: web/*.html with the numbers put where its script
-// says /*DATA*/. Whatever the numbers hold, names that users chose among them, cannot end the
-// script they stand in.
+// says /*DATA*/. The data, which includes names chosen by users, cannot end the script that
+// contains it.
 //
 //   report_page("sim-report.html", json)
 #pragma once

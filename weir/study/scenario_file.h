@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scenarios as people write them: TOML in, a sim::Scenario out. Every mistake is told with the
-// file, the line and the cure; a key that does not exist is named together with the nearest one
-// that does. weir-sim(1) lists all keys.
+// Scenarios as people write them: TOML in, a sim::Scenario out. Every error names the file, the
+// line and what to write; an unknown key is reported with the nearest known one. weir-sim(1) lists
+// all keys.
 //
 //   load_scenario("redistribution")       one that comes with Weir
 //   load_scenario("my/scenario.toml")     a file; a trace it names is looked for beside it

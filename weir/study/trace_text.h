@@ -6,8 +6,8 @@
 //   0.000250,lammps.17,read,1048576
 //
 // Times are seconds since the start with up to nine digits behind the point, in rising order; op is
-// read or write. Jobs that the scenario does not name are added with one node. A mistake is told
-// with its line.
+// read or write. Jobs that the scenario does not name are added with one node. An error names its
+// line.
 #pragma once
 
 #include <string>

@@ -19,26 +19,11 @@ constexpr Nanoseconds kRootDepthTime = std::chrono::milliseconds{100};
 constexpr Nanoseconds kRootBusyTime = std::chrono::seconds{1};
 // Periods that passed while nobody asked are made up for, but not more than these.
 constexpr Nanoseconds kMadeUpMax = std::chrono::minutes{1};
-// Lustre's numbers of operations that move data; weir/classify/opcode.h has all.
-constexpr std::uint32_t kOstRead = 3;
-constexpr std::uint32_t kOstWrite = 4;
-constexpr std::uint32_t kOstLadvise = 21;
-constexpr std::uint32_t kOstFallocate = 22;
 // Clients of one job that are told apart, where they stand for its nodes.
 constexpr std::size_t kClientsMax = 65'536;
 
 JobStats::Entry& entry_of(const Request& request) {
   return *static_cast<JobStats::Entry*>(request.account);
-}
-
-// What is charged and moves no data, such as a flush, is neither read nor written.
-bool reads(const Request& request) {
-  const std::uint32_t opcode = request.attributes.opcode;
-  return opcode == kOstRead || opcode == kOstLadvise || opcode == kUnknownId;
-}
-bool writes(const Request& request) {
-  const std::uint32_t opcode = request.attributes.opcode;
-  return opcode == kOstWrite || opcode == kOstFallocate;
 }
 
 Gate::Options gate_options(const Target::Options& options) {
@@ -143,14 +128,9 @@ void Target::complete(Request& request, Instant now, const Outcome& outcome) {
   if (outcome.how == Outcome::How::kNotStarted) {
     entry.abandon(cost_of(request));
   } else {
-    const Bytes moved = outcome.bytes.value_or(request.bytes);
-    const Tokens settled = options_.cost.of(moved);
-    entry.finish({.cost = cost_of(request),
-                  .settled = settled,
-                  .read = reads(request) ? moved : Bytes{0},
-                  .written = writes(request) ? moved : Bytes{0},
-                  .latency = now - request.admitted_at()},
-                 now);
+    const RequestRecord record = record_of(request, now, outcome);
+    const Tokens settled = options_.cost.of(record.moved);
+    entry.finish(record, cost_of(request), settled);
     const bool is_done = outcome.how == Outcome::How::kDone;
     if (options_.estimate_capacity && is_done) estimate_.complete(settled, now);
   }
@@ -158,6 +138,15 @@ void Target::complete(Request& request, Instant now, const Outcome& outcome) {
   stats_.release(entry);
   gate_.complete(request, now, outcome);
   if (recorder_ != nullptr) recorder_->completed(request, outcome, now);
+}
+
+RequestRecord Target::record_of(const Request& request, Instant ended, const Outcome& outcome) {
+  return {.operation = request.operation,
+          .charged = request.bytes,
+          .moved = outcome.bytes.value_or(request.bytes),
+          .arrived = request.admitted_at(),
+          .started = request.started_at(),
+          .ended = ended};
 }
 
 void Target::defer(Request& request, Instant now) {
@@ -178,11 +167,7 @@ void Target::charge(Request& request, Head head, Instant now) {
   const Tokens cost = cost_of(request);
   entry.start(cost, Nanoseconds{0});
   gate_.charge(request, head, now);
-  entry.finish({.cost = cost,
-                .settled = cost,
-                .read = reads(request) ? request.bytes : Bytes{0},
-                .written = writes(request) ? request.bytes : Bytes{0}},
-               now);
+  entry.finish(record_of(request, now), cost, cost);
   request.account = nullptr;
   stats_.release(entry);
   if (recorder_ != nullptr) recorder_->charged(request, head, now);

@@ -38,6 +38,7 @@
 #include <absl/container/flat_hash_set.h>
 
 #include "weir/account/job_stats.h"
+#include "weir/account/request_record.h"
 #include "weir/adapt/capacity.h"
 #include "weir/adapt/controller.h"
 #include "weir/adapt/options.h"
@@ -89,6 +90,9 @@ class Target {
   // The estimate of what the device can do counts what is done, and not what failed.
   void complete(Request& request, Instant now) { complete(request, now, {}); }
   void complete(Request& request, Instant now, const Outcome& outcome);
+  // What accounts read of a request that ends now, also of one that was only charged.
+  static RequestRecord record_of(const Request& request, Instant ended,
+                                 const Outcome& outcome = {});
   void withdraw(Request& request, Instant now);
   void promote(Request& request, Instant now);
   void defer(Request& request, Instant now);

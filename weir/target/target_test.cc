@@ -330,19 +330,20 @@ TEST(Target, RefusesACapacityInAnotherUnitThanItsRequestsAreCountedIn) {
 
 TEST(Target, CountsAsReadAndWrittenOnlyWhatMovesData) {
   World world({});
-  const auto run = [&](std::uint32_t opcode) {
+  const auto run = [&](OperationKind operation) {
     Request request;
     request.attributes.job = JobId("a");
-    request.attributes.opcode = opcode;
+    request.operation = operation;
     request.bytes = Bytes{4096};
     world.target.admit(request, Head::kRegular, world.now());
     ASSERT_EQ(world.target.next(world.now()).kind(), Decision::Kind::kRun);
     world.target.complete(request, world.now());
   };
-  for (const std::uint32_t opcode : {3U, 21U, 4U, 22U, 22U, 10U, 16U, 23U}) run(opcode);
+  for (std::size_t i = 0; i < kOperationKinds; ++i) run(static_cast<OperationKind>(i));
+  run(OperationKind::kZero);
   const JobStats::Entry& job = *world.target.stats().find(JobId("a"));
-  EXPECT_EQ(job.read, Bytes{2 * 4096}) << "read and ladvise";
-  EXPECT_EQ(job.written, Bytes{3 * 4096}) << "write and two times zeroes";
+  EXPECT_EQ(job.read, Bytes{4096});
+  EXPECT_EQ(job.written, Bytes{3 * 4096}) << "a write and two times zeroes";
 }
 
 TEST(Target, ForgetsNodesThatAreTakenBackAndTellsWhenTheyWereUsed) {
@@ -399,7 +400,6 @@ Target::Options estimating(std::uint32_t slots) {
 
 Request& of_job(Request& request, const std::string& job, std::uint64_t bytes) {
   request.attributes.job = JobId(job);
-  request.attributes.opcode = 3;
   request.bytes = Bytes{bytes};
   return request;
 }

@@ -23,12 +23,12 @@
 //
 // The options are NBD_OPT_EXPORT_NAME, GO, INFO, LIST, ABORT, STRUCTURED_REPLY, LIST_META_CONTEXT,
 // SET_META_CONTEXT (base:allocation) and STARTTLS; others are answered with NBD_REP_ERR_UNSUP. An
-// option that is wrong in itself is answered here and the owner never hears of it.
+// invalid option is answered here and not reported to the owner.
 //
-// A client cannot take more than it is given: an option's bytes are kept up to kOptionBytesMax,
-// and only those that have come; longer ones are passed over and refused. A handshake of more than
-// kOptionsMax options or kHandshakeBytesMax bytes in them is broken off. A client that sends
-// nothing at all is for the owner's timeout: there is no clock here.
+// Memory is bounded: an option's bytes are kept up to kOptionBytesMax, and only those that have
+// arrived; longer options are skipped and rejected. A handshake of more than kOptionsMax options or
+// kHandshakeBytesMax bytes in them is broken off. The owner's timeout handles a client that sends
+// nothing: there is no clock here.
 #pragma once
 
 #include <cstddef>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The words of the NBD protocol: its numbers, and what both of its phases know about an export.
+// Definitions of the NBD protocol: its numbers, and what both of its phases know about an export.
 // Everything is from "The NBD protocol" (doc/proto.md of the NetworkBlockDevice project); each
 // constant's comment, or that of its group, is its name there.
 //
 //   greeting, options        handshake.h      what the client may use, and which export
 //   requests, replies        requests.h       what it does with it
 //
-// The handshake ends in a Session: what was agreed on, and all that the second phase needs to judge
-// a request. Nothing here holds a socket, reads a clock or waits.
+// The handshake ends with a Session: what was negotiated, and all that the second phase needs to
+// check a request. Nothing here holds a socket, reads a clock or waits.
 #pragma once
 
 #include <cstddef>

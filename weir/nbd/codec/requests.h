@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The transmission phase of NBD: requests in, reply heads out. The owner holds the socket and the
-// payload; here pass only headers.
+// payload; only headers pass through here.
 //
 //   RequestReader reader(session);
 //   RequestEvent event = reader.next(in);       advances `in` by what it has used
@@ -10,23 +10,23 @@
 //     kPayload      event.payload: a piece of it, as it lies in `in`; last when payload_left() == 0
 //     kRefused      answer event.request.cookie with event.refusal; nothing of it is left in `in`
 //     kDisconnect   NBD_CMD_DISC: answer what is in flight, then close
-//     kBreak        close: what comes now cannot be understood
+//     kBreak        close: the following bytes cannot be parsed
 //
 // A write is answered after its payload, not before: libnbd takes an earlier answer for one to a
-// request it has not made. So a refused write is told of when its payload was passed over.
+// request it has not made. So a refused write is reported after its payload was skipped.
 //
 // Instead of feeding payload an owner may receive payload_left() bytes right into the request's
 // buffer and report them with payload_received(). Any split of the bytes gives the same events, but
 // for where pieces of payload are cut.
 //
-// check() alone decides what a request may be: no offset, length, command or flag passes that the
-// export and the session do not allow, so whoever serves it needs to look at none of this again.
-// Commands that are not offered, and flags that do not belong to a command, are refused with
-// NBD_EINVAL; writing to a read-only export with NBD_EPERM; writing past the end with NBD_ENOSPC,
-// anything else there with NBD_EINVAL; ranges of no bytes, unaligned ranges and payloads above the
-// maximum with NBD_EINVAL. Only payloads are held to the maximum: a trim or a zero of 4 GiB
-// takes no memory, and kernels send them. A write of more than kPayloadMax breaks the connection:
-// so much is not even passed over.
+// check() alone validates requests: no offset, length, command or flag passes that the export and
+// the session do not allow, so the code that serves a request needs no further checks. Commands
+// that are not offered, and flags that do not belong to a command, are refused with NBD_EINVAL;
+// writing to a read-only export with NBD_EPERM; writing past the end with NBD_ENOSPC, anything else
+// there with NBD_EINVAL; ranges of no bytes, unaligned ranges and payloads above the maximum with
+// NBD_EINVAL. Only payloads are held to the maximum: a trim or a zero of 4 GiB takes no memory, and
+// kernels send them. A write of more than kPayloadMax breaks the connection: its payload is not
+// even skipped.
 //
 // Replies are made in small buffers of the caller; nothing allocates. A read's payload is sent by
 // the owner behind the head.

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a Tbf is made of: rules as it knows them, classes with their limit buckets, queues, shares.
-// Nobody else includes this.
+// What a Tbf and its parts deal with: rules as they know them, classes with their limit buckets,
+// queues, shares. Nobody but they includes this.
 //
 //   Queue   requests of one head with the same attributes. In the usual case the class it is
-//   limited
-//           by has the same key, and then lives inside the queue (`own`): one place in memory,
-//           found once, about 190 bytes in all for a job.
+//           limited by has the same key, and then lives inside the queue (`own`): one place in
+//           memory, found once, about 210 bytes in all for a job.
 //   Class   the limit buckets of one key under one rule. Others than `own` stand alone: of rules
 //           with a coarser key (by=), of layers above 0, and those a queue had before a rule came.
 //   Bucket  tokens, and a Crowd where several queues may want them.
 //   Pace    what the limits of a rule are here and now. Classes of one rule have one in common, but
 //           a class of a rule with scope=cluster may have one of its own: its slice.
 //   Share   what a controller gives a job: a bucket, a weight, and what it lent and borrowed.
-//
-// Queues live in slabs that are never given back while the engine lives, so that a hint to one that
-// was forgotten can still be asked whether it is the same (generation).
 #pragma once
 
 #include <algorithm>
@@ -38,13 +34,27 @@
 #include "weir/classify/limits.h"
 #include "weir/classify/rule.h"
 #include "weir/pace/token_bucket.h"
-#include "weir/schedule/tbf.h"
+#include "weir/schedule/policy.h"
+#include "weir/schedule/rule_engine.h"
+#include "weir/schedule/rule_view.h"
 
-namespace weir {
+namespace weir::tbf {
+
+struct Bucket;
+struct Class;
+struct Crowd;
+struct Extra;
+struct LoneClass;
+struct Pace;
+struct Queue;
+struct RuleState;
+struct Share;
+
+inline std::size_t index(Head head) { return static_cast<std::size_t>(head); }
 
 // What the limits of a rule make of buckets; neither: it limits nobody. What the usual decision
 // asks for stands first.
-struct Tbf::Shapes {
+struct Shapes {
   Cost cost;
   bool realtime = false;
   bool is_ops_only = false;  // a bucket of operations and none of bytes
@@ -61,7 +71,7 @@ struct Tbf::Shapes {
 };
 
 // By what a class is paced.
-struct alignas(64) Tbf::Pace {
+struct alignas(64) Pace {
   Shapes shapes;
   std::optional<Shapes> next;  // a change that is being made
   RuleState* state = nullptr;
@@ -71,7 +81,7 @@ struct alignas(64) Tbf::Pace {
 
 // A rule as the engine knows it. One started for both heads has one state, so that its classes have
 // one bucket.
-struct Tbf::RuleState {
+struct RuleState {
   Pace pace;  // of all its classes but those in `own`
   // Of classes with a slice of their own, by their keys.
   absl::flat_hash_map<Attributes, std::unique_ptr<Pace>, std::hash<Attributes>> own;
@@ -83,7 +93,7 @@ struct Tbf::RuleState {
 };
 
 // Requests that wait.
-struct Tbf::Backlog {
+struct Backlog {
   void operator+=(const Backlog& more) {
     requests += more.requests;
     bytes += more.bytes;
@@ -110,8 +120,8 @@ struct Tbf::Backlog {
 };
 
 // What a request has paid, kept in its seat while it runs or is deferred: which buckets, and at
-// which of Tbf::payers_, since refunds are for the buckets that paid.
-class Tbf::Receipt {
+// which state of the rules, since refunds are for the buckets that paid.
+class Receipt {
  public:
   static constexpr std::uint64_t kLimits = 1;
   static constexpr std::uint64_t kSlices = 2;  // limits of the cluster, and no others
@@ -133,14 +143,14 @@ class Tbf::Receipt {
   std::uint64_t word_;
 };
 
-struct Tbf::Bucket {
+struct Bucket {
   bool is_occupied() const;
 
   TokenBucket tokens = TokenBucket::empty(Instant::min());
   std::unique_ptr<Crowd> crowd;  // none: only the queue that the class lives in can want it
 };
 
-struct Tbf::Class {
+struct Class {
   bool is_vacant() const { return pace == nullptr; }
   // REQUIRES: not vacant.
   RuleState* state() const { return pace->state; }
@@ -183,15 +193,15 @@ struct Tbf::Class {
 };
 
 // A class that no queue holds inside.
-struct Tbf::LoneClass : Class {
+struct LoneClass : Class {
   Attributes by;
   boost::intrusive::list_member_hook<> unused_hook;
-  std::size_t place = 0;  // in Tbf::lone_order_
-  Backlog waiting;        // in its queues, if it is of layer 0
+  std::size_t place = 0;  // among those of the engine
+  Backlog waiting;        // in the queues that are counted here
 };
 
 // What few queues have.
-struct Tbf::Extra {
+struct Extra {
   std::array<Class*, kLayers - 1> upper{};  // classes of layers 1-3
   bool has_upper = false;
   Share* share = nullptr;
@@ -199,7 +209,7 @@ struct Tbf::Extra {
   bool is_later = false;    // another group is preferred
 };
 
-struct Tbf::Queue {
+struct Queue {
   enum class Place : std::uint8_t {
     kIdle,    // no requests
     kReady,   // can pay
@@ -218,7 +228,7 @@ struct Tbf::Queue {
   std::uint64_t* key() { return reinterpret_cast<std::uint64_t*>(this + 1); }
 
   template <class Visit>
-  void each_class(Visit visit) {
+  void each_class(Visit visit) const {
     visit(*limits);
     if (extra == nullptr || !extra->has_upper) return;
     for (Class* const used : extra->upper) {
@@ -235,37 +245,45 @@ struct Tbf::Queue {
     return extra == nullptr && limits->main.crowd == nullptr && limits->pace->shapes.is_ops_only;
   }
   Share* share() const { return extra == nullptr ? nullptr : extra->share; }
+  // A request comes, or goes.
+  void join(const Request& request) { *counted += {1, request.bytes.count()}; }
+  void part(const Request& request) { *counted -= {1, request.bytes.count()}; }
   bool is_later() const { return extra != nullptr && extra->is_later; }
 
   Ring<Request, &Request::seat_ring> requests;
-  Backlog waiting;          // the same, counted
-  Class* limits = nullptr;  // of layer 0
+  Backlog waiting;              // the same, counted, while `counted` points here
+  Backlog* counted = &waiting;  // or to that of the class it shares with other queues
+  Class* limits = nullptr;      // of layer 0
   std::unique_ptr<Extra> extra;
   std::uint64_t tag = 0;  // of its owner, when it was placed
   Bucket* at = nullptr;   // where it waits, or which let it go
   HeapHook hook;
-  std::uint32_t binding = 0;     // at which of Tbf::bindings_ it was bound
+  std::uint32_t binding = 0;     // at which of the engine's bindings it was bound
   std::uint32_t generation = 0;  // how often this place in memory was used
   Head head = Head::kRegular;
   Place place = Place::kIdle;
-  std::uint16_t stay = 0;  // its place in Tbf::stays_, from 1; 0: it is not watched
+  std::uint16_t stay = 0;  // its place in the WaitBreakdown, from 1; 0: it is not watched
   boost::intrusive::list_member_hook<> link;  // busy or idle
   Class own;
 };
 
+using QueueList = boost::intrusive::list<
+    Queue,
+    boost::intrusive::member_hook<Queue, boost::intrusive::list_member_hook<>, &Queue::link>>;
+
 // Queues that want the tokens of one bucket, in order of tags. One of them at a time is let go.
-struct Tbf::Crowd {
+struct Crowd {
   Queue* first = nullptr;  // stands in the heap of wake-ups
   Queue* ahead = nullptr;  // was let go and has not been served yet
   Heap<Queue, std::uint64_t, &Queue::hook> waiters;
 };
 
 // Whether somebody stands there, or was let go and has not been served.
-inline bool Tbf::Bucket::is_occupied() const {
+inline bool Bucket::is_occupied() const {
   return crowd != nullptr && (crowd->first != nullptr || crowd->ahead != nullptr);
 }
 
-struct Tbf::Share {
+struct Share {
   // Without a rate it only orders.
   bool paces() const { return active && shape.has_value(); }
 
@@ -287,131 +305,11 @@ struct Tbf::Share {
   HeapHook lend_hook;
 };
 
-// Where the time of a queue's requests goes. Lent to a queue when it gets busy, and to another once
-// it is idle and many come. The time all requests have stood up to t is base + length * t, in
-// unsigned arithmetic: one that comes at t changes neither by "base -= t, ++length", and one that
-// leaves by the reverse.
-struct Tbf::Stay {
-  std::uint64_t stood(Instant at) const { return base + length * ns_of(at); }
-  static std::uint64_t ns_of(Instant at) {
-    return static_cast<std::uint64_t>(at.time_since_epoch().count());
-  }
-
-  Queue* queue = nullptr;
-  std::uint64_t base = 0;
-  std::uint64_t length = 0;   // requests in the queue
-  std::uint64_t counted = 0;  // of what they stood, in `delays`
-  DelaySums delays{};
-  Instant begun{};
-};
-
-// Queues side by side, each with room for its key behind it. As many as are expected are made at
-// the start, so that the first request of a class waits for no memory; further ones in slabs.
-class Tbf::QueueSlab {
- public:
-  QueueSlab(std::size_t key_words, std::size_t expected);
-  ~QueueSlab();
-  QueueSlab(const QueueSlab&) = delete;
-  QueueSlab& operator=(const QueueSlab&) = delete;
-
-  // The index of one that nobody uses.
-  std::uint32_t take();
-  void give_back(std::uint32_t index) { free_.push_back(index); }
-  Queue& at(std::uint32_t index) const {
-    std::byte* place = first_.get() + index * stride_;
-    if (index >= expected_) [[unlikely]] {
-      const std::size_t later = index - expected_;
-      place = slabs_[later / kSlab].get() + (later % kSlab) * stride_;
-    }
-    return *std::launder(reinterpret_cast<Queue*>(place));
-  }
-  // How many have been taken at one time or another.
-  std::uint32_t size() const { return taken_; }
-
- private:
-  using Memory = std::unique_ptr<std::byte[]>;
-  static constexpr std::size_t kSlab = 64;
-
-  Memory make(std::size_t count) const;
-
-  std::size_t stride_;
-  std::size_t expected_;
-  Memory first_;
-  std::vector<Memory> slabs_;
-  std::uint32_t taken_ = 0;
-  std::vector<std::uint32_t> free_;
-};
-
-struct Tbf::Heaps {
-  template <class T, boost::intrusive::list_member_hook<> T::*kHook>
-  using List = boost::intrusive::list<
-      T, boost::intrusive::member_hook<T, boost::intrusive::list_member_hook<>, kHook>>;
-
-  // The request that will probably run next, and the limits it is under.
-  void prefetch_next(Head head) const {
-    if (const Queue* const queue = ready[index(head)].peek()) {
-      __builtin_prefetch(&queue->requests.front());
-      __builtin_prefetch(&queue->limits->pace->shapes);
-    }
-  }
-
-  std::array<Heap<Queue, std::uint64_t, &Queue::hook>, 2> ready;  // by tag
-  Heap<Queue, std::uint64_t, &Queue::hook> later;                 // by tag
-  std::array<Heap<Queue, std::uint64_t, &Queue::hook>, 2> spare;  // by arrival
-  Heap<Queue, Instant, &Queue::hook> wake;                        // by when they can pay
-  Heap<Share, std::uint64_t, &Share::lend_hook> lend;             // by what they borrowed
-  std::array<List<Queue, &Queue::link>, 2> busy;                  // queues with requests
-  List<Queue, &Queue::link> idle;                   // without, least recently used first
-  List<LoneClass, &LoneClass::unused_hook> unused;  // that no queue uses, in the same order
-};
-
-// A request that comes, or leaves. A class that lives in the queue has nothing else waiting.
-inline void Tbf::join(Queue& queue, const Request& request) {
-  const Backlog one{1, request.bytes.count()};
-  queue.waiting += one;
-  if (queue.limits->is_lone) static_cast<LoneClass*>(queue.limits)->waiting += one;
-}
-inline void Tbf::part(Queue& queue, const Request& request) {
-  const Backlog one{1, request.bytes.count()};
-  queue.waiting -= one;
-  if (queue.limits->is_lone) static_cast<LoneClass*>(queue.limits)->waiting -= one;
-}
-
-// REQUIRES: it is watched.
-inline Tbf::Stay& Tbf::stay_of(const Queue& queue) { return stays_[queue.stay - 1U]; }
-inline const Tbf::Stay& Tbf::stay_of(const Queue& queue) const { return stays_[queue.stay - 1U]; }
-
-inline void Tbf::arrive(Queue& queue, Instant now) {
-  if (queue.stay == 0) return;
-  // Its length must not change while it is first, unless what was before has been counted.
-  if (heaps_->ready[index(queue.head)].peek() == &queue) count_first(queue, now);
-  Stay& stay = stay_of(queue);
-  stay.base -= Stay::ns_of(now);
-  ++stay.length;
-}
-
-// REQUIRES: it has just been counted.
-inline void Tbf::depart(Queue& queue, Instant now) {
-  if (queue.stay == 0) return;
-  Stay& stay = stay_of(queue);
-  stay.base += Stay::ns_of(now);
-  --stay.length;
-}
-
 // Those of a rule: the common one, and those that classes have of their own.
 template <class Visit>
-void Tbf::each_pace(RuleState& state, Visit visit) {
+void each_pace(RuleState& state, Visit visit) {
   visit(state.pace);
   for (const auto& [key, pace] : state.own) visit(*pace);
 }
 
-// Every class there is, the vacant ones left out.
-template <class Visit>
-void Tbf::each_live_class(Visit visit) {
-  for (std::uint32_t i = 0; i < slab_->size(); ++i) {
-    if (Class& own = slab_->at(i).own; !own.is_vacant()) visit(own);
-  }
-  for (auto& [key, lone] : lone_classes_) visit(*lone);
-}
-
-}  // namespace weir
+}  // namespace weir::tbf

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The classes of a Tbf: the buckets of one key under one rule. A class whose key is that of a queue
+// lives inside the regular queue of that key (Queue::own), its host; the others are kept here.
+//
+//   Class* used = classes.find(state, by, host);      made if there is none: classes.make(...)
+//   classes.use(*used, head, rule);                   by a queue, until classes.release(*used)
+//
+// A class stays while a queue uses it, and afterwards as long as it has something to remember:
+// tokens that are missing from its buckets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <boost/intrusive/list.hpp>
+
+#include "weir/base/time.h"
+#include "weir/classify/attributes.h"
+#include "weir/schedule/tbf/queue_index.h"
+#include "weir/schedule/tbf/rule_table.h"
+#include "weir/schedule/tbf/types.h"
+
+namespace weir::tbf {
+
+class ClassTable {
+ public:
+  // The rules outlive it.
+  explicit ClassTable(RuleTable& rules) : rules_(rules) {}
+
+  // Both kinds.
+  std::size_t size() const { return size_; }
+  // nullptr if there is none. `host`: the queue it would live in, or nullptr.
+  Class* find(const RuleState& state, const Attributes& by, Queue* host) const;
+  // In its host if that has no class yet. Its buckets start full, or empty if they are slices.
+  Class& make(RuleState& state, const Attributes& by, Queue* host, Instant now);
+  // The limits of this class alone, which are those of its rule at first.
+  static Pace& own_pace(Class& used, const Attributes& by);
+
+  // A queue of this head begins to use it, by this rule; or ends.
+  void use(Class& chosen, Head head, const Rule& rule);
+  void release(Class& used);
+
+  // Ends a class that lives in a queue. REQUIRES: used by no queue that will not be told.
+  void vacate(Class& gone);
+  // Looks at the class that no queue has used for longest, and forgets it if its buckets are full.
+  void forget_one_unused(Instant now);
+  // Those of rules that are in no list any more.
+  void forget_stopped();
+  // The class that lives in the queue is kept here from now on, with its balances.
+  void move_out(Queue& host, const Attributes& by);
+
+  // Those kept here, in no order.
+  const std::vector<LoneClass*>& lone() const { return order_; }
+  // All, also those in the queues of the index.
+  template <class Visit>
+  void each(const QueueIndex& index, Visit visit) const {
+    for (std::uint32_t i = 0; i < index.places(); ++i) {
+      if (Class& own = index.at(i).own; !own.is_vacant()) visit(own);
+    }
+    for (LoneClass* const lone : order_) visit(*lone);
+  }
+
+ private:
+  struct Key {
+    const RuleState* rule;
+    Attributes by;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const {
+      return hash_words(key.by.hash(), reinterpret_cast<std::uintptr_t>(key.rule));
+    }
+  };
+
+  void keep(std::unique_ptr<LoneClass> lone);
+  void forget(LoneClass& gone);
+
+  RuleTable& rules_;
+  absl::flat_hash_map<Key, std::unique_ptr<LoneClass>, KeyHash> lone_;
+  std::vector<LoneClass*> order_;  // as lone_, to be walked in parts
+  // That no queue uses, the one that was used last at the end.
+  boost::intrusive::list<
+      LoneClass, boost::intrusive::member_hook<LoneClass, boost::intrusive::list_member_hook<>,
+                                               &LoneClass::unused_hook>>
+      unused_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace weir::tbf

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/schedule/tbf/rule_table.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "weir/base/assert.h"
+
+namespace weir::tbf {
+namespace {
+
+// A realtime rule keeps what it did not use for so long, and no longer.
+constexpr Nanoseconds kRealtimeCredit = std::chrono::seconds{1};
+// Of a limit of the cluster, while no slice of it has come: the least there is (kLeastSlice).
+constexpr Nanoseconds kSliceUnit = std::chrono::seconds{1000};
+constexpr Rate kNoSlice{Tokens{1}, kSliceUnit};
+
+// The part of a limit's depth that goes with a slice of it, rounded up.
+Tokens depth_of_slice(Tokens depth, Rate slice, Rate limit) {
+  using Wide = unsigned __int128;
+  const std::uint64_t whole = std::max<std::uint64_t>(tokens_in(limit, kSliceUnit).count(), 1);
+  const std::uint64_t part = std::min(tokens_in(slice, kSliceUnit).count(), whole);
+  const Wide share = (Wide{depth.count()} * part + whole - 1) / whole;
+  return Tokens{std::max<std::uint64_t>(static_cast<std::uint64_t>(share), 1)};
+}
+
+}  // namespace
+
+// The default rules of both heads are one rule.
+RuleTable::RuleTable(FieldSet type, const RuleOptions& options)
+    : options_(options), default_limits_(!options.sharing) {
+  for (auto& list : lists_) list = std::make_unique<RuleList>(type);
+  RuleState& state = make_state(list(Head::kRegular).default_rule(), Head::kRegular, Instant{});
+  const Rule& high = list(Head::kHigh).default_rule();
+  state_of_[&high] = &state;
+  state.listed[index(Head::kHigh)] = &high;
+  ++state.rules;
+}
+
+Shapes RuleTable::shapes_of(const Rule& rule, const Slice& slice) const {
+  const Limits& limits = rule.limits();
+  Shapes shapes{.cost = limits.cost, .realtime = limits.realtime, .ops = {}, .bytes = {}};
+  if (rule.is_default() && !default_limits_) return shapes;
+  shapes.is_sliced = limits.scope == Scope::kCluster && options_.in_cluster;
+  const auto shape_of = [&](Rate limit, const std::optional<Rate>& part,
+                            const std::optional<Tokens>& burst, Tokens depth_min,
+                            Nanoseconds time) {
+    if (!shapes.is_sliced) {
+      return BucketShape(limit, burst.value_or(std::max(depth_min, tokens_in(limit, time))));
+    }
+    const Rate rate = part.value_or(kNoSlice);
+    if (burst) return BucketShape(rate, depth_of_slice(*burst, rate, limit));
+    return BucketShape(rate, Tokens{1}, std::min(time, BucketShape::kSlackMax));
+  };
+  if (const std::uint32_t rate = limits.rate_in_force(); rate > 0) {
+    const Nanoseconds time = limits.realtime ? kRealtimeCredit : options_.depth_time;
+    shapes.ops.emplace(
+        shape_of(Rate::per_second(rate), slice.ops, limits.burst_ops, options_.depth_min, time));
+  }
+  if (limits.bps) {
+    std::optional<Tokens> burst;
+    if (limits.burst_bytes) burst = Tokens{limits.burst_bytes->count()};
+    shapes.bytes.emplace(shape_of(*limits.bps, slice.bytes, burst,
+                                  Tokens{options_.byte_depth_min.count()}, options_.depth_time));
+  }
+  shapes.is_ops_only = shapes.ops && !shapes.bytes;
+  return shapes;
+}
+
+RuleState& RuleTable::make_state(const Rule& rule, Head head, Instant now) {
+  auto made = std::make_unique<RuleState>();
+  RuleState& state = *made;
+  states_.emplace(&state, std::move(made));
+  state.pace.state = &state;
+  state.pace.shapes = shapes_of(rule, state.pace.slice);
+  state.by = rule.by();
+  state.listed[index(head)] = &rule;
+  state_of_[&rule] = &state;
+  state.rules = 1;
+  state.started = now;
+  ++states_made_;
+  return state;
+}
+
+void RuleTable::forget_if_unused(RuleState& state) {
+  if (state.rules == 0 && state.classes == 0) states_.erase(&state);
+}
+
+Result<RuleTable::Change> RuleTable::apply(const RuleCommand& command, Instant now) {
+  for (const Head head : kHeads) {
+    if (!names(command.heads, head)) continue;
+    if (auto checked = list(head).check(command); !checked) {
+      return tl::unexpected(std::move(checked.error()));
+    }
+  }
+  const std::uint64_t before = generation();
+  if (command.verb == Verb::kStop) stop(command);
+  for (const Head head : kHeads) {
+    if (!names(command.heads, head)) continue;
+    const auto applied = lists_[index(head)]->apply(command);
+    WEIR_ASSERT(applied.has_value());
+  }
+  Change done;
+  if (command.verb == Verb::kStart) done.by = start(command, now);
+  if (command.verb == Verb::kChange) done.by = change(command, now);
+  done.rebinds = generation() != before;
+  return done;
+}
+
+// Before the rule leaves its lists.
+void RuleTable::stop(const RuleCommand& command) {
+  for (const Head head : kHeads) {
+    const Rule* const rule = names(command.heads, head) ? list(head).find(command.name) : nullptr;
+    if (rule == nullptr) continue;
+    const auto found = state_of_.find(rule);
+    RuleState& state = *found->second;
+    state_of_.erase(found);
+    --state.rules;
+    forget_if_unused(state);
+  }
+}
+
+FieldSet RuleTable::start(const RuleCommand& command, Instant now) {
+  FieldSet by;
+  RuleState* common = nullptr;
+  for (const Head head : kHeads) {
+    if (!names(command.heads, head)) continue;
+    const Rule& rule = *list(head).find(command.name);
+    by = by | rule.by();
+    if (common == nullptr) {
+      common = &make_state(rule, head, now);
+    } else {
+      state_of_[&rule] = common;
+      common->listed[index(head)] = &rule;
+      ++common->rules;
+    }
+  }
+  return by;
+}
+
+FieldSet RuleTable::change(const RuleCommand& command, Instant now) {
+  FieldSet by;
+  for (const Head head : kHeads) {
+    if (!names(command.heads, head)) continue;
+    const Rule& rule = *list(head).find(command.name);
+    if (rule.is_default()) default_limits_ = true;
+    by = by | rule.by();
+    RuleState*& state = state_of_.at(&rule);
+    if (command.heads != Heads::kBoth && state->rules == 2) {
+      // A change for one head alone ends what the two had in common.
+      --state->rules;
+      state = &make_state(rule, head, now);
+    } else {
+      each_pace(*state, [&](Pace& pace) {
+        const Shapes wanted = shapes_of(rule, pace.slice);
+        if (wanted != pace.shapes || rule.by() != state->by) pace.next = wanted;
+      });
+      state->by = rule.by();
+    }
+  }
+  return by;
+}
+
+bool RuleTable::set_slice(const Rule& rule, Pace& pace, const Slice& slice) const {
+  if (pace.slice == slice) return false;
+  pace.slice = slice;
+  const Shapes wanted = shapes_of(rule, slice);
+  if (wanted == pace.shapes) {
+    pace.next.reset();
+    return false;
+  }
+  pace.next = wanted;
+  return true;
+}
+
+bool RuleTable::is_changing() const {
+  bool any = false;
+  for (const auto& [key, state] : states_) {
+    each_pace(*state, [&](const Pace& pace) { any = any || pace.next.has_value(); });
+  }
+  return any;
+}
+
+bool RuleTable::commit() {
+  bool other_buckets = false;
+  for (const auto& [key, state] : states_) {
+    each_pace(*state, [&](Pace& pace) {
+      if (!pace.next) return;
+      const Shapes before = std::exchange(pace.shapes, *std::exchange(pace.next, std::nullopt));
+      other_buckets = other_buckets || !before.takes_alike(pace.shapes);
+    });
+  }
+  return other_buckets;
+}
+
+}  // namespace weir::tbf

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/schedule/tbf/run_queue.h"
+
+#include <utility>
+
+#include "weir/base/assert.h"
+
+namespace weir::tbf {
+namespace {
+
+bool is_before(const Queue& a, const Queue& b) {
+  return a.tag != b.tag ? a.tag < b.tag : a.turn() < b.turn();
+}
+
+// At a bucket, queues of the preferred group are before all others.
+std::uint64_t crowd_key(const Queue& queue) {
+  constexpr std::uint64_t kLast = std::uint64_t{1} << 63;
+  return queue.is_later() ? queue.tag | kLast : queue.tag;
+}
+
+bool is_before_in_crowd(const Queue& a, const Queue& b) {
+  return a.is_later() != b.is_later() ? b.is_later() : is_before(a, b);
+}
+
+bool has_limits(Queue& queue) {
+  bool limited = false;
+  queue.each_limit([&](Bucket&, const BucketShape&, Tokens) { limited = true; });
+  return limited;
+}
+
+}  // namespace
+
+Bucket* empty_limit(Queue& queue, Instant now) {
+  Bucket* last = nullptr;
+  Instant ready = now;
+  queue.each_limit([&](Bucket& bucket, const BucketShape& shape, Tokens cost) {
+    const Instant at = bucket.tokens.ready_at(cost, shape);
+    if (at > ready) {
+      ready = at;
+      last = &bucket;
+    }
+  });
+  return last;
+}
+
+// A queue waits at a bucket of several only if that is all it lacks: those behind it must not wait
+// for another bucket of its.
+Bucket* lacking_limit(Queue& queue, Instant now) {
+  Bucket* lacking = empty_limit(queue, now);
+  if (lacking != nullptr) return lacking;
+  queue.each_limit([&](Bucket& bucket, const BucketShape&, Tokens) {
+    if (bucket.is_occupied()) lacking = &bucket;
+  });
+  return lacking;
+}
+
+RunQueue::RunQueue(const RuleOptions& options, Tags& tags, Shares& shares, WaitBreakdown& waits,
+                   const Root& root)
+    : sharing_(options.sharing),
+      is_plain_(!options.sharing && options.groups.empty()),
+      tags_(tags),
+      shares_(shares),
+      waits_(waits),
+      root_(root) {}
+
+void RunQueue::reserve(std::size_t queues) {
+  ready_[index(Head::kRegular)].reserve(queues);
+  wake_.reserve(queues);
+}
+
+// When the bucket it waits at can pay.
+Instant RunQueue::wake_time(Queue& queue) const {
+  Share* const share = queue.share();
+  if (share != nullptr && queue.at == &share->bucket) return share_ready_at(queue);
+  Instant ready = kNever;
+  queue.each_limit([&](const Bucket& bucket, const BucketShape& shape, Tokens cost) {
+    if (&bucket == queue.at) ready = bucket.tokens.ready_at(cost, shape);
+  });
+  return ready;
+}
+
+// REQUIRES: its share paces it.
+Instant RunQueue::share_ready_at(const Queue& queue) const {
+  const Share& share = *queue.share();
+  const Tokens cost = sharing_->cost.of(queue.requests.front().bytes);
+  return share.bucket.tokens.ready_at(cost, *share.shape);
+}
+
+void RunQueue::enter(Queue& queue, Instant now) {
+  queue.tag = tags_.start(queue);
+  if (Bucket* const lacking = lacking_limit(queue, now)) {
+    if (!is_plain_) make_way(*lacking, queue, now);
+    return wait_at(*lacking, queue);
+  }
+  enter_within_limits(queue, now);
+}
+
+// REQUIRES: its limits can pay.
+void RunQueue::enter_within_limits(Queue& queue, Instant now) {
+  if (is_plain_) return push_ready(queue, now);
+  if (sharing_) {
+    Share& share = *queue.share();
+    if (share.paces()) {
+      const bool is_free = !make_way(share.bucket, queue, now) && !share.bucket.is_occupied();
+      if (!is_free || share_ready_at(queue) > now) return wait_at(share.bucket, queue);
+    } else if (!share.active && !has_limits(queue)) {
+      queue.place = Queue::Place::kSpare;
+      spare_[index(queue.head)].push(queue, queue.turn());
+      return;
+    }
+  }
+  push_paid(queue, now);
+}
+
+void RunQueue::push_paid(Queue& queue, Instant now) {
+  queue.is_later() ? push_later(queue) : push_ready(queue, now);
+}
+
+// The queue that was first in order and is not any more has waited for a slot until now.
+void RunQueue::push_ready(Queue& queue, Instant now) {
+  auto& ready = ready_[index(queue.head)];
+  Queue* const first = ready.peek();
+  if (first != nullptr && is_before(queue, *first)) count(*first, now);
+  queue.place = Queue::Place::kReady;
+  ready.push(queue, queue.tag, queue.turn());
+  if (ready.peek() == &queue) waits_.first_since(queue.head, now);
+}
+
+void RunQueue::push_later(Queue& queue) {
+  queue.place = Queue::Place::kLater;
+  later_.push(queue, queue.tag, queue.turn());
+}
+
+void RunQueue::leave(Queue& queue, Instant now) {
+  count(queue, now);
+  const Queue::Place place = std::exchange(queue.place, Queue::Place::kIdle);
+  Bucket* const bucket = std::exchange(queue.at, nullptr);
+  Crowd* const crowd = bucket == nullptr ? nullptr : bucket->crowd.get();
+  switch (place) {
+    case Queue::Place::kIdle:
+      WEIR_ASSERT(false);
+      return;
+    case Queue::Place::kSpare:
+      spare_[index(queue.head)].erase(queue);
+      return;
+    case Queue::Place::kBehind:
+      crowd->waiters.erase(queue);
+      return;
+    case Queue::Place::kReady:
+      if (ready(queue.head) == &queue) waits_.first_since(queue.head, now);
+      ready_[index(queue.head)].erase(queue);
+      if (crowd == nullptr) return;
+      crowd->ahead = nullptr;
+      return promote(*bucket);
+    case Queue::Place::kLater:
+      later_.erase(queue);
+      if (crowd == nullptr) return;
+      crowd->ahead = nullptr;
+      return promote(*bucket);
+    case Queue::Place::kFirst:
+      wake_.erase(queue);
+      if (crowd == nullptr) return;
+      crowd->first = nullptr;
+      return promote(*bucket);
+  }
+}
+
+void RunQueue::wait_at(Bucket& bucket, Queue& queue) {
+  queue.at = &bucket;
+  Crowd* const crowd = bucket.crowd.get();
+  if (crowd == nullptr) return stand_first(bucket, queue);
+  if (crowd->first == nullptr && crowd->ahead == nullptr) return stand_first(bucket, queue);
+  Queue* behind = &queue;
+  if (crowd->first != nullptr && is_before_in_crowd(queue, *crowd->first)) {
+    behind = std::exchange(crowd->first, nullptr);
+    wake_.erase(*behind);
+    stand_first(bucket, queue);
+  }
+  behind->place = Queue::Place::kBehind;
+  crowd->waiters.push(*behind, crowd_key(*behind), behind->turn());
+}
+
+void RunQueue::stand_first(Bucket& bucket, Queue& queue) {
+  queue.place = Queue::Place::kFirst;
+  wake_.push(queue, wake_time(queue), queue.turn());
+  if (bucket.crowd == nullptr) return;
+  bucket.crowd->first = &queue;
+  Share* const share = queue.share();
+  if (share != nullptr && &share->bucket == &bucket && sharing_->lending)
+    shares_.offer_loan(*share);
+}
+
+// The next in order is first, unless another was let go and has not run yet.
+void RunQueue::promote(Bucket& bucket) {
+  Crowd& crowd = *bucket.crowd;
+  if (crowd.ahead != nullptr || crowd.first != nullptr || crowd.waiters.empty()) return;
+  stand_first(bucket, crowd.waiters.pop());
+}
+
+// One that was let go here, but whose group is not preferred, does not hold up one whose group is:
+// it waits again, behind the one that comes. Whether there was such a one.
+bool RunQueue::make_way(Bucket& bucket, const Queue& queue, Instant now) {
+  Crowd* const crowd = bucket.crowd.get();
+  if (crowd == nullptr || crowd->ahead == nullptr) return false;
+  if (!crowd->ahead->is_later() || queue.is_later()) return false;
+  Queue& ahead = *std::exchange(crowd->ahead, nullptr);
+  count(ahead, now);
+  later_.erase(ahead);
+  ahead.place = Queue::Place::kBehind;
+  crowd->waiters.push(ahead, crowd_key(ahead), ahead.turn());
+  return true;
+}
+
+// Another bucket of its limits at which it has to wait behind others. Only a queue before it may
+// hold it up there: else two could send each other to and fro.
+Bucket* RunQueue::held_up_at(Queue& queue, const Bucket& except) {
+  Bucket* found = nullptr;
+  queue.each_limit([&](Bucket& other, const BucketShape&, Tokens) {
+    if (&other == &except || other.crowd == nullptr) return;
+    const Crowd& crowd = *other.crowd;
+    const bool is_behind = crowd.ahead != nullptr ||
+                           (crowd.first != nullptr && is_before_in_crowd(*crowd.first, queue));
+    if (is_behind) found = &other;
+  });
+  return found;
+}
+
+// The first in the heap of wake-ups becomes ready, or waits at another bucket from now on.
+void RunQueue::let_go(Instant now) {
+  Queue& first = wake_.top();
+  count(first, now);
+  wake_.pop();
+  Bucket& bucket = *std::exchange(first.at, nullptr);
+  Crowd* const crowd = bucket.crowd.get();
+  if (crowd != nullptr) crowd->first = nullptr;
+  Bucket* elsewhere = empty_limit(first, now);
+  if (elsewhere == nullptr) elsewhere = held_up_at(first, bucket);
+  Share* const share = first.share();
+  if (elsewhere != nullptr) {
+    make_way(*elsewhere, first, now);
+    wait_at(*elsewhere, first);
+  } else if (share != nullptr && share->paces() && &share->bucket != &bucket) {
+    enter_within_limits(first, now);
+  } else {
+    if (crowd != nullptr) {
+      crowd->ahead = &first;
+      first.at = &bucket;
+    }
+    push_paid(first, now);
+  }
+  if (crowd != nullptr) promote(bucket);
+}
+
+void RunQueue::bucket_changed(Bucket& bucket, Queue& queue) {
+  Queue* const first = bucket.crowd == nullptr ? &queue : bucket.crowd->first;
+  if (first == nullptr || first->place != Queue::Place::kFirst || first->at != &bucket) return;
+  wake_.update(*first, wake_time(*first), first->turn());
+}
+
+void RunQueue::move_back(Queue& queue, std::uint64_t tag, Instant now) {
+  count(queue, now);
+  queue.tag = tag;
+  if (queue.place == Queue::Place::kLater) {
+    later_.replace_top(tag, queue.turn());
+  } else {
+    waits_.first_since(queue.head, now);
+    ready_[index(queue.head)].replace_top(tag, queue.turn());
+  }
+}
+
+void RunQueue::move_first(Queue& queue, const Request& next, Instant now) {
+  auto& ready = ready_[index(queue.head)];
+  Class& limits = *queue.limits;
+  const Shapes& shapes = limits.pace->shapes;
+  const BucketShape& shape = *shapes.ops;
+  const auto credit = static_cast<std::uint64_t>(shape.fill_time().count());
+  queue.tag = tags_.start(limits.tag, credit, shapes.realtime);
+  const Instant at = limits.main.tokens.ready_at(shapes.cost.of(next.bytes), shape);
+  if (at <= now) return ready.replace_top(queue.tag, next.seat_turn);
+  ready.pop();
+  queue.place = Queue::Place::kFirst;
+  queue.at = &limits.main;
+  wake_.push(queue, at, next.seat_turn);
+}
+
+}  // namespace weir::tbf

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/schedule/tbf/shares.h"
+
+#include <algorithm>
+
+#include "weir/base/assert.h"
+
+namespace weir::tbf {
+namespace {
+
+// Of virtual time under shares, a token of a job of one node: fine enough for thousands of nodes,
+// since the rest of a division is carried, and enough for decades at a million operations a second.
+constexpr std::uint64_t kUnitsPerOp = 4096;
+// Loans to the high head go before those to the regular one.
+constexpr std::uint64_t kRegularLoan = std::uint64_t{1} << 63;
+
+}  // namespace
+
+Shares::Shares(const std::optional<Sharing>& sharing)
+    : unit_(sharing && sharing->cost.kind() == Cost::Kind::kOp ? kUnitsPerOp : 1) {}
+
+Share& Shares::of(const JobId& job) {
+  auto& share = shares_[job];
+  if (share == nullptr) {
+    share = std::make_unique<Share>();
+    share->job = job;
+    share->bucket.crowd = std::make_unique<Crowd>();
+    share->unit = unit_;
+  }
+  return *share;
+}
+
+Share* Shares::find(const JobId& job) const {
+  const auto found = shares_.find(job);
+  return found == shares_.end() ? nullptr : found->second.get();
+}
+
+void Shares::release(Share& share) {
+  if (--share.queues == 0 && !share.active) forget(share);
+}
+
+void Shares::forget(Share& share) {
+  if (offers_.contains(share)) offers_.erase(share);
+  shares_.erase(JobId(share.job));
+}
+
+std::uint64_t Shares::weigh(const Share& share, Tokens cost, std::uint64_t& part) {
+  using Wide = unsigned __int128;
+  const Wide units = Wide{cost.count()} * share.unit + part;
+  if (const auto few = static_cast<std::uint64_t>(units); few == units) [[likely]] {
+    part = few % share.nodes;  // a long division is several times as long
+    return few / share.nodes;
+  }
+  part = static_cast<std::uint64_t>(units % share.nodes);
+  const Wide step = units / share.nodes;
+  return step > UINT64_MAX ? UINT64_MAX : static_cast<std::uint64_t>(step);
+}
+
+void Shares::settle_spill(Share& share, Instant now) {
+  if (!share.paces()) return;
+  share.bucket.tokens.trim(*share.shape, now, share.spill);
+  const Tokens spilled = share.spill.collect();
+  if (share.busy != 0) return;
+  // Nothing collects it while the device idles, which may be for months.
+  share.lent += std::min(spilled, Tokens{UINT64_MAX} - share.lent);
+}
+
+bool Shares::is_in_use(const JobId& job, Instant now) const {
+  const Share* const share = find(job);
+  if (share == nullptr || !share->paces()) return false;
+  return !share->bucket.tokens.can_take(share->shape->depth(), *share->shape, now);
+}
+
+Shares::Change Shares::set(Share& share, std::optional<Rate> rate, Tokens depth,
+                           std::uint64_t nodes, Instant now) {
+  WEIR_ASSERT(nodes > 0, nodes);
+  settle_spill(share, now);
+  const bool was_active = share.active;
+  const bool was_paced = share.paces();
+  if (share.nodes != nodes) {
+    share.nodes = nodes;
+    share.tag_part = 0;
+    share.loan_part = 0;
+  }
+  if (!rate) {
+    share.shape.reset();
+  } else {
+    const BucketShape shape(*rate, depth);
+    if (was_paced) {
+      share.bucket.tokens.reshape(*share.shape, shape, now);
+      share.spill.reshape(*share.shape, shape);
+    } else {
+      share.bucket.tokens = TokenBucket::full(shape, now);
+      share.spill = {};
+    }
+    share.shape = shape;
+  }
+  share.active = true;
+  return was_active && was_paced == share.paces() ? Change::kBalance : Change::kKind;
+}
+
+Shares::Change Shares::drop(const JobId& job) {
+  Share* const share = find(job);
+  if (share == nullptr || !share->active) return Change::kNone;
+  share->active = false;
+  share->shape.reset();
+  share->borrowed = {};
+  share->lent = {};
+  if (share->queues > 0) return Change::kKind;
+  forget(*share);
+  return Change::kNone;
+}
+
+void Shares::offer_loan(Share& share) {
+  share.loan_tag = std::max(share.loan_tag, virtual_);
+  const bool regular = share.bucket.crowd->first->head == Head::kRegular;
+  const std::uint64_t key = share.loan_tag | (regular ? kRegularLoan : 0);
+  if (offers_.contains(share)) {
+    offers_.update(share, key);
+  } else {
+    offers_.push(share, key);
+  }
+}
+
+Share* Shares::next_borrower() {
+  while (!offers_.empty()) {
+    Share& share = offers_.top();
+    if (share.paces() && share.bucket.crowd->first != nullptr) return &share;
+    offers_.pop();
+  }
+  return nullptr;
+}
+
+void Shares::lend(Share& share, Tokens cost) {
+  share.borrowed += cost;
+  virtual_ = std::max(virtual_, share.loan_tag);
+  advance(share.loan_tag, weigh(share, cost, share.loan_part));
+}
+
+}  // namespace weir::tbf

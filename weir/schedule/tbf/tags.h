@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who goes first among those that can pay: start-time fair queueing. A tag belongs to the layer-0
+// class, or to the job where a controller gives out shares.
+//
+//   start = max(own tag, virtual time - credit)     credit: the depth of the bucket, 0 under shares
+//   after a request: tag += cost / rate             under shares cost / nodes
+//   virtual time = the tag that was served last
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "weir/schedule/rule_engine.h"
+#include "weir/schedule/tbf/shares.h"
+#include "weir/schedule/tbf/types.h"
+
+namespace weir::tbf {
+
+class Tags {
+ public:
+  explicit Tags(const std::optional<Sharing>& sharing) : sharing_(sharing) {}
+
+  // The tag of the queue's class, or of its job.
+  std::uint64_t& owner_tag(const Queue& queue) const {
+    return sharing_ ? queue.share()->tag : queue.limits->tag;
+  }
+
+  // Brings the owner's tag up to where it may start, and returns the queue's key in the order: the
+  // tag, or 0 for a realtime rule, which goes before all others.
+  std::uint64_t start(Queue& queue) {
+    const std::uint64_t credit = sharing_ ? 0 : queue.limits->credit();
+    return start(owner_tag(queue), credit, queue.limits->pace->shapes.realtime);
+  }
+  std::uint64_t start(std::uint64_t& tag, std::uint64_t credit, bool is_realtime) const {
+    tag = std::max(tag, virtual_ns_ - credit);
+    return is_realtime ? 0 : tag;
+  }
+
+  // A request of the queue runs.
+  void step(Queue& queue, const Request& request) {
+    if (!sharing_) return step(queue.limits->tag, queue.limits->tag_step(request.bytes));
+    Share& share = *queue.share();
+    step(share.tag, Shares::weigh(share, sharing_->cost.of(request.bytes), share.tag_part));
+  }
+  void step(std::uint64_t& tag, std::uint64_t by) {
+    virtual_ns_ = std::max(virtual_ns_, tag);
+    advance(tag, by);
+  }
+
+ private:
+  // Virtual time does not start at 0, so that tags may lie behind it.
+  static constexpr std::uint64_t kStart = std::uint64_t{1} << 62;
+
+  std::optional<Sharing> sharing_;
+  std::uint64_t virtual_ns_ = kStart;
+};
+
+}  // namespace weir::tbf

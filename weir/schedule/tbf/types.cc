@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/schedule/tbf/types.h"
+
+namespace weir::tbf {
+
+bool Class::is_full(Instant now) {
+  bool full = true;
+  each_bucket(Bytes{0}, [&](Bucket& bucket, const BucketShape& shape, Tokens) {
+    full = full && bucket.tokens.can_take(shape.depth(), shape, now);
+  });
+  return full;
+}
+
+void Class::open_to_others() {
+  if (main.crowd == nullptr) main.crowd = std::make_unique<Crowd>();
+  if (second != nullptr && second->crowd == nullptr) second->crowd = std::make_unique<Crowd>();
+}
+
+void Class::reshape(const Shapes& from, const Shapes& to, Instant now) {
+  const auto reshaped = [&](const Bucket* bucket, const std::optional<BucketShape>& before,
+                            const std::optional<BucketShape>& after) {
+    if (!after) return TokenBucket::empty(now);
+    if (!before) {
+      return to.is_sliced ? TokenBucket::empty(state()->started) : TokenBucket::full(*after, now);
+    }
+    TokenBucket tokens = bucket->tokens;
+    tokens.reshape(*before, *after, now);
+    return tokens;
+  };
+  const TokenBucket of_ops = reshaped(&main, from.ops, to.ops);
+  const TokenBucket of_bytes = reshaped(from.ops ? second.get() : &main, from.bytes, to.bytes);
+  main.tokens = to.ops ? of_ops : of_bytes;
+  if (!to.ops || !to.bytes) return second.reset();
+  if (second == nullptr) second = std::make_unique<Bucket>();
+  second->tokens = of_bytes;
+  if (main.crowd != nullptr) open_to_others();
+}
+
+}  // namespace weir::tbf

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/schedule/tbf/wait_breakdown.h"
+
+#include <string_view>
+
+namespace weir {
+
+std::string_view delay_name(Delay delay) {
+  static constexpr std::array<std::string_view, kDelays> kNames = {"limit", "share", "root", "slot",
+                                                                   "order"};
+  return kNames[static_cast<std::size_t>(delay)];
+}
+
+}  // namespace weir
+
+namespace weir::tbf {
+
+// Looks at one place: whoever is busy keeps it, and the newcomer goes without until next time.
+void WaitBreakdown::begin(Queue& queue, Instant now) {
+  if (queue.stay != 0 || stays_.empty()) return;
+  const std::size_t place = next_;
+  Stay& stay = stays_[place];
+  next_ = next_ + 1 == stays_.size() ? 0 : next_ + 1;
+  if (stay.length != 0) return;
+  if (stay.queue != nullptr) stay.queue->stay = 0;
+  stay = {.queue = &queue, .begun = now};
+  queue.stay = static_cast<std::uint16_t>(place + 1);
+}
+
+void WaitBreakdown::end(Queue& queue) {
+  if (queue.stay == 0) return;
+  stay_of(queue) = {};
+  queue.stay = 0;
+}
+
+// Adds what was not counted yet, by where the queue stands, and gives what is counted then.
+std::uint64_t WaitBreakdown::add_delays(const Queue& queue, Order order, Instant now,
+                                        DelaySums& sums) const {
+  const Stay& stay = stay_of(queue);
+  const std::uint64_t all = stay.stood(now);
+  // Nothing has passed, or time has stepped back.
+  if (static_cast<std::int64_t>(all - stay.counted) <= 0) return stay.counted;
+  const auto add = [&](Delay delay, std::uint64_t from, std::uint64_t to) {
+    sums[static_cast<std::size_t>(delay)] += to - from;
+  };
+  if (queue.place == Queue::Place::kFirst || queue.place == Queue::Place::kBehind) {
+    const Share* const share = queue.share();
+    const bool lacks_share = share != nullptr && queue.at == &share->bucket;
+    add(lacks_share ? Delay::kShare : Delay::kLimit, stay.counted, all);
+    return all;
+  }
+  if (queue.place != Queue::Place::kReady || order == Order::kLater) {
+    add(Delay::kOrder, stay.counted, all);
+    return all;
+  }
+  // Its length has been the same since it became first, or since it was last counted.
+  const auto stood = [&](Instant at, std::uint64_t least) {
+    if (at >= now) return all;
+    const std::uint64_t then = stay.stood(at);
+    return static_cast<std::int64_t>(then - least) < 0 ? least : then;
+  };
+  const std::uint64_t first = stood(first_since_[index(queue.head)], stay.counted);
+  const std::uint64_t refused = stood(root_refused_, first);
+  const std::uint64_t paid = stood(root_until_, refused);
+  add(Delay::kOrder, stay.counted, first);
+  add(Delay::kSlot, first, refused);
+  add(Delay::kRoot, refused, paid);
+  add(Delay::kSlot, paid, all);
+  return all;
+}
+
+void WaitBreakdown::count_first(Queue& queue, Instant now) {
+  Stay& stay = stay_of(queue);
+  const std::uint64_t all = stay.stood(now);
+  if (static_cast<std::int64_t>(all - stay.counted) <= 0) return;
+  std::uint64_t first = stay.stood(first_since_[index(queue.head)]);
+  if (static_cast<std::int64_t>(first - stay.counted) < 0) first = stay.counted;
+  stay.delays[static_cast<std::size_t>(Delay::kOrder)] += first - stay.counted;
+  stay.delays[static_cast<std::size_t>(Delay::kSlot)] += all - first;
+  stay.counted = all;
+}
+
+}  // namespace weir::tbf
