@@ -111,7 +111,8 @@ def instructions(folder, policy, count):
     socket.unlink(missing_ok=True)
     uri = f"nbd+unix:///a?socket={socket}"
     with subprocess.Popen(
-            ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", WEIR, "serve",
+            ["valgrind", "--trace-children=yes", "--tool=callgrind",
+             "--callgrind-out-file=/dev/null", WEIR, "serve",
              "--listen", f"unix:{socket}", "--export", "a=memory:64MiB", *policy],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         try:

@@ -19,7 +19,7 @@ foreach(name IN LISTS modules)
   get_target_property(layer weir_${name} WEIR_LAYER)
   list(APPEND by_layer "${layer}-lweir_${name}")
 endforeach()
-list(SORT by_layer ORDER DESCENDING)
+list(SORT by_layer COMPARE NATURAL ORDER DESCENDING)
 list(TRANSFORM by_layer REPLACE "^[0-9]+" "")
 list(JOIN by_layer " " WEIR_PC_LIBS)
 # What the archives themselves need, by the names that pkg-config knows; headers alone need nothing.

@@ -13,7 +13,6 @@
 #include "weir/base/quote.h"
 #include "weir/nbd/session.h"
 #include "weir/serve/protocol.h"
-#include "weir/serve_main.h"
 
 namespace weir::app {
 namespace {
@@ -56,19 +55,22 @@ int run_as_lctl(int argc, char** argv) {
   }
 }
 
-int run_command(int argc, char** argv) {
+int run_command(int argc, char** argv, const GrpcCommands& grpc) {
   if (argc > 0 && is_lctl(argv[0])) return run_as_lctl(argc, argv);
   CLI::App weir("I/O flow control for shared storage", "weir");
   weir.set_version_flag("--version", "weir " WEIR_VERSION, "Print the version and exit");
   weir.set_help_flag("-h,--help", "Print this help and exit");
   weir.require_subcommand(1);
   int status = 0;
+  const auto add_or_list = [&](auto* add, const char* name, const char* help) {
+    add == nullptr ? void(weir.add_subcommand(name, help)) : add(weir, status);
+  };
   add_alloc(weir, status);
   add_limit(weir, status);
-  add_lock(weir, status);
+  add_or_list(grpc.add_lock, "lock", kLockHelp);
   add_lustre(weir, status);
   add_rules(weir, status);
-  add_serve(weir, status);
+  add_or_list(grpc.add_serve, "serve", kServeHelp);
   add_sim(weir, status);
   add_remote_commands(weir, status);
   add_cluster(weir, status);
@@ -97,13 +99,19 @@ int run_command(int argc, char** argv) {
 
 }  // namespace
 
-int run(int argc, char** argv) {
+bool speaks_grpc(int argc, char** argv) {
+  if (argc < 2 || is_lctl(argv[0])) return false;
+  const std::string_view command(argv[1]);
+  return command == "lock" || command == "serve";
+}
+
+int run(int argc, char** argv, const GrpcCommands& grpc) {
   if (auto added = serve::add_protocol(nbd::protocol(), serve::Standard::kYes); !added) {
     print_error("weir: {}\n", added.error().message());
     return static_cast<int>(Exit::kSoftware);
   }
   try {
-    return run_command(argc, argv);
+    return run_command(argc, argv, grpc);
   } catch (const std::exception& error) {  // out of memory, or our own mistake
     print_error("weir: {}\n", error.what());
     return static_cast<int>(Exit::kSoftware);
@@ -111,11 +119,3 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace weir::app
-
-int weir::serve_main(int argc, char** argv) {
-  std::string serve = "serve";
-  std::vector<char*> arguments(argv, argv + argc);
-  arguments.insert(arguments.begin() + (argc > 0 ? 1 : 0), serve.data());
-  arguments.push_back(nullptr);
-  return app::run(static_cast<int>(arguments.size()) - 1, arguments.data());
-}

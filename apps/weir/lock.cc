@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/weir/command.h"
+#include "apps/weir/commands.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/cluster/lock_admin.h"
@@ -232,8 +233,7 @@ void add_run_options(CLI::App& command, LockArguments& arguments) {
 
 void add_lock(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<LockArguments>();
-  CLI::App* command =
-      weir.add_subcommand("lock", "Run a command under a lock that holds across machines");
+  CLI::App* command = weir.add_subcommand("lock", kLockHelp);
   command->add_option("ACTION", arguments->action, "run, list, stats or bench")
       ->required()
       ->check(CLI::IsMember({"run", "list", "stats", "bench"}));

@@ -27,7 +27,8 @@ struct Steered {
             options, tree, names, [](std::string_view) { return Result<void>{}; },
             [this, &run](std::string_view command, std::string_view) {
               if (run.written) run.written(command, tree.now());
-            }) {}
+            },
+            run.controller ? run.controller(options.controller) : nullptr) {}
 
   ModelTree tree;
   lustre::Names names;
@@ -75,8 +76,7 @@ Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, Contender co
   run.done = options.done;
   std::unique_ptr<Steered> steered;
   const bool drives = contender == Contender::kAdaptbf || contender == Contender::kWeir;
-  lustre::Driver::Options driver = driver_options(scenario, contender, options.period);
-  driver.controller.without = options.without;
+  const lustre::Driver::Options driver = driver_options(scenario, contender, options.period);
   if (drives) run.period = driver.controller.period;
   run.start = [&](sim::LustreServer& server, Instant now) {
     if (contender == Contender::kNone) return;

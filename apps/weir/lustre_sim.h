@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -27,7 +28,8 @@ namespace weir::app {
 struct LustreSimOptions {
   std::uint64_t seed = 1;
   std::optional<Nanoseconds> period = {};
-  std::optional<RuleController::Lesson> without = {};
+  // Makes the controller of a driver; without it a driver makes its own.
+  std::function<std::unique_ptr<RuleController>(const RuleController::Options&)> controller = {};
   // Every command that was written.
   std::function<void(std::string_view command, Instant now)> written = {};
   // After each round of a driver.

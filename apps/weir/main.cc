@@ -1,40 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-#include <sys/syscall.h>
+//
+// The program weir. Loading the libraries of gRPC takes longer than most commands do, so those that
+// speak gRPC are in a second program (main_grpc.cc), which this one becomes: same process, same
+// arguments.
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
 #include <unistd.h>
 
-#include "apps/weir/command.h"
 #include "apps/weir/commands.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-// What OpenSSL keeps for a thread goes with the thread, unless that ends when the process already
-// does: gRPC has such threads. It is no leak, and must not change the exit status of a test.
-extern "C" const char* __lsan_default_suppressions() { return "leak:libcrypto.so\n"; }
-extern "C" const char* __lsan_default_options() { return "print_suppressions=0"; }
-#endif
+#include "weir/host/log.h"
 
 namespace weir::app {
 namespace {
 
-// A file opened later must not become standard output by accident. Libraries open theirs before
-// main(), so this runs before them: nothing is set up yet, not even for a sanitizer.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-__attribute__((no_sanitize("address", "undefined", "thread")))
-#endif
-void reserve_standard_streams(int /*argc*/, char** /*argv*/, char** /*environment*/) {
-  for (int fd = 0; fd <= 2; ++fd) {
-    if (syscall(SYS_fcntl, fd, F_GETFD) != -1) continue;
-    // Opened the wrong way round, so that using it fails like a closed one.
-    const int flags = fd == 0 ? O_WRONLY : O_RDONLY;
-    if (syscall(SYS_openat, AT_FDCWD, "/dev/null", flags) != fd) {
-      _exit(static_cast<int>(Exit::kIoErr));
-    }
+constexpr int kUnavailable = 69;  // as in command.h, which takes seconds to compile
+
+// Its place is known from this program's own, in a build as where it is installed. Returns only if
+// that fails.
+int become_grpc_program(char** argv) {
+  std::error_code error;
+  auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) {
+    host::log_text("weir: cannot read /proc/self/exe: " + error.message() + "; mount /proc\n");
+    return kUnavailable;
   }
+  path = (path.parent_path() / WEIR_GRPC_PROGRAM).lexically_normal();
+  execv(path.c_str(), argv);
+  host::log_text("weir: cannot run " + path.string() + ": " +
+                 std::generic_category().message(errno) +
+                 "; install Weir again: 'weir lock' and 'weir serve' need this program\n");
+  return kUnavailable;
 }
-[[gnu::section(".preinit_array"), gnu::used]] constexpr auto* kBeforeAll =
-    &reserve_standard_streams;
 
 }  // namespace
 }  // namespace weir::app
 
-int main(int argc, char** argv) { return weir::app::run(argc, argv); }
+int main(int argc, char** argv) {
+  using namespace weir::app;
+  return speaks_grpc(argc, argv) ? become_grpc_program(argv) : run(argc, argv, kOnlyListed);
+}

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "apps/weir/command.h"
+#include "apps/weir/commands.h"
 #include "apps/weir/slurm_feed.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
@@ -557,8 +558,7 @@ void add_lock_options(CLI::App& command, ServeArguments& arguments) {
 
 void add_serve(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<ServeArguments>();
-  CLI::App* command = weir.add_subcommand(
-      "serve", "Export files, block devices and memory over NBD, and schedule every request");
+  CLI::App* command = weir.add_subcommand("serve", kServeHelp);
   const auto repeatable = [&](const char* name, std::vector<std::string>& to, const char* help,
                               const char* type) {
     command->add_option(name, to, help)->type_name(type)->allow_extra_args(false);

@@ -158,9 +158,12 @@ def make_initramfs(kernel, path):
     busybox = pathlib.Path(need("busybox", "busybox-static")).read_bytes()
     archive.file("bin/busybox", busybox)
     archive.file("bin/sh", busybox)
-    archive.file("bin/weir", pathlib.Path(RELEASE).read_bytes())
-    for library in re.findall(r"(/\S+) \(0x", run("ldd", RELEASE)):
-        archive.file(library, pathlib.Path(library).read_bytes())
+    # It becomes the other one for `weir serve`, which it finds by the way from its own folder.
+    other = pathlib.Path(RELEASE).parent.parent / "libexec/weir/weir"
+    for program, place in (RELEASE, "bin/weir"), (other, "libexec/weir/weir"):
+        archive.file(place, pathlib.Path(program).read_bytes())
+        for library in re.findall(r"(/\S+) \(0x", run("ldd", program)):
+            archive.file(library, pathlib.Path(library).read_bytes())
     needed = modules(kernel)
     for module in needed:
         archive.file(f"modules/{module.name}", module.read_bytes())

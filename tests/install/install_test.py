@@ -100,6 +100,8 @@ class InstallTest(unittest.TestCase):
 
     def test_the_binary_and_its_manual_are_there(self):
         self.assertIn("weir ", run(self.prefix + "/bin/weir", "--version"))
+        # Is in the second program, which the first one finds after both were moved.
+        self.assertIn("Usage: weir serve", run(self.prefix + "/bin/weir", "serve", "--help"))
         with open(self.prefix + "/share/man/man1/weir-limit.1", encoding="utf-8") as manual:
             self.assertRegex(manual.read(), r'(?m)^\.TH WEIR-LIMIT 1 ')
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,7 +23,19 @@ namespace weir {
 namespace {
 
 using sim::Contender;
-using Lesson = RuleController::Lesson;
+
+// A controller that leaves one lesson out.
+class Without : public RuleController {
+ public:
+  using RuleController::Lesson;
+  Without(const Options& options, Lesson lesson) : RuleController(options), lesson_(lesson) {}
+
+ private:
+  bool heeds(Lesson lesson) const override { return lesson != lesson_; }
+
+  Lesson lesson_;
+};
+using Lesson = Without::Lesson;
 
 // As measured on a running server, for a time; what differs comes on top.
 sim::Scenario live(const char* length, const std::string& server = "") {
@@ -91,7 +104,11 @@ Watched watch(const sim::Scenario& scenario, Contender contender,
   std::map<JobId, std::uint64_t> served;
   app::LustreSimOptions options;
   options.seed = seed;
-  options.without = without;
+  if (without) {
+    options.controller = [lesson = *without](const RuleController::Options& controller) {
+      return std::make_unique<Without>(controller, lesson);
+    };
+  }
   options.done = [&](const sim::Rpc& rpc, Instant, Instant) { ++served[rpc.job]; };
   options.watch = [&](const lustre::Driver& driver, const sim::LustreServer&, Instant now) {
     const double elapsed = static_cast<double>((now - last).count()) / 1e9;

@@ -101,18 +101,6 @@ class RuleController {
  public:
   enum class Mode : std::uint8_t { kWeir, kPaper };
 
-  // What running servers taught (docs/design/lustre.md). Each can be left out, to measure what it
-  // is worth.
-  enum class Lesson : std::uint8_t {
-    kVanished,  // a job that vanishes from the counters is unknown, not idle
-    kIdling,    // requests that wait while the server idles wait for a rule: rates are too low
-    kLone,      // who is alone, or most entitled, has no rule
-    kYield,     // a rule gives less than its rate, and more on several CPTs
-    kRefill,    // every change gives tokens away
-    kReturn,    // who comes back finds room at once
-    kHunger,    // a job at its rate wants more
-  };
-
   static constexpr std::uint32_t kRateMax = 999'999;
   static constexpr Nanoseconds kFirstHold = std::chrono::milliseconds{300};
 
@@ -124,7 +112,6 @@ class RuleController {
     std::uint32_t depth = 3;          // free tokens of a change on one CPT
     std::uint32_t step_percent = 10;  // a smaller change is not written
     std::size_t jobs_max = 8192;
-    std::optional<Lesson> without = {};
 
     static Options paper() {
       Options options;
@@ -135,7 +122,9 @@ class RuleController {
   };
 
   explicit RuleController(const Options& options);
-  ~RuleController();
+  RuleController(const RuleController&) = delete;
+  RuleController& operator=(const RuleController&) = delete;
+  virtual ~RuleController();
 
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes);
   void forget_nodes(const JobId& job);
@@ -154,6 +143,20 @@ class RuleController {
   bool is_known(const JobId& job) const { return demand_.is_known(job); }
   const PeriodReport& report() const { return report_; }
 
+ protected:
+  // What running servers taught (docs/design/lustre.md). A subclass can leave one out, to measure
+  // what it is worth.
+  enum class Lesson : std::uint8_t {
+    kVanished,  // a job that vanishes from the counters is unknown, not idle
+    kIdling,    // requests that wait while the server idles wait for a rule: rates are too low
+    kLone,      // who is alone, or most entitled, has no rule
+    kYield,     // a rule gives less than its rate, and more on several CPTs
+    kRefill,    // every change gives tokens away
+    kReturn,    // who comes back finds room at once
+    kHunger,    // a job at its rate wants more
+  };
+  virtual bool heeds(Lesson /*lesson*/) const { return true; }
+
  private:
   struct Shares;
   struct Held {
@@ -164,7 +167,6 @@ class RuleController {
     Nanoseconds content{0};     // since it was hungry
   };
 
-  bool heeds(Lesson lesson) const { return options_.without != lesson; }
   void measure(const RuleRound& round, Nanoseconds elapsed);
   void estimate(const RuleRound& round, Nanoseconds elapsed);
   void learn(Nanoseconds elapsed);

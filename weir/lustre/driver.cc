@@ -8,13 +8,15 @@
 
 namespace weir::lustre {
 
-Driver::Driver(const Options& options, Tree& tree, Names& names, Save save, Log log)
+Driver::Driver(const Options& options, Tree& tree, Names& names, Save save, Log log,
+               std::unique_ptr<RuleController> controller)
     : options_(options),
       tree_(tree),
       names_(names),
       save_(std::move(save)),
       log_(std::move(log)),
-      controller_(options.controller) {}
+      controller_(controller ? std::move(controller)
+                             : std::make_unique<RuleController>(options.controller)) {}
 
 Result<void> Driver::round(Instant now) {
   ++counters_.rounds;
@@ -31,7 +33,7 @@ Result<void> Driver::round(Instant now) {
   round_.queued = view->policies.queued();
   see_rules(view->rules);
   count_jobs(*view);
-  carry_out(controller_.decide(round_));
+  carry_out(controller_->decide(round_));
   if (first_error_) return tl::unexpected(*first_error_);
   return {};
 }
@@ -51,7 +53,7 @@ Result<void> Driver::glance(Instant now) {
   if (!policies || policies->tbf() == nullptr) return {};
   ++counters_.glances;
   first_error_.reset();
-  carry_out(controller_.glance({now, policies->queued(), policies->active()}));
+  carry_out(controller_->glance({now, policies->queued(), policies->active()}));
   if (first_error_) return tl::unexpected(*first_error_);
   return {};
 }
@@ -86,7 +88,7 @@ void Driver::count_target(const TargetView& target, std::map<JobId, JobCount>& s
     if (is_new) sum->second.known = false;
     // Its counters are kept: an entry that one read has missed goes on from them, and one that was
     // made anew has another start time, or less.
-    each = controller_.is_known(each->first) ? std::next(each) : last.erase(each);
+    each = controller_->is_known(each->first) ? std::next(each) : last.erase(each);
   }
 }
 
@@ -114,7 +116,7 @@ void Driver::count_jobs(const View& view) {
     if (!count.can_hold && count.served > Tokens{0}) ++counters_.unnamed;
     round_.jobs.push_back(count);
   }
-  for (const JobDemand& demand : controller_.demands()) {
+  for (const JobDemand& demand : controller_->demands()) {
     if (!demand.known && demand.state != JobDemand::State::kIdle) ++counters_.vanished;
   }
 }

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -68,8 +69,9 @@ class Driver {
   // A command and why.
   using Log = std::function<void(std::string_view command, std::string_view reason)>;
 
-  // Tree and names must outlive it.
-  Driver(const Options& options, Tree& tree, Names& names, Save save, Log log);
+  // Tree and names must outlive it. Without a controller it makes one with its options.
+  Driver(const Options& options, Tree& tree, Names& names, Save save, Log log,
+         std::unique_ptr<RuleController> controller = {});
 
   // Fails if the server could not be looked at, or with the first error of its writes.
   Result<void> round(Instant now);
@@ -79,12 +81,12 @@ class Driver {
   Result<void> remove_all(std::string_view reason = "Weir stops");
 
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes) {
-    return controller_.set_nodes(job, nodes);
+    return controller_->set_nodes(job, nodes);
   }
-  void forget_nodes(const JobId& job) { controller_.forget_nodes(job); }
+  void forget_nodes(const JobId& job) { controller_->forget_nodes(job); }
 
   const Counters& counters() const { return counters_; }
-  const RuleController& controller() const { return controller_; }
+  const RuleController& controller() const { return *controller_; }
   // Our rules in force, as of the last round and what was written since.
   const std::vector<RuleSeen>& rules() const { return round_.rules; }
 
@@ -118,7 +120,7 @@ class Driver {
   Names& names_;
   Save save_;
   Log log_;
-  RuleController controller_;
+  const std::unique_ptr<RuleController> controller_;
   std::map<std::string, std::map<JobId, Last>> last_;  // by target
   std::map<std::string, std::uint64_t> last_rpcs_;     // by target
   RuleRound round_;

@@ -12,6 +12,7 @@
 #include "weir/coordinate/message.h"
 #include "weir/coordinate/participant.h"
 #include "weir/coordinate/vectors.h"
+#include "weir/sim/cluster_parts.h"
 #include "weir/sim/epoch_checkers.h"
 
 namespace weir::sim {
@@ -188,10 +189,11 @@ bool is_later(const Event& a, const Event& b) {
 
 class World {
  public:
-  explicit World(const ClusterOptions& options);
+  World(const ClusterOptions& options, const ClusterParts& parts);
   ClusterResult run();
 
   const ClusterOptions& options() const { return options_; }
+  const ClusterParts& parts() const { return parts_; }
   EpochCheckers& checkers() { return checkers_; }
   ClusterResult& result() { return result_; }
   Node& node(std::size_t index) { return nodes_[index]; }
@@ -224,6 +226,7 @@ class World {
   void check_recovery();
 
   ClusterOptions options_;
+  const ClusterParts& parts_;
   Findings findings_;
   EpochCheckers checkers_{findings_};
   ClusterResult result_;
@@ -241,32 +244,21 @@ class World {
   std::vector<Instant> registered_;  // until when
 };
 
-EpochMember::Options member_options(const ClusterOptions& options, std::uint32_t life,
-                                    MemberRider& rider) {
-  const bool is_patient = options.flaw == ClusterFlaw::kPatient;
-  return {.timeout = options.timeout,
-          .grace = is_patient ? Nanoseconds{std::chrono::hours{1}} : options.grace,
-          .resend = milliseconds{20},
-          .first_serial = (std::uint64_t{life} << 32) + 1,
-          .rider = &rider};
-}
-
-SliceTerms holder_terms(const ClusterOptions& options) {
-  SliceTerms terms = options.terms;
-  if (options.flaw == ClusterFlaw::kLongLeases) terms.lease *= 10;
-  return terms;
+EpochMember::Options member_options(const World& world, std::uint32_t life, MemberRider& rider) {
+  return world.parts().member({.timeout = world.options().timeout,
+                               .grace = world.options().grace,
+                               .resend = milliseconds{20},
+                               .first_serial = (std::uint64_t{life} << 32) + 1,
+                               .rider = &rider});
 }
 
 Server::Server(World& cluster, std::size_t index, std::uint32_t number)
     : world(cluster),
       node(index),
       life(number),
-      slices(holder_terms(cluster.options())),
-      member(member_options(cluster.options(), number, slices)),
-      participant(member, *this,
-                  {.retry = cluster.options().flaw == ClusterFlaw::kDeaf
-                                ? Nanoseconds{std::chrono::hours{1}}
-                                : Nanoseconds{milliseconds{10}}}) {
+      slices(cluster.parts().holder(cluster.options().terms)),
+      member(member_options(cluster, number, slices)),
+      participant(member, *this, cluster.parts().participant({.retry = milliseconds{10}})) {
   slices.open(kClassName, cluster.options().limit);
 }
 
@@ -297,7 +289,8 @@ void Server::alone(std::int64_t /*error*/, Instant now) {
   ++world.result().errors;
 }
 
-World::World(const ClusterOptions& options) : options_(options), rng_(options.seed) {
+World::World(const ClusterOptions& options, const ClusterParts& parts)
+    : options_(options), parts_(parts), rng_(options.seed) {
   Rng clocks = rng_.split("clocks");
   const auto drift = static_cast<std::int64_t>(options.faults.drift_ppm);
   nodes_.reserve(options.servers);
@@ -520,21 +513,10 @@ void World::etcd(const Event& event) {
 }
 
 void World::take_seat(Server& server, std::uint32_t term, Instant now) {
-  const bool counts_anew = options_.flaw == ClusterFlaw::kSameTerm;
-  const bool is_hasty = options_.flaw == ClusterFlaw::kNoQuiet;
-  EpochCombine combine = add_vectors;
-  if (options_.flaw == ClusterFlaw::kLastWins) {
-    combine = [](std::span<std::byte> out, EpochView, EpochView b) {
-      std::copy(b.begin(), b.end(), out.begin());
-    };
-  }
-  server.seat.emplace(
-      SliceLeader::Options{
-          .terms = options_.terms, .term = term, .is_first = term == 1 || is_hasty},
-      options_.limit,
-      EpochLeader::Options{.term = counts_anew ? 1 : term,
-                           .combine = checkers_.watched(combine, [this] { return now_; })},
-      now);
+  EpochLeader::Options leader = parts_.leader({.term = term, .combine = add_vectors});
+  leader.combine = checkers_.watched(leader.combine, [this] { return now_; });
+  server.seat.emplace(parts_.slices({.terms = options_.terms, .term = term, .is_first = term == 1}),
+                      options_.limit, std::move(leader), now);
 }
 
 void World::leave_seat(Server& server) {
@@ -558,9 +540,8 @@ void World::etcd_reply(const Event& event) {
     if (!server.seat) take_seat(server, event.term, local);
     server.seat->leader.confirm(event.sent + options_.leader_lease * 2 / 3);
     server.seat->set_known(event.names, event.running);
-    for (std::size_t i = 0; options_.flaw == ClusterFlaw::kForgetful && i < nodes_.size(); ++i) {
-      if (!is_connected(i, event.node)) server.seat->slices.left(i);
-    }
+    parts_.confirmed(server.seat->slices, nodes_.size(),
+                     [&](std::size_t node) { return is_connected(node, event.node); });
   }
   if (event.term == server.leader_term) return;
   server.leader_term = event.term;
@@ -698,7 +679,11 @@ ClusterResult World::run() {
 
 }  // namespace
 
-ClusterResult run_cluster(const ClusterOptions& options) { return World(options).run(); }
+ClusterResult run_cluster(const ClusterOptions& options, const ClusterParts& parts) {
+  return World(options, parts).run();
+}
+
+ClusterResult run_cluster(const ClusterOptions& options) { return run_cluster(options, {}); }
 
 ClusterOptions rough_cluster(std::uint64_t seed) {
   Rng rng = Rng(seed).split("rough");

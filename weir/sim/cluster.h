@@ -44,18 +44,6 @@ struct ClusterFaults {
   Nanoseconds clock_offset_max{0};  // and started at different times
 };
 
-// A mistake on purpose, to see a checker bite.
-enum class ClusterFlaw : std::uint8_t {
-  kNone,
-  kSameTerm,    // every leader counts from the same number
-  kNoQuiet,     // a new leader gives out slices at once
-  kLongLeases,  // holders keep slices ten times as long as the leader thinks
-  kPatient,     // members never give up
-  kLastWins,    // a reduction that depends on order
-  kDeaf,        // nobody joins again after an error
-  kForgetful,   // leaders forget whoever is not heard of, with what it holds
-};
-
 // What a server does with its slice. Times are of the server's own clock.
 class ServerLoad {
  public:
@@ -87,7 +75,6 @@ struct ClusterOptions {
   Nanoseconds message_cost = std::chrono::microseconds{2};
   Nanoseconds leader_lease = std::chrono::milliseconds{400};
   ClusterFaults faults = {};
-  ClusterFlaw flaw = ClusterFlaw::kNone;
   std::function<std::unique_ptr<ServerLoad>(std::size_t server)> load = {};
   // Every server has this for ever, and there are no epochs; 0: slices.
   std::int64_t fixed_slice = 0;

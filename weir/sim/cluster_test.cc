@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/sim/cluster.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <span>
 
 #include <gtest/gtest.h>
 
 #include "weir/base/time.h"
-#include "weir/coordinate/vectors.h"
+#include "weir/sim/cluster_parts.h"
 #include "weir/sim/epoch_checkers.h"
 
 namespace weir::sim {
@@ -104,17 +106,16 @@ TEST(Cluster, AThousandServers) {
   EXPECT_GT(result.epochs, 10'000U);
 }
 
-// ---- every checker bites ----
+// ---- every checker bites: on servers that are built wrongly ----
 
-std::uint64_t findings_with(ClusterFlaw flaw, std::string_view expected) {
+std::uint64_t findings_with(const ClusterParts& parts, std::string_view expected) {
   std::uint64_t found = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     ClusterOptions options = rough_cluster(seed);
     options.servers = 5;
     options.faults.crash_every = milliseconds{400};
     options.faults.partition_every = milliseconds{500};
-    options.flaw = flaw;
-    for (const std::string& finding : run_cluster(options).first_findings)
+    for (const std::string& finding : run_cluster(options, parts).first_findings)
       found += finding.find(expected) != std::string::npos;
     if (found > 0) break;
   }
@@ -122,33 +123,77 @@ std::uint64_t findings_with(ClusterFlaw flaw, std::string_view expected) {
 }
 
 TEST(ClusterCheckers, SeeNumbersThatAreGivenTwice) {
-  EXPECT_GT(findings_with(ClusterFlaw::kSameTerm, "two different payloads"), 0U);
+  struct EveryLeaderCountsFromTheSameNumber : ClusterParts {
+    EpochLeader::Options leader(EpochLeader::Options options) const override {
+      options.term = 1;
+      return options;
+    }
+  };
+  EXPECT_GT(findings_with(EveryLeaderCountsFromTheSameNumber(), "two different payloads"), 0U);
 }
 TEST(ClusterCheckers, SeeANewLeaderThatDoesNotWait) {
-  EXPECT_GT(findings_with(ClusterFlaw::kNoQuiet, "slices under lease"), 0U);
+  struct ANewLeaderGivesOutSlicesAtOnce : ClusterParts {
+    SliceLeader::Options slices(SliceLeader::Options options) const override {
+      options.is_first = true;
+      return options;
+    }
+  };
+  EXPECT_GT(findings_with(ANewLeaderGivesOutSlicesAtOnce(), "slices under lease"), 0U);
 }
 TEST(ClusterCheckers, SeeLeasesThatAreKeptTooLong) {
+  struct HoldersKeepSlicesTooLong : ClusterParts {
+    SliceTerms holder(SliceTerms terms) const override {
+      terms.lease *= 10;
+      return terms;
+    }
+  };
   std::uint64_t found = 0;
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     ClusterOptions options{.servers = 5, .seed = seed, .length = seconds{6}};
     options.faults.partition_every = milliseconds{2500};
-    options.flaw = ClusterFlaw::kLongLeases;
-    found += run_cluster(options).findings;
+    found += run_cluster(options, HoldersKeepSlicesTooLong()).findings;
   }
   EXPECT_GT(found, 0U);
 }
 TEST(ClusterCheckers, SeeLateCallbacks) {
-  EXPECT_GT(findings_with(ClusterFlaw::kPatient, "waited"), 0U);
+  struct MembersNeverGiveUp : ClusterParts {
+    EpochMember::Options member(EpochMember::Options options) const override {
+      options.grace = std::chrono::hours{1};
+      return options;
+    }
+  };
+  EXPECT_GT(findings_with(MembersNeverGiveUp(), "waited"), 0U);
 }
 TEST(ClusterCheckers, SeeAReductionThatDependsOnOrder) {
-  EXPECT_GT(findings_with(ClusterFlaw::kLastWins, "depends on order"), 0U);
+  struct TheLastWins : ClusterParts {
+    EpochLeader::Options leader(EpochLeader::Options options) const override {
+      options.combine = [](std::span<std::byte> out, EpochView, EpochView b) {
+        std::copy(b.begin(), b.end(), out.begin());
+      };
+      return options;
+    }
+  };
+  EXPECT_GT(findings_with(TheLastWins(), "depends on order"), 0U);
 }
 TEST(ClusterCheckers, SeeServersThatDoNotComeBack) {
-  EXPECT_GT(findings_with(ClusterFlaw::kDeaf, "in no epoch"), 0U);
+  struct NobodyJoinsAgain : ClusterParts {
+    EpochParticipant::Options participant(EpochParticipant::Options options) const override {
+      options.retry = std::chrono::hours{1};
+      return options;
+    }
+  };
+  EXPECT_GT(findings_with(NobodyJoinsAgain(), "in no epoch"), 0U);
 }
-
 TEST(ClusterCheckers, SeeALeaderThatForgetsWhoStillHolds) {
-  EXPECT_GT(findings_with(ClusterFlaw::kForgetful, "slices under lease"), 0U);
+  struct LeadersForgetWhomTheyCannotReach : ClusterParts {
+    void confirmed(SliceLeader& slices, std::size_t nodes,
+                   const std::function<bool(std::size_t)>& can_reach) const override {
+      for (std::size_t node = 0; node < nodes; ++node) {
+        if (!can_reach(node)) slices.left(node);
+      }
+    }
+  };
+  EXPECT_GT(findings_with(LeadersForgetWhomTheyCannotReach(), "slices under lease"), 0U);
 }
 
 TEST(EpochCheckers, SeeACallbackTwiceAndNumbersThatShrink) {
