@@ -52,7 +52,7 @@ Examples:
   nbdinfo nbd://localhost/scratch          qemu-img info nbd://localhost/scratch/job=ior.n1
 
 Prints 'ready ADDRESS...' when it accepts clients. On SIGTERM, answers all accepted requests and
-exits. On SIGHUP, reads the configuration file, the file of jobs and the certificates again.
+exits. On SIGHUP, reads the configuration file, the jobs file and the certificates again.
 Manual: weir-serve(1).)";
 
 struct ServeArguments {

@@ -2,7 +2,7 @@
 //
 // Sizes of jobs from Slurm for a server that runs: a thread asks squeue every so often
 // (apps/weir/slurm_poll.h) and posts what it heard to the server's loop, which never waits for it.
-// Jobs that Slurm no longer lists are back to one node; what the file of jobs names stays as it is
+// Jobs that Slurm no longer lists are back to one node; what the jobs file names stays as it is
 // there.
 //
 //   SlurmFeed feed(server.options().slurm, server, wake);       until it is destroyed

@@ -16,7 +16,7 @@
 // latest after the drain timeout: then the connections are closed, and requests still in a store
 // are abandoned. Signals come on a thread of their own (signal_watch.h): when kEndPatience after
 // the drain timeout the server is still there, because the loop or something else hangs in a system
-// call, the process ends. SIGHUP calls the function of on_reload(), or reads the file of jobs
+// call, the process ends. SIGHUP calls the function of on_reload(), or reads the jobs file
 // again. Created and run by one thread; others may call only order(), ask() and post().
 #pragma once
 
@@ -67,13 +67,13 @@ class Server {
   // Where it listens, with the port the kernel chose for port 0.
   const std::vector<ListenAddress>& listening() const { return listening_; }
 
-  // The file of jobs as it is now. On an error the jobs stay as they were.
+  // The jobs file as it is now. On an error the jobs stay as they were.
   Result<void> read_jobs_again();
   // The certificates as they are on disk now, checked; connections made after the call of what is
   // returned are shown them. With TLS off there are none, and nothing happens.
   Result<std::function<void()>> read_certificates();
 
-  // Called on SIGHUP instead of reading the file of jobs again.
+  // Called on SIGHUP instead of reading the jobs file again.
   void on_reload(std::function<void(Server&)> reload) { reload_ = std::move(reload); }
 
   // One at most, which outlives run(). REQUIRES: it does not run yet.
