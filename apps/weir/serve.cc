@@ -359,14 +359,14 @@ std::vector<std::string> reload(const CertificateUsers& users,
   const auto renew = read_certificates(users);
   if (!renew) {
     return {renew.error().message(),
-            follower ? "the configuration was not changed" : "the certificates stay as they were"};
+            follower ? "the configuration was not changed" : "the certificates were not changed"};
   }
   if (follower) return follower->follow(*users.server, *renew);
   if (auto read = users.server->read_jobs_again(); !read) {
-    return {read.error().message() + "; the jobs stay as they were"};
+    return {read.error().message() + "; the job sizes were not changed"};
   }
   (*renew)();
-  return {"the jobs and the certificates were read again"};
+  return {"reloaded job sizes and certificates"};
 }
 
 // As far as can be told without serving anything.

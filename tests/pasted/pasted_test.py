@@ -135,7 +135,7 @@ class Bites(unittest.TestCase):
     def test_a_rule_that_is_none(self):
         self.breaks("a.md", "```rules\nstart a uid={1}\n```\n"
                             "```rules\nchange a rate=1\nchange b rate=2\n```\n",
-                    "there is no rule 'b'")
+                    "no rule named 'b'")
 
 
 class Parsed(unittest.TestCase):

@@ -94,7 +94,7 @@ bool may_list(const grpc::ServerContextBase& context) {
   return context.auth_context()->IsPeerAuthenticated() || context.peer().starts_with("unix:");
 }
 
-grpc::Status stopping() { return {StatusCode::UNAVAILABLE, "the server stops"}; }
+grpc::Status stopping() { return {StatusCode::UNAVAILABLE, "the server is shutting down"}; }
 
 bool says_go_away(const lock::ServerMessage& message) {
   return std::any_of(message.ops.begin(), message.ops.end(), [](const lock::ServerOp& op) {
@@ -340,7 +340,8 @@ bool LockService::Owner::admit(Stream& stream, const std::string& job) {
 void LockService::Owner::receive(Stream& stream, Letter& letter) {
   if (stream.is_finished) return;
   if (!letter.message) {
-    return finish(stream, grpc::Status(StatusCode::INVALID_ARGUMENT, "no batch of lock.proto"));
+    return finish(stream,
+                  grpc::Status(StatusCode::INVALID_ARGUMENT, "not a valid batch of weir.lock.v1"));
   }
   if (stream.number == 0 && !admit(stream, letter.job)) return;
   const bool is_fine = gate_->receive(stream.number, *std::move(letter.message), now_);
@@ -497,7 +498,7 @@ Result<void> LockService::Transport::open(const LockServiceOptions& options) {
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
     return fail(std::errc::address_in_use, "lock service " + serve::print_listen(listening_),
-                "cannot listen there", "it may be taken already, or need rights you do not have");
+                "cannot listen on this address", "check that it is free and that you may use it");
   }
   if (is_tcp) listening_.port = static_cast<std::uint16_t>(port);
   return {};
@@ -581,7 +582,7 @@ std::vector<lock::NamespaceView> LockService::view() {
 Result<lock::LockList> LockService::list(std::string_view name, const lock::ListOptions& options) {
   if (name != kLockNamespace) return fail_errno(ENOENT, name);
   auto found = owner_->ask([options](Owner& owner) { return owner.list(options); });
-  if (!found) return fail_errno(EAGAIN, name, "the server stops");
+  if (!found) return fail_errno(EAGAIN, name, "the server is shutting down");
   return *std::move(found);
 }
 
@@ -589,7 +590,7 @@ Result<void> LockService::set(std::string_view name, lock::Tunable tunable, std:
   if (name != kLockNamespace) return fail_errno(ENOENT, name);
   const auto done =
       owner_->ask([=](Owner& owner) { return lock::turn(owner.gate().server(), tunable, value); });
-  if (!done) return fail_errno(EAGAIN, name, "the server stops");
+  if (!done) return fail_errno(EAGAIN, name, "the server is shutting down");
   return *done;
 }
 

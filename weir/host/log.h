@@ -4,7 +4,7 @@
 // read, a terminal that is stopped or gone), the program continues: writing never throws, raises no
 // SIGPIPE and ends nothing, and text that could not be written is counted.
 //
-//   log_text("weir serve: the jobs stay as they were\n");
+//   log_text("weir serve: the job sizes were not changed\n");
 //
 // Without a LogWriter the caller writes the text itself and waits for a slow reader: right for a
 // command that prints one message and ends. A server holds a LogWriter as long as it runs. Then a

@@ -345,7 +345,7 @@ void Server::signalled(int signal) {
 void Server::reload() {
   if (reload_) return reload_(*this);
   if (auto read = read_jobs_again(); !read) {
-    EventLog::say(read.error().message() + "; the jobs are unchanged");
+    EventLog::say(read.error().message() + "; the job sizes were not changed");
   }
 }
 

@@ -48,7 +48,7 @@ class Target::GateShares final : public Enforcer {
     RuleEngine* const engine = gate_.engine(Head::kRegular);
     if (engine == nullptr) {
       return fail(std::errc::no_such_device, std::string(job.text()),
-                  policies_with_rules() + " is not in force");
+                  policies_with_rules() + " is not running");
     }
     engine->set_share(job, share.rate, share.depth, share.nodes, now);
     return {};
@@ -385,7 +385,7 @@ void Target::follow_policy(Instant now) {
   switches_ = gate_.switches();
   const Policy& policy = gate_.policy_in_force(Head::kRegular);
   controller_->suspend(
-      fmt::format("policy {} is in force; shares need {}", policy.name(), policies_with_rules()),
+      fmt::format("policy {} is running; shares require {}", policy.name(), policies_with_rules()),
       now);
   if (gate_.engine(Head::kRegular) == nullptr) return;
   controller_->resume();
