@@ -121,11 +121,11 @@ class Violations(unittest.TestCase):
 
     def test_declared_unknown_module(self):
         self.declared("weir_module(pace LAYER 1 PURE DEPS base nowhere)",
-                      "weir/pace depends on 'nowhere', which is no module")
+                      "weir/pace depends on 'nowhere', which is not a module")
 
     def test_declared_and_not_used(self):
         self.declared("weir_module(pace LAYER 2 PURE DEPS base account)",
-                      "weir/pace declares account in its DEPS and includes nothing of it")
+                      "weir/pace declares account in its DEPS but includes none of its headers")
 
     def test_included_of_a_folder_in_a_folder(self):
         self.refused({"weir/pace/late.h": '#pragma once\n#include "weir/pace/parts/part.h"\n'},
