@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What became of a request: when it arrived, started and ended, what it was charged for and what it
-// moved. Made once for each request that ends (Target::record_of); every account reads the same
+// The record of a completed request: when it arrived, started and ended, what it was charged and
+// what it moved. Created once for each request (Target::record_of). All accounts read the same
 // record, so that they agree.
 //
 //        arrived ------- waited() ------- started ------- device_time() ------- ended
 //              '------------------------- latency() --------------------------'
 //
-// A request that was deferred has started when it got its slot for the last time.
+// The start of a deferred request is when it last got a slot.
 #pragma once
 
 #include "weir/base/operation_kind.h"
@@ -20,7 +20,8 @@ struct RequestRecord {
   Nanoseconds waited() const { return started - arrived; }
   Nanoseconds device_time() const { return ended - started; }
   Nanoseconds latency() const { return ended - arrived; }
-  // What is charged and moves no data, such as a flush, is neither read nor written.
+  // An operation that is charged but moves no data, such as a flush, counts as neither read nor
+  // written.
   Bytes read() const { return operation == OperationKind::kRead ? moved : Bytes{0}; }
   Bytes written() const {
     const bool writes = operation == OperationKind::kWrite || operation == OperationKind::kZero;
@@ -29,7 +30,7 @@ struct RequestRecord {
 
   OperationKind operation = OperationKind::kRead;
   Bytes charged{};
-  Bytes moved{};  // in the end
+  Bytes moved{};  // actually moved
   Instant arrived{};
   Instant started{};
   Instant ended{};
