@@ -33,7 +33,7 @@
 #include "weir/lock/view.h"
 #include "weir/schedule/rule_view.h"
 #include "weir/serve/cluster_port.h"
-#include "weir/serve/plane.h"
+#include "weir/serve/loop_context.h"
 #include "weir/serve/server.h"
 
 namespace weir::control {

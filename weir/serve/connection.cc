@@ -49,13 +49,13 @@ ServedExport& served_by(const Exchange& exchange) { return *exchange.opened->ser
 
 }  // namespace
 
-Connection::Connection(Plane& plane, const ProtocolKind& protocol, host::Fd socket,
+Connection::Connection(LoopContext& context, const ProtocolKind& protocol, host::Fd socket,
                        const Peer& peer)
-    : plane_(plane),
+    : context_(context),
       protocol_(protocol),
       socket_(std::move(socket)),
       peer_(peer),
-      handshake_ends_(plane.now + plane.options.limits.handshake_timeout),
+      handshake_ends_(context.now + context.options.limits.handshake_timeout),
       greeting_(std::make_unique<Greeting>()),
       session_(protocol.begin(*this)) {
   payload_.connection = this;
@@ -71,7 +71,7 @@ Connection::Connection(Plane& plane, const ProtocolKind& protocol, host::Fd sock
 Connection::~Connection() {
   WEIR_ASSERT(is_over());
   end_tls_batch();
-  plane_.pool.unreserve(kConnectionReserve + (tls_ != nullptr ? kTlsReserve : 0));
+  context_.pool.unreserve(kConnectionReserve + (tls_ != nullptr ? kTlsReserve : 0));
 }
 
 bool Connection::is_over() const {
@@ -90,9 +90,9 @@ void Connection::count_working(std::map<const ServedExport*, std::uint64_t>& cou
 }
 
 void Connection::expire() {
-  ++plane_.counters.handshake_expired;
-  plane_.log.note(EventLog::Kind::kTimeout, print_nid(peer_.nid) + ": its handshake took too long",
-                  plane_.now);
+  ++context_.counters.handshake_expired;
+  context_.log.note(EventLog::Kind::kTimeout,
+                    print_nid(peer_.nid) + ": its handshake took too long", context_.now);
   close();
 }
 
@@ -102,7 +102,7 @@ void Connection::end() {
   state_ = State::kEnding;
   rest_.clear();
   if (receive_.is_pending) {
-    plane_.uring->cancel(receive_);
+    context_.uring->cancel(receive_);
   } else if (writing_ != nullptr) {
     release(end_payload());
   }
@@ -135,43 +135,43 @@ void Connection::settle() {
   }
   if (!is_over() || is_told_over_) return;
   is_told_over_ = true;
-  plane_.over.push_back(this);
+  context_.over.push_back(this);
 }
 
 // The spare one, as the session has filled it in.
 Exchange& Connection::new_exchange() {
-  Exchange& exchange = plane_.exchanges.take();
+  Exchange& exchange = context_.exchanges.take();
   exchange.connection = this;
   exchange.id = ++began_;
   exchange.operation.file = -1;
   exchange.is_performed = false;
   exchange.is_tried = false;
   if (++unanswered_ > kRequestsFree) {
-    const bool charged = plane_.pool.charge(memory_, sizeof(Exchange));
+    const bool charged = context_.pool.charge(memory_, sizeof(Exchange));
     WEIR_ASSERT(charged, unanswered_);  // has_room_for_request() said so
   }
   return exchange;
 }
 
 void Connection::release(Exchange& exchange) {
-  plane_.pool.give_back(memory_, std::move(exchange.buffer));
-  plane_.exchanges.give_back(exchange);
-  if (unanswered_-- > kRequestsFree) plane_.pool.discharge(memory_, sizeof(Exchange));
-  plane_.freed = true;
+  context_.pool.give_back(memory_, std::move(exchange.buffer));
+  context_.exchanges.give_back(exchange);
+  if (unanswered_-- > kRequestsFree) context_.pool.discharge(memory_, sizeof(Exchange));
+  context_.freed = true;
   if (std::exchange(is_stalled_, false) && state_ != State::kClosed) mark_hungry();
 }
 
 void Connection::mark_dirty() {
   if (is_dirty_) return;
   is_dirty_ = true;
-  plane_.dirty.push_back(this);
+  context_.dirty.push_back(this);
 }
 
 void Connection::mark_hungry() {
   if (is_hungry_) return;
   is_hungry_ = true;
   count_wait();
-  plane_.hungry.push_back(this);
+  context_.hungry.push_back(this);
 }
 
 void Connection::mark_stalled() {
@@ -181,12 +181,12 @@ void Connection::mark_stalled() {
 }
 
 void Connection::count_wait() {
-  if (!std::exchange(is_wait_counted_, true)) ++plane_.counters.memory_waits;
+  if (!std::exchange(is_wait_counted_, true)) ++context_.counters.memory_waits;
 }
 
 void Connection::wait_for_room() {
   const bool waits_for_client =
-      unanswered_ >= plane_.options.limits.connection_requests || unsent_ >= kUnsentMax;
+      unanswered_ >= context_.options.limits.connection_requests || unsent_ >= kUnsentMax;
   waits_for_client ? mark_stalled() : mark_hungry();
 }
 
@@ -205,9 +205,9 @@ void Connection::receive() {
   is_direct_ = left >= kDirectMin && tls_ == nullptr;
   if (is_direct_) {
     const std::uint32_t have = writing_->length - left;
-    plane_.uring->receive_into(socket_.get(), {writing_->buffer.data() + have, left}, receive_);
+    context_.uring->receive_into(socket_.get(), {writing_->buffer.data() + have, left}, receive_);
   } else {
-    plane_.uring->receive(socket_.get(), receive_);
+    context_.uring->receive(socket_.get(), receive_);
   }
 }
 
@@ -217,7 +217,7 @@ void Connection::received(host::Operation& io, const host::Completion& completio
   mine.is_pending = false;
   const bool reads = self.state_ == State::kOpen || self.state_ == State::kHandshake;
   if (!reads) {  // it has ended meanwhile
-    self.plane_.uring->give_back(completion);
+    self.context_.uring->give_back(completion);
     if (self.writing_ != nullptr) self.release(self.end_payload());
     self.settle();
     return;
@@ -236,8 +236,8 @@ void Connection::received(host::Operation& io, const host::Completion& completio
     self.receive();
     return;
   }
-  self.feed(self.plane_.uring->received(completion));
-  self.plane_.uring->give_back(completion);
+  self.feed(self.context_.uring->received(completion));
+  self.context_.uring->give_back(completion);
   self.receive();
 }
 
@@ -276,17 +276,17 @@ void Connection::shake(Input& in) {
 }
 
 const ExportFacts& Connection::export_at(std::size_t index) const {
-  WEIR_ASSERT(index < plane_.exports.size(), index);
-  return plane_.exports[index]->facts;
+  WEIR_ASSERT(index < context_.exports.size(), index);
+  return context_.exports[index]->facts;
 }
 
 const ExportFacts* Connection::find_export(std::string_view name) const {
-  const ServedExport* const served = plane_.find_export(name);
+  const ServedExport* const served = context_.find_export(name);
   return served == nullptr ? nullptr : &served->facts;
 }
 
 void Connection::open(const ExportFacts& facts, OpenedExport& opened) {
-  ServedExport* const served = plane_.find_export(facts.name);
+  ServedExport* const served = context_.find_export(facts.name);
   WEIR_ASSERT(served != nullptr && &served->facts == &facts);
   opened.facts = &facts;
   opened.served = served;
@@ -294,16 +294,18 @@ void Connection::open(const ExportFacts& facts, OpenedExport& opened) {
 }
 
 Result<Attributes> Connection::identify(const Claims& claims) {
-  auto attributes = attributes_of(peer_, claims, plane_.options.claims, plane_.options.nodemaps);
+  auto attributes =
+      attributes_of(peer_, claims, context_.options.claims, context_.options.nodemaps);
   if (!attributes) {
-    ++plane_.counters.claims_refused;
-    plane_.log.note(EventLog::Kind::kClaim, attributes.error().message(), plane_.now);
+    ++context_.counters.claims_refused;
+    context_.log.note(EventLog::Kind::kClaim, attributes.error().message(), context_.now);
   }
   return attributes;
 }
 
 Nanoseconds Connection::expected_wait(const IoRequest& request) const {
-  return request.opened->served->service->target.expected_wait(request, Head::kRegular, plane_.now);
+  return request.opened->served->service->target.expected_wait(request, Head::kRegular,
+                                                               context_.now);
 }
 
 void Connection::extents(const OpenedExport& opened, std::uint64_t offset, std::uint64_t length,
@@ -320,25 +322,25 @@ void Connection::go_on_shaking() {
 }
 
 void Connection::broken() {
-  ++plane_.counters.broken;
-  plane_.log.note(EventLog::Kind::kBreak,
-                  fmt::format("{}: {}", print_nid(peer_.nid), session_->problem()), plane_.now);
+  ++context_.counters.broken;
+  context_.log.note(EventLog::Kind::kBreak,
+                    fmt::format("{}: {}", print_nid(peer_.nid), session_->problem()), context_.now);
   close();
 }
 
 void Connection::fault(std::string_view what) {
-  ++plane_.counters.session_faults;
-  plane_.log.note(EventLog::Kind::kFault,
-                  fmt::format("{}: disconnected: internal error: the {} session {}; "
-                              "report this; other connections are not affected",
-                              print_nid(peer_.nid), protocol_.name, what),
-                  plane_.now);
+  ++context_.counters.session_faults;
+  context_.log.note(EventLog::Kind::kFault,
+                    fmt::format("{}: disconnected: internal error: the {} session {}; "
+                                "report this; other connections are not affected",
+                                print_nid(peer_.nid), protocol_.name, what),
+                    context_.now);
   close();
 }
 
 // Uses what it can; what is left of `in` has to wait.
 void Connection::read_requests(Input& in) {
-  const std::uint32_t most = plane_.intake.allowance();
+  const std::uint32_t most = context_.intake.allowance();
   const std::uint64_t before = began_;
   while (state_ == State::kOpen) {
     if (lacks_memory_ && !give_payload_memory()) break;
@@ -353,18 +355,18 @@ void Connection::read_requests(Input& in) {
     }
     if (began_ - before == most && !in.empty()) {
       is_in_line_ = true;
-      plane_.intake.wait(*this);
+      context_.intake.wait(*this);
       break;
     }
     if (!take_event(in)) break;
   }
-  plane_.intake.took(static_cast<std::uint32_t>(began_ - before));
+  context_.intake.took(static_cast<std::uint32_t>(began_ - before));
 }
 
 // False when there is nothing more to take from what has come.
 bool Connection::take_event(Input& in) {
   using Event = Session::Event;
-  Exchange& spare = plane_.exchanges.spare();
+  Exchange& spare = context_.exchanges.spare();
   spare.clear();
   switch (session_->next(in, spare)) {
     case Event::kNeedBytes:
@@ -373,7 +375,7 @@ bool Connection::take_event(Input& in) {
     case Event::kRequest:
       return begin_request(new_exchange());
     case Event::kRefused:
-      ++plane_.counters.requests_refused;
+      ++context_.counters.requests_refused;
       reply(new_exchange());
       return true;
     case Event::kEnd:
@@ -387,7 +389,7 @@ bool Connection::take_event(Input& in) {
 }
 
 bool Connection::begin_request(Exchange& exchange) {
-  ++plane_.counters.requests;
+  ++context_.counters.requests;
   if (const std::string wrong = request_fault(exchange); !wrong.empty()) [[unlikely]] {
     release(exchange);
     fault(wrong);
@@ -403,46 +405,46 @@ bool Connection::begin_request(Exchange& exchange) {
 }
 
 bool Connection::has_room_for_request() const {
-  if (unanswered_ >= plane_.options.limits.connection_requests) return false;
-  return unanswered_ < kRequestsFree || plane_.pool.has_room(memory_, sizeof(Exchange));
+  if (unanswered_ >= context_.options.limits.connection_requests) return false;
+  return unanswered_ < kRequestsFree || context_.pool.has_room(memory_, sizeof(Exchange));
 }
 
 bool Connection::give_payload_memory() {
-  writing_->buffer = plane_.pool.take(memory_, writing_->length);
+  writing_->buffer = context_.pool.take(memory_, writing_->length);
   lacks_memory_ = !writing_->buffer;
   if (lacks_memory_) {
     note_starved(writing_->length);
     mark_hungry();
   } else if (writing_->buffer.size() > BufferPool::kGuaranteed) {
-    plane_.payloads.push_back(payload_);
+    context_.payloads.push_back(payload_);
     mark_payload();
   }
   return !lacks_memory_;
 }
 
 void Connection::note_starved(std::size_t bytes) {
-  plane_.is_starved = plane_.is_starved || plane_.pool.is_refused_by_others(memory_, bytes);
+  context_.is_starved = context_.is_starved || context_.pool.is_refused_by_others(memory_, bytes);
 }
 
 void Connection::mark_payload() {
-  payload_.marked = plane_.now;
+  payload_.marked = context_.now;
   payload_.left = payload_left_;
 }
 
 Exchange& Connection::end_payload() {
-  if (payload_.link.is_linked()) plane_.payloads.erase(payload_);
+  if (payload_.link.is_linked()) context_.payloads.erase(payload_);
   return *std::exchange(writing_, nullptr);
 }
 
 // The ring tells of a large rest when all of it has come. So a receive that goes on for long is
 // cancelled, which tells how much that was.
 void Connection::check_payload() {
-  plane_.payloads.erase(payload_);
-  plane_.payloads.push_back(payload_);
+  context_.payloads.erase(payload_);
+  context_.payloads.push_back(payload_);
   if (state_ == State::kOpen && !(receive_.is_pending && is_direct_)) return judge_payload();
-  payload_.marked = plane_.now;  // it is judged when that is told
+  payload_.marked = context_.now;  // it is judged when that is told
   is_counted_ = true;
-  plane_.uring->cancel(receive_);
+  context_.uring->cancel(receive_);
 }
 
 void Connection::judge_payload() {
@@ -451,14 +453,14 @@ void Connection::judge_payload() {
     mark_payload();
     return receive();
   }
-  ++plane_.counters.stalled;
-  plane_.log.note(
+  ++context_.counters.stalled;
+  context_.log.note(
       EventLog::Kind::kTimeout,
       fmt::format("{}: disconnected: other clients wait for memory, and of a write of {} bytes "
                   "the client has sent {}, {} of them in the last {}",
                   print_nid(peer_.nid), writing_->length, writing_->length - left,
                   payload_.left - left, print_duration(kPayloadTime)),
-      plane_.now);
+      context_.now);
   close();
 }
 
@@ -472,11 +474,11 @@ void Connection::take_payload(Input& in) {
 
 void Connection::admit(Exchange& exchange) {
   if (exchange.is_exempt) {
-    served_by(exchange).service->target.charge(exchange, Head::kRegular, plane_.now);
+    served_by(exchange).service->target.charge(exchange, Head::kRegular, context_.now);
     return run_unless_hung(exchange);
   }
   queued_.push_back(exchange);
-  served_by(exchange).service->target.admit(exchange, Head::kRegular, plane_.now);
+  served_by(exchange).service->target.admit(exchange, Head::kRegular, context_.now);
 }
 
 void Connection::go_on_reading() {
@@ -536,7 +538,7 @@ void Connection::give_up(Exchange& exchange) { leave_slot(exchange, Outcome::fai
 
 void Connection::defer(Exchange& exchange) {
   if (exchange.place() == Request::Place::kRunning) {
-    served_by(exchange).service->target.defer(exchange, plane_.now);
+    served_by(exchange).service->target.defer(exchange, context_.now);
   }
 }
 
@@ -544,19 +546,19 @@ void Connection::defer(Exchange& exchange) {
 void Connection::resume(Exchange& exchange) {
   if (exchange.place() != Request::Place::kDeferred) return run_unless_hung(exchange);
   queued_.push_back(exchange);
-  served_by(exchange).service->target.resume(exchange, plane_.now);
+  served_by(exchange).service->target.resume(exchange, context_.now);
 }
 
 void Connection::drop(Exchange& exchange) {
   if (exchange.place() != Request::Place::kOutside) {
-    served_by(exchange).service->target.withdraw(exchange, plane_.now);
+    served_by(exchange).service->target.withdraw(exchange, context_.now);
   }
   release(exchange);
 }
 
 void Connection::leave_slot(Exchange& exchange, const Outcome& outcome) {
   if (exchange.place() == Request::Place::kRunning) {
-    served_by(exchange).service->target.complete(exchange, plane_.now, outcome);
+    served_by(exchange).service->target.complete(exchange, context_.now, outcome);
   }
 }
 
@@ -582,7 +584,7 @@ void Connection::run_at_store(Exchange& exchange) {
 bool Connection::take_reply_memory(Exchange& exchange) {
   if (unsent_ >= kUnsentMax) return false;
   const std::size_t bytes = exchange.is_own ? exchange.reply_room : exchange.length;
-  exchange.buffer = plane_.pool.take(memory_, bytes);
+  exchange.buffer = context_.pool.take(memory_, bytes);
   if (!exchange.buffer) note_starved(bytes);
   return static_cast<bool>(exchange.buffer);
 }
@@ -600,15 +602,15 @@ void Connection::start(Exchange& exchange) {
   operation.owner = &exchange;
   working_.push_back(exchange);
   ServedExport& served = served_by(exchange);
-  if (served.store->start(operation, plane_.now)) return finish(exchange);
-  if (served.store->can_hang()) served.watch.started(operation, plane_.now);
+  if (served.store->start(operation, context_.now)) return finish(exchange);
+  if (served.store->can_hang()) served.watch.started(operation, context_.now);
 }
 
 void Connection::finished(StoreOperation& operation) {
   auto& exchange = *static_cast<Exchange*>(operation.owner);
   Connection& self = *exchange.connection;
   if (operation.watch.is_linked()) {
-    served_by(exchange).watch.finished(operation, self.plane_.now);
+    served_by(exchange).watch.finished(operation, self.context_.now);
   }
   self.finish(exchange);
 }
@@ -633,8 +635,8 @@ void Connection::finish(Exchange& exchange) {
   if (exchange.command == StoreCommand::kRead) {
     exchange.payload = operation.data;
   } else {
-    plane_.pool.give_back(memory_, std::move(exchange.buffer));
-    plane_.freed = true;
+    context_.pool.give_back(memory_, std::move(exchange.buffer));
+    context_.freed = true;
   }
   reply(exchange);
 }
@@ -643,14 +645,14 @@ void Connection::finish(Exchange& exchange) {
 void Connection::record(const Exchange& exchange) {
   if (exchange.command == StoreCommand::kPrefetch) return;
   served_by(exchange).stats.record(exchange.opened->stats, exchange.attributes.job,
-                                   Target::record_of(exchange, plane_.now));
+                                   Target::record_of(exchange, context_.now));
 }
 
 // A turn lets sessions work for so long; those that come after that wait for the next one.
 void Connection::run_own(Exchange& exchange) {
   working_.push_back(exchange);
-  if (plane_.performs.empty() && plane_.effort_left > 0) return perform(exchange);
-  plane_.performs.push_back(&exchange);
+  if (context_.performs.empty() && context_.effort_left > 0) return perform(exchange);
+  context_.performs.push_back(&exchange);
 }
 
 void Connection::perform(Exchange& exchange) {
@@ -691,7 +693,7 @@ void Connection::answer(std::uint64_t id, const OwnResult& result) {
   working_.erase(exchange);
   leave_slot(exchange, {.how = result.error != 0 ? Outcome::How::kFailed : Outcome::How::kDone,
                         .bytes = result.moved});
-  plane_.effort_left -= std::min(plane_.effort_left, result.effort);
+  context_.effort_left -= std::min(context_.effort_left, result.effort);
   if (result.size > exchange.reply_room) {
     release(exchange);
     return fault(
@@ -713,18 +715,18 @@ void Connection::reply(Exchange& exchange) {
 
 // The text is sent from where it is, so it has to be there for ever.
 void Connection::reply_error(Exchange& exchange) {
-  plane_.pool.give_back(memory_, std::move(exchange.buffer));
-  plane_.freed = true;
+  context_.pool.give_back(memory_, std::move(exchange.buffer));
+  context_.freed = true;
   exchange.operation.file = -1;
   const int error = exchange.operation.error;
   const char* const known = strerrordesc_np(error);
   session_->reply(exchange, {.error = error, .text = known != nullptr ? known : "unknown error"});
   // A client that asks for zeroes only if they are quick has asked, and was told.
   if (error != EOPNOTSUPP || (exchange.flags & kOnlyIfFast) == 0) {
-    ++plane_.counters.store_errors;
-    plane_.log.note(EventLog::Kind::kStore,
-                    describe_store_error(served_by(exchange).options.name, exchange, error),
-                    plane_.now);
+    ++context_.counters.store_errors;
+    context_.log.note(EventLog::Kind::kStore,
+                      describe_store_error(served_by(exchange).options.name, exchange, error),
+                      context_.now);
   }
   reply(exchange);
 }
@@ -748,18 +750,18 @@ void Connection::send_greeting() {
 }
 
 void Connection::send_one(std::span<const std::byte> bytes) {
-  Outgoing& outgoing = plane_.next_outgoing();
+  Outgoing& outgoing = context_.next_outgoing();
   outgoing.parts[0] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   outgoing.message = {};
   outgoing.message.msg_iov = outgoing.parts.data();
   outgoing.message.msg_iovlen = 1;
   send_.is_pending = true;
-  plane_.uring->send(socket_.get(), outgoing.message, send_);
+  context_.uring->send(socket_.get(), outgoing.message, send_);
 }
 
 void Connection::send_replies() {
   if (sending_.front().sends_file()) return send_files();
-  Outgoing& outgoing = plane_.next_outgoing();
+  Outgoing& outgoing = context_.next_outgoing();
   std::size_t parts = 0;
   std::size_t skip = sent_of_first_;
   const auto add = [&](std::span<const std::byte> bytes) {
@@ -779,7 +781,7 @@ void Connection::send_replies() {
   outgoing.message.msg_iov = outgoing.parts.data();
   outgoing.message.msg_iovlen = parts;
   send_.is_pending = true;
-  plane_.uring->send(socket_.get(), outgoing.message, send_);
+  context_.uring->send(socket_.get(), outgoing.message, send_);
 }
 
 // As far as the socket has room, and it is this client's turn. The ring could do it only with a
@@ -814,7 +816,7 @@ void Connection::send_files() {
 void Connection::await_room() {
   send_.is_pending = true;
   awaits_room_ = true;
-  plane_.uring->poll_room(socket_.get(), send_);
+  context_.uring->poll_room(socket_.get(), send_);
 }
 
 void Connection::sent(host::Operation& io, const host::Completion& completion) {

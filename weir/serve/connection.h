@@ -48,8 +48,8 @@
 #include "weir/host/tls.h"
 #include "weir/host/uring.h"
 #include "weir/schedule/outcome.h"
+#include "weir/serve/loop_context.h"
 #include "weir/serve/peer.h"
-#include "weir/serve/plane.h"
 #include "weir/serve/protocol.h"
 #include "weir/serve/session.h"
 
@@ -67,9 +67,9 @@ class Connection final : private SessionPort {
   static constexpr Nanoseconds kPayloadTime = std::chrono::seconds{10};
   static constexpr std::uint32_t kPayloadMin = std::uint32_t{1} << 16;
 
-  // Greets. Plane and protocol must outlive it. REQUIRES: kConnectionReserve was reserved; it is
-  // given back at the end.
-  Connection(Plane& plane, const ProtocolKind& protocol, host::Fd socket, const Peer& peer);
+  // Greets. LoopContext and protocol must outlive it. REQUIRES: kConnectionReserve was reserved; it
+  // is given back at the end.
+  Connection(LoopContext& context, const ProtocolKind& protocol, host::Fd socket, const Peer& peer);
   // REQUIRES: is_over().
   ~Connection();
   Connection(const Connection&) = delete;
@@ -102,8 +102,8 @@ class Connection final : private SessionPort {
   void flush();
   // There may be memory or room again.
   void resume();
-  // Disconnects unless its payload comes. REQUIRES: it is in Plane::payloads, marked kPayloadTime
-  // ago.
+  // Disconnects unless its payload comes. REQUIRES: it is in LoopContext::payloads, marked
+  // kPayloadTime ago.
   void check_payload();
   // It is its turn among those that sent more requests than a turn takes in (intake.h).
   void go_on_reading();
@@ -125,12 +125,12 @@ class Connection final : private SessionPort {
   };
 
   // ---- what its session may ask ----
-  std::size_t export_count() const override { return plane_.exports.size(); }
+  std::size_t export_count() const override { return context_.exports.size(); }
   const ExportFacts& export_at(std::size_t index) const override;
   const ExportFacts* find_export(std::string_view name) const override;
   void open(const ExportFacts& facts, OpenedExport& opened) override;
   Result<Attributes> identify(const Claims& claims) override;
-  TlsOptions::Mode tls() const override { return plane_.options.tls.mode; }
+  TlsOptions::Mode tls() const override { return context_.options.tls.mode; }
   void extents(const OpenedExport& opened, std::uint64_t offset, std::uint64_t length,
                const Store::ExtentVisitor& visit) const override;
   Nanoseconds expected_wait(const IoRequest& request) const override;
@@ -208,10 +208,10 @@ class Connection final : private SessionPort {
   void count_wait();
   // One of both.
   void wait_for_room();
-  // Closes when ending and done, and tells the plane when it is over.
+  // Closes when ending and done, and tells the context when it is over.
   void settle();
 
-  Plane& plane_;
+  LoopContext& context_;
   const ProtocolKind& protocol_;
   host::Fd socket_;
   Peer peer_;
@@ -219,7 +219,7 @@ class Connection final : private SessionPort {
   bool is_dirty_ = false;
   bool is_hungry_ = false;
   bool is_stalled_ = false;
-  bool is_in_line_ = false;       // of Plane::intake
+  bool is_in_line_ = false;       // of LoopContext::intake
   bool is_wait_counted_ = false;  // in Counters::memory_waits
   bool is_told_over_ = false;
   bool is_direct_ = false;     // the pending receive goes to a request's own buffer

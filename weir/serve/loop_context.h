@@ -102,8 +102,8 @@ struct Counters {
   std::uint64_t memory_waits = 0;  // times a connection waited for memory or room
 };
 
-struct Plane {
-  Plane(const ServeOptions& serve_options, std::unique_ptr<host::Uring> ring)
+struct LoopContext {
+  LoopContext(const ServeOptions& serve_options, std::unique_ptr<host::Uring> ring)
       : options(serve_options),
         uring(std::move(ring)),
         pool(options.limits.memory, options.limits.connection_memory) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/serve/plane.h"
+#include "weir/serve/loop_context.h"
 
 namespace weir::serve {
 
@@ -20,14 +20,14 @@ void ExchangeSlab::give_back(Exchange& exchange) {
   if (free_.size() < kKept) free_.push_back(std::move(own));
 }
 
-ServedExport* Plane::find_export(std::string_view name) const {
+ServedExport* LoopContext::find_export(std::string_view name) const {
   for (const auto& one : exports) {
     if (one->options.name == name) return one.get();
   }
   return name.empty() && !exports.empty() ? exports.front().get() : nullptr;
 }
 
-Outgoing& Plane::next_outgoing() {
+Outgoing& LoopContext::next_outgoing() {
   if (outgoing_used == outgoing.size()) outgoing.push_back(std::make_unique<Outgoing>());
   return *outgoing[outgoing_used++];
 }
