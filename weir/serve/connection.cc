@@ -50,11 +50,11 @@ ServedExport& served_by(const Exchange& exchange) { return *exchange.opened->ser
 }  // namespace
 
 Connection::Connection(LoopContext& context, const ProtocolKind& protocol, host::Fd socket,
-                       const Peer& peer)
+                       const ClientIdentity& identity)
     : context_(context),
       protocol_(protocol),
       socket_(std::move(socket)),
-      peer_(peer),
+      identity_(identity),
       handshake_ends_(context.now + context.options.limits.handshake_timeout),
       greeting_(std::make_unique<Greeting>()),
       session_(protocol.begin(*this)) {
@@ -92,7 +92,7 @@ void Connection::count_working(std::map<const ServedExport*, std::uint64_t>& cou
 void Connection::expire() {
   ++context_.counters.handshake_expired;
   context_.log.note(EventLog::Kind::kTimeout,
-                    print_nid(peer_.nid) + ": its handshake took too long", context_.now);
+                    print_nid(identity_.nid) + ": its handshake took too long", context_.now);
   close();
 }
 
@@ -295,7 +295,7 @@ void Connection::open(const ExportFacts& facts, OpenedExport& opened) {
 
 Result<Attributes> Connection::identify(const Claims& claims) {
   auto attributes =
-      attributes_of(peer_, claims, context_.options.claims, context_.options.nodemaps);
+      attributes_of(identity_, claims, context_.options.claims, context_.options.nodemaps);
   if (!attributes) {
     ++context_.counters.claims_refused;
     context_.log.note(EventLog::Kind::kClaim, attributes.error().message(), context_.now);
@@ -324,7 +324,8 @@ void Connection::go_on_shaking() {
 void Connection::broken() {
   ++context_.counters.broken;
   context_.log.note(EventLog::Kind::kBreak,
-                    fmt::format("{}: {}", print_nid(peer_.nid), session_->problem()), context_.now);
+                    fmt::format("{}: {}", print_nid(identity_.nid), session_->problem()),
+                    context_.now);
   close();
 }
 
@@ -333,7 +334,7 @@ void Connection::fault(std::string_view what) {
   context_.log.note(EventLog::Kind::kFault,
                     fmt::format("{}: disconnected: internal error: the {} session {}; "
                                 "report this; other connections are not affected",
-                                print_nid(peer_.nid), protocol_.name, what),
+                                print_nid(identity_.nid), protocol_.name, what),
                     context_.now);
   close();
 }
@@ -458,7 +459,7 @@ void Connection::judge_payload() {
       EventLog::Kind::kTimeout,
       fmt::format("{}: disconnected: other clients wait for memory, and of a write of {} bytes "
                   "the client has sent {}, {} of them in the last {}",
-                  print_nid(peer_.nid), writing_->length, writing_->length - left,
+                  print_nid(identity_.nid), writing_->length, writing_->length - left,
                   payload_.left - left, print_duration(kPayloadTime)),
       context_.now);
   close();

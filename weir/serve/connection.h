@@ -48,8 +48,8 @@
 #include "weir/host/tls.h"
 #include "weir/host/uring.h"
 #include "weir/schedule/outcome.h"
+#include "weir/serve/client_identity.h"
 #include "weir/serve/loop_context.h"
-#include "weir/serve/peer.h"
 #include "weir/serve/protocol.h"
 #include "weir/serve/session.h"
 
@@ -69,7 +69,8 @@ class Connection final : private SessionPort {
 
   // Greets. LoopContext and protocol must outlive it. REQUIRES: kConnectionReserve was reserved; it
   // is given back at the end.
-  Connection(LoopContext& context, const ProtocolKind& protocol, host::Fd socket, const Peer& peer);
+  Connection(LoopContext& context, const ProtocolKind& protocol, host::Fd socket,
+             const ClientIdentity& identity);
   // REQUIRES: is_over().
   ~Connection();
   Connection(const Connection&) = delete;
@@ -214,7 +215,7 @@ class Connection final : private SessionPort {
   LoopContext& context_;
   const ProtocolKind& protocol_;
   host::Fd socket_;
-  Peer peer_;
+  ClientIdentity identity_;
   State state_ = State::kHandshake;
   bool is_dirty_ = false;
   bool is_hungry_ = false;

@@ -28,7 +28,7 @@ void Connection::begin_tls() {
     context_.log.note(EventLog::Kind::kRefusal,
                       fmt::format("refused TLS for {}: the memory limit is reached; raise "
                                   "it (--memory)",
-                                  print_nid(peer_.nid)),
+                                  print_nid(identity_.nid)),
                       context_.now);
     return close();
   }
@@ -59,7 +59,8 @@ void Connection::decrypt(Input in) {
 void Connection::tls_failed() {
   ++context_.counters.tls_failed;
   context_.log.note(EventLog::Kind::kTls,
-                    fmt::format("{}: TLS: {}", print_nid(peer_.nid), tls_->error()), context_.now);
+                    fmt::format("{}: TLS: {}", print_nid(identity_.nid), tls_->error()),
+                    context_.now);
   if (state_ == State::kOpen) return close();
   has_said_end_ = true;
   state_ = State::kEnding;

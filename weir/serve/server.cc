@@ -39,7 +39,7 @@ void set_option(int socket, int level, int name, int value) {
   setsockopt(socket, level, name, &value, sizeof value);
 }
 
-// A peer whose machine is gone is noticed within two minutes.
+// A client whose machine is gone is noticed within two minutes.
 void tune(int socket, bool is_tcp) {
   set_option(socket, SOL_SOCKET, SO_SNDBUF, kSendBuffer);
   if (!is_tcp) return;
@@ -306,13 +306,13 @@ void Server::accepted(host::Operation& io, const host::Completion& completion) {
 
 void Server::add_connection(host::Fd socket, const Listener& listener) {
   if (is_stopping_) return;
-  const auto peer = peer_of(socket.get());
-  if (!peer) return;  // it has gone already
+  const auto client = identity_of(socket.get());
+  if (!client) return;  // it has gone already
   if (connection_count_ >= connections_max_) {
     ++context_.counters.refused;
     context_.log.note(EventLog::Kind::kRefusal,
-                      fmt::format("refused a connection from {}: {} are open", print_nid(peer->nid),
-                                  connection_count_),
+                      fmt::format("refused a connection from {}: {} are open",
+                                  print_nid(client->nid), connection_count_),
                       context_.now);
     return;
   }
@@ -322,14 +322,14 @@ void Server::add_connection(host::Fd socket, const Listener& listener) {
     context_.log.note(EventLog::Kind::kRefusal,
                       fmt::format("refused a connection from {}: {} are open, and the memory limit "
                                   "allows no more; raise it (--memory)",
-                                  print_nid(peer->nid), connection_count_),
+                                  print_nid(client->nid), connection_count_),
                       context_.now);
     return;
   }
   tune(socket.get(), listener.is_tcp);
   ++context_.counters.accepted;
   ++connection_count_;
-  auto* const connection = new Connection(context_, *listener.protocol, std::move(socket), *peer);
+  auto* const connection = new Connection(context_, *listener.protocol, std::move(socket), *client);
   connections_.push_back(*connection);
   handshakes_.push_back(*connection);
 }
