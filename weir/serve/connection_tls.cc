@@ -107,7 +107,7 @@ void Connection::encrypt_replies() {
       filled = 0;
     }
   };
-  for (const Exchange* one = &sending_.front(); one != nullptr && total < batch;
+  for (const PendingRequest* one = &sending_.front(); one != nullptr && total < batch;
        one = sending_.behind(*one)) {
     add({one->head.data(), one->head_size});
     add(one->payload);

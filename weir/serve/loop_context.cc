@@ -3,20 +3,20 @@
 
 namespace weir::serve {
 
-Exchange& ExchangeSlab::spare() {
-  if (free_.empty()) free_.push_back(std::make_unique<Exchange>());
+PendingRequest& PendingRequestPool::spare() {
+  if (free_.empty()) free_.push_back(std::make_unique<PendingRequest>());
   return *free_.back();
 }
 
-Exchange& ExchangeSlab::take() {
-  Exchange& exchange = spare();
+PendingRequest& PendingRequestPool::take() {
+  PendingRequest& request = spare();
   (void)free_.back().release();
   free_.pop_back();
-  return exchange;
+  return request;
 }
 
-void ExchangeSlab::give_back(Exchange& exchange) {
-  std::unique_ptr<Exchange> own(&exchange);
+void PendingRequestPool::give_back(PendingRequest& request) {
+  std::unique_ptr<PendingRequest> own(&request);
   if (free_.size() < kKept) free_.push_back(std::move(own));
 }
 

@@ -508,7 +508,7 @@ void Server::turn() {
   expire_handshakes();
   wake_stores();
   perform_waiting();
-  feed_hungry();
+  resume_waiting();
   check_payloads();
   read_on();
   dispatch();
@@ -530,7 +530,7 @@ void Server::expire_handshakes() {
 }
 
 void Server::check_payloads() {
-  if (context_.hungry.empty()) context_.is_starved = false;
+  if (context_.waiting.empty()) context_.is_starved = false;
   const bool is_short = context_.is_starved || std::exchange(has_refused_, false);
   while (is_short && !context_.payloads.empty()) {
     const IncomingPayload& oldest = context_.payloads.front();
@@ -547,14 +547,14 @@ void Server::wake_stores() {
 }
 
 void Server::watch_store(ServedExport& served) {
-  const auto exchange_of = [](StoreOperation& operation) -> Exchange& {
-    return *static_cast<Exchange*>(operation.owner);
+  const auto request_of = [](StoreOperation& operation) -> PendingRequest& {
+    return *static_cast<PendingRequest*>(operation.owner);
   };
   StoreWatch& watch = served.watch;
   if (watch.check(context_.now)) {
     while (StoreOperation* const one = watch.give_up()) {
-      Exchange& exchange = exchange_of(*one);
-      exchange.connection->give_up(exchange);
+      PendingRequest& request = request_of(*one);
+      request.connection->give_up(request);
     }
     context_.log.note(
         EventLog::Kind::kHung,
@@ -564,31 +564,31 @@ void Server::watch_store(ServedExport& served) {
                     print_duration(StoreWatch::kHungAfter)),
         context_.now);
     if (StoreOperation* const one = watch.try_one()) {
-      Exchange& exchange = exchange_of(*one);
-      exchange.connection->try_kept(exchange);
+      PendingRequest& request = request_of(*one);
+      request.connection->try_kept(request);
     }
   }
   while (StoreOperation* const one = watch.resume()) {
-    Exchange& exchange = exchange_of(*one);
-    exchange.connection->run_kept(exchange);
+    PendingRequest& request = request_of(*one);
+    request.connection->run_kept(request);
   }
 }
 
 void Server::perform_waiting() {
   context_.effort_left = LoopContext::kEffortOfTurn;
   while (!context_.performs.empty() && context_.effort_left > 0) {
-    Exchange& exchange = *context_.performs.front();
+    PendingRequest& request = *context_.performs.front();
     context_.performs.pop_front();
-    exchange.connection->perform(exchange);
+    request.connection->perform(request);
   }
 }
 
-void Server::feed_hungry() {
-  if (!context_.freed || context_.hungry.empty()) return;
+void Server::resume_waiting() {
+  if (!context_.freed || context_.waiting.empty()) return;
   context_.freed = false;
   context_.is_starved = false;  // whoever still lacks memory says so
-  const std::vector<Connection*> hungry = std::exchange(context_.hungry, {});
-  for (Connection* const connection : hungry) connection->resume();
+  const std::vector<Connection*> waiting = std::exchange(context_.waiting, {});
+  for (Connection* const connection : waiting) connection->resume();
 }
 
 void Server::read_on() {
@@ -616,8 +616,8 @@ void Server::dispatch(Service& service) {
       return;
     }
     if (pace_shape_) pace_.take(Tokens{1}, *pace_shape_, context_.now);
-    auto& exchange = static_cast<Exchange&>(decision.request());
-    exchange.connection->run(exchange);
+    auto& request = static_cast<PendingRequest&>(decision.request());
+    request.connection->run(request);
   }
   service.wakes_at = context_.now;
 }
@@ -631,7 +631,7 @@ void Server::bury() {
   for (Connection* const connection : std::exchange(context_.over, {})) {
     connections_.erase(*connection);
     if (connection->handshake_link.is_linked()) handshakes_.erase(*connection);
-    std::erase(context_.hungry, connection);
+    std::erase(context_.waiting, connection);
     std::erase(context_.dirty, connection);
     context_.intake.forget(*connection);
     --connection_count_;
@@ -641,7 +641,7 @@ void Server::bury() {
 
 Instant Server::wakes_at() const {
   // What was sent at the end of this turn may have made room for somebody.
-  if (context_.freed && !context_.hungry.empty()) return context_.now;
+  if (context_.freed && !context_.waiting.empty()) return context_.now;
   if (!context_.performs.empty() || context_.intake.has_line()) return context_.now;
   Instant at = std::min({accepts_again_, stop_at_, abandon_at_, heap_trim_.wakes_at()});
   if (guest_ != nullptr) at = std::min(at, guest_->wakes_at());

@@ -180,7 +180,7 @@ class Server {
   void wake_stores();
   void watch_store(ServedExport& served);
   void perform_waiting();
-  void feed_hungry();
+  void resume_waiting();
   void read_on();
   void dispatch();
   void dispatch(Service& service);
