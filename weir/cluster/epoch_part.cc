@@ -26,7 +26,7 @@ EpochPart::EpochPart(const Options& options, serve::Server& server, Send send,
       send_(std::move(send)),
       ended_(std::move(ended)),
       slices_(options.terms),
-      member_({.timeout = options.timeout, .grace = kGrace, .rider = &slices_}),
+      member_({.timeout = options.timeout, .grace = kGrace, .payload = &slices_}),
       participant_(member_, *this, {.retry = kRetry}) {
   const Nanoseconds longest = server.options().groups.longest();
   for (const auto& service : server.services()) {

@@ -37,7 +37,7 @@ EpochSeat::EpochSeat(const Options& options, const SliceLimits& limits, Instant 
             return found->second;
           },
           now),
-      leader_({.term = options.term, .combine = add_vectors, .rider = &slices_}) {}
+      leader_({.term = options.term, .combine = add_vectors, .payload = &slices_}) {}
 
 Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
   const std::string member = "member " + quote(hello.name);

@@ -22,7 +22,7 @@ constexpr std::int64_t kLimit = 900 * kMilli;
 // A server's end without a server: says what it could use, and takes what it is given.
 struct Peer {
   explicit Peer(std::int64_t demand, std::uint64_t first_serial = 1)
-      : slices(SliceTerms{}), member({.first_serial = first_serial, .rider = &slices}) {
+      : slices(SliceTerms{}), member({.first_serial = first_serial, .payload = &slices}) {
     slices.set_demand(slices.open("ost_io/dd/ops", kLimit), demand);
   }
   void call(Instant now) {

@@ -76,10 +76,11 @@ struct Seat {
        Instant now)
       : slices(
             slice_options, [limit](std::string_view) { return limit; }, now),
-        leader(with_rider(std::move(options), slices)),
+        leader(with_payload(std::move(options), slices)),
         term(slice_options.term) {}
-  static EpochLeader::Options with_rider(EpochLeader::Options options, LeaderRider& rider) {
-    options.rider = &rider;
+  static EpochLeader::Options with_payload(EpochLeader::Options options,
+                                           LeaderRoundPayload& payload) {
+    options.payload = &payload;
     return options;
   }
 
@@ -244,12 +245,13 @@ class World {
   std::vector<Instant> registered_;  // until when
 };
 
-EpochMember::Options member_options(const World& world, std::uint32_t life, MemberRider& rider) {
+EpochMember::Options member_options(const World& world, std::uint32_t life,
+                                    MemberRoundPayload& payload) {
   return world.parts().member({.timeout = world.options().timeout,
                                .grace = world.options().grace,
                                .resend = milliseconds{20},
                                .first_serial = (std::uint64_t{life} << 32) + 1,
-                               .rider = &rider});
+                               .payload = &payload});
 }
 
 Server::Server(World& cluster, std::size_t index, std::uint32_t number)
