@@ -16,7 +16,7 @@
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
 #include "weir/cluster/cluster_state.h"
-#include "weir/cluster/epoch_part.h"
+#include "weir/cluster/cluster_member.h"
 #include "weir/cluster/epoch_transport.h"
 #include "weir/cluster/leader_choice.h"
 #include "weir/cluster/membership.h"
@@ -123,7 +123,7 @@ class EtcdCluster final : public Cluster {
 
   serve::Server& server_;
   serve::ClusterOptions options_;
-  std::unique_ptr<EpochPart> part_;  // of the loop
+  std::unique_ptr<ClusterMember> part_;  // of the loop
   std::unique_ptr<EpochTransport> transport_;
   std::unique_ptr<Membership> membership_;
   std::atomic<bool> is_refused_ = false;  // by the leader
@@ -159,8 +159,8 @@ Result<void> EtcdCluster::open() {
   auto state = ClusterStateFile::open(options_.state_file, options_.prefix);
   if (!state) return tl::unexpected(state.error());
   state_.emplace(std::move(*state));
-  part_ = std::make_unique<EpochPart>(
-      EpochPart::Options{.epoch = options_.epoch, .timeout = options_.timeout, .terms = terms()},
+  part_ = std::make_unique<ClusterMember>(
+      ClusterMember::Options{.epoch = options_.epoch, .timeout = options_.timeout, .terms = terms()},
       server_,
       [this](std::uint32_t term, const std::string& course, EpochMessage message) {
         transport_->send(term, course, std::move(message));

@@ -189,7 +189,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   SliceLimits limits_;
   std::optional<MemberNames> names_;
   MemberNames running_;
-  std::optional<EpochSeat> seat_;
+  std::optional<ClusterLeader> seat_;
 
   Connections connections_;
   std::optional<Greeter> greeter_;
@@ -296,7 +296,7 @@ void Transport::work() {
   }
   greeter_->tick(now);
   count_connections(now);
-  if (now - EpochSeat::kSilence >= unheard_since_ && link_ != nullptr) {
+  if (now - ClusterLeader::kSilence >= unheard_since_ && link_ != nullptr) {
     unheard_since_ = kNever;
     link_->close();
   }
@@ -305,7 +305,7 @@ void Transport::work() {
 
 Instant Transport::wakes_at() const {
   Instant at = join_at_;
-  if (unheard_since_ != kNever) at = std::min(at, unheard_since_ + EpochSeat::kSilence);
+  if (unheard_since_ != kNever) at = std::min(at, unheard_since_ + ClusterLeader::kSilence);
   at = std::min(at, greeter_->next_wake());
   return seat_ ? std::min(at, seat_->next_wake()) : at;
 }
@@ -319,7 +319,7 @@ void Transport::peer_came(PeerStream& stream) {
 
 void Transport::take_seat(std::uint32_t term, Before before, Instant until) {
   leave_seat();
-  seat_.emplace(EpochSeat::Options{.name = options_.name,
+  seat_.emplace(ClusterLeader::Options{.name = options_.name,
                                    .term = term,
                                    .is_first = before == Before::kNobody,
                                    .terms = options_.terms},

@@ -29,7 +29,7 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/cluster/connections.h"
-#include "weir/cluster/epoch_seat.h"
+#include "weir/cluster/cluster_leader.h"
 #include "weir/coordinate/message.h"
 #include "weir/coordinate/slices.h"
 
@@ -95,7 +95,7 @@ class EpochTransport {
   virtual void confirm(Instant until) = 0;
   virtual void unseat() = 0;
   virtual void set_limits(SliceLimits limits) = 0;
-  // See EpochSeat.
+  // See ClusterLeader.
   virtual void set_known(MemberNames names, MemberNames running) = 0;
 
   // ---- a candidate's part ----

@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/quote.h"
-#include "weir/cluster/epoch_seat.h"
+#include "weir/cluster/cluster_leader.h"
 #include "weir/cluster/leader_choice.h"
 #include "weir/coordinate/epoch.h"
 #include "weir/host/clock.h"
@@ -66,7 +66,7 @@ std::size_t count_names(const std::vector<MembershipView::Member>& members) {
 
 // As weir.conf(5) has them; others were written by hand.
 bool is_server_name(std::string_view name) {
-  return !name.empty() && name.size() <= EpochSeat::kNameMax &&
+  return !name.empty() && name.size() <= ClusterLeader::kNameMax &&
          std::all_of(name.begin(), name.end(), [](char letter) {
            return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
                   (letter >= '0' && letter <= '9') || letter == '_' || letter == '-';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/cluster/epoch_seat.h"
+#include "weir/cluster/cluster_leader.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -40,8 +40,8 @@ struct Peer {
   int calls = 0;
 };
 
-struct EpochSeatTest : ::testing::Test {
-  EpochSeat::Hello hello(const std::string& name, std::uint64_t incarnation = 1) const {
+struct ClusterLeaderTest : ::testing::Test {
+  ClusterLeader::Hello hello(const std::string& name, std::uint64_t incarnation = 1) const {
     return {.protocol = kEpochProtocol, .name = name, .incarnation = incarnation, .term = 3};
   }
   void say(MemberId id, Peer& peer) {
@@ -57,11 +57,11 @@ struct EpochSeatTest : ::testing::Test {
 
   Instant now = instant_at(1'000'000'000);
   SliceLimits limits = {{"ost_io/dd/ops", kLimit}};
-  EpochSeat seat{{.name = "a", .term = 3, .is_first = true}, limits, now};
+  ClusterLeader seat{{.name = "a", .term = 3, .is_first = true}, limits, now};
 };
 
-TEST_F(EpochSeatTest, AMemberIsRefusedForItsProtocolWithClearWords) {
-  EpochSeat::Hello other = hello("b");
+TEST_F(ClusterLeaderTest, AMemberIsRefusedForItsProtocolWithClearWords) {
+  ClusterLeader::Hello other = hello("b");
   other.protocol = 7;
   const auto refused = seat.greet(other, now);
   ASSERT_FALSE(refused);
@@ -71,15 +71,15 @@ TEST_F(EpochSeatTest, AMemberIsRefusedForItsProtocolWithClearWords) {
             "versions of weir that speak the same");
 }
 
-TEST_F(EpochSeatTest, AnotherTermAndNamesThatAreNoneAreRefused) {
-  EpochSeat::Hello late = hello("b");
+TEST_F(ClusterLeaderTest, AnotherTermAndNamesThatAreNoneAreRefused) {
+  ClusterLeader::Hello late = hello("b");
   late.term = 2;
   EXPECT_EQ(static_cast<int>(seat.greet(late, now).error().code), ESTALE);
   EXPECT_EQ(seat.greet(hello(""), now).error().code, std::errc::invalid_argument);
   EXPECT_EQ(seat.greet(hello(std::string(32, 'x')), now).error().code, std::errc::invalid_argument);
 }
 
-TEST_F(EpochSeatTest, ASecondServerOfANameIsRefusedWhileTheFirstIsAlive) {
+TEST_F(ClusterLeaderTest, ASecondServerOfANameIsRefusedWhileTheFirstIsAlive) {
   const auto first = seat.greet(hello("b", 1), now);
   ASSERT_TRUE(first);
   EXPECT_EQ(seat.greet(hello("b", 2), now).error().code, std::errc::file_exists);
@@ -88,14 +88,14 @@ TEST_F(EpochSeatTest, ASecondServerOfANameIsRefusedWhileTheFirstIsAlive) {
   ASSERT_TRUE(again);
   EXPECT_EQ(again->id, first->id);
   EXPECT_EQ(again->replaced, first->id);
-  now += EpochSeat::kSilence;
+  now += ClusterLeader::kSilence;
   const auto second = seat.greet(hello("b", 2), now);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->replaced, first->id);
   EXPECT_NE(second->id, first->id);
 }
 
-TEST_F(EpochSeatTest, AServerThatStartsAnewIsNobodyElse) {
+TEST_F(ClusterLeaderTest, AServerThatStartsAnewIsNobodyElse) {
   const auto first = seat.greet(hello("b", 1), now);
   seat.ended(first->id, now);
   const auto second = seat.greet(hello("b", 2), now);
@@ -110,7 +110,7 @@ TEST_F(EpochSeatTest, AServerThatStartsAnewIsNobodyElse) {
   EXPECT_EQ(peer.epoch, epoch_number(3, 1));
 }
 
-TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
+TEST_F(ClusterLeaderTest, CutsTheLimitByDemand) {
   const MemberId b = seat.greet(hello("b"), now)->id;
   const MemberId c = seat.greet(hello("c"), now)->id;
   Peer busy(900 * kMilli);
@@ -136,7 +136,7 @@ TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
   EXPECT_GT(part.members[0].slices.at(0).milli, 880 * kMilli);
 }
 
-TEST_F(EpochSeatTest, ConnectedAreThoseThatWereHeardLately) {
+TEST_F(ClusterLeaderTest, ConnectedAreThoseThatWereHeardLately) {
   EXPECT_EQ(seat.connected(now), 1U) << "itself";
   const MemberId own = seat.greet(hello("a"), now)->id;
   const MemberId b = seat.greet(hello("b"), now)->id;
@@ -145,17 +145,17 @@ TEST_F(EpochSeatTest, ConnectedAreThoseThatWereHeardLately) {
   Peer peer(100 * kMilli);
   self.call(now);
   say(own, self);
-  now += EpochSeat::kSilence - milliseconds{1};
+  now += ClusterLeader::kSilence - milliseconds{1};
   peer.call(now);
   say(b, peer);
   seat.ended(b, now);  // it may come again at once
-  now += EpochSeat::kSilence - milliseconds{1};
+  now += ClusterLeader::kSilence - milliseconds{1};
   EXPECT_EQ(seat.connected(now), 2U);
   now += milliseconds{1};
   EXPECT_EQ(seat.connected(now), 1U);
 }
 
-TEST_F(EpochSeatTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilThatEnds) {
+TEST_F(ClusterLeaderTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilThatEnds) {
   const MemberId b = seat.greet(hello("b"), now)->id;
   const MemberId c = seat.greet(hello("c"), now)->id;
   Peer silent(1000 * kMilli);
@@ -192,7 +192,7 @@ TEST_F(EpochSeatTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilThatE
   EXPECT_EQ(shown().slices.at(0).milli, cut_off_slice(kLimit, 2));
 }
 
-TEST_F(EpochSeatTest, NobodyIsJoinedWhileTheLeaderIsNotSureOfItself) {
+TEST_F(ClusterLeaderTest, NobodyIsJoinedWhileTheLeaderIsNotSureOfItself) {
   const MemberId b = seat.greet(hello("b"), now)->id;
   Peer peer(100 * kMilli);
   peer.call(now);
@@ -203,7 +203,7 @@ TEST_F(EpochSeatTest, NobodyIsJoinedWhileTheLeaderIsNotSureOfItself) {
   EXPECT_FALSE(seat.describe(now).members.at(0).is_joined);
 }
 
-TEST_F(EpochSeatTest, GarbageIsToldAndTheOthersGoOn) {
+TEST_F(ClusterLeaderTest, GarbageIsToldAndTheOthersGoOn) {
   const MemberId b = seat.greet(hello("b"), now)->id;
   const MemberId c = seat.greet(hello("c"), now)->id;
   const EpochBytes garbage(100, std::byte{0x57});
@@ -218,9 +218,9 @@ TEST_F(EpochSeatTest, GarbageIsToldAndTheOthersGoOn) {
   EXPECT_EQ(peer.calls, 1);
 }
 
-TEST_F(EpochSeatTest, ALeaderAfterAnotherHearsNobodyUntilOldSlicesHaveNearlyRunOut) {
-  EpochSeat next({.name = "a", .term = 4}, limits, now);
-  EpochSeat::Hello b = hello("b");
+TEST_F(ClusterLeaderTest, ALeaderAfterAnotherHearsNobodyUntilOldSlicesHaveNearlyRunOut) {
+  ClusterLeader next({.name = "a", .term = 4}, limits, now);
+  ClusterLeader::Hello b = hello("b");
   b.term = 4;
   const MemberId id = next.greet(b, now)->id;
   Peer peer(100 * kMilli);
@@ -233,7 +233,7 @@ TEST_F(EpochSeatTest, ALeaderAfterAnotherHearsNobodyUntilOldSlicesHaveNearlyRunO
 }
 
 // Three members that have been in epochs together.
-struct EpochSeatNames : EpochSeatTest {
+struct ClusterLeaderNames : ClusterLeaderTest {
   void SetUp() override {
     for (const char* const name : {"b", "c", "d"}) come(name);
     for (int turn = 0; turn < 5; ++turn) round(seat);
@@ -247,7 +247,7 @@ struct EpochSeatNames : EpochSeatTest {
     seat.ended(members[name].id, now);
     members[name].is_there = false;
   }
-  void round(EpochSeat& leader) {
+  void round(ClusterLeader& leader) {
     for (auto& [name, member] : members) {
       if (!member.is_there) continue;
       member.peer.member.tick(now);
@@ -275,7 +275,7 @@ struct EpochSeatNames : EpochSeatTest {
   std::map<std::string, Member> members;
 };
 
-TEST_F(EpochSeatNames, WhoIsAwayIsReservedItsPartUntilItsNameIsGone) {
+TEST_F(ClusterLeaderNames, WhoIsAwayIsReservedItsPartUntilItsNameIsGone) {
   seat.set_known({"b", "c", "d"});
   go("d");
   for (int turn = 0; turn < 60; ++turn) round(seat);
@@ -293,7 +293,7 @@ TEST_F(EpochSeatNames, WhoIsAwayIsReservedItsPartUntilItsNameIsGone) {
   EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit);
 }
 
-TEST_F(EpochSeatNames, AServerThatHasStartedAndNotComeYetIsLeftItsPart) {
+TEST_F(ClusterLeaderNames, AServerThatHasStartedAndNotComeYetIsLeftItsPart) {
   seat.set_known({"b", "c", "d", "e"}, {"b", "c", "d", "e"});
   for (int turn = 0; turn < 60; ++turn) round(seat);
   EXPECT_EQ(counted("b"), 4U);
@@ -306,7 +306,7 @@ TEST_F(EpochSeatNames, AServerThatHasStartedAndNotComeYetIsLeftItsPart) {
   EXPECT_GE(slice("b") + slice("c") + slice("d"), kLimit * 999 / 1000);
 }
 
-TEST_F(EpochSeatNames, OneThatCameBackAsAnotherIsLeftItsPartUntilItSignals) {
+TEST_F(ClusterLeaderNames, OneThatCameBackAsAnotherIsLeftItsPartUntilItSignals) {
   seat.set_known({"b", "c", "d"}, {"b", "c", "d"});
   go("d");
   for (int turn = 0; turn < 60; ++turn) round(seat);
@@ -316,7 +316,7 @@ TEST_F(EpochSeatNames, OneThatCameBackAsAnotherIsLeftItsPartUntilItSignals) {
   EXPECT_LE(slice("b") + slice("c"), kLimit - kLimit / 30);
 }
 
-TEST_F(EpochSeatNames, WhoIsInTheEpochsIsNotForgotten) {
+TEST_F(ClusterLeaderNames, WhoIsInTheEpochsIsNotForgotten) {
   seat.set_known({"b"});
   for (int turn = 0; turn < 60; ++turn) round(seat);
   EXPECT_EQ(counted("b"), 3U);
@@ -327,13 +327,13 @@ TEST_F(EpochSeatNames, WhoIsInTheEpochsIsNotForgotten) {
   EXPECT_EQ(counted("b"), 2U);
 }
 
-TEST_F(EpochSeatNames, ANewLeaderReservesForThoseThatHaveNamesOnly) {
-  EpochSeat next({.name = "a", .term = 4}, limits, now);
+TEST_F(ClusterLeaderNames, ANewLeaderReservesForThoseThatHaveNamesOnly) {
+  ClusterLeader next({.name = "a", .term = 4}, limits, now);
   next.set_known({"b", "c"});
   for (auto& [name, member] : members) {
     member.is_there = name != "d";
     if (!member.is_there) continue;
-    EpochSeat::Hello come = hello(name);
+    ClusterLeader::Hello come = hello(name);
     come.term = 4;
     member.id = next.greet(come, now)->id;
     member.peer.member.lose_leader(now);
@@ -346,10 +346,10 @@ TEST_F(EpochSeatNames, ANewLeaderReservesForThoseThatHaveNamesOnly) {
   }
   EXPECT_GE(slice("b") + slice("c"), kLimit * 999 / 1000);
   // One that has a name and has not come is away.
-  EpochSeat third({.name = "a", .term = 5}, limits, now);
+  ClusterLeader third({.name = "a", .term = 5}, limits, now);
   third.set_known({"b", "c"});
   members["c"].is_there = false;
-  EpochSeat::Hello come = hello("b");
+  ClusterLeader::Hello come = hello("b");
   come.term = 5;
   members["b"].id = third.greet(come, now)->id;
   members["b"].peer.member.lose_leader(now);
@@ -358,7 +358,7 @@ TEST_F(EpochSeatNames, ANewLeaderReservesForThoseThatHaveNamesOnly) {
   EXPECT_LE(slice("b"), kLimit - kLimit / 20);
 }
 
-TEST_F(EpochSeatTest, OneThatIsNotConfirmedFallsSilent) {
+TEST_F(ClusterLeaderTest, OneThatIsNotConfirmedFallsSilent) {
   seat.confirm(now + milliseconds{100});
   const MemberId b = seat.greet(hello("b"), now)->id;
   Peer peer(100 * kMilli);
@@ -386,7 +386,7 @@ Ready ready_of(std::uint64_t serial, std::int64_t epoch = kFirstEpoch) {
           .claim = {}};
 }
 
-TEST_F(EpochSeatTest, CoursesHaveNumbersAndMembersOfTheirOwn) {
+TEST_F(ClusterLeaderTest, CoursesHaveNumbersAndMembersOfTheirOwn) {
   const MemberId b = seat.greet(hello("b"), now)->id;
   const MemberId c = seat.greet(hello("c"), now)->id;
   ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(1)), now));
@@ -407,7 +407,7 @@ TEST_F(EpochSeatTest, CoursesHaveNumbersAndMembersOfTheirOwn) {
   EXPECT_EQ(part.rounds, 0U) << "of slices";
 }
 
-TEST_F(EpochSeatTest, AStreamThatEndsIsGoneFromAllCourses) {
+TEST_F(ClusterLeaderTest, AStreamThatEndsIsGoneFromAllCourses) {
   const MemberId b = seat.greet(hello("b"), now)->id;
   const MemberId c = seat.greet(hello("c"), now)->id;
   ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(1)), now));
@@ -427,7 +427,7 @@ TEST_F(EpochSeatTest, AStreamThatEndsIsGoneFromAllCourses) {
   EXPECT_EQ(std::get<Start>(out[0].message).epoch, epoch_number(3, 3));
 }
 
-TEST_F(EpochSeatTest, ASilentLeaderIsSilentInAllCourses) {
+TEST_F(ClusterLeaderTest, ASilentLeaderIsSilentInAllCourses) {
   const MemberId b = seat.greet(hello("b"), now)->id;
   ASSERT_TRUE(seat.receive(b, "before", encode(ready_of(1)), now));
   EXPECT_EQ(seat.take_outgoing().size(), 1U);
@@ -437,12 +437,12 @@ TEST_F(EpochSeatTest, ASilentLeaderIsSilentInAllCourses) {
   EXPECT_TRUE(seat.take_outgoing().empty());
 }
 
-TEST_F(EpochSeatTest, MoreCoursesThanThereMayBeAreRefusedAndHarmNobody) {
+TEST_F(ClusterLeaderTest, MoreCoursesThanThereMayBeAreRefusedAndHarmNobody) {
   const MemberId b = seat.greet(hello("b"), now)->id;
-  for (std::size_t i = 0; i < EpochSeat::kCoursesMax; ++i) {
+  for (std::size_t i = 0; i < ClusterLeader::kCoursesMax; ++i) {
     ASSERT_TRUE(seat.receive(b, "s" + std::to_string(i), encode(ready_of(1)), now));
   }
-  EXPECT_EQ(seat.take_outgoing().size(), EpochSeat::kCoursesMax);
+  EXPECT_EQ(seat.take_outgoing().size(), ClusterLeader::kCoursesMax);
   ASSERT_TRUE(seat.receive(b, "late", encode(ready_of(7)), now));
   ASSERT_TRUE(seat.receive(b, "late", encode(Leave{kFirstEpoch, 8}), now));
   const auto out = seat.take_outgoing();
