@@ -90,7 +90,7 @@ const std::string& ClusterLeader::name_of(MemberId member) const {
 }
 
 Result<void> ClusterLeader::receive(MemberId from, const std::string& course, EpochView bytes,
-                                Instant now) {
+                                    Instant now) {
   const std::string& name = name_of(from);
   Known& known = known_.find(name)->second;
   known.heard = now;
@@ -119,7 +119,7 @@ Result<void> ClusterLeader::receive(MemberId from, const std::string& course, Ep
 }
 
 void ClusterLeader::receive_of_course(MemberId from, const std::string& course,
-                                  const EpochMessage& message, Instant now) {
+                                      const EpochMessage& message, Instant now) {
   auto found = courses_.find(course);
   const auto* const ready = std::get_if<Ready>(&message);
   if (found == courses_.end()) {

@@ -46,24 +46,24 @@ struct ClusterLeaderTest : ::testing::Test {
   }
   void say(MemberId id, Peer& peer) {
     for (const EpochMessage& message : peer.member.take_outgoing()) {
-      ASSERT_TRUE(seat.receive(id, "", encode(message), now));
+      ASSERT_TRUE(leader.receive(id, "", encode(message), now));
     }
   }
   void answer(MemberId id, Peer& peer) {
-    for (const auto& [to, course, message] : seat.take_outgoing()) {
+    for (const auto& [to, course, message] : leader.take_outgoing()) {
       if (to == id && course.empty()) peer.member.receive(message, now);
     }
   }
 
   Instant now = instant_at(1'000'000'000);
   SliceLimits limits = {{"ost_io/dd/ops", kLimit}};
-  ClusterLeader seat{{.name = "a", .term = 3, .is_first = true}, limits, now};
+  ClusterLeader leader{{.name = "a", .term = 3, .is_first = true}, limits, now};
 };
 
 TEST_F(ClusterLeaderTest, AMemberIsRefusedForItsProtocolWithClearWords) {
   ClusterLeader::Hello other = hello("b");
   other.protocol = 7;
-  const auto refused = seat.greet(other, now);
+  const auto refused = leader.greet(other, now);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, std::errc::protocol_not_supported);
   EXPECT_EQ(refused.error().message(),
@@ -74,31 +74,32 @@ TEST_F(ClusterLeaderTest, AMemberIsRefusedForItsProtocolWithClearWords) {
 TEST_F(ClusterLeaderTest, AnotherTermAndNamesThatAreNoneAreRefused) {
   ClusterLeader::Hello late = hello("b");
   late.term = 2;
-  EXPECT_EQ(static_cast<int>(seat.greet(late, now).error().code), ESTALE);
-  EXPECT_EQ(seat.greet(hello(""), now).error().code, std::errc::invalid_argument);
-  EXPECT_EQ(seat.greet(hello(std::string(32, 'x')), now).error().code, std::errc::invalid_argument);
+  EXPECT_EQ(static_cast<int>(leader.greet(late, now).error().code), ESTALE);
+  EXPECT_EQ(leader.greet(hello(""), now).error().code, std::errc::invalid_argument);
+  EXPECT_EQ(leader.greet(hello(std::string(32, 'x')), now).error().code,
+            std::errc::invalid_argument);
 }
 
 TEST_F(ClusterLeaderTest, ASecondServerOfANameIsRefusedWhileTheFirstIsAlive) {
-  const auto first = seat.greet(hello("b", 1), now);
+  const auto first = leader.greet(hello("b", 1), now);
   ASSERT_TRUE(first);
-  EXPECT_EQ(seat.greet(hello("b", 2), now).error().code, std::errc::file_exists);
+  EXPECT_EQ(leader.greet(hello("b", 2), now).error().code, std::errc::file_exists);
   // The same server may come again at once, and keeps its number.
-  const auto again = seat.greet(hello("b", 1), now);
+  const auto again = leader.greet(hello("b", 1), now);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->id, first->id);
   EXPECT_EQ(again->replaced, first->id);
   now += ClusterLeader::kSilence;
-  const auto second = seat.greet(hello("b", 2), now);
+  const auto second = leader.greet(hello("b", 2), now);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->replaced, first->id);
   EXPECT_NE(second->id, first->id);
 }
 
 TEST_F(ClusterLeaderTest, AServerThatStartsAnewIsNobodyElse) {
-  const auto first = seat.greet(hello("b", 1), now);
-  seat.ended(first->id, now);
-  const auto second = seat.greet(hello("b", 2), now);
+  const auto first = leader.greet(hello("b", 1), now);
+  leader.ended(first->id, now);
+  const auto second = leader.greet(hello("b", 2), now);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->replaced, 0U);
   // Its numbers begin again, which is no hindrance.
@@ -111,8 +112,8 @@ TEST_F(ClusterLeaderTest, AServerThatStartsAnewIsNobodyElse) {
 }
 
 TEST_F(ClusterLeaderTest, CutsTheLimitByDemand) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  const MemberId c = seat.greet(hello("c"), now)->id;
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  const MemberId c = leader.greet(hello("c"), now)->id;
   Peer busy(900 * kMilli);
   Peer idle(0);
   // The first to come has a round of its own before the other is there.
@@ -121,14 +122,14 @@ TEST_F(ClusterLeaderTest, CutsTheLimitByDemand) {
     if (!idle.member.is_calling()) idle.call(now);
     say(b, busy);
     say(c, idle);
-    for (const auto& [to, course, message] : seat.take_outgoing()) {
+    for (const auto& [to, course, message] : leader.take_outgoing()) {
       (to == b ? busy : idle).member.receive(message, now);
     }
     now += milliseconds{10};
   }
   EXPECT_GT(busy.slices.slice(0, now), 880 * kMilli);
   EXPECT_LE(busy.slices.slice(0, now) + idle.slices.slice(0, now), kLimit);
-  const serve::LeaderStatus part = seat.describe(now);
+  const serve::LeaderStatus part = leader.describe(now);
   EXPECT_GE(part.rounds, 5U);
   ASSERT_EQ(part.members.size(), 2U);
   EXPECT_EQ(part.members[0].name, "b");
@@ -137,10 +138,10 @@ TEST_F(ClusterLeaderTest, CutsTheLimitByDemand) {
 }
 
 TEST_F(ClusterLeaderTest, ConnectedAreThoseThatWereHeardLately) {
-  EXPECT_EQ(seat.connected(now), 1U) << "itself";
-  const MemberId own = seat.greet(hello("a"), now)->id;
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  EXPECT_EQ(seat.connected(now), 2U);
+  EXPECT_EQ(leader.connected(now), 1U) << "itself";
+  const MemberId own = leader.greet(hello("a"), now)->id;
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  EXPECT_EQ(leader.connected(now), 2U);
   Peer self(100 * kMilli);
   Peer peer(100 * kMilli);
   self.call(now);
@@ -148,16 +149,16 @@ TEST_F(ClusterLeaderTest, ConnectedAreThoseThatWereHeardLately) {
   now += ClusterLeader::kSilence - milliseconds{1};
   peer.call(now);
   say(b, peer);
-  seat.ended(b, now);  // it may come again at once
+  leader.ended(b, now);  // it may come again at once
   now += ClusterLeader::kSilence - milliseconds{1};
-  EXPECT_EQ(seat.connected(now), 2U);
+  EXPECT_EQ(leader.connected(now), 2U);
   now += milliseconds{1};
-  EXPECT_EQ(seat.connected(now), 1U);
+  EXPECT_EQ(leader.connected(now), 1U);
 }
 
 TEST_F(ClusterLeaderTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilThatEnds) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  const MemberId c = seat.greet(hello("c"), now)->id;
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  const MemberId c = leader.greet(hello("c"), now)->id;
   Peer silent(1000 * kMilli);
   Peer busy(1000 * kMilli);
   const auto round = [&](bool both) {
@@ -165,8 +166,8 @@ TEST_F(ClusterLeaderTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilT
     if (!busy.member.is_calling()) busy.call(now);
     if (both) say(b, silent);
     say(c, busy);
-    seat.tick(now);
-    for (const auto& [to, course, message] : seat.take_outgoing()) {
+    leader.tick(now);
+    for (const auto& [to, course, message] : leader.take_outgoing()) {
       if (to == c) busy.member.receive(message, now);
       if (both && to == b) silent.member.receive(message, now);
     }
@@ -174,7 +175,7 @@ TEST_F(ClusterLeaderTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilT
   };
   const auto shown = [&] {
     std::int64_t sum = 0;
-    const serve::LeaderStatus part = seat.describe(now);
+    const serve::LeaderStatus part = leader.describe(now);
     for (const serve::MemberStatus& one : part.members) {
       for (const serve::SliceStatus& slice : one.slices) sum += slice.milli;
     }
@@ -193,24 +194,24 @@ TEST_F(ClusterLeaderTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilT
 }
 
 TEST_F(ClusterLeaderTest, NobodyIsJoinedWhileTheLeaderIsNotSureOfItself) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
+  const MemberId b = leader.greet(hello("b"), now)->id;
   Peer peer(100 * kMilli);
   peer.call(now);
   say(b, peer);
-  EXPECT_TRUE(seat.describe(now).members.at(0).is_joined);
-  seat.confirm(now + milliseconds{5});
+  EXPECT_TRUE(leader.describe(now).members.at(0).is_joined);
+  leader.confirm(now + milliseconds{5});
   now += milliseconds{5};
-  EXPECT_FALSE(seat.describe(now).members.at(0).is_joined);
+  EXPECT_FALSE(leader.describe(now).members.at(0).is_joined);
 }
 
 TEST_F(ClusterLeaderTest, GarbageIsToldAndTheOthersGoOn) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  const MemberId c = seat.greet(hello("c"), now)->id;
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  const MemberId c = leader.greet(hello("c"), now)->id;
   const EpochBytes garbage(100, std::byte{0x57});
-  EXPECT_FALSE(seat.receive(b, "", garbage, now));
-  EXPECT_FALSE(seat.receive(b, "", encode(Start{.epoch = 1, .data = {}, .grant = {}}), now));
-  seat.ended(b, now);
-  EXPECT_EQ(seat.describe(now).garbage, 2U);
+  EXPECT_FALSE(leader.receive(b, "", garbage, now));
+  EXPECT_FALSE(leader.receive(b, "", encode(Start{.epoch = 1, .data = {}, .grant = {}}), now));
+  leader.ended(b, now);
+  EXPECT_EQ(leader.describe(now).garbage, 2U);
   Peer peer(100 * kMilli);
   peer.call(now);
   say(c, peer);
@@ -236,15 +237,15 @@ TEST_F(ClusterLeaderTest, ALeaderAfterAnotherHearsNobodyUntilOldSlicesHaveNearly
 struct ClusterLeaderNames : ClusterLeaderTest {
   void SetUp() override {
     for (const char* const name : {"b", "c", "d"}) come(name);
-    for (int turn = 0; turn < 5; ++turn) round(seat);
+    for (int turn = 0; turn < 5; ++turn) round(leader);
   }
   void come(const std::string& name) {
     Member& member = members[name];
-    member.id = seat.greet(hello(name), now)->id;
+    member.id = leader.greet(hello(name), now)->id;
     member.is_there = true;
   }
   void go(const std::string& name) {
-    seat.ended(members[name].id, now);
+    leader.ended(members[name].id, now);
     members[name].is_there = false;
   }
   void round(ClusterLeader& leader) {
@@ -276,54 +277,54 @@ struct ClusterLeaderNames : ClusterLeaderTest {
 };
 
 TEST_F(ClusterLeaderNames, WhoIsAwayIsReservedItsPartUntilItsNameIsGone) {
-  seat.set_known({"b", "c", "d"});
+  leader.set_known({"b", "c", "d"});
   go("d");
-  for (int turn = 0; turn < 60; ++turn) round(seat);
+  for (int turn = 0; turn < 60; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
   EXPECT_LE(slice("b") + slice("c"), kLimit - kLimit / 30);
-  seat.set_known({"b", "c"});
-  for (int turn = 0; turn < 10; ++turn) round(seat);
+  leader.set_known({"b", "c"});
+  for (int turn = 0; turn < 10; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 2U);
   EXPECT_GE(slice("b") + slice("c"), kLimit * 999 / 1000);
-  ASSERT_EQ(seat.describe(now).members.size(), 2U);
+  ASSERT_EQ(leader.describe(now).members.size(), 2U);
   // A newcomer like any other, though it is the same server.
   come("d");
-  for (int turn = 0; turn < 10; ++turn) round(seat);
+  for (int turn = 0; turn < 10; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
   EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit);
 }
 
 TEST_F(ClusterLeaderNames, AServerThatHasStartedAndNotComeYetIsLeftItsPart) {
-  seat.set_known({"b", "c", "d", "e"}, {"b", "c", "d", "e"});
-  for (int turn = 0; turn < 60; ++turn) round(seat);
+  leader.set_known({"b", "c", "d", "e"}, {"b", "c", "d", "e"});
+  for (int turn = 0; turn < 60; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 4U);
   EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit - kLimit / 40);
   EXPECT_GE(slice("b") + slice("c") + slice("d"), (kLimit - kLimit / 40) * 999 / 1000);
   // Away, and it never was in the epochs: a name alone is no server.
-  seat.set_known({"b", "c", "d", "e"}, {"b", "c", "d"});
-  for (int turn = 0; turn < 10; ++turn) round(seat);
+  leader.set_known({"b", "c", "d", "e"}, {"b", "c", "d"});
+  for (int turn = 0; turn < 10; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
   EXPECT_GE(slice("b") + slice("c") + slice("d"), kLimit * 999 / 1000);
 }
 
 TEST_F(ClusterLeaderNames, OneThatCameBackAsAnotherIsLeftItsPartUntilItSignals) {
-  seat.set_known({"b", "c", "d"}, {"b", "c", "d"});
+  leader.set_known({"b", "c", "d"}, {"b", "c", "d"});
   go("d");
-  for (int turn = 0; turn < 60; ++turn) round(seat);
-  ASSERT_TRUE(seat.greet(hello("d", 2), now));  // it says nothing more
-  for (int turn = 0; turn < 60; ++turn) round(seat);
+  for (int turn = 0; turn < 60; ++turn) round(leader);
+  ASSERT_TRUE(leader.greet(hello("d", 2), now));  // it says nothing more
+  for (int turn = 0; turn < 60; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
   EXPECT_LE(slice("b") + slice("c"), kLimit - kLimit / 30);
 }
 
 TEST_F(ClusterLeaderNames, WhoIsInTheEpochsIsNotForgotten) {
-  seat.set_known({"b"});
-  for (int turn = 0; turn < 60; ++turn) round(seat);
+  leader.set_known({"b"});
+  for (int turn = 0; turn < 60; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
   // But when it is gone.
   go("d");
-  seat.set_known({"b", "c"});
-  for (int turn = 0; turn < 60; ++turn) round(seat);
+  leader.set_known({"b", "c"});
+  for (int turn = 0; turn < 60; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 2U);
 }
 
@@ -359,15 +360,15 @@ TEST_F(ClusterLeaderNames, ANewLeaderReservesForThoseThatHaveNamesOnly) {
 }
 
 TEST_F(ClusterLeaderTest, OneThatIsNotConfirmedFallsSilent) {
-  seat.confirm(now + milliseconds{100});
-  const MemberId b = seat.greet(hello("b"), now)->id;
+  leader.confirm(now + milliseconds{100});
+  const MemberId b = leader.greet(hello("b"), now)->id;
   Peer peer(100 * kMilli);
   now += milliseconds{100};
   peer.call(now);
   say(b, peer);
-  seat.tick(now);
-  EXPECT_TRUE(seat.take_outgoing().empty());
-  seat.confirm(now + milliseconds{100});
+  leader.tick(now);
+  EXPECT_TRUE(leader.take_outgoing().empty());
+  leader.confirm(now + milliseconds{100});
   now += milliseconds{30};
   peer.member.tick(now);
   say(b, peer);
@@ -387,19 +388,19 @@ Ready ready_of(std::uint64_t serial, std::int64_t epoch = kFirstEpoch) {
 }
 
 TEST_F(ClusterLeaderTest, CoursesHaveNumbersAndMembersOfTheirOwn) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  const MemberId c = seat.greet(hello("c"), now)->id;
-  ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(1)), now));
-  auto out = seat.take_outgoing();
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  const MemberId c = leader.greet(hello("c"), now)->id;
+  ASSERT_TRUE(leader.receive(b, "ost_io", encode(ready_of(1)), now));
+  auto out = leader.take_outgoing();
   ASSERT_EQ(out.size(), 1U) << "b is all there are in this course, and need not wait for c";
   EXPECT_EQ(out[0].course, "ost_io");
   EXPECT_EQ(std::get<Start>(out[0].message).epoch, epoch_number(3, 1));
-  ASSERT_TRUE(seat.receive(c, "other", encode(ready_of(1)), now));
-  out = seat.take_outgoing();
+  ASSERT_TRUE(leader.receive(c, "other", encode(ready_of(1)), now));
+  out = leader.take_outgoing();
   ASSERT_EQ(out.size(), 1U);
   EXPECT_EQ(out[0].course, "other");
   EXPECT_EQ(std::get<Start>(out[0].message).epoch, epoch_number(3, 1));
-  const serve::LeaderStatus part = seat.describe(now);
+  const serve::LeaderStatus part = leader.describe(now);
   ASSERT_EQ(part.courses.size(), 2U);
   EXPECT_EQ(part.courses[0].service, "ost_io");
   EXPECT_EQ(part.courses[0].members, 1U);
@@ -408,48 +409,48 @@ TEST_F(ClusterLeaderTest, CoursesHaveNumbersAndMembersOfTheirOwn) {
 }
 
 TEST_F(ClusterLeaderTest, AStreamThatEndsIsGoneFromAllCourses) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  const MemberId c = seat.greet(hello("c"), now)->id;
-  ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(1)), now));
-  EXPECT_EQ(seat.take_outgoing().size(), 1U);
-  ASSERT_TRUE(seat.receive(b, "ost_io", encode(Taken{epoch_number(3, 1), 1}), now));
-  ASSERT_TRUE(seat.receive(c, "ost_io", encode(ready_of(1)), now));
-  EXPECT_TRUE(seat.take_outgoing().empty()) << "b is waited for";
-  ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(2, epoch_number(3, 1))), now));
-  EXPECT_EQ(seat.take_outgoing().size(), 2U);
-  ASSERT_TRUE(seat.receive(b, "ost_io", encode(Taken{epoch_number(3, 2), 2}), now));
-  ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(3, epoch_number(3, 2))), now));
-  EXPECT_TRUE(seat.take_outgoing().empty()) << "c is waited for";
-  seat.ended(c, now);
-  const auto out = seat.take_outgoing();
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  const MemberId c = leader.greet(hello("c"), now)->id;
+  ASSERT_TRUE(leader.receive(b, "ost_io", encode(ready_of(1)), now));
+  EXPECT_EQ(leader.take_outgoing().size(), 1U);
+  ASSERT_TRUE(leader.receive(b, "ost_io", encode(Taken{epoch_number(3, 1), 1}), now));
+  ASSERT_TRUE(leader.receive(c, "ost_io", encode(ready_of(1)), now));
+  EXPECT_TRUE(leader.take_outgoing().empty()) << "b is waited for";
+  ASSERT_TRUE(leader.receive(b, "ost_io", encode(ready_of(2, epoch_number(3, 1))), now));
+  EXPECT_EQ(leader.take_outgoing().size(), 2U);
+  ASSERT_TRUE(leader.receive(b, "ost_io", encode(Taken{epoch_number(3, 2), 2}), now));
+  ASSERT_TRUE(leader.receive(b, "ost_io", encode(ready_of(3, epoch_number(3, 2))), now));
+  EXPECT_TRUE(leader.take_outgoing().empty()) << "c is waited for";
+  leader.ended(c, now);
+  const auto out = leader.take_outgoing();
   ASSERT_EQ(out.size(), 1U);
   EXPECT_EQ(out[0].to, b);
   EXPECT_EQ(std::get<Start>(out[0].message).epoch, epoch_number(3, 3));
 }
 
 TEST_F(ClusterLeaderTest, ASilentLeaderIsSilentInAllCourses) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  ASSERT_TRUE(seat.receive(b, "before", encode(ready_of(1)), now));
-  EXPECT_EQ(seat.take_outgoing().size(), 1U);
-  seat.confirm(now);
-  ASSERT_TRUE(seat.receive(b, "before", encode(ready_of(2, epoch_number(3, 1))), now));
-  ASSERT_TRUE(seat.receive(b, "after", encode(ready_of(1)), now));
-  EXPECT_TRUE(seat.take_outgoing().empty());
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  ASSERT_TRUE(leader.receive(b, "before", encode(ready_of(1)), now));
+  EXPECT_EQ(leader.take_outgoing().size(), 1U);
+  leader.confirm(now);
+  ASSERT_TRUE(leader.receive(b, "before", encode(ready_of(2, epoch_number(3, 1))), now));
+  ASSERT_TRUE(leader.receive(b, "after", encode(ready_of(1)), now));
+  EXPECT_TRUE(leader.take_outgoing().empty());
 }
 
 TEST_F(ClusterLeaderTest, MoreCoursesThanThereMayBeAreRefusedAndHarmNobody) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
+  const MemberId b = leader.greet(hello("b"), now)->id;
   for (std::size_t i = 0; i < ClusterLeader::kCoursesMax; ++i) {
-    ASSERT_TRUE(seat.receive(b, "s" + std::to_string(i), encode(ready_of(1)), now));
+    ASSERT_TRUE(leader.receive(b, "s" + std::to_string(i), encode(ready_of(1)), now));
   }
-  EXPECT_EQ(seat.take_outgoing().size(), ClusterLeader::kCoursesMax);
-  ASSERT_TRUE(seat.receive(b, "late", encode(ready_of(7)), now));
-  ASSERT_TRUE(seat.receive(b, "late", encode(Leave{kFirstEpoch, 8}), now));
-  const auto out = seat.take_outgoing();
+  EXPECT_EQ(leader.take_outgoing().size(), ClusterLeader::kCoursesMax);
+  ASSERT_TRUE(leader.receive(b, "late", encode(ready_of(7)), now));
+  ASSERT_TRUE(leader.receive(b, "late", encode(Leave{kFirstEpoch, 8}), now));
+  const auto out = leader.take_outgoing();
   ASSERT_EQ(out.size(), 1U);
   EXPECT_EQ(std::get<Refuse>(out[0].message).error, -ENOSPC);
   EXPECT_EQ(std::get<Refuse>(out[0].message).serial, 7U);
-  EXPECT_FALSE(seat.receive(b, std::string(32, 'x'), encode(ready_of(9)), now));
+  EXPECT_FALSE(leader.receive(b, std::string(32, 'x'), encode(ready_of(9)), now));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ constexpr Nanoseconds kRetry = std::chrono::milliseconds{10};
 }  // namespace
 
 ClusterMember::ClusterMember(const Options& options, serve::Server& server, Send send,
-                     std::function<void()> ended)
+                             std::function<void()> ended)
     : options_(options),
       server_(server),
       send_(std::move(send)),
@@ -97,8 +97,8 @@ void ClusterMember::follow(std::uint32_t term, Instant now) {
   settle(now);
 }
 
-void ClusterMember::receive(std::uint32_t term, const std::string& course, const EpochMessage& message,
-                        Instant now) {
+void ClusterMember::receive(std::uint32_t term, const std::string& course,
+                            const EpochMessage& message, Instant now) {
   if (term != term_) return;
   if (course.empty()) {
     member_.receive(message, now);
@@ -158,7 +158,7 @@ Result<void> ClusterMember::sync_rule(const SharedRule& rule, Instant now) {
 }
 
 std::vector<std::string> ClusterMember::sync_rules(const std::vector<SharedRule>& rules,
-                                               std::uint32_t members, Instant now) {
+                                                   std::uint32_t members, Instant now) {
   slices_.expect_members(members);
   rules_ = rules;
   return put_in_force(now);

@@ -56,7 +56,8 @@ class ClusterMember final : public serve::Guest, private EpochUse {
 
   // REQUIRES: the server outlives it and does not run yet. `ended` is called when the server stops:
   // the leader is not to wait for this member any more.
-  ClusterMember(const Options& options, serve::Server& server, Send send, std::function<void()> ended);
+  ClusterMember(const Options& options, serve::Server& server, Send send,
+                std::function<void()> ended);
   ~ClusterMember() override;
 
   Instant wakes_at() const override;

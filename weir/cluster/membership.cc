@@ -297,7 +297,7 @@ Result<void> EtcdMembership::hold_lease(Instant now) {
 void EtcdMembership::lose_lease() {
   lease_ = 0;
   challenge_.clear();  // it ends with the lease
-  listener_.unseated();
+  listener_.deposed();
 }
 
 // An etcd without a history is a new one, unless this server knows better.
@@ -369,8 +369,8 @@ Result<void> EtcdMembership::challenge(const MembershipView& view, const Standin
   return {};
 }
 
-// Silent first. The lease rather than the key is given back: with the key there could be two seats
-// in one term, if etcd did not answer.
+// Silent first. The lease rather than the key is given back: with the key there could be two
+// leaders in one term, if etcd did not answer.
 Result<void> EtcdMembership::yield(const Standing& standing, std::size_t challenger) {
   listener_.say(
       fmt::format("cluster: {} servers reach each other and not this one, which is connected with "

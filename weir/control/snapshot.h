@@ -116,7 +116,7 @@ struct ServiceShot {
   std::size_t rules_in_all = 0;
   std::vector<ClassShot> classes;
   std::vector<JobShot> jobs;
-  std::vector<StayView> stays;
+  std::vector<WaitView> waits;
   std::optional<std::uint64_t> capacity;  // of the unit, a second
   std::string_view capacity_unit;         // "operations", "bytes" or "tokens"
   std::string adaptive;                   // "off", "on", or why it is suspended
