@@ -63,18 +63,18 @@ Result<ClusterChange> read_cluster_change(const HttpRequest& request);
 
 // ---- explaining ----
 
-// Stays of some time ago, to tell what the last minute brought.
-struct StayHistory {
+// Waits of some time ago, to tell what the last minute brought.
+struct WaitHistory {
   struct Sample {
     Instant at{};
-    std::vector<std::vector<StayView>> services;
+    std::vector<std::vector<WaitView>> services;
   };
   static constexpr std::size_t kSamplesMax = 13;
   static constexpr Nanoseconds kWindow = std::chrono::seconds{60};
 
-  void add(Instant at, std::vector<std::vector<StayView>> services);
+  void add(Instant at, std::vector<std::vector<WaitView>> services);
   // The delays of this queue since up to a minute ago, and since when.
-  DelaySums since(std::size_t service, const StayView& now, Instant at, Instant& from) const;
+  DelaySums since(std::size_t service, const WaitView& now, Instant at, Instant& from) const;
 
   std::deque<Sample> samples;
 };
@@ -89,7 +89,7 @@ std::optional<Explained> find_class(const Snapshot& shot, std::string_view servi
                                     std::string_view name, std::string_view rule = {});
 // `reason` is what RuleList::explain says of it.
 std::string explain_json(const Snapshot& shot, const Explained& explained,
-                         const StayHistory& history, std::string_view reason);
+                         const WaitHistory& history, std::string_view reason);
 
 // ---- changing ----
 

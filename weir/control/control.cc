@@ -35,7 +35,7 @@ namespace weir::control {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kStayInterval{5};
+constexpr std::chrono::seconds kWaitSampleInterval{5};
 constexpr std::chrono::minutes kJobInterval{1};
 constexpr std::size_t kJobsAtOnce = 256;
 
@@ -122,7 +122,7 @@ class HttpControl final : public Control {
   void take_snapshot();
   void hand_out(const Result<const Snapshot*>& shot, std::uint64_t changes);
   void publish_event();
-  void sample_stays();
+  void sample_waits();
   void checkpoint();
 
   // Runs `on_loop` there and `then` here, with what it gave or why not.
@@ -150,7 +150,7 @@ class HttpControl final : public Control {
   std::vector<std::pair<std::uint64_t, WithSnapshot>> wanting_;  // and after how many changes
   std::atomic<std::uint64_t> shown_changes_ = 0;                 // that readers have to see
   std::uint64_t shot_changes_ = 0;
-  StayHistory history_;
+  WaitHistory history_;
   Metrics metrics_;
   JobSizes jobs_;                     // that were set here
   std::vector<Change> lock_changes_;  // of the journal
@@ -224,7 +224,7 @@ void HttpControl::replay_locks() {
 void HttpControl::start() {
   if (!lock_changes_.empty()) http_->post([this] { replay_locks(); });
   http_->every(kEventInterval, [this] { publish_event(); });
-  http_->every(kStayInterval, [this] { sample_stays(); });
+  http_->every(kWaitSampleInterval, [this] { sample_waits(); });
   http_->every(kJobInterval, [this] { forget_ended_jobs(); });
   if (journal_ != nullptr) http_->every(kCheckpointInterval, [this] { checkpoint(); });
   thread_ = std::thread([this] { http_->run(); });
@@ -605,23 +605,23 @@ void HttpControl::publish_event() {
   });
 }
 
-void HttpControl::sample_stays() {
-  using Stays = std::pair<Instant, std::vector<std::vector<StayView>>>;
-  ask<Stays>(
-      [](serve::Server& server) -> Result<Stays> {
-        Stays stays;
-        stays.first = server.now();
+void HttpControl::sample_waits() {
+  using Waits = std::pair<Instant, std::vector<std::vector<WaitView>>>;
+  ask<Waits>(
+      [](serve::Server& server) -> Result<Waits> {
+        Waits waits;
+        waits.first = server.now();
         for (const auto& service : server.services()) {
-          auto& of_service = stays.second.emplace_back();
+          auto& of_service = waits.second.emplace_back();
           const RuleView* const rules = service->target.rules(Head::kRegular);
           if (rules == nullptr) continue;
-          rules->visit_stays(server.now(),
-                             [&](const StayView& stay) { of_service.push_back(stay); });
+          rules->visit_waits(server.now(),
+                             [&](const WaitView& wait) { of_service.push_back(wait); });
         }
-        return stays;
+        return waits;
       },
-      [this](Result<Stays> stays) {
-        if (stays) history_.add(stays->first, std::move(stays->second));
+      [this](Result<Waits> waits) {
+        if (waits) history_.add(waits->first, std::move(waits->second));
       });
 }
 

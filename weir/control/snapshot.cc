@@ -195,7 +195,7 @@ void begin_service(const serve::Service& service, ServiceShot& shot, Instant now
   if (const RuleView* const rules = target.rules(Head::kRegular)) {
     shot.overflowed = rules->overflowed();
     shot.classes.reserve(rules->classes());
-    rules->visit_stays(now, [&](const StayView& stay) { shot.stays.push_back(stay); });
+    rules->visit_waits(now, [&](const WaitView& wait) { shot.waits.push_back(wait); });
   }
   if (service.groups != nullptr) shot.groups = groups_shot(*service.groups, target);
 }
