@@ -12,10 +12,10 @@
 // bytes are queued, further ones are dropped. When it can write again, it first reports how many
 // were lost.
 //
-//   const LogWriter writer;    at the end it waits up to kLogPatience for what is left
+//   const LogWriter writer;    at the end it waits up to kLogPatience for queued lines
 //
-// All functions may be called by any thread. After fork() a child that does not exec starts
-// a LogWriter of its own, or calls only write_stderr(), which is async-signal-safe.
+// Thread-safe. After fork() a child that does not exec creates its own LogWriter, or calls only
+// write_stderr(), which is async-signal-safe.
 #pragma once
 
 #include <chrono>
@@ -31,13 +31,13 @@ inline constexpr std::chrono::seconds kLogPatience{1};
 
 // One or more whole lines, each with its newline.
 void log_text(std::string_view text) noexcept;
-// Waits up to kLogPatience until nothing waits any more.
+// Waits up to kLogPatience until the queue is empty.
 void flush_log() noexcept;
-// Texts that were lost since the process began.
+// Texts lost since the start of the process.
 std::uint64_t log_dropped() noexcept;
 
-// At once, by the caller: for progress on a terminal, and for the child of a fork. False if not all
-// of it could be written.
+// Writes at once, in the calling thread: for progress on a terminal, and for the child of a fork.
+// False if not all of it could be written.
 bool write_stderr(std::string_view text) noexcept;
 
 class LogWriter {

@@ -3,21 +3,21 @@
 // The I/O of a server, submitted in one system call per turn: an io_uring with the few operations
 // that the data plane needs. liburing appears only in uring.cc.
 //
-//   uring.receive(socket, operation);         queued, not yet seen by the kernel
+//   uring.receive(socket, operation);         queued, not submitted yet
 //   uring.read(file, buffer, offset, other);
-//   uring.wait(until);                        one io_uring_enter: submits all, waits for the first
+//   uring.wait(until);                        one io_uring_enter: submits all, waits for one
 //   now = host::now();
-//   uring.reap();                             calls operation.done for whatever has completed
+//   uring.reap();                             calls operation.done for each completed operation
 //
-// An Operation is embedded in the object it belongs to, which must not move or die before its
-// completion; each is in progress at most once at a time (accept continues until it is stopped).
-// Use receive() for sockets that may be idle: it takes a buffer from a common pool only when data
-// arrives, so a thousand idle sockets hold none.
+// An Operation is embedded in the object it belongs to, which must not be moved or destroyed before
+// its completion; each is in progress at most once at a time (accept continues until it is
+// stopped). Use receive() for sockets that may be idle: it takes a buffer from a common pool only
+// when data arrives, so a thousand idle sockets hold none.
 //
-// Buffers are not registered with the kernel: it would count them against the limit of locked
-// memory, 8 MiB for an ordinary user, and copies of cached pages gain nothing from it. create()
-// probes the kernel's features; the error names the kernel or setting that is needed. One owner,
-// one thread. A message header and its vectors may change after wait().
+// Buffers are not registered with the kernel: they would count against the limit of locked memory,
+// 8 MiB for an ordinary user, and copies of cached pages would not be faster. create() probes the
+// kernel's features; the error names the kernel version or setting that is needed. One owner, one
+// thread. A message header and its vectors may change after wait().
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@
 
 namespace weir::host {
 
-// What became of an operation: a count or a descriptor, or the errno below zero.
+// The result of an operation: a count or a descriptor, or a negative errno.
 struct Completion {
   std::int32_t result = 0;
   std::uint32_t flags = 0;
@@ -46,7 +46,7 @@ struct Operation {
 class Uring {
  public:
   struct Options {
-    std::uint32_t entries = 1024;         // operations handed over at once; more take another call
+    std::uint32_t entries = 1024;         // operations submitted at once; more need another call
     std::uint32_t receive_buffers = 64;   // a power of 2
     std::uint32_t receive_bytes = 32768;  // of each
   };
@@ -62,17 +62,17 @@ class Uring {
   static bool goes_on(const Completion& completion);
 
   // Into a buffer of the common pool; received() is valid until give_back(), which must follow.
-  // ENOBUFS when all are in use: ask again in the next turn.
+  // ENOBUFS if all are in use: try again in the next turn.
   void receive(int socket, Operation& operation);
   std::span<const std::byte> received(const Completion& completion) const;
   void give_back(const Completion& completion);
-  // Into the caller's buffer; completes with what is there.
+  // Into the caller's buffer; completes with the available data.
   void receive_into(int socket, std::span<std::byte> buffer, Operation& operation);
-  // All of it unless the connection breaks.
+  // Sends everything, unless the connection breaks.
   void send(int socket, const msghdr& message, Operation& operation);
 
-  // Who copies from or to the page cache: the caller of wait(), if the pages are there, or a thread
-  // of the kernel, which is worth it for much.
+  // Who copies from or to the page cache: the caller of wait(), if the pages are cached, or a
+  // thread of the kernel, which is better for large copies.
   enum class Copy : std::uint8_t { kHere, kWorker };
   void read(int file, std::span<std::byte> buffer, std::uint64_t offset, Operation& operation,
             Copy copy = Copy::kHere);
@@ -85,14 +85,15 @@ class Uring {
                 Operation& operation);
   // posix_fadvise(2): the pages will be needed.
   void fetch(int file, std::uint64_t offset, std::uint32_t length, Operation& operation);
-  // Once, when a socket has room to send.
+  // Completes once, when the socket has room to send.
   void poll_room(int socket, Operation& operation);
-  // The operation completes with ECANCELED, unless it was done first.
+  // The operation completes with ECANCELED, unless it completes first.
   void cancel(Operation& operation);
 
-  // Hands everything over and waits until something completes, or until then.
+  // Submits everything and waits until an operation completes, or until that time.
   void wait(Instant until, Instant now);
-  // Calls done() for what has completed; operations asked for meanwhile wait for the next wait().
+  // Calls done() for completed operations; operations queued meanwhile are submitted by the
+  // next wait().
   void reap();
 
   // System calls made so far.
