@@ -8,8 +8,8 @@
 // table that is made once a second. glibc allocates blocks from 128 KiB on as separate mappings,
 // but raises that threshold to the largest block freed so far, up to 32 MiB (mallopt(3)).
 //
-//   pin_heap_thresholds()   keeps it at 128 KiB: larger blocks are returned to the kernel when
-//   freed trim_heap()             returns free whole pages to the kernel
+//   pin_heap_thresholds()   keeps it at 128 KiB: freed larger blocks are returned to the kernel
+//   trim_heap()             returns free whole pages to the kernel
 #pragma once
 
 namespace weir::host {

@@ -2,9 +2,8 @@
 //
 // Random keys, and digests derived from them.
 //
-//   auto key = random_key();                         once; stored in a file that only its owner
-//   reads Digest proof = keyed_digest(*key, "client 7");   always the same for the same key and
-//   text
+//   auto key = random_key();                         once; stored in a file for its owner only
+//   Digest proof = keyed_digest(*key, "client 7");   always the same for the same key and text
 //
 // Random bits are from the kernel (getrandom(2)); the digest is HMAC-SHA256 (RFC 2104) of
 // GnuTLS. Any number of known digests reveals neither the key nor another digest. Plain
