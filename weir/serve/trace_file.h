@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The file of `weir serve --trace`: every call on every service's Target, written without delaying
+// The file of `weir serve --trace`: every call to every service's Target, written without delaying
 // the server. Blocks of the TraceWriter are queued here; one at a time is written through the
 // loop's own ring, so the loop neither waits for the file nor copies.
 //
 //   Target --> TraceWriter --blocks of 64 KiB--> waiting, at most kWaitingMax --> ring --> file
 //
-// A block that is not full goes out kLatency after its first record, so that a killed server loses
-// only the last moment. When the file cannot keep up or cannot be written, the trace stops with a
-// line on standard error; the server continues.
+// A block that is not full is written kLatency after its first record, so that a killed server
+// loses only the last moment. If the disk is too slow or the file cannot be written, the trace
+// stops with a log message; the server continues.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class TraceFile {
   static constexpr std::size_t kWaitingMax = std::size_t{16} << 20;  // bytes
   static constexpr Nanoseconds kLatency = std::chrono::milliseconds{200};
 
-  // Made anew; what was there is gone.
+  // Creates the file; an existing one is replaced.
   static Result<std::unique_ptr<TraceFile>> create(const std::string& path, const TraceHead& head,
                                                    host::Uring& uring);
   ~TraceFile();
@@ -40,10 +40,10 @@ class TraceFile {
 
   TargetRecorder& add_target(const TraceTarget& target) { return writer_.add_target(target); }
 
-  // To be called at the end of each turn of the loop.
+  // Call at the end of each turn of the loop.
   void turn(Instant now);
   Instant wakes_at() const { return flush_at_; }
-  // The last block; waits until everything is written. Nothing is recorded afterwards.
+  // Writes the last block and waits until everything is written. Nothing is recorded afterwards.
   void finish();
 
  private:
@@ -62,9 +62,9 @@ class TraceFile {
   host::Uring& uring_;
   TraceWriter writer_;
   Write write_;
-  std::deque<std::string> waiting_;  // the first is with the kernel while is_writing_
+  std::deque<std::string> waiting_;  // the first is being written while is_writing_
   std::size_t waiting_bytes_ = 0;
-  std::size_t done_ = 0;  // of the first
+  std::size_t done_ = 0;  // bytes of the first
   std::uint64_t offset_ = 0;
   Instant flush_at_ = kNever;
   bool is_writing_ = false;
