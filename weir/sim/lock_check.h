@@ -5,9 +5,8 @@
 // so both clocks that could disagree about a lease are part of the test.
 //
 //   two holders    of one lock at one time
-//   old fence      a client writes with a smaller fence than storage has seen: storage that
-//   compares
-//                  fences would reject it
+//   old fence      a client writes with a smaller fence than storage has seen, which storage that
+//                  compares fences would reject
 //
 // One object per run; common locks are numbers from 0.
 #pragma once
