@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What became of a request: when it arrived, started and ended, what it was charged for and what it
-// moved. Made once for each request that ends (Target::record_of); every account reads the same
-// record, so that they agree.
+// moved. The request keeps it (Request::starting, ending), and every account reads it, so that they
+// agree:
 //
 //        arrived ------- waited() ------- started ------- device_time() ------- ended
 //              '------------------------- latency() --------------------------'
 //
-// A request that was deferred has started when it got its slot for the last time.
+//   arrives   JobStats::Entry::arrive, WaitBreakdown::arrive
+//   starts    JobStats::Entry::start, ClassTotals::start, WaitBreakdown::depart
+//   ends      JobStats::Entry::finish, OpStats::record, CapacityEstimate::complete
+//
+// A request that was deferred has started when it got its slot for the last time. A value.
 #pragma once
 
 #include "weir/base/operation_kind.h"
@@ -29,10 +33,10 @@ struct RequestRecord {
 
   OperationKind operation = OperationKind::kRead;
   Bytes charged{};
-  Bytes moved{};  // in the end
+  Bytes moved{};  // in the end; until then what it is charged for
   Instant arrived{};
-  Instant started{};
-  Instant ended{};
+  Instant started{};  // or the present moment
+  Instant ended{};    // or the present moment
 };
 
 }  // namespace weir

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weir/account/request_record.h"
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
 #include "weir/classify/rule.h"
@@ -27,6 +28,18 @@ namespace weir {
 
 // What a class has been served, since it was made.
 struct ClassTotals {
+  void start(const RequestRecord& record) {
+    ++served;
+    bytes += record.charged.count();
+    waited_ns += static_cast<std::uint64_t>(record.waited().count());
+  }
+  ClassTotals& operator+=(const ClassTotals& more) {
+    served += more.served;
+    bytes += more.bytes;
+    waited_ns += more.waited_ns;
+    return *this;
+  }
+
   std::uint64_t served = 0;
   std::uint64_t bytes = 0;
   std::uint64_t waited_ns = 0;  // from admit to dispatch

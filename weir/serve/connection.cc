@@ -554,10 +554,10 @@ void Connection::drop(Exchange& exchange) {
   release(exchange);
 }
 
-void Connection::leave_slot(Exchange& exchange, const Outcome& outcome) {
-  if (exchange.place() == Request::Place::kRunning) {
-    served_by(exchange).service->target.complete(exchange, plane_.now, outcome);
-  }
+// One whose slot was given up before is counted by the Target already, and ends only now.
+RequestRecord Connection::leave_slot(Exchange& exchange, const Outcome& outcome) {
+  if (exchange.place() != Request::Place::kRunning) return exchange.ending(plane_.now, outcome);
+  return served_by(exchange).service->target.complete(exchange, plane_.now, outcome);
 }
 
 void Connection::run_at_store(Exchange& exchange) {
@@ -615,8 +615,9 @@ void Connection::finished(StoreOperation& operation) {
 
 void Connection::finish(Exchange& exchange) {
   working_.erase(exchange);
-  leave_slot(exchange);
   StoreOperation& operation = exchange.operation;
+  const RequestRecord record =
+      leave_slot(exchange, operation.error == 0 ? Outcome{} : Outcome::failed());
   ServedExport& served = served_by(exchange);
   if (operation.sync_failed) served.sync_errors.failed(operation.error);
   if (state_ == State::kClosed) {
@@ -628,7 +629,10 @@ void Connection::finish(Exchange& exchange) {
     if (operation.error == 0) operation.error = lost;
   }
   if (operation.error != 0) return reply_error(exchange);
-  record(exchange);
+  // A prefetch is a read that moves no data to the client, and has no counter on an OST.
+  if (exchange.command != StoreCommand::kPrefetch) {
+    served.stats.record(exchange.opened->stats, exchange.attributes.job, record);
+  }
   session_->reply(exchange, {});
   if (exchange.command == StoreCommand::kRead) {
     exchange.payload = operation.data;
@@ -637,13 +641,6 @@ void Connection::finish(Exchange& exchange) {
     plane_.freed = true;
   }
   reply(exchange);
-}
-
-// A prefetch is a read that moves no data to the client, and has no counter on an OST.
-void Connection::record(const Exchange& exchange) {
-  if (exchange.command == StoreCommand::kPrefetch) return;
-  served_by(exchange).stats.record(exchange.opened->stats, exchange.attributes.job,
-                                   Target::record_of(exchange, plane_.now));
 }
 
 // A turn lets sessions work for so long; those that come after that wait for the next one.

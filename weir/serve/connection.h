@@ -170,14 +170,13 @@ class Connection final : private SessionPort {
   void resume(Exchange& exchange);
   // Nobody wants it any more, and it has not run.
   void drop(Exchange& exchange);
-  // The Target is told that it has ended, if it holds a slot.
-  void leave_slot(Exchange& exchange, const Outcome& outcome = {});
+  // The Target is told that it has ended, if it holds a slot. What accounts read of it.
+  RequestRecord leave_slot(Exchange& exchange, const Outcome& outcome = {});
   void run_unless_hung(Exchange& exchange);
   void run_at_store(Exchange& exchange);
   void start(Exchange& exchange);
   static void finished(StoreOperation& operation);
   void finish(Exchange& exchange);
-  void record(const Exchange& exchange);
   bool take_reply_memory(Exchange& exchange);
   void run_own(Exchange& exchange);
   void forget_performed();

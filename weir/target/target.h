@@ -88,11 +88,8 @@ class Target {
   void admit(Request& request, Head head, Instant now);
   Decision next(Instant now);
   // The estimate of what the device can do counts what is done, and not what failed.
-  void complete(Request& request, Instant now) { complete(request, now, {}); }
-  void complete(Request& request, Instant now, const Outcome& outcome);
-  // What accounts read of a request that ends now, also of one that was only charged.
-  static RequestRecord record_of(const Request& request, Instant ended,
-                                 const Outcome& outcome = {});
+  // Gives what it was counted by, for accounts of the caller's own.
+  RequestRecord complete(Request& request, Instant now, const Outcome& outcome = {});
   void withdraw(Request& request, Instant now);
   void promote(Request& request, Instant now);
   void defer(Request& request, Instant now);
