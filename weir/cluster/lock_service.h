@@ -42,6 +42,7 @@
 #include "weir/host/memory_pressure.h"
 #include "weir/lock/view.h"
 #include "weir/serve/options.h"
+#include "weir/serve/target_port.h"
 
 namespace weir::cluster {
 
@@ -53,11 +54,13 @@ struct LockServiceOptions {
   serve::ClaimsOptions claims;
   std::vector<serve::NodemapOptions> nodemaps;
   serve::TlsOptions tls;
+  // Records the calls on the Target, for weir sim --replay; empty: nothing is recorded.
+  std::string trace_file = {};
   // Where to see that memory is short; none: where it shows for this process.
   std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
 };
 
-class LockService : public lock::Console {
+class LockService : public lock::Console, public serve::TargetPort {
  public:
   // Serves when it returns. EBUSY: the state file is another server's; EADDRINUSE: so is the
   // address.
@@ -77,6 +80,9 @@ class LockService : public lock::Console {
   std::vector<lock::NamespaceView> view() override;
   Result<lock::LockList> list(std::string_view name, const lock::ListOptions& options) override;
   Result<void> set(std::string_view name, lock::Tunable tunable, std::int64_t value) override;
+  // The scheduler that lock requests pass.
+  std::string_view service() const override { return serve::LockOptions::kService; }
+  bool look(const Look& visit) override;
 
  private:
   class Owner;

@@ -45,9 +45,10 @@ struct SharedRule {
 // change.
 Result<SharedRule> read_shared_rule(std::string_view key, std::string_view value);
 
-// A command as an administrator gave it; a start has scope=cluster. EINVAL: it is none; it is for
-// one head only, for which there are no slices; its scope is another; or a start without a limit.
-Result<RuleChange> read_shared_command(std::string_view text);
+// A change as an administrator gave it; a start has scope=cluster then. EINVAL: it is for one head
+// only, for which there are no slices; it is written as before 2.8; its scope is another; or it is
+// a start without a limit.
+Result<RuleChange> shared_change(RuleChange change);
 
 // With the change at its end. REQUIRES: it is one of this rule.
 SharedRule with_change(SharedRule rule, const RuleChange& change);

@@ -34,6 +34,7 @@
 #include "weir/lock/view.h"
 #include "weir/serve/cluster_port.h"
 #include "weir/serve/server.h"
+#include "weir/serve/target_port.h"
 
 namespace weir::control {
 
@@ -45,6 +46,8 @@ struct ControlOptions {
   // The lock service, which outlives the control; nullptr: there is none. Asked by the control's
   // thread alone, and not before start().
   lock::Console* locks = nullptr;
+  // The scheduler of its requests, shown as one more service; as above.
+  serve::TargetPort* lock_target = nullptr;
 
   bool is_on() const { return !http.socket_path.empty() || !http.tcp.empty(); }
 };
