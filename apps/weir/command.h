@@ -65,6 +65,14 @@ inline void check_output() {
   check(fail_errno(errno, "standard output"), Exit::kIoErr, "");
 }
 
+// For options in 64 bits, which CLI11 reads as strtoull(3) does: -1 would be the largest number.
+inline CLI::Validator not_negative() {
+  return {[](std::string& text) {
+            return text.starts_with('-') ? text + " is negative" : std::string{};
+          },
+          ""};
+}
+
 void add_alloc(CLI::App& weir, int& status);
 void add_limit(CLI::App& weir, int& status);
 void add_lock(CLI::App& weir, int& status);

@@ -341,7 +341,8 @@ void add_job_commands(CLI::App& weir, int& status) {
     if (!has_nodes) return;
     command->add_option("nodes", arguments->nodes, "Number of nodes")
         ->required()
-        ->type_name("NODES");
+        ->type_name("NODES")
+        ->check(not_negative());
   };
   const Callback set = [](const Arguments& it) {
     send_job(it, "PUT", Json{{"nodes", it.nodes}}.dump());

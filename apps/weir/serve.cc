@@ -539,7 +539,8 @@ void add_lock_options(CLI::App& command, ServeArguments& arguments) {
       .add_option(
           "--lock-limit", arguments.lock_limit,
           "Aim for at most N locks in use or cached by clients (default: 100 per MiB of memory)")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(not_negative());
   command
       .add_option("--lock-preset", arguments.lock_preset,
                   "Control the lock caches of clients with: weir, dld or lustre (default weir)")

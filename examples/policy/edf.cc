@@ -47,7 +47,7 @@ class EarliestDeadlineFirst final : public weir::Policy {
 
  private:
   // Requests are linked, not copied; ties go to who came first.
-  weir::Heap<weir::Request, weir::Instant, &weir::Request::seat_heap> queue_;
+  weir::Heap<weir::Request, weir::Instant, &weir::Request::policy_heap> queue_;
   std::uint64_t read_ms_ = 10;
   std::uint64_t other_ms_ = 100;
 };

@@ -202,7 +202,7 @@ TEST(LustreLessons, WhoComesBackFindsRoomAtOnce) {
 TEST(LustreLessons, AJobAtItsRateWantsMore) {
   const sim::Scenario scenario = rivals("4s", 3);
   const Watched with = watch(scenario, Contender::kWeir);
-  const Watched without = watch(scenario, Contender::kWeir, Lesson::kHunger);
+  const Watched without = watch(scenario, Contender::kWeir, Lesson::kBacklog);
   EXPECT_LT(with.unheld * 2, without.unheld);
 }
 

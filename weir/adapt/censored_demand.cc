@@ -84,7 +84,7 @@ void CensoredDemand::attribute() {
   const bool is_nobodys = missing * 100 >= served_all_->count() * kStrangePercent;
   if (active.empty() && idle.empty() && is_nobodys) strange_ += elapsed_;
   attribute_to_active(active, missing);
-  if (is_stray() || has_stranger()) return;
+  if (is_stray() || has_unattributed()) return;
   for (Job* job : active) {
     if (!job->allowed) {
       job->demand.served += Tokens{missing};
@@ -165,23 +165,24 @@ void CensoredDemand::judge(Job& job) {
     return;
   }
   job.demand.since = returns ? elapsed_ : job.demand.since + elapsed_;
-  bool hungry = false;
+  bool backlogged = false;
   if (job.allowed) {
     std::uint64_t allowed = 0;
     const std::uint64_t served = sum_of(job, allowed);
     // One request more or less is how the window was cut.
-    hungry = (served + 1) * 100 >= allowed * kHungryPercent;
+    backlogged = (served + 1) * 100 >= allowed * kBackloggedPercent;
   } else {
     const std::uint64_t percent =
-        job.demand.since <= kReturning ? kReturningPercent : kHungryPercent;
+        job.demand.since <= kReturning ? kReturningPercent : kBackloggedPercent;
     std::uint64_t served = 0;
     for (const Round& round : job.rounds) served += round.served;
     // Few requests a round vary, so the window counts too; but not of one that is about to stop.
     const std::uint64_t own = scaled(job.own.count(), time, elapsed_);
-    hungry = (now * 100 >= job.own.count() * percent && now > 1) ||
-             (served * 100 >= own * percent && now * 100 >= job.own.count() * kReturningPercent);
+    backlogged =
+        (now * 100 >= job.own.count() * percent && now > 1) ||
+        (served * 100 >= own * percent && now * 100 >= job.own.count() * kReturningPercent);
   }
-  job.demand.state = hungry ? JobDemand::State::kHungry : JobDemand::State::kActive;
+  job.demand.state = backlogged ? JobDemand::State::kBacklogged : JobDemand::State::kActive;
   job.demand.wanted = Tokens{now + now / 4 + 1};
 }
 

@@ -4,17 +4,18 @@
 // rate never appears to want more than that rate, so served counts alone would keep it there for
 // ever; and counters of running jobs can vanish. So each job is in one of these states:
 //
-//   idle      nothing was served to it for kIdleAfter
-//   active    it was served less than its limit: it wants that, and a little more
-//   hungry    it was served what its rule allows (4/5 of it at least), or has no rule and uses up
-//             what is its own: it wants all there is
-//   unknown   its counters vanished. It keeps its state as long as the sum over all jobs misses
-//             requests that the server as a whole has served; those are divided among the unknown
-//             jobs by what they had before, and what their rules cannot have let through belongs
-//             to one that was idle. Without such a sum it keeps its state for kUnknownFor
-//   stranger  not one job, but all whose counters never existed: for kWindow a quarter of what the
-//             server served belonged to no job, while none was unknown. Requests that are missing
-//             later are then the stranger's too, and make no idle unknown job active
+//   idle          nothing was served to it for kIdleAfter
+//   active        it was served less than its limit: it wants that, and a little more
+//   backlogged    it was served what its rule allows (4/5 of it at least), or has no rule and uses
+//                 up what is its own: it wants all there is
+//   unknown       its counters vanished. It keeps its state as long as the sum over all jobs misses
+//                 requests that the server as a whole has served; those are divided among the
+//                 unknown jobs by what they had before, and what their rules cannot have let
+//                 through belongs to one that was idle. Without such a sum it keeps its state for
+//                 kUnknownFor
+//   unattributed  not one job, but all whose counters never existed: for kWindow a quarter of what
+//                 the server served belonged to no job, while none was unknown. Requests that are
+//                 missing later are then unattributed too, and make no idle unknown job active
 //
 //   demand.begin(elapsed, served by the server as a whole);
 //   demand.count({job, served, allowed});   ...   for each job that has counters
@@ -39,13 +40,13 @@
 namespace weir {
 
 struct JobDemand {
-  enum class State : std::uint8_t { kIdle, kActive, kHungry };
+  enum class State : std::uint8_t { kIdle, kActive, kBacklogged };
 
   JobId job;
   State state = State::kIdle;
   bool known = true;     // its counters are there
   Tokens served{};       // in the round; of an unknown job: as attributed
-  Tokens wanted{};       // in a time like this; of a hungry one all that is asked for it
+  Tokens wanted{};       // in a time like this; of a backlogged one all that is asked for it
   Nanoseconds since{0};  // it became active, or was served again after a pause
 };
 
@@ -56,17 +57,17 @@ class CensoredDemand {
   static constexpr Nanoseconds kUnknownFor = std::chrono::seconds{1};
   // Over how long a job is compared with its rule: at low rates one round holds few requests.
   static constexpr Nanoseconds kWindow = std::chrono::milliseconds{100};
-  // In this time after it became active half of its own is enough to be hungry: its first round may
-  // be cut anywhere.
+  // In this time after it became active half of its own is enough to be backlogged: its first round
+  // may be cut anywhere.
   static constexpr Nanoseconds kReturning = std::chrono::milliseconds{100};
-  static constexpr std::uint64_t kHungryPercent = 80;
+  static constexpr std::uint64_t kBackloggedPercent = 80;
   static constexpr std::uint64_t kReturningPercent = 40;
 
   struct Count {
     JobId job;
     Tokens served{};
     std::optional<Tokens> allowed = {};  // by its rule
-    Tokens own{};                        // what is its own, if all others were hungry too
+    Tokens own{};                        // what is its own, if all others were backlogged too
   };
 
   // A round of so long; the sum is over all jobs, with and without counters.
@@ -81,7 +82,7 @@ class CensoredDemand {
 
   bool is_known(const JobId& job) const { return jobs_.contains(job); }
   // Whether there are requests of jobs that have no name.
-  bool has_stranger() const { return strange_ >= kWindow; }
+  bool has_unattributed() const { return strange_ >= kWindow; }
   // Jobs that are remembered, in the order of their ids.
   std::vector<JobId> jobs() const;
 

@@ -22,8 +22,8 @@ const JobDemand& of(const std::vector<JobDemand>& demands, const JobId& job) {
 
 TEST(CensoredDemand, FourFifthsOfWhatARuleAllowsIsHunger) {
   CensoredDemand demand;
-  for (const auto& [served, state] : {std::pair{std::uint64_t{8}, State::kHungry},
-                                      {7, State::kHungry},  // one is how the window was cut
+  for (const auto& [served, state] : {std::pair{std::uint64_t{8}, State::kBacklogged},
+                                      {7, State::kBacklogged},  // one is how the window was cut
                                       {3, State::kActive}}) {
     for (int i = 0; i < 4; ++i) {
       demand.begin(kRound, std::nullopt);
@@ -45,7 +45,7 @@ TEST(CensoredDemand, WithoutARuleHungerIsToUseWhatIsOnesOwn) {
   demand.count({kHog, Tokens{90}, std::nullopt, Tokens{100}});
   demand.count({kBurst, Tokens{20}, std::nullopt, Tokens{100}});
   const auto& demands = demand.end();
-  EXPECT_EQ(of(demands, kHog).state, State::kHungry);
+  EXPECT_EQ(of(demands, kHog).state, State::kBacklogged);
   EXPECT_EQ(of(demands, kBurst).state, State::kActive);
   EXPECT_EQ(of(demands, kBurst).wanted, Tokens{26});
 }
@@ -63,7 +63,7 @@ TEST(CensoredDemand, AJobThatVanishesGoesOnWhileTheSumMissesItsRequests) {
     demand.count({kBurst, Tokens{10}, std::nullopt, Tokens{20}});
     demand.vanish(kHog, std::nullopt, Tokens{20});
     const auto& demands = demand.end();
-    EXPECT_EQ(of(demands, kHog).state, State::kHungry);
+    EXPECT_EQ(of(demands, kHog).state, State::kBacklogged);
     EXPECT_EQ(of(demands, kHog).served, Tokens{40});
     EXPECT_FALSE(of(demands, kHog).known);
   }
@@ -126,7 +126,7 @@ TEST(CensoredDemand, AStrangerIsNoneOfTheUnknown) {
     demand.count({kBurst, Tokens{0}, std::nullopt, Tokens{20}});
     demand.end();
   }
-  EXPECT_TRUE(demand.has_stranger());
+  EXPECT_TRUE(demand.has_unattributed());
   for (int i = 0; i < 4; ++i) {
     demand.begin(kRound, Tokens{40});
     demand.vanish(kBurst, std::nullopt, Tokens{20});
@@ -135,7 +135,7 @@ TEST(CensoredDemand, AStrangerIsNoneOfTheUnknown) {
   demand.begin(kRound, Tokens{1});
   demand.count({kBurst, Tokens{1}, std::nullopt, Tokens{20}});
   demand.end();
-  EXPECT_FALSE(demand.has_stranger());
+  EXPECT_FALSE(demand.has_unattributed());
 }
 
 TEST(CensoredDemand, WithoutASumTheUnknownGoOnForASecond) {

@@ -170,7 +170,7 @@ const std::vector<JobRateChange>& RuleController::glance(const RuleGlance& seen)
 void RuleController::look_for_newcomer(std::uint64_t queued) {
   const std::uint64_t usual = usual_queue_;
   usual_queue_ = queued;
-  const bool alone = hungry_count() < 2 && active_count_ > 0 && !demand_.has_stranger();
+  const bool alone = hungry_count() < 2 && active_count_ > 0 && !demand_.has_unattributed();
   if (!alone || newcomer_.is_on() || !rules_.empty() || !heeds(Lesson::kReturn)) return;
   if (usual > 0 && queued >= usual + kNewcomerRequests) suspected_ = kSuspectFor;
 }
@@ -211,7 +211,7 @@ void RuleController::suspect(const RuleRound& round, Nanoseconds elapsed) {
   for (JobDemand& demand : demands_) {
     const bool is_new = demand.since <= CensoredDemand::kReturning;
     if (demand.state != State::kActive || !is_new) continue;
-    demand.state = State::kHungry;
+    demand.state = State::kBacklogged;
     has_come = true;
   }
   if (has_come) {
@@ -224,14 +224,14 @@ void RuleController::suspect(const RuleRound& round, Nanoseconds elapsed) {
 std::uint64_t RuleController::hungry_count() const {
   return static_cast<std::uint64_t>(
       std::count_if(demands_.begin(), demands_.end(),
-                    [](const JobDemand& demand) { return demand.state == State::kHungry; }));
+                    [](const JobDemand& demand) { return demand.state == State::kBacklogged; }));
 }
 
 // Those that were there before make room until the newcomer is known.
 void RuleController::hold_for_newcomer() {
   for (const JobDemand& demand : demands_) {
     const bool is_new = demand.since <= CensoredDemand::kReturning;
-    if (demand.state != State::kHungry || is_new || !may_hold(demand)) continue;
+    if (demand.state != State::kBacklogged || is_new || !may_hold(demand)) continue;
     if (seen_of(demand.job) != nullptr) continue;
     held_[demand.job] = Held{};
     const std::uint64_t rate = std::clamp<std::uint64_t>(lowest(), 1, kRateMax);
@@ -267,7 +267,7 @@ void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
   gain_ = idles ? std::min(kGainMax, gain_ + gain_ / 4) : std::max(kOne, gain_ - gain_ / 10);
 }
 
-// What would be the job's if all others were hungry, and no more than taking turns gives it.
+// What would be the job's if all others were backlogged, and no more than taking turns gives it.
 Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
   if (!capacity_) return Tokens{1};
   const std::uint64_t nodes = controller_.nodes_of(job);
@@ -276,7 +276,8 @@ Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
     counted = counted || (demand.job == job && demand.state != State::kIdle);
   }
   const std::uint64_t all = active_nodes_ + (counted ? 0 : nodes);
-  const std::uint64_t count = active_count_ + (counted ? 0 : 1) + (demand_.has_stranger() ? 1 : 0);
+  const std::uint64_t count =
+      active_count_ + (counted ? 0 : 1) + (demand_.has_unattributed() ? 1 : 0);
   const std::uint64_t could = count_in(*capacity_, elapsed);
   const auto by_nodes = static_cast<std::uint64_t>(Wide{could} * nodes / std::max(all, nodes));
   const std::uint64_t by_turns = could / std::max<std::uint64_t>(count, 1);
@@ -302,7 +303,7 @@ void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
   demands_ = demand_.end();
   for (JobDemand& demand : demands_) {
     const bool is_held = seen_of(demand.job) != nullptr;
-    if (demand.state == State::kHungry && is_held && !heeds(Lesson::kHunger)) {
+    if (demand.state == State::kBacklogged && is_held && !heeds(Lesson::kBacklog)) {
       demand.state = State::kActive;
     }
   }
@@ -323,12 +324,12 @@ void RuleController::learn(Nanoseconds elapsed) {
     if (seen == nullptr || found == held_.end()) continue;
     Held& held = found->second;
     held.time += elapsed;
-    held.content = demand.state == State::kHungry ? Nanoseconds{0} : held.content + elapsed;
+    held.content = demand.state == State::kBacklogged ? Nanoseconds{0} : held.content + elapsed;
     held.served += demand.served.count();
     held.allowed += count_in(Rate::per_second(seen->rate), elapsed);
     const std::uint64_t free = std::uint64_t{options_.depth} * seen->reach;
     const bool is_enough = held.allowed * seen->reach >= free * kFreeParts;
-    if (demand.state != State::kHungry || !demand.known || !is_enough) continue;
+    if (demand.state != State::kBacklogged || !demand.known || !is_enough) continue;
     const std::uint64_t paid = held.served > free ? held.served - free : 0;
     const std::uint64_t most = kOne * options_.cpts * 21 / 20;
     const std::uint64_t now = std::clamp(paid * kOne / held.allowed, kYieldMin, most);
@@ -340,7 +341,7 @@ void RuleController::allocate(const RuleRound& round, Nanoseconds elapsed) {
   const Tokens all{count_in(*capacity_, options_.period) + 1};
   for (const JobDemand& demand : demands_) {
     if (demand.state == State::kIdle) continue;
-    const Tokens wanted = demand.state == State::kHungry
+    const Tokens wanted = demand.state == State::kBacklogged
                               ? all
                               : Tokens{scaled(demand.wanted.count(), options_.period, elapsed)};
     controller_.observe({.job = demand.job,
@@ -374,7 +375,7 @@ void RuleController::choose() {
   std::uint64_t largest = 0;
   std::uint64_t most_nodes = 0;
   for (const JobDemand& demand : demands_) {
-    if (demand.state != State::kHungry) continue;
+    if (demand.state != State::kBacklogged) continue;
     largest = std::max(largest, share_of(demand.job));
     most_nodes = std::max(most_nodes, controller_.nodes_of(demand.job));
   }
@@ -388,7 +389,7 @@ void RuleController::choose() {
     const auto known = held_.find(demand.job);
     const bool lingers =
         seen != nullptr && known != held_.end() && known->second.content < kContentFor;
-    const bool wants = demand.state == State::kHungry || lingers;
+    const bool wants = demand.state == State::kBacklogged || lingers;
     const bool is_free = (is_large || is_most) && heeds(Lesson::kLone);
     if (!may_hold(demand) || !wants || is_free) {
       if (seen != nullptr) {

@@ -153,7 +153,7 @@ class RuleController {
     kYield,     // a rule gives less than its rate, and more on several CPTs
     kRefill,    // every change gives tokens away
     kReturn,    // who comes back finds room at once
-    kHunger,    // a job at its rate wants more
+    kBacklog,   // a job at its rate wants more
   };
   virtual bool heeds(Lesson /*lesson*/) const { return true; }
 
@@ -164,7 +164,7 @@ class RuleController {
     std::uint64_t served = 0;   // since the last change
     std::uint64_t allowed = 0;  // by the rate as written
     Nanoseconds time{0};        // since the last change
-    Nanoseconds content{0};     // since it was hungry
+    Nanoseconds content{0};     // since it was backlogged
   };
 
   void measure(const RuleRound& round, Nanoseconds elapsed);

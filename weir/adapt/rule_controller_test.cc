@@ -54,7 +54,7 @@ struct Played {
     }
     return changes;
   }
-  // Both hungry, the hog as its rule lets it.
+  // Both backlogged, the hog as its rule lets it.
   void contend(int rounds, std::uint64_t yield_percent = 100) {
     for (int i = 0; i < rounds; ++i) {
       std::uint64_t hog = 25;

@@ -15,8 +15,8 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
+#include "weir/cluster/cluster_member.h"
 #include "weir/cluster/cluster_state.h"
-#include "weir/cluster/epoch_part.h"
 #include "weir/cluster/epoch_transport.h"
 #include "weir/cluster/leader_choice.h"
 #include "weir/cluster/membership.h"
@@ -106,7 +106,7 @@ class EtcdCluster final : public Cluster {
   void seek(const MembershipView& view);
   void note_link(const EpochTransport::LinkState& state);
   Membership::Connected connected();
-  void seat(const MembershipView& view);
+  void update_leading(const MembershipView& view);
   void see(const MembershipView& view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void sync_rules(const MembershipView& view);
   Result<void> check(const std::string& service, const RuleChange& change);
@@ -123,7 +123,7 @@ class EtcdCluster final : public Cluster {
 
   serve::Server& server_;
   serve::ClusterOptions options_;
-  std::unique_ptr<EpochPart> part_;  // of the loop
+  std::unique_ptr<ClusterMember> part_;  // of the loop
   std::unique_ptr<EpochTransport> transport_;
   std::unique_ptr<Membership> membership_;
   std::atomic<bool> is_refused_ = false;  // by the leader
@@ -134,7 +134,7 @@ class EtcdCluster final : public Cluster {
   Instant followed_at_{};
   bool seeks_ = false;
   std::uint32_t followed_ = 0;
-  std::uint32_t seated_ = 0;  // the term; 0: it does not lead
+  std::uint32_t led_term_ = 0;  // 0: it does not lead
   std::vector<std::string> said_errors_;
   std::optional<ClusterStateFile> state_;  // before start() of who opens it
   std::string state_error_;                // why it could not be written
@@ -159,8 +159,9 @@ Result<void> EtcdCluster::open() {
   auto state = ClusterStateFile::open(options_.state_file, options_.prefix);
   if (!state) return tl::unexpected(state.error());
   state_.emplace(std::move(*state));
-  part_ = std::make_unique<EpochPart>(
-      EpochPart::Options{.epoch = options_.epoch, .timeout = options_.timeout, .terms = terms()},
+  part_ = std::make_unique<ClusterMember>(
+      ClusterMember::Options{
+          .epoch = options_.epoch, .timeout = options_.timeout, .terms = terms()},
       server_,
       [this](std::uint32_t term, const std::string& course, EpochMessage message) {
         transport_->send(term, course, std::move(message));
@@ -223,10 +224,10 @@ Result<void> EtcdCluster::open_membership(std::uint64_t incarnation) {
        .history = state_->state().knows_rules() ? state_->state().history : 0},
       {.heard = [this](const MembershipView& view) { heard(view); },
        .confirmed = [this](Instant until) { transport_->confirm(until); },
-       .unseated =
+       .deposed =
            [this] {
-             seated_ = 0;
-             transport_->unseat();
+             led_term_ = 0;
+             transport_->stop_leading();
            },
        .may_lead = [this] { return !is_refused_; },
        .connected = [this] { return connected(); },
@@ -335,7 +336,7 @@ void EtcdCluster::heard(const MembershipView& said) {
   has_asked_ = true;
   MembershipView view = said;
   keep(view);
-  seat(view);
+  update_leading(view);
   follow(view);
   seek(view);
   sync_rules(view);
@@ -355,7 +356,7 @@ void EtcdCluster::see(const MembershipView& view) {
   seen_ = std::move(seen);
 }
 
-void EtcdCluster::seat(const MembershipView& view) {
+void EtcdCluster::update_leading(const MembershipView& view) {
   SliceLimits limits;
   for (const SharedRule& rule : view.rules) add_limits(rule, limits);
   transport_->set_limits(std::move(limits));
@@ -363,11 +364,11 @@ void EtcdCluster::seat(const MembershipView& view) {
   for (const MembershipView::Member& one : view.members) running.insert(one.name);
   transport_->set_known(names_in(view, options_.name), std::move(running));
   if (!view.leads) {
-    if (std::exchange(seated_, 0) != 0) transport_->unseat();
+    if (std::exchange(led_term_, 0) != 0) transport_->stop_leading();
     return;
   }
-  if (seated_ == view.term) return;
-  seated_ = view.term;
+  if (led_term_ == view.term) return;
+  led_term_ = view.term;
   using Before = EpochTransport::Before;
   transport_->lead(view.term, view.is_first ? Before::kNobody : Before::kSomebody, view.until);
   say(fmt::format("cluster: {} leads in term {}", options_.name, view.term));

@@ -8,7 +8,7 @@
 //   server->run(...);
 //   cluster->stop();                    leaves; others take over at once
 //
-//   the server's loop      EpochPart: what is used, what may be used
+//   the server's loop      ClusterMember: what is used, what may be used
 //   transport's thread     EpochTransport: streams to the leader; the leader's part
 //   membership's thread    Membership: etcd, who leads, which rules there are
 //

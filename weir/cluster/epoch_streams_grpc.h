@@ -24,7 +24,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/cluster/epoch.grpc.pb.h"
-#include "weir/coordinate/rider.h"
+#include "weir/coordinate/round_payload.h"
 #include "weir/host/mailbox.h"
 
 namespace weir::cluster {

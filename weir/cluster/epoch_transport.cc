@@ -95,28 +95,28 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
     put([this, term, course, message = std::move(message)] { pass_on(term, course, message); });
   }
   void lead(std::uint32_t term, Before before, Instant until) override {
-    put([this, term, before, until] { take_seat(term, before, until); });
+    put([this, term, before, until] { start_leading(term, before, until); });
   }
   void confirm(Instant until) override {
     put([this, until] {
-      if (seat_) seat_->confirm(until);
+      if (leader_) leader_->confirm(until);
     });
   }
-  void unseat() override {
-    put([this] { leave_seat(); });
+  void stop_leading() override {
+    put([this] { end_leading(); });
   }
   void set_limits(SliceLimits limits) override {
     put([this, limits = std::move(limits)] {
       if (limits == limits_) return;
       limits_ = limits;
-      if (seat_) seat_->reload();
+      if (leader_) leader_->reload();
     });
   }
   void set_known(MemberNames names, MemberNames running) override {
     put([this, names = std::move(names), running = std::move(running)] {
       names_ = names;
       running_ = running;
-      if (seat_) seat_->set_known(names, running);
+      if (leader_) leader_->set_known(names, running);
     });
   }
   void seek(std::vector<Peer> registered) override {
@@ -151,8 +151,8 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   void peer_ended(PeerStream& stream);
   void greet(PeerStream& stream, const Hello& hello);
   void hand_out();
-  void take_seat(std::uint32_t term, Before before, Instant until);
-  void leave_seat();
+  void start_leading(std::uint32_t term, Before before, Instant until);
+  void end_leading();
 
   void greet_others(const std::vector<Peer>& registered);
   void count_connections(Instant now);
@@ -189,7 +189,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   SliceLimits limits_;
   std::optional<MemberNames> names_;
   MemberNames running_;
-  std::optional<EpochSeat> seat_;
+  std::optional<ClusterLeader> leader_;
 
   Connections connections_;
   std::optional<Greeter> greeter_;
@@ -269,7 +269,7 @@ void Transport::stop() {
 void Transport::begin_end() {
   is_ending_ = true;
   join_at_ = kNever;
-  leave_seat();
+  end_leading();
   greeter_->close();
   for (const auto& link : links_) link->close();
   for (const auto& stream : peers_) stream->finish(stopping());
@@ -290,13 +290,13 @@ bool Transport::is_over() const {
 
 void Transport::work() {
   const Instant now = host::now();
-  if (seat_) {
-    seat_->tick(now);
+  if (leader_) {
+    leader_->tick(now);
     hand_out();
   }
   greeter_->tick(now);
   count_connections(now);
-  if (now - EpochSeat::kSilence >= unheard_since_ && link_ != nullptr) {
+  if (now - ClusterLeader::kSilence >= unheard_since_ && link_ != nullptr) {
     unheard_since_ = kNever;
     link_->close();
   }
@@ -305,9 +305,9 @@ void Transport::work() {
 
 Instant Transport::wakes_at() const {
   Instant at = join_at_;
-  if (unheard_since_ != kNever) at = std::min(at, unheard_since_ + EpochSeat::kSilence);
+  if (unheard_since_ != kNever) at = std::min(at, unheard_since_ + ClusterLeader::kSilence);
   at = std::min(at, greeter_->next_wake());
-  return seat_ ? std::min(at, seat_->next_wake()) : at;
+  return leader_ ? std::min(at, leader_->next_wake()) : at;
 }
 
 // ---- a leader's part ----
@@ -317,21 +317,21 @@ void Transport::peer_came(PeerStream& stream) {
   if (is_ending_) stream.finish(stopping());
 }
 
-void Transport::take_seat(std::uint32_t term, Before before, Instant until) {
-  leave_seat();
-  seat_.emplace(EpochSeat::Options{.name = options_.name,
-                                   .term = term,
-                                   .is_first = before == Before::kNobody,
-                                   .terms = options_.terms},
-                limits_, host::now());
-  if (names_) seat_->set_known(*names_, running_);
-  seat_->confirm(until);
+void Transport::start_leading(std::uint32_t term, Before before, Instant until) {
+  end_leading();
+  leader_.emplace(ClusterLeader::Options{.name = options_.name,
+                                         .term = term,
+                                         .is_first = before == Before::kNobody,
+                                         .terms = options_.terms},
+                  limits_, host::now());
+  if (names_) leader_->set_known(*names_, running_);
+  leader_->confirm(until);
   connected_ = 1;  // until they have come
 }
 
-void Transport::leave_seat() {
-  if (!seat_) return;
-  seat_.reset();
+void Transport::end_leading() {
+  if (!leader_) return;
+  leader_.reset();
   for (const auto& [id, stream] : std::exchange(streams_, {})) {
     stream->member = 0;
     stream->finish({grpc::StatusCode::UNAVAILABLE, "this server does not lead any more"});
@@ -362,22 +362,22 @@ void Transport::greet_others(const std::vector<Peer>& registered) {
 }
 
 void Transport::count_connections(Instant now) {
-  const std::size_t count = seat_                   ? seat_->connected(now)
+  const std::size_t count = leader_                 ? leader_->connected(now)
                             : greeter_->has_peers() ? connections_.count(now)
                                                     : 1;
   const std::size_t before = connected_.exchange(count);
-  if (!seat_ && count > before) listener_.connected();
+  if (!leader_ && count > before) listener_.connected();
 }
 
 void Transport::greet(PeerStream& stream, const Hello& hello) {
-  if (!seat_) {
+  if (!leader_) {
     return stream.finish({grpc::StatusCode::UNAVAILABLE, options_.name + " does not lead"});
   }
-  const auto welcome = seat_->greet({.protocol = hello.protocol(),
-                                     .name = hello.name(),
-                                     .incarnation = hello.incarnation(),
-                                     .term = hello.term()},
-                                    host::now());
+  const auto welcome = leader_->greet({.protocol = hello.protocol(),
+                                       .name = hello.name(),
+                                       .incarnation = hello.incarnation(),
+                                       .term = hello.term()},
+                                      host::now());
   if (!welcome) return stream.finish(status_of(welcome.error()));
   if (welcome->replaced != 0) {
     PeerStream& old = *streams_.extract(welcome->replaced).mapped();
@@ -389,7 +389,7 @@ void Transport::greet(PeerStream& stream, const Hello& hello) {
   Frame answer;
   answer.mutable_hello()->set_protocol(kEpochProtocol);
   answer.mutable_hello()->set_name(options_.name);
-  answer.mutable_hello()->set_term(seat_->term());
+  answer.mutable_hello()->set_term(leader_->term());
   stream.send(std::move(answer));
 }
 
@@ -399,23 +399,23 @@ void Transport::peer_frame(PeerStream& stream, const Frame& frame) {
     return stream.finish({grpc::StatusCode::INVALID_ARGUMENT, "expected a hello first"});
   }
   const auto received =
-      seat_->receive(stream.member, frame.course(), view_of(frame.message()), host::now());
+      leader_->receive(stream.member, frame.course(), view_of(frame.message()), host::now());
   if (received) return;
   listener_.say(fmt::format("cluster: member {} sent what is no message and is evicted: {}",
-                            quote(seat_->name_of(stream.member)), received.error().message()));
+                            quote(leader_->name_of(stream.member)), received.error().message()));
   peer_ended(stream);
   stream.finish({grpc::StatusCode::INVALID_ARGUMENT, received.error().message()});
 }
 
 void Transport::peer_ended(PeerStream& stream) {
   const MemberId id = std::exchange(stream.member, 0);
-  if (id == 0 || !seat_) return;
+  if (id == 0 || !leader_) return;
   streams_.erase(id);
-  seat_->ended(id, host::now());
+  leader_->ended(id, host::now());
 }
 
 void Transport::hand_out() {
-  for (const auto& [to, course, message] : seat_->take_outgoing()) {
+  for (const auto& [to, course, message] : leader_->take_outgoing()) {
     const auto found = streams_.find(to);
     if (found != streams_.end()) found->second->send(frame_of(course, message));
   }
@@ -529,10 +529,10 @@ grpc::ServerUnaryReactor* Transport::Describe(grpc::CallbackServerContext* conte
                                               const DescribeRequest*, DescribeReply* reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const host::Put asked = letters_.put([this, reactor, reply] {
-    if (!seat_) {
+    if (!leader_) {
       return reactor->Finish({grpc::StatusCode::UNAVAILABLE, "this server does not lead"});
     }
-    to_wire(seat_->describe(host::now()), *reply);
+    to_wire(leader_->describe(host::now()), *reply);
     reactor->Finish(grpc::Status::OK);
   });
   if (asked != host::Put::kDone) {
@@ -559,7 +559,7 @@ void Transport::describe(const std::function<void(Description)>& answer) {
 }
 
 void Transport::answer(const std::function<void(Description)>& answer) {
-  if (seat_) return answer({link_state(), seat_->describe(host::now())});
+  if (leader_) return answer({link_state(), leader_->describe(host::now())});
   if (is_ending_ || term_ == 0) {
     return answer({link_state(), fail(std::errc::host_unreachable, "leader", "none is known")});
   }

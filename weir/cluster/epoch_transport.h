@@ -4,9 +4,9 @@
 // leader. The leader's part of the epochs (EpochLeader and SliceLeader) lives here too, on the one
 // thread that all of gRPC's callbacks write letters to.
 //
-//   member's loop --send()--> link ==stream==> seat: EpochLeader --> all streams
+//   member's loop --send()--> link ==stream==> ClusterLeader --> all streams
 //                 <--received-- link <==========                |
-//   membership    --follow(), lead(), unseat(), confirm(), set_limits(), set_known()--'
+//   membership    --follow(), lead(), stop_leading(), confirm(), set_limits(), set_known()--'
 //
 // A server that looks for a leader greets all registered servers, and each counts the servers that
 // it is connected to (connections.h).
@@ -28,8 +28,8 @@
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/cluster/cluster_leader.h"
 #include "weir/cluster/connections.h"
-#include "weir/cluster/epoch_seat.h"
 #include "weir/coordinate/message.h"
 #include "weir/coordinate/slices.h"
 
@@ -93,9 +93,9 @@ class EpochTransport {
   // From now on; silent from `until` on unless it is confirmed.
   virtual void lead(std::uint32_t term, Before before, Instant until) = 0;
   virtual void confirm(Instant until) = 0;
-  virtual void unseat() = 0;
+  virtual void stop_leading() = 0;
   virtual void set_limits(SliceLimits limits) = 0;
-  // See EpochSeat.
+  // See ClusterLeader.
   virtual void set_known(MemberNames names, MemberNames running) = 0;
 
   // ---- a candidate's part ----

@@ -198,7 +198,7 @@ TEST_F(EpochTransportTest, WhoDoesNotLeadSendsMembersAway) {
   Node member("b");
   member.transport().follow(kTerm, leader.address());
   ASSERT_TRUE(member.wait_joined());
-  leader.transport().unseat();
+  leader.transport().stop_leading();
   EXPECT_TRUE(member.wait([](const Node& it) { return !it.state_.is_joined; }));
   EXPECT_FALSE(member.state_.is_refused);
   leader.transport().lead(kTerm + 1, EpochTransport::Before::kSomebody, kNever);

@@ -3,7 +3,7 @@
 // The status of a leader on the wire: the only place that knows both the structs of
 // weir/serve/cluster_port.h and the messages of epoch.proto.
 //
-//   to_wire(seat.describe(now), reply);
+//   to_wire(leader.describe(now), reply);
 //   serve::LeaderStatus status = from_wire(reply);
 //
 // The messages are only named here, so no user of this header needs Protocol Buffers.

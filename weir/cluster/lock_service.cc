@@ -22,7 +22,7 @@
 #include "weir/cluster/lock_wire.h"
 #include "weir/host/clock.h"
 #include "weir/host/mailbox.h"
-#include "weir/serve/peer.h"
+#include "weir/serve/client_identity.h"
 
 namespace weir::cluster {
 namespace {

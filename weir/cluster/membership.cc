@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/quote.h"
-#include "weir/cluster/epoch_seat.h"
+#include "weir/cluster/cluster_leader.h"
 #include "weir/cluster/leader_choice.h"
 #include "weir/coordinate/epoch.h"
 #include "weir/host/clock.h"
@@ -66,7 +66,7 @@ std::size_t count_names(const std::vector<MembershipView::Member>& members) {
 
 // As weir.conf(5) has them; others were written by hand.
 bool is_server_name(std::string_view name) {
-  return !name.empty() && name.size() <= EpochSeat::kNameMax &&
+  return !name.empty() && name.size() <= ClusterLeader::kNameMax &&
          std::all_of(name.begin(), name.end(), [](char letter) {
            return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
                   (letter >= '0' && letter <= '9') || letter == '_' || letter == '-';
@@ -297,7 +297,7 @@ Result<void> EtcdMembership::hold_lease(Instant now) {
 void EtcdMembership::lose_lease() {
   lease_ = 0;
   challenge_.clear();  // it ends with the lease
-  listener_.unseated();
+  listener_.deposed();
 }
 
 // An etcd without a history is a new one, unless this server knows better.
@@ -369,8 +369,8 @@ Result<void> EtcdMembership::challenge(const MembershipView& view, const Standin
   return {};
 }
 
-// Silent first. The lease rather than the key is given back: with the key there could be two seats
-// in one term, if etcd did not answer.
+// Silent first. The lease rather than the key is given back: with the key there could be two
+// leaders in one term, if etcd did not answer.
 Result<void> EtcdMembership::yield(const Standing& standing, std::size_t challenger) {
   listener_.say(
       fmt::format("cluster: {} servers reach each other and not this one, which is connected with "

@@ -83,7 +83,7 @@ class Membership {
   struct Listener {
     std::function<void(const MembershipView&)> heard;  // after every listing
     std::function<void(Instant until)> confirmed;      // while it leads
-    std::function<void()> unseated;                    // its lease has run out
+    std::function<void()> deposed;                     // its lease has run out
     std::function<bool()> may_lead;                    // is not refused by who leads
     std::function<Connected()> connected;              // after heard()
     std::function<bool()> is_led;                      // a leader has this server among its own

@@ -28,7 +28,7 @@ struct MembershipTest : ::testing::Test {
                   .timeout = std::chrono::seconds{60}}},
         {.heard = [](const MembershipView&) { ADD_FAILURE() << "of an etcd that is not there"; },
          .confirmed = [](Instant) {},
-         .unseated = [] {},
+         .deposed = [] {},
          .may_lead = [] { return true; },
          .connected = [] { return Membership::Connected{}; },
          .is_led = [] { return false; },

@@ -20,7 +20,7 @@
 
 #include "weir/base/result.h"
 #include "weir/classify/rule_spec.h"
-#include "weir/cluster/epoch_seat.h"
+#include "weir/cluster/cluster_leader.h"
 
 namespace weir::cluster {
 

@@ -523,18 +523,18 @@ std::string cluster_rules_json(const std::vector<serve::ClusterRule>& rules) {
 
 // ---- explaining ----
 
-void StayHistory::add(Sample sample) {
+void WaitHistory::add(Sample sample) {
   samples.push_back(std::move(sample));
   if (samples.size() > kSamplesMax) samples.pop_front();
 }
 
-DelaySums StayHistory::since(std::size_t service, const StayView& now, Instant at,
+DelaySums WaitHistory::since(std::size_t service, const WaitView& now, Instant at,
                              Instant& from) const {
   DelaySums delays = now.delays;
   from = now.begun;
   for (const Sample& sample : samples) {
     if (service >= sample.size() || at - sample[service].at > kWindow) continue;
-    for (const StayView& before : sample[service].stays) {
+    for (const WaitView& before : sample[service].waits) {
       if (before.key != now.key || before.head != now.head || before.begun != now.begun) continue;
       for (std::size_t i = 0; i < kDelays; ++i) delays[i] = now.delays[i] - before.delays[i];
       from = sample[service].at;
@@ -569,7 +569,7 @@ std::optional<Explained> find_class(const Snapshot& shot, std::string_view servi
 }
 
 std::string explain_json(const Snapshot& shot, const Explained& explained,
-                         const StayHistory& history, std::string_view reason) {
+                         const WaitHistory& history, std::string_view reason) {
   const ServiceShot& service = shot.services[explained.service];
   const ClassShot& found = *explained.found;
   Json json = class_json(found);
@@ -587,13 +587,13 @@ std::string explain_json(const Snapshot& shot, const Explained& explained,
   std::uint64_t waiting = 0;
   Instant since = service.now;
   bool is_watched = false;
-  for (const StayView& stay : service.stays) {
-    if (stay.key.only(found.by) != found.key) continue;
+  for (const WaitView& wait : service.waits) {
+    if (wait.key.only(found.by) != found.key) continue;
     Instant from{};
-    const DelaySums delays = history.since(explained.service, stay, service.now, from);
+    const DelaySums delays = history.since(explained.service, wait, service.now, from);
     for (std::size_t i = 0; i < kDelays; ++i) sums[i] += delays[i];
     since = std::min(since, from);
-    waiting += stay.waiting;
+    waiting += wait.waiting;
     is_watched = true;
   }
   json["waiting"] = waiting;

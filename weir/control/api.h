@@ -63,11 +63,11 @@ Result<ClusterChange> read_cluster_change(const HttpRequest& request);
 
 // ---- explaining ----
 
-// Stays of some time ago, to tell what the last minute brought.
-struct StayHistory {
+// Waits of some time ago, to tell what the last minute brought.
+struct WaitHistory {
   struct OfService {
     Instant at{};  // of the clock that its Target goes by
-    std::vector<StayView> stays = {};
+    std::vector<WaitView> waits = {};
   };
   using Sample = std::vector<OfService>;
   static constexpr std::size_t kSamplesMax = 13;
@@ -75,7 +75,7 @@ struct StayHistory {
 
   void add(Sample sample);
   // The delays of this queue since up to a minute ago, and since when.
-  DelaySums since(std::size_t service, const StayView& now, Instant at, Instant& from) const;
+  DelaySums since(std::size_t service, const WaitView& now, Instant at, Instant& from) const;
 
   std::deque<Sample> samples;
 };
@@ -90,7 +90,7 @@ std::optional<Explained> find_class(const Snapshot& shot, std::string_view servi
                                     std::string_view name, std::string_view rule = {});
 // `reason` is what RuleList::explain says of it.
 std::string explain_json(const Snapshot& shot, const Explained& explained,
-                         const StayHistory& history, std::string_view reason);
+                         const WaitHistory& history, std::string_view reason);
 
 // ---- changing ----
 

@@ -35,7 +35,7 @@ namespace weir::control {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kStayInterval{5};
+constexpr std::chrono::seconds kWaitSampleInterval{5};
 constexpr std::chrono::minutes kJobInterval{1};
 constexpr std::size_t kJobsAtOnce = 256;
 
@@ -73,12 +73,12 @@ std::string reason_of(const Target& target, const Attributes& key) {
   return rules->rules(Head::kRegular).explain(key, 0);
 }
 
-StayHistory::OfService stays_of(const Target& target, Instant now) {
-  StayHistory::OfService stays{now};
+WaitHistory::OfService waits_of(const Target& target, Instant now) {
+  WaitHistory::OfService waits{now};
   if (const RuleView* const rules = target.rules(Head::kRegular)) {
-    rules->visit_stays(now, [&](const StayView& stay) { stays.stays.push_back(stay); });
+    rules->visit_waits(now, [&](const WaitView& wait) { waits.waits.push_back(wait); });
   }
-  return stays;
+  return waits;
 }
 
 // Everything but what is marked "loop" happens in the HTTP server's thread.
@@ -138,7 +138,7 @@ class HttpControl final : public Control {
   void take_snapshot();
   void hand_out(const Result<const Snapshot*>& shot, std::uint64_t changes);
   void publish_event();
-  void sample_stays();
+  void sample_waits();
   void checkpoint();
 
   // Runs `on_loop` there and `then` here, with what it gave or why not.
@@ -167,7 +167,7 @@ class HttpControl final : public Control {
   std::vector<std::pair<std::uint64_t, WithSnapshot>> wanting_;  // and after how many changes
   std::atomic<std::uint64_t> shown_changes_ = 0;                 // that readers have to see
   std::uint64_t shot_changes_ = 0;
-  StayHistory history_;
+  WaitHistory history_;
   Metrics metrics_;
   JobSizes jobs_;                     // that were set here
   std::vector<Change> lock_changes_;  // of the journal
@@ -241,7 +241,7 @@ void HttpControl::replay_locks() {
 void HttpControl::start() {
   if (!lock_changes_.empty()) http_->post([this] { replay_locks(); });
   http_->every(kEventInterval, [this] { publish_event(); });
-  http_->every(kStayInterval, [this] { sample_stays(); });
+  http_->every(kWaitSampleInterval, [this] { sample_waits(); });
   http_->every(kJobInterval, [this] { forget_ended_jobs(); });
   if (journal_ != nullptr) http_->every(kCheckpointInterval, [this] { checkpoint(); });
   thread_ = std::thread([this] { http_->run(); });
@@ -626,13 +626,13 @@ void HttpControl::publish_event() {
   });
 }
 
-void HttpControl::sample_stays() {
-  using Sample = StayHistory::Sample;
+void HttpControl::sample_waits() {
+  using Sample = WaitHistory::Sample;
   ask<Sample>(
       [](serve::Server& server) -> Result<Sample> {
         Sample sample;
         for (const auto& service : server.services()) {
-          sample.push_back(stays_of(service->target, server.now()));
+          sample.push_back(waits_of(service->target, server.now()));
         }
         return sample;
       },
@@ -640,7 +640,7 @@ void HttpControl::sample_stays() {
         if (!sample) return;
         if (lock_target_ != nullptr) {
           lock_target_->look(
-              [&](const Target& target, Instant now) { sample->push_back(stays_of(target, now)); });
+              [&](const Target& target, Instant now) { sample->push_back(waits_of(target, now)); });
         }
         history_.add(*std::move(sample));
       });

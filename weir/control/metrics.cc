@@ -103,8 +103,8 @@ void add_services(std::string& page, const Snapshot& shot) {
                 "Waiting time by cause, summed over the sampled queues.");
   for (const ServiceShot& one : shot.services) {
     DelaySums sums{};
-    for (const StayView& stay : one.stays) {
-      for (std::size_t i = 0; i < kDelays; ++i) sums[i] += stay.delays[i];
+    for (const WaitView& wait : one.waits) {
+      for (std::size_t i = 0; i < kDelays; ++i) sums[i] += wait.delays[i];
     }
     for (std::size_t i = 0; i < kDelays; ++i) {
       delays.add_seconds(labels_of(one.name, "cause", delay_name(static_cast<Delay>(i))), sums[i]);

@@ -199,7 +199,7 @@ void begin_target(const Target& target, const serve::Service* service, ServiceSh
   if (const RuleView* const rules = target.rules(Head::kRegular)) {
     shot.overflowed = rules->overflowed();
     shot.classes.reserve(rules->classes());
-    rules->visit_stays(now, [&](const StayView& stay) { shot.stays.push_back(stay); });
+    rules->visit_waits(now, [&](const WaitView& wait) { shot.waits.push_back(wait); });
   }
   if (service == nullptr) return;
   shot.name = service->name;

@@ -34,7 +34,7 @@
 #include "weir/lock/view.h"
 #include "weir/schedule/rule_view.h"
 #include "weir/serve/cluster_port.h"
-#include "weir/serve/plane.h"
+#include "weir/serve/loop_context.h"
 #include "weir/serve/server.h"
 #include "weir/serve/target_port.h"
 
@@ -119,7 +119,7 @@ struct ServiceShot {
   std::size_t rules_in_all = 0;
   std::vector<ClassShot> classes;
   std::vector<JobShot> jobs;
-  std::vector<StayView> stays;
+  std::vector<WaitView> waits;
   std::optional<std::uint64_t> capacity;  // of the unit, a second
   std::string_view capacity_unit;         // "operations", "bytes" or "tokens"
   std::string adaptive;                   // "off", "on", or why it is suspended

@@ -52,7 +52,7 @@ struct Server {
 
   Target target{{.gate = {.slots = 1000, .rules = {.in_cluster = true}}}, {}};
   SliceMember slices{{}};
-  EpochMember member{{.rider = &slices}};
+  EpochMember member{{.payload = &slices}};
   ClusterRules rules{target, slices, milliseconds{10}};
   EpochParticipant participant{member, rules, {}};
   SliceLeader slice_leader{{.is_first = true},
@@ -61,7 +61,7 @@ struct Server {
                              return 1000 * kMilli;
                            },
                            at(0)};
-  EpochLeader leader{{.term = 1, .combine = add_vectors, .rider = &slice_leader}};
+  EpochLeader leader{{.term = 1, .combine = add_vectors, .payload = &slice_leader}};
   std::deque<Request> requests;
 };
 
@@ -169,7 +169,7 @@ struct Pair {
   struct One {
     Target target{{.gate = {.slots = 1000, .rules = {.in_cluster = true, .classes_max = 64}}}, {}};
     SliceMember slices{{}};
-    EpochMember member{{.rider = &slices}};
+    EpochMember member{{.payload = &slices}};
     ClusterRules rules{target, slices, milliseconds{10}};
     EpochParticipant participant{member, rules, {}};
     std::map<std::string, int> counts;
@@ -232,7 +232,7 @@ struct Pair {
   std::array<One, 2> servers;
   SliceLeader slice_leader{
       {.is_first = true}, [this](std::string_view slice) { return limit_of(slice); }, at(0)};
-  EpochLeader leader{{.term = 1, .combine = add_vectors, .rider = &slice_leader}};
+  EpochLeader leader{{.term = 1, .combine = add_vectors, .payload = &slice_leader}};
 };
 
 TEST(ClusterRules, EachJobHasItsOwnLimitOnAllServersTogether) {

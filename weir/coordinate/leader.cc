@@ -52,7 +52,7 @@ void EpochLeader::on_ready(MemberId from, const Ready& ready, Instant now) {
     evict(from, now);
     return refuse(from, ready.serial, EMSGSIZE);
   }
-  if (options_.rider != nullptr && !options_.rider->ready(from, ready.data, ready.claim, now)) {
+  if (options_.payload != nullptr && !options_.payload->ready(from, ready.data, ready.claim, now)) {
     ++counters_.garbage;
     evict(from, now);
     return refuse(from, ready.serial, EBADMSG);
@@ -86,7 +86,7 @@ void EpochLeader::on_leave(MemberId from, const Leave& leave, Instant now) {
   if (known == answered_.end() || leave.serial < known->second.serial) return;
   answered_.erase(known);
   remove(from);
-  if (options_.rider != nullptr) options_.rider->left(from);
+  if (options_.payload != nullptr) options_.payload->left(from);
   follow_absence(now);
 }
 
@@ -111,7 +111,7 @@ bool EpochLeader::remove(MemberId member) {
 void EpochLeader::drop(MemberId member) {
   if (!remove(member)) return;
   ++counters_.evictions;
-  if (options_.rider != nullptr) options_.rider->gone(member);
+  if (options_.payload != nullptr) options_.payload->gone(member);
 }
 
 void EpochLeader::evict(MemberId member, Instant now) {
@@ -158,7 +158,7 @@ void EpochLeader::close(Instant now) {
   ++count_;
   ++counters_.rounds;
   counters_.last_round = now - first_signal_;
-  if (options_.rider != nullptr) options_.rider->close(now);
+  if (options_.payload != nullptr) options_.payload->close(now);
   Start start{.epoch = epoch(),
               .timeout = round_timeout_,
               .members = static_cast<std::uint32_t>(members_.size()),
@@ -168,7 +168,7 @@ void EpochLeader::close(Instant now) {
   for (auto& [id, member] : members_) {
     Answered& answered = answered_[id];
     start.serial = answered.serial;
-    start.grant = options_.rider != nullptr ? options_.rider->grant(id) : EpochBytes{};
+    start.grant = options_.payload != nullptr ? options_.payload->grant(id) : EpochBytes{};
     answered.answer = start;
     member.is_ready = false;
     member.epoch = start.epoch;

@@ -29,7 +29,7 @@
 #include "weir/base/time.h"
 #include "weir/coordinate/epoch.h"
 #include "weir/coordinate/message.h"
-#include "weir/coordinate/rider.h"
+#include "weir/coordinate/round_payload.h"
 
 namespace weir {
 
@@ -38,10 +38,10 @@ class EpochLeader {
   enum class State : std::uint8_t { kIdle, kWaiting, kClosing };
 
   struct Options {
-    std::uint32_t term = 1;        // 1 ... kTermMax; no two leaders have the same
-    EpochCombine combine;          // none: the data of all must not matter, and is dropped
-    EpochSwab swab = {};           // for opaque data
-    LeaderRider* rider = nullptr;  // outlives the leader
+    std::uint32_t term = 1;                 // 1 ... kTermMax; no two leaders have the same
+    EpochCombine combine;                   // none: the data of all must not matter, and is dropped
+    EpochSwab swab = {};                    // for opaque data
+    LeaderRoundPayload* payload = nullptr;  // outlives the leader
     Nanoseconds resend = std::chrono::milliseconds{20};  // of a Start that is not confirmed
   };
   struct Counters {

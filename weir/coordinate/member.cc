@@ -23,7 +23,7 @@ void EpochMember::next_epoch(std::int64_t current, EpochBytes data, EpochCallbac
               .order = native_order(),
               .data = std::move(data),
               .claim = {}};
-  if (options_.rider != nullptr) ready.claim = options_.rider->claim(now);
+  if (options_.payload != nullptr) ready.claim = options_.payload->claim(now);
   const Nanoseconds patience = std::max(options_.timeout, told_timeout_) + options_.grace;
   out_.emplace_back(ready);
   call_ = Call{std::move(ready), std::move(callback), now + options_.resend, now + patience};
@@ -59,7 +59,7 @@ void EpochMember::on_start(const Start& start, Instant now) {
   started_serial_ = start.serial;
   told_timeout_ = start.timeout;
   // A grant that makes no sense is dropped, and what was granted before runs out.
-  if (options_.rider != nullptr) (void)options_.rider->granted(start.grant, now);
+  if (options_.payload != nullptr) (void)options_.payload->granted(start.grant, now);
   out_.emplace_back(Taken{start.epoch, start.serial});
   finish(start.epoch, data, now);
 }
@@ -78,7 +78,7 @@ Instant EpochMember::next_wake() const {
 
 void EpochMember::lose_leader(Instant now) {
   told_timeout_ = Nanoseconds{0};
-  if (options_.rider != nullptr) options_.rider->lost();
+  if (options_.payload != nullptr) options_.payload->lost();
   if (call_) finish(-ENOTCONN, {}, now);
 }
 

@@ -21,7 +21,7 @@
 #include "weir/base/time.h"
 #include "weir/coordinate/epoch.h"
 #include "weir/coordinate/message.h"
-#include "weir/coordinate/rider.h"
+#include "weir/coordinate/round_payload.h"
 
 namespace weir {
 
@@ -31,9 +31,9 @@ class EpochMember final : public EpochHandler {
     Nanoseconds timeout = std::chrono::milliseconds{100};  // whoever is slower is left behind
     Nanoseconds grace = std::chrono::milliseconds{50};     // for the way there and back
     Nanoseconds resend = std::chrono::milliseconds{20};
-    std::uint64_t first_serial = 1;  // larger than any the same member used before
-    EpochSwab swab = {};             // for opaque data
-    MemberRider* rider = nullptr;    // outlives the member
+    std::uint64_t first_serial = 1;         // larger than any the same member used before
+    EpochSwab swab = {};                    // for opaque data
+    MemberRoundPayload* payload = nullptr;  // outlives the member
   };
 
   explicit EpochMember(Options options);

@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Instant now = instant_at(1'000'000'000);
   SliceLeader slices(
       {}, [](std::string_view) { return std::int64_t{1'000'000}; }, now);
-  EpochLeader leader({.term = 1, .combine = add_vectors, .rider = &slices});
+  EpochLeader leader({.term = 1, .combine = add_vectors, .payload = &slices});
   leader.receive(1, *message, now);
   leader.receive(2, Ready{.serial = 1, .timeout = std::chrono::seconds{1}}, now);
   leader.tick(now + std::chrono::seconds{4000});

@@ -44,7 +44,7 @@
 
 #include "weir/base/time.h"
 #include "weir/coordinate/epoch.h"
-#include "weir/coordinate/rider.h"
+#include "weir/coordinate/round_payload.h"
 #include "weir/coordinate/vectors.h"
 
 namespace weir {
@@ -67,7 +67,7 @@ struct SliceTerms {
   Nanoseconds margin() const { return lease / 500 + std::chrono::microseconds{10}; }
 };
 
-class SliceLeader final : public LeaderRider {
+class SliceLeader final : public LeaderRoundPayload {
  public:
   struct Options {
     SliceTerms terms = {};
@@ -171,7 +171,7 @@ class SliceLeader final : public LeaderRider {
   std::uint64_t refused_ = 0;
 };
 
-class SliceMember final : public MemberRider {
+class SliceMember final : public MemberRoundPayload {
  public:
   using ClassIndex = std::size_t;
 

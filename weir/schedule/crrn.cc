@@ -42,15 +42,15 @@ void Crrn::begin_batch(Client& client) {
 void Crrn::admit(Request& request, Instant /*now*/) {
   Client& client = client_of(request.attributes.nid);
   if (client.quantum_left == 0 || client.round < round_ || client.queued == 0) begin_batch(client);
-  request.seat_group = &client;
+  request.policy_group = &client;
   order_.push(request, {client.round, client.sequence});
   ++client.queued;
   if (--client.quantum_left == 0) ++client.round;
 }
 
 void Crrn::release(Request& request, Position position) {
-  auto& client = *static_cast<Client*>(request.seat_group);
-  request.seat_group = nullptr;
+  auto& client = *static_cast<Client*>(request.policy_group);
+  request.policy_group = nullptr;
   if (--client.queued == 0) idle_.push_back(client);
   if (position == Position::kLater) return;
   round_ = order_.empty() ? round_ + 1 : std::max(round_, order_.top_key().round);

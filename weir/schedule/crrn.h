@@ -87,7 +87,7 @@ class Crrn final : public Policy {
   using IdleHook = boost::intrusive::member_hook<Client, boost::intrusive::list_member_hook<>,
                                                  &Client::idle_hook>;
   boost::intrusive::list<Client, IdleHook> idle_;  // least recently used first
-  Heap<Request, Stamp, &Request::seat_heap> order_;
+  Heap<Request, Stamp, &Request::policy_heap> order_;
 };
 
 }  // namespace weir

@@ -25,7 +25,7 @@ class Fifo final : public Policy {
   void remove(Request& request, Instant now) override;
 
  private:
-  Ring<Request, &Request::seat_ring> requests_;
+  Ring<Request, &Request::policy_ring> requests_;
 };
 
 }  // namespace weir

@@ -28,8 +28,8 @@ Error name_rule(Error error, std::string_view text) {
 
 // A policy with what the Gate knows of it. Counted here, so that no decision has to ask a policy
 // that has nothing.
-struct Gate::Seated {
-  Seated(std::unique_ptr<Policy> p, std::string_view a) : policy(std::move(p)), argument(a) {}
+struct Gate::ActivePolicy {
+  ActivePolicy(std::unique_ptr<Policy> p, std::string_view a) : policy(std::move(p)), argument(a) {}
 
   std::unique_ptr<Policy> policy;
   std::string argument;  // what it was started with
@@ -42,9 +42,9 @@ struct Gate::Seated {
 // last the one in force where it is not the fallback itself.
 class Gate::Entrance {
  public:
-  explicit Entrance(std::unique_ptr<Policy> fallback) : force_(&seat(std::move(fallback), "")) {}
+  explicit Entrance(std::unique_ptr<Policy> fallback) : force_(&install(std::move(fallback), "")) {}
 
-  Seated& in_force() const { return *force_; }
+  ActivePolicy& in_force() const { return *force_; }
   bool runs(std::string_view name, std::string_view argument) const {
     return force_->policy->name() == name && force_->argument == argument;
   }
@@ -52,7 +52,7 @@ class Gate::Entrance {
 
   void start(std::unique_ptr<Policy> policy, std::string_view argument) {
     stop();
-    force_ = &seat(std::move(policy), argument);
+    force_ = &install(std::move(policy), argument);
   }
   // Back to the fallback.
   void stop() {
@@ -65,32 +65,32 @@ class Gate::Entrance {
     ++force_->queued;
     force_->policy->admit(request, now);
   }
-  void remove(Request& request, Seated& seated, Instant now) {
-    seated.policy->remove(request, now);
-    left(seated);
-    if (is_drained(seated)) forget_drained();
+  void remove(Request& request, ActivePolicy& active, Instant now) {
+    active.policy->remove(request, now);
+    left(active);
+    if (is_drained(active)) forget_drained();
   }
   Pick pick(Instant now, Urge urge) {
     if (queued_ == force_->queued) return pick_from(*force_, now, urge);
     return pick_in_turn(now, urge);
   }
-  void completed(Seated& seated) {
-    --seated.running;
-    if (is_drained(seated)) forget_drained();
+  void completed(ActivePolicy& active) {
+    --active.running;
+    if (is_drained(active)) forget_drained();
   }
-  void withdrawn_deferred(Seated& seated) {
-    --seated.deferred;
-    completed(seated);
+  void withdrawn_deferred(ActivePolicy& active) {
+    --active.deferred;
+    completed(active);
   }
 
   void add_status(PolicyStatus& status) const {
-    for (const auto& seated : policies_) {
-      if (seated->policy->name() != status.name) continue;
-      status.queued += seated->queued;
-      status.running += seated->running - seated->deferred;
-      if (seated.get() == force_ || status.is_fallback) {
+    for (const auto& active : policies_) {
+      if (active->policy->name() != status.name) continue;
+      status.queued += active->queued;
+      status.running += active->running - active->deferred;
+      if (active.get() == force_ || status.is_fallback) {
         status.state = PolicyStatus::State::kStarted;
-        status.argument = seated->argument;
+        status.argument = active->argument;
       } else if (status.state == PolicyStatus::State::kStopped) {
         status.state = PolicyStatus::State::kStopping;
       }
@@ -98,22 +98,22 @@ class Gate::Entrance {
   }
 
  private:
-  Seated& fallback() const { return *policies_.front(); }
+  ActivePolicy& fallback() const { return *policies_.front(); }
 
-  Seated& seat(std::unique_ptr<Policy> policy, std::string_view argument) {
-    return *policies_.emplace_back(std::make_unique<Seated>(std::move(policy), argument));
+  ActivePolicy& install(std::unique_ptr<Policy> policy, std::string_view argument) {
+    return *policies_.emplace_back(std::make_unique<ActivePolicy>(std::move(policy), argument));
   }
 
-  void left(Seated& seated) {
+  void left(ActivePolicy& active) {
     --queued_;
-    --seated.queued;
+    --active.queued;
   }
 
-  Pick pick_from(Seated& seated, Instant now, Urge urge) {
-    const Pick pick = seated.policy->pick(now, urge);
+  Pick pick_from(ActivePolicy& active, Instant now, Urge urge) {
+    const Pick pick = active.policy->pick(now, urge);
     if (pick.request == nullptr) return pick;
-    left(seated);
-    ++seated.running;
+    left(active);
+    ++active.running;
     return pick;
   }
 
@@ -123,9 +123,9 @@ class Gate::Entrance {
     const std::size_t count = policies_.size();
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t at = (turn_ + i) % count;
-      Seated& seated = *policies_[at];
-      if (seated.queued == 0) continue;
-      const Pick pick = pick_from(seated, now, &seated == force_ ? urge : Urge::kForce);
+      ActivePolicy& active = *policies_[at];
+      if (active.queued == 0) continue;
+      const Pick pick = pick_from(active, now, &active == force_ ? urge : Urge::kForce);
       if (pick.request != nullptr) {
         turn_ = (at + 1) % count;
         return pick;
@@ -136,22 +136,22 @@ class Gate::Entrance {
   }
 
   // A policy that was stopped goes when its last request has left it and completed.
-  bool is_drained(const Seated& seated) const {
-    return seated.queued == 0 && seated.running == 0 && &seated != force_ && &seated != &fallback();
+  bool is_drained(const ActivePolicy& active) const {
+    return active.queued == 0 && active.running == 0 && &active != force_ && &active != &fallback();
   }
   void forget_drained() {
-    std::erase_if(policies_, [&](const auto& seated) { return is_drained(*seated); });
+    std::erase_if(policies_, [&](const auto& active) { return is_drained(*active); });
     turn_ = 0;
   }
 
-  std::vector<std::unique_ptr<Seated>> policies_;
-  Seated* force_;
+  std::vector<std::unique_ptr<ActivePolicy>> policies_;
+  ActivePolicy* force_;
   std::size_t queued_ = 0;
   std::size_t turn_ = 0;
 };
 
-Gate::Seated& Gate::seated_of(const Request& request) {
-  return *static_cast<Seated*>(request.seated_);
+Gate::ActivePolicy& Gate::active_of(const Request& request) {
+  return *static_cast<ActivePolicy*>(request.active_);
 }
 
 Gate::Gate(const Options& options)
@@ -179,7 +179,7 @@ void Gate::admit(Request& request, Head head, Instant now) {
   request.head_ = head;
   request.place_ = Request::Place::kQueued;
   request.admitted_at_ = forward(now);
-  request.seated_ = &entrance(head).in_force();
+  request.active_ = &entrance(head).in_force();
   entrance(head).admit(request, now_);
 }
 
@@ -208,7 +208,7 @@ Pick Gate::pick_from(Head head, Instant now, Urge urge) {
     waiting.erase(first);
     --resumed_;
     --deferred_;
-    --seated_of(first).deferred;
+    --active_of(first).deferred;
     ++running_[index_of(head)];
     first.place_ = Request::Place::kRunning;
     first.started_at_ = now_;
@@ -249,11 +249,11 @@ void Gate::complete(Request& request, Instant now) {
   forward(now);
   --running_[index_of(request.head_)];
   request.place_ = Request::Place::kOutside;
-  entrance(request.head_).completed(seated_of(request));
+  entrance(request.head_).completed(active_of(request));
 }
 
 void Gate::complete(Request& request, Instant now, const Outcome& outcome) {
-  Policy& policy = *seated_of(request).policy;
+  Policy& policy = *active_of(request).policy;
   if (outcome.how == Outcome::How::kNotStarted) {
     policy.refund(request, forward(now));
   } else if (outcome.bytes && *outcome.bytes != request.bytes) {
@@ -263,10 +263,10 @@ void Gate::complete(Request& request, Instant now, const Outcome& outcome) {
 }
 
 void Gate::withdraw(Request& request, Instant now) {
-  Seated& seated = seated_of(request);
+  ActivePolicy& active = active_of(request);
   switch (request.place_) {
     case Request::Place::kQueued:
-      entrance(request.head_).remove(request, seated, forward(now));
+      entrance(request.head_).remove(request, active, forward(now));
       break;
     case Request::Place::kResumed:
       waiting_again_[index_of(request.head_)].erase(request);
@@ -274,8 +274,8 @@ void Gate::withdraw(Request& request, Instant now) {
       [[fallthrough]];
     case Request::Place::kDeferred:
       --deferred_;
-      seated.policy->refund(request, forward(now));
-      entrance(request.head_).withdrawn_deferred(seated);
+      active.policy->refund(request, forward(now));
+      entrance(request.head_).withdrawn_deferred(active);
       break;
     default:
       WEIR_ASSERT(false, static_cast<int>(request.place_));
@@ -288,7 +288,7 @@ void Gate::defer(Request& request, Instant now) {
   forward(now);
   --running_[index_of(request.head_)];
   ++deferred_;
-  ++seated_of(request).deferred;
+  ++active_of(request).deferred;
   request.place_ = Request::Place::kDeferred;
 }
 
@@ -318,9 +318,9 @@ Nanoseconds Gate::expected_wait(const Request& request, Head head, Instant now) 
 void Gate::promote(Request& request, Instant now) {
   WEIR_ASSERT(request.place_ != Request::Place::kOutside);
   if (request.place_ != Request::Place::kQueued || request.head_ == Head::kHigh) return;
-  entrance(Head::kRegular).remove(request, seated_of(request), forward(now));
+  entrance(Head::kRegular).remove(request, active_of(request), forward(now));
   request.head_ = Head::kHigh;
-  request.seated_ = &entrance(Head::kHigh).in_force();
+  request.active_ = &entrance(Head::kHigh).in_force();
   entrance(Head::kHigh).admit(request, now_);
 }
 

@@ -195,12 +195,12 @@ class Gate {
   std::vector<PolicyStatus> policies(Head head) const;
 
  private:
-  struct Seated;
+  struct ActivePolicy;
   class Entrance;
 
   Entrance& entrance(Head head) { return *entrances_[static_cast<std::size_t>(head)]; }
   const Entrance& entrance(Head head) const { return *entrances_[static_cast<std::size_t>(head)]; }
-  static Seated& seated_of(const Request& request);
+  static ActivePolicy& active_of(const Request& request);
   // The type of the heads; ENODEV, EINVAL as read_rule().
   Result<FieldSet> type_for(const RuleOutline& outline) const;
   Result<RuleCommand> bind_rule(const RuleChange& change) const;
@@ -213,7 +213,7 @@ class Gate {
   Options options_;
   std::array<std::unique_ptr<Entrance>, 2> entrances_;
   std::array<std::size_t, 2> running_{};
-  std::array<Ring<Request, &Request::seat_ring>, 2> waiting_again_;  // by head
+  std::array<Ring<Request, &Request::policy_ring>, 2> waiting_again_;  // by head
   std::size_t deferred_ = 0;
   std::size_t resumed_ = 0;    // of deferred_
   std::size_t regular_slots_;  // 0 while the regular head is held

@@ -14,8 +14,8 @@
 // what it paid stays paid. When it is resumed it runs before all others.
 //
 // Between admit and the return to outside a request must not move or die, and only the Gate it was
-// admitted to may touch its seat. Attributes and bytes must not change until it is outside again.
-// Not thread-safe, like the Gate.
+// admitted to may touch its `policy_` fields. Attributes and bytes must not change until it is
+// outside again. Not thread-safe, like the Gate.
 #pragma once
 
 #include <cstdint>
@@ -82,11 +82,11 @@ class Request {
     return record;
   }
 
-  // The seat: where a policy keeps the request, its own while it is queued there. What a decision
-  // touches stands first, on one cache line.
-  RingLink<Request> seat_ring;
-  std::uint64_t seat_turn = 0;  // the order of arrival; once it was chosen, what it paid
-  Bytes bytes;                  // that it is charged for
+  // For the policy that the request is queued in. What a decision touches is first, on one cache
+  // line.
+  RingLink<Request> policy_ring;
+  std::uint64_t policy_turn = 0;  // the order of arrival; once it was chosen, what it paid
+  Bytes bytes;                    // that it is charged for
   ClassHint* hint = nullptr;
 
  private:
@@ -94,15 +94,15 @@ class Request {
 
   Instant admitted_at_;
   Instant started_at_;
-  void* seated_ = nullptr;  // the Gate's: the policy it is queued in, or that chose it
+  void* active_ = nullptr;  // the Gate's: the policy it is queued in, or that chose it
   Head head_ = Head::kRegular;
   Place place_ = Place::kOutside;
 
  public:
-  HeapHook seat_heap;
-  void* seat_group = nullptr;  // the client, class or queue it stands with
-  void* account = nullptr;     // where the Target counts it, if one does
-  std::uint64_t number = 0;    // in a trace, if one is written
+  HeapHook policy_heap;
+  void* policy_group = nullptr;  // the client, class or queue it stands with
+  void* account = nullptr;       // where the Target counts it, if one does
+  std::uint64_t number = 0;      // in a trace, if one is written
   // What it does, whatever a protocol calls it.
   OperationKind operation = OperationKind::kRead;
   Attributes attributes;

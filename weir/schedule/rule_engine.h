@@ -43,7 +43,7 @@ struct RuleOptions {
   // Limits with scope=cluster are this server's slices of them; otherwise they are its own.
   bool in_cluster = false;
   std::size_t classes_max = 8192;
-  std::size_t stays = 0;                          // queues whose waiting is told apart by cause
+  std::size_t watched_queues = 0;                 // queues whose waiting is told apart by cause
   std::optional<Sharing> sharing = std::nullopt;  // none: limits alone decide
   std::vector<NidList> groups = {};               // of clients, of which one may be preferred
 };

@@ -70,7 +70,7 @@ struct ClassView {
 };
 
 // Where the time of one queue went, since it was last idle among many.
-struct StayView {
+struct WaitView {
   Attributes key;  // only the fields that tell queues apart
   Head head = Head::kRegular;
   std::uint32_t waiting = 0;
@@ -118,8 +118,8 @@ class RuleView {
   virtual std::optional<std::size_t> visit_classes(
       std::size_t from, std::size_t count, Instant now,
       const std::function<void(const ClassView&)>& visit) const = 0;
-  virtual void visit_stays(Instant now,
-                           const std::function<void(const StayView&)>& visit) const = 0;
+  virtual void visit_waits(Instant now,
+                           const std::function<void(const WaitView&)>& visit) const = 0;
 
   // Of what waits no more is counted than the whole limit lets through in `time`.
   virtual std::vector<ClassLoad> cluster_loads(Nanoseconds time) const = 0;

@@ -45,7 +45,7 @@ Tbf::Tbf(FieldSet type, const RuleOptions& options, std::uint64_t stamp)
       classes_(rules_),
       groups_(options.groups),
       shares_(options.sharing),
-      waits_(options.stays),
+      waits_(options.watched_queues),
       tags_(options.sharing),
       binder_(type, options, rules_, classes_, shares_, groups_, waits_, stamp),
       run_(options, tags_, shares_, waits_, root_) {
@@ -131,7 +131,7 @@ bool Tbf::serve_any(Queue& queue, Request& first, Instant now) {
   const Share* const share = queue.share();
   const Receipt paid_for = receipt(share != nullptr && share->paces() ? Receipt::kShare : 0);
   take_out(queue, first, now);
-  first.seat_turn = paid_for.word();
+  first.policy_turn = paid_for.word();
   return true;
 }
 
@@ -154,7 +154,7 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
     next = queue.requests.behind(first);
     queue.requests.erase(first);
     queue.waiting -= {1, first.bytes.count()};
-    first.seat_turn = simple_receipt_;
+    first.policy_turn = simple_receipt_;
   }
   if (next != nullptr) {
     run_.move_first(queue, *next, now);
@@ -170,7 +170,7 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
 Pick Tbf::serve(Queue& queue, Request& first, Receipt paid_for, Instant now) {
   run_.leave(queue, now);
   take_out(queue, first, now);
-  first.seat_turn = paid_for.word();
+  first.policy_turn = paid_for.word();
   return {&first, kNever};
 }
 
@@ -257,7 +257,7 @@ void Tbf::take_out(Queue& queue, Request& request, Instant now) {
   run_.depart(queue, now);
   queue.requests.erase(request);
   queue.part(request);
-  request.seat_group = nullptr;
+  request.policy_group = nullptr;
   if (queue.has_requests()) {
     run_.enter(queue, now);
   } else {
@@ -291,8 +291,8 @@ void Tbf::become_idle(Queue& queue, Instant now) {
 
 void Tbf::admit(Request& request, Head head, Instant now) {
   Queue& queue = binder_.find(request, head, now);
-  request.seat_group = &queue;
-  request.seat_turn = arrivals_++;
+  request.policy_group = &queue;
+  request.policy_turn = arrivals_++;
   const bool was_idle = !queue.has_requests();
   queue.requests.push_back(request);
   queue.join(request);
@@ -307,7 +307,7 @@ void Tbf::admit(Request& request, Head head, Instant now) {
 }
 
 void Tbf::remove(Request& request, Head /*head*/, Instant now) {
-  Queue& queue = *static_cast<Queue*>(request.seat_group);
+  Queue& queue = *static_cast<Queue*>(request.policy_group);
   if (&queue.requests.front() == &request) {
     run_.leave(queue, now);
     take_out(queue, request, now);
@@ -317,7 +317,7 @@ void Tbf::remove(Request& request, Head /*head*/, Instant now) {
   run_.depart(queue, now);
   queue.requests.erase(request);
   queue.part(request);
-  request.seat_group = nullptr;
+  request.policy_group = nullptr;
 }
 
 }  // namespace weir

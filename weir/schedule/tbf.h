@@ -158,7 +158,7 @@ class Tbf final : public RuleEngine {
       std::size_t from, std::size_t count, Instant now,
       const std::function<void(const ClassView&)>& visit) const override;
 
-  void visit_stays(Instant now, const std::function<void(const StayView&)>& visit) const override;
+  void visit_waits(Instant now, const std::function<void(const WaitView&)>& visit) const override;
 
  private:
   using Backlog = tbf::Backlog;

@@ -77,8 +77,9 @@ void Tbf::return_all(FieldSet by, Instant now) {
       become_idle(queue, now);
     }
   }
-  std::sort(requests.begin(), requests.end(),
-            [](const auto& a, const auto& b) { return a.first->seat_turn < b.first->seat_turn; });
+  std::sort(requests.begin(), requests.end(), [](const auto& a, const auto& b) {
+    return a.first->policy_turn < b.first->policy_turn;
+  });
   reshape_changed(now);
   binder_.tell_apart(by);
   classes_.forget_stopped();

@@ -31,7 +31,7 @@ void Tbf::refund(const Request& request, Head head, Instant now) {
 }
 
 void Tbf::settle(const Request& request, Head head, const Settling& settling, Instant now) {
-  const Receipt receipt = Receipt::of(request.seat_turn);
+  const Receipt receipt = Receipt::of(request.policy_turn);
   if (!receipt.paid(Receipt::kLimits | Receipt::kSlices)) return;
   Queue& queue = binder_.find(request.attributes, head, now);
   Settling of_limits = settling;

@@ -64,7 +64,7 @@ std::optional<ClassTotals> Tbf::totals(const Attributes& attributes, Head head) 
   return queue->limits->totals;
 }
 
-void Tbf::visit_stays(Instant now, const std::function<void(const StayView&)>& visit) const {
+void Tbf::visit_waits(Instant now, const std::function<void(const WaitView&)>& visit) const {
   waits_.visit(
       now, [this](const Queue& queue) { return run_.order_of(queue); },
       [&](Queue& queue, std::uint32_t waiting, Instant begun, const DelaySums& delays) {

@@ -7,7 +7,7 @@
 //
 // The part up to the first ',' or '/' is the export. Both separators mean the same: QEMU's own
 // option syntax takes the comma for itself. The keys are job, uid, gid and project. Claims are only
-// parsed here; peer.h decides whether to accept them. Pure: text in, values out.
+// parsed here; client_identity.h decides whether to accept them. Pure: text in, values out.
 #pragma once
 
 #include <cstdint>

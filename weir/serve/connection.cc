@@ -34,7 +34,7 @@ constexpr std::size_t kSendFileAtOnce = std::size_t{1} << 20;
 // Of answers in the handshake, before the client has to take some.
 constexpr std::size_t kAnswersMax = std::size_t{1} << 13;
 
-static_assert(sizeof(Exchange) * Connection::kRequestsFree <= std::size_t{20} << 10);
+static_assert(sizeof(PendingRequest) * Connection::kRequestsFree <= std::size_t{20} << 10);
 
 template <class List, class Function>
 void drain(List& list, Function function) {
@@ -45,17 +45,17 @@ void drain(List& list, Function function) {
   }
 }
 
-ServedExport& served_by(const Exchange& exchange) { return *exchange.opened->served; }
+ServedExport& served_by(const PendingRequest& request) { return *request.opened->served; }
 
 }  // namespace
 
-Connection::Connection(Plane& plane, const ProtocolKind& protocol, host::Fd socket,
-                       const Peer& peer)
-    : plane_(plane),
+Connection::Connection(LoopContext& context, const ProtocolKind& protocol, host::Fd socket,
+                       const ClientIdentity& identity)
+    : context_(context),
       protocol_(protocol),
       socket_(std::move(socket)),
-      peer_(peer),
-      handshake_ends_(plane.now + plane.options.limits.handshake_timeout),
+      identity_(identity),
+      handshake_ends_(context.now + context.options.limits.handshake_timeout),
       greeting_(std::make_unique<Greeting>()),
       session_(protocol.begin(*this)) {
   payload_.connection = this;
@@ -71,7 +71,7 @@ Connection::Connection(Plane& plane, const ProtocolKind& protocol, host::Fd sock
 Connection::~Connection() {
   WEIR_ASSERT(is_over());
   end_tls_batch();
-  plane_.pool.unreserve(kConnectionReserve + (tls_ != nullptr ? kTlsReserve : 0));
+  context_.pool.unreserve(kConnectionReserve + (tls_ != nullptr ? kTlsReserve : 0));
 }
 
 bool Connection::is_over() const {
@@ -83,16 +83,16 @@ bool Connection::waits_for_store() const {
 }
 
 void Connection::count_working(std::map<const ServedExport*, std::uint64_t>& counts) const {
-  for (const Exchange* one = working_.empty() ? nullptr : &working_.front(); one != nullptr;
+  for (const PendingRequest* one = working_.empty() ? nullptr : &working_.front(); one != nullptr;
        one = working_.behind(*one)) {
     ++counts[&served_by(*one)];
   }
 }
 
 void Connection::expire() {
-  ++plane_.counters.handshake_expired;
-  plane_.log.note(EventLog::Kind::kTimeout, print_nid(peer_.nid) + ": its handshake took too long",
-                  plane_.now);
+  ++context_.counters.handshake_expired;
+  context_.log.note(EventLog::Kind::kTimeout,
+                    print_nid(identity_.nid) + ": its handshake took too long", context_.now);
   close();
 }
 
@@ -102,7 +102,7 @@ void Connection::end() {
   state_ = State::kEnding;
   rest_.clear();
   if (receive_.is_pending) {
-    plane_.uring->cancel(receive_);
+    context_.uring->cancel(receive_);
   } else if (writing_ != nullptr) {
     release(end_payload());
   }
@@ -114,15 +114,15 @@ void Connection::close() {
   state_ = State::kClosed;
   shutdown(socket_.get(), SHUT_RDWR);  // ends what the kernel waits for
   rest_.clear();
-  drain(queued_, [this](Exchange& exchange) { drop(exchange); });
-  drain(parked_, [this](Exchange& exchange) { drop(exchange); });
-  drain(kept_, [this](Exchange& exchange) {
-    served_by(exchange).watch.drop(exchange.operation);
-    drop(exchange);
+  drain(queued_, [this](PendingRequest& request) { drop(request); });
+  drain(parked_, [this](PendingRequest& request) { drop(request); });
+  drain(kept_, [this](PendingRequest& request) {
+    served_by(request).watch.drop(request.operation);
+    drop(request);
   });
   forget_performed();
-  drain(replies_, [this](Exchange& exchange) { release(exchange); });
-  if (!send_.is_pending) drain(sending_, [this](Exchange& exchange) { release(exchange); });
+  drain(replies_, [this](PendingRequest& request) { release(request); });
+  if (!send_.is_pending) drain(sending_, [this](PendingRequest& request) { release(request); });
   if (writing_ != nullptr && !receive_.is_pending) release(end_payload());
   settle();
 }
@@ -135,59 +135,59 @@ void Connection::settle() {
   }
   if (!is_over() || is_told_over_) return;
   is_told_over_ = true;
-  plane_.over.push_back(this);
+  context_.over.push_back(this);
 }
 
 // The spare one, as the session has filled it in.
-Exchange& Connection::new_exchange() {
-  Exchange& exchange = plane_.exchanges.take();
-  exchange.connection = this;
-  exchange.id = ++began_;
-  exchange.operation.file = -1;
-  exchange.is_performed = false;
-  exchange.is_tried = false;
+PendingRequest& Connection::new_request() {
+  PendingRequest& request = context_.requests.take();
+  request.connection = this;
+  request.id = ++began_;
+  request.operation.file = -1;
+  request.is_performed = false;
+  request.is_tried = false;
   if (++unanswered_ > kRequestsFree) {
-    const bool charged = plane_.pool.charge(memory_, sizeof(Exchange));
+    const bool charged = context_.pool.charge(memory_, sizeof(PendingRequest));
     WEIR_ASSERT(charged, unanswered_);  // has_room_for_request() said so
   }
-  return exchange;
+  return request;
 }
 
-void Connection::release(Exchange& exchange) {
-  plane_.pool.give_back(memory_, std::move(exchange.buffer));
-  plane_.exchanges.give_back(exchange);
-  if (unanswered_-- > kRequestsFree) plane_.pool.discharge(memory_, sizeof(Exchange));
-  plane_.freed = true;
-  if (std::exchange(is_stalled_, false) && state_ != State::kClosed) mark_hungry();
+void Connection::release(PendingRequest& request) {
+  context_.pool.give_back(memory_, std::move(request.buffer));
+  context_.requests.give_back(request);
+  if (unanswered_-- > kRequestsFree) context_.pool.discharge(memory_, sizeof(PendingRequest));
+  context_.freed = true;
+  if (std::exchange(is_stalled_, false) && state_ != State::kClosed) mark_waiting();
 }
 
 void Connection::mark_dirty() {
   if (is_dirty_) return;
   is_dirty_ = true;
-  plane_.dirty.push_back(this);
+  context_.dirty.push_back(this);
 }
 
-void Connection::mark_hungry() {
-  if (is_hungry_) return;
-  is_hungry_ = true;
+void Connection::mark_waiting() {
+  if (is_waiting_) return;
+  is_waiting_ = true;
   count_wait();
-  plane_.hungry.push_back(this);
+  context_.waiting.push_back(this);
 }
 
 void Connection::mark_stalled() {
-  if (is_hungry_) return;
+  if (is_waiting_) return;
   is_stalled_ = true;
   count_wait();
 }
 
 void Connection::count_wait() {
-  if (!std::exchange(is_wait_counted_, true)) ++plane_.counters.memory_waits;
+  if (!std::exchange(is_wait_counted_, true)) ++context_.counters.memory_waits;
 }
 
 void Connection::wait_for_room() {
   const bool waits_for_client =
-      unanswered_ >= plane_.options.limits.connection_requests || unsent_ >= kUnsentMax;
-  waits_for_client ? mark_stalled() : mark_hungry();
+      unanswered_ >= context_.options.limits.connection_requests || unsent_ >= kUnsentMax;
+  waits_for_client ? mark_stalled() : mark_waiting();
 }
 
 // ---- bytes in ----
@@ -205,9 +205,9 @@ void Connection::receive() {
   is_direct_ = left >= kDirectMin && tls_ == nullptr;
   if (is_direct_) {
     const std::uint32_t have = writing_->length - left;
-    plane_.uring->receive_into(socket_.get(), {writing_->buffer.data() + have, left}, receive_);
+    context_.uring->receive_into(socket_.get(), {writing_->buffer.data() + have, left}, receive_);
   } else {
-    plane_.uring->receive(socket_.get(), receive_);
+    context_.uring->receive(socket_.get(), receive_);
   }
 }
 
@@ -217,7 +217,7 @@ void Connection::received(host::Operation& io, const host::Completion& completio
   mine.is_pending = false;
   const bool reads = self.state_ == State::kOpen || self.state_ == State::kHandshake;
   if (!reads) {  // it has ended meanwhile
-    self.plane_.uring->give_back(completion);
+    self.context_.uring->give_back(completion);
     if (self.writing_ != nullptr) self.release(self.end_payload());
     self.settle();
     return;
@@ -236,8 +236,8 @@ void Connection::received(host::Operation& io, const host::Completion& completio
     self.receive();
     return;
   }
-  self.feed(self.plane_.uring->received(completion));
-  self.plane_.uring->give_back(completion);
+  self.feed(self.context_.uring->received(completion));
+  self.context_.uring->give_back(completion);
   self.receive();
 }
 
@@ -276,17 +276,17 @@ void Connection::shake(Input& in) {
 }
 
 const ExportFacts& Connection::export_at(std::size_t index) const {
-  WEIR_ASSERT(index < plane_.exports.size(), index);
-  return plane_.exports[index]->facts;
+  WEIR_ASSERT(index < context_.exports.size(), index);
+  return context_.exports[index]->facts;
 }
 
 const ExportFacts* Connection::find_export(std::string_view name) const {
-  const ServedExport* const served = plane_.find_export(name);
+  const ServedExport* const served = context_.find_export(name);
   return served == nullptr ? nullptr : &served->facts;
 }
 
 void Connection::open(const ExportFacts& facts, OpenedExport& opened) {
-  ServedExport* const served = plane_.find_export(facts.name);
+  ServedExport* const served = context_.find_export(facts.name);
   WEIR_ASSERT(served != nullptr && &served->facts == &facts);
   opened.facts = &facts;
   opened.served = served;
@@ -294,16 +294,18 @@ void Connection::open(const ExportFacts& facts, OpenedExport& opened) {
 }
 
 Result<Attributes> Connection::identify(const Claims& claims) {
-  auto attributes = attributes_of(peer_, claims, plane_.options.claims, plane_.options.nodemaps);
+  auto attributes =
+      attributes_of(identity_, claims, context_.options.claims, context_.options.nodemaps);
   if (!attributes) {
-    ++plane_.counters.claims_refused;
-    plane_.log.note(EventLog::Kind::kClaim, attributes.error().message(), plane_.now);
+    ++context_.counters.claims_refused;
+    context_.log.note(EventLog::Kind::kClaim, attributes.error().message(), context_.now);
   }
   return attributes;
 }
 
 Nanoseconds Connection::expected_wait(const IoRequest& request) const {
-  return request.opened->served->service->target.expected_wait(request, Head::kRegular, plane_.now);
+  return request.opened->served->service->target.expected_wait(request, Head::kRegular,
+                                                               context_.now);
 }
 
 void Connection::extents(const OpenedExport& opened, std::uint64_t offset, std::uint64_t length,
@@ -320,25 +322,26 @@ void Connection::go_on_shaking() {
 }
 
 void Connection::broken() {
-  ++plane_.counters.broken;
-  plane_.log.note(EventLog::Kind::kBreak,
-                  fmt::format("{}: {}", print_nid(peer_.nid), session_->problem()), plane_.now);
+  ++context_.counters.broken;
+  context_.log.note(EventLog::Kind::kBreak,
+                    fmt::format("{}: {}", print_nid(identity_.nid), session_->problem()),
+                    context_.now);
   close();
 }
 
 void Connection::fault(std::string_view what) {
-  ++plane_.counters.session_faults;
-  plane_.log.note(EventLog::Kind::kFault,
-                  fmt::format("{}: disconnected: internal error: the {} session {}; "
-                              "report this; other connections are not affected",
-                              print_nid(peer_.nid), protocol_.name, what),
-                  plane_.now);
+  ++context_.counters.session_faults;
+  context_.log.note(EventLog::Kind::kFault,
+                    fmt::format("{}: disconnected: internal error: the {} session {}; "
+                                "report this; other connections are not affected",
+                                print_nid(identity_.nid), protocol_.name, what),
+                    context_.now);
   close();
 }
 
 // Uses what it can; what is left of `in` has to wait.
 void Connection::read_requests(Input& in) {
-  const std::uint32_t most = plane_.intake.allowance();
+  const std::uint32_t most = context_.intake.allowance();
   const std::uint64_t before = began_;
   while (state_ == State::kOpen) {
     if (lacks_memory_ && !give_payload_memory()) break;
@@ -353,28 +356,28 @@ void Connection::read_requests(Input& in) {
     }
     if (began_ - before == most && !in.empty()) {
       is_in_line_ = true;
-      plane_.intake.wait(*this);
+      context_.intake.wait(*this);
       break;
     }
     if (!take_event(in)) break;
   }
-  plane_.intake.took(static_cast<std::uint32_t>(began_ - before));
+  context_.intake.took(static_cast<std::uint32_t>(began_ - before));
 }
 
 // False when there is nothing more to take from what has come.
 bool Connection::take_event(Input& in) {
   using Event = Session::Event;
-  Exchange& spare = plane_.exchanges.spare();
+  PendingRequest& spare = context_.requests.spare();
   spare.clear();
   switch (session_->next(in, spare)) {
     case Event::kNeedBytes:
       if (!in.empty()) fault("asked for more bytes without consuming all it had");
       return false;
     case Event::kRequest:
-      return begin_request(new_exchange());
+      return begin_request(new_request());
     case Event::kRefused:
-      ++plane_.counters.requests_refused;
-      reply(new_exchange());
+      ++context_.counters.requests_refused;
+      reply(new_request());
       return true;
     case Event::kEnd:
       end();
@@ -386,63 +389,63 @@ bool Connection::take_event(Input& in) {
   return false;
 }
 
-bool Connection::begin_request(Exchange& exchange) {
-  ++plane_.counters.requests;
-  if (const std::string wrong = request_fault(exchange); !wrong.empty()) [[unlikely]] {
-    release(exchange);
+bool Connection::begin_request(PendingRequest& request) {
+  ++context_.counters.requests;
+  if (const std::string wrong = request_fault(request); !wrong.empty()) [[unlikely]] {
+    release(request);
     fault(wrong);
     return false;
   }
-  if (exchange.is_own || exchange.command != StoreCommand::kWrite) {
-    admit(exchange);
+  if (request.is_own || request.command != StoreCommand::kWrite) {
+    admit(request);
     return true;
   }
-  writing_ = &exchange;
-  payload_left_ = exchange.length;
+  writing_ = &request;
+  payload_left_ = request.length;
   return give_payload_memory();
 }
 
 bool Connection::has_room_for_request() const {
-  if (unanswered_ >= plane_.options.limits.connection_requests) return false;
-  return unanswered_ < kRequestsFree || plane_.pool.has_room(memory_, sizeof(Exchange));
+  if (unanswered_ >= context_.options.limits.connection_requests) return false;
+  return unanswered_ < kRequestsFree || context_.pool.has_room(memory_, sizeof(PendingRequest));
 }
 
 bool Connection::give_payload_memory() {
-  writing_->buffer = plane_.pool.take(memory_, writing_->length);
+  writing_->buffer = context_.pool.take(memory_, writing_->length);
   lacks_memory_ = !writing_->buffer;
   if (lacks_memory_) {
     note_starved(writing_->length);
-    mark_hungry();
+    mark_waiting();
   } else if (writing_->buffer.size() > BufferPool::kGuaranteed) {
-    plane_.payloads.push_back(payload_);
+    context_.payloads.push_back(payload_);
     mark_payload();
   }
   return !lacks_memory_;
 }
 
 void Connection::note_starved(std::size_t bytes) {
-  plane_.is_starved = plane_.is_starved || plane_.pool.is_refused_by_others(memory_, bytes);
+  context_.is_starved = context_.is_starved || context_.pool.is_refused_by_others(memory_, bytes);
 }
 
 void Connection::mark_payload() {
-  payload_.marked = plane_.now;
+  payload_.marked = context_.now;
   payload_.left = payload_left_;
 }
 
-Exchange& Connection::end_payload() {
-  if (payload_.link.is_linked()) plane_.payloads.erase(payload_);
+PendingRequest& Connection::end_payload() {
+  if (payload_.link.is_linked()) context_.payloads.erase(payload_);
   return *std::exchange(writing_, nullptr);
 }
 
 // The ring tells of a large rest when all of it has come. So a receive that goes on for long is
 // cancelled, which tells how much that was.
 void Connection::check_payload() {
-  plane_.payloads.erase(payload_);
-  plane_.payloads.push_back(payload_);
+  context_.payloads.erase(payload_);
+  context_.payloads.push_back(payload_);
   if (state_ == State::kOpen && !(receive_.is_pending && is_direct_)) return judge_payload();
-  payload_.marked = plane_.now;  // it is judged when that is told
+  payload_.marked = context_.now;  // it is judged when that is told
   is_counted_ = true;
-  plane_.uring->cancel(receive_);
+  context_.uring->cancel(receive_);
 }
 
 void Connection::judge_payload() {
@@ -451,14 +454,14 @@ void Connection::judge_payload() {
     mark_payload();
     return receive();
   }
-  ++plane_.counters.stalled;
-  plane_.log.note(
+  ++context_.counters.stalled;
+  context_.log.note(
       EventLog::Kind::kTimeout,
       fmt::format("{}: disconnected: other clients wait for memory, and of a write of {} bytes "
                   "the client has sent {}, {} of them in the last {}",
-                  print_nid(peer_.nid), writing_->length, writing_->length - left,
+                  print_nid(identity_.nid), writing_->length, writing_->length - left,
                   payload_.left - left, print_duration(kPayloadTime)),
-      plane_.now);
+      context_.now);
   close();
 }
 
@@ -470,13 +473,13 @@ void Connection::take_payload(Input& in) {
   if (payload_left_ == 0) admit(end_payload());
 }
 
-void Connection::admit(Exchange& exchange) {
-  if (exchange.is_exempt) {
-    served_by(exchange).service->target.charge(exchange, Head::kRegular, plane_.now);
-    return run_unless_hung(exchange);
+void Connection::admit(PendingRequest& request) {
+  if (request.is_exempt) {
+    served_by(request).service->target.charge(request, Head::kRegular, context_.now);
+    return run_unless_hung(request);
   }
-  queued_.push_back(exchange);
-  served_by(exchange).service->target.admit(exchange, Head::kRegular, plane_.now);
+  queued_.push_back(request);
+  served_by(request).service->target.admit(request, Head::kRegular, context_.now);
 }
 
 void Connection::go_on_reading() {
@@ -491,13 +494,13 @@ void Connection::use_rest() {
 }
 
 void Connection::resume() {
-  is_hungry_ = false;
+  is_waiting_ = false;
   while (state_ != State::kClosed && !parked_.empty()) {
-    Exchange& exchange = parked_.front();
-    if (!take_reply_memory(exchange)) return wait_for_room();
+    PendingRequest& request = parked_.front();
+    if (!take_reply_memory(request)) return wait_for_room();
     is_wait_counted_ = false;
-    parked_.erase(exchange);
-    resume(exchange);
+    parked_.erase(request);
+    resume(request);
   }
   if (state_ != State::kOpen) return;
   if (lacks_memory_ && !give_payload_memory()) return;
@@ -508,164 +511,164 @@ void Connection::resume() {
 
 // ---- through the store ----
 
-void Connection::run(Exchange& exchange) {
-  queued_.erase(exchange);
-  run_unless_hung(exchange);
+void Connection::run(PendingRequest& request) {
+  queued_.erase(request);
+  run_unless_hung(request);
 }
 
-void Connection::run_unless_hung(Exchange& exchange) {
-  StoreWatch& watch = served_by(exchange).watch;
-  if (!watch.is_hung() || std::exchange(exchange.is_tried, false)) return run_at_store(exchange);
-  defer(exchange);
-  kept_.push_back(exchange);
-  exchange.operation.owner = &exchange;
-  watch.keep(exchange.operation);
+void Connection::run_unless_hung(PendingRequest& request) {
+  StoreWatch& watch = served_by(request).watch;
+  if (!watch.is_hung() || std::exchange(request.is_tried, false)) return run_at_store(request);
+  defer(request);
+  kept_.push_back(request);
+  request.operation.owner = &request;
+  watch.keep(request.operation);
 }
 
-void Connection::run_kept(Exchange& exchange) {
-  kept_.erase(exchange);
-  resume(exchange);
+void Connection::run_kept(PendingRequest& request) {
+  kept_.erase(request);
+  resume(request);
 }
 
-void Connection::try_kept(Exchange& exchange) {
-  exchange.is_tried = true;
-  run_kept(exchange);
+void Connection::try_kept(PendingRequest& request) {
+  request.is_tried = true;
+  run_kept(request);
 }
 
-void Connection::give_up(Exchange& exchange) { leave_slot(exchange, Outcome::failed()); }
+void Connection::give_up(PendingRequest& request) { leave_slot(request, Outcome::failed()); }
 
-void Connection::defer(Exchange& exchange) {
-  if (exchange.place() == Request::Place::kRunning) {
-    served_by(exchange).service->target.defer(exchange, plane_.now);
+void Connection::defer(PendingRequest& request) {
+  if (request.place() == Request::Place::kRunning) {
+    served_by(request).service->target.defer(request, context_.now);
   }
 }
 
 // One that is exempt has no slot to wait for.
-void Connection::resume(Exchange& exchange) {
-  if (exchange.place() != Request::Place::kDeferred) return run_unless_hung(exchange);
-  queued_.push_back(exchange);
-  served_by(exchange).service->target.resume(exchange, plane_.now);
+void Connection::resume(PendingRequest& request) {
+  if (request.place() != Request::Place::kDeferred) return run_unless_hung(request);
+  queued_.push_back(request);
+  served_by(request).service->target.resume(request, context_.now);
 }
 
-void Connection::drop(Exchange& exchange) {
-  if (exchange.place() != Request::Place::kOutside) {
-    served_by(exchange).service->target.withdraw(exchange, plane_.now);
+void Connection::drop(PendingRequest& request) {
+  if (request.place() != Request::Place::kOutside) {
+    served_by(request).service->target.withdraw(request, context_.now);
   }
-  release(exchange);
+  release(request);
 }
 
 // One whose slot was given up before is counted by the Target already, and ends only now.
-RequestRecord Connection::leave_slot(Exchange& exchange, const Outcome& outcome) {
-  if (exchange.place() != Request::Place::kRunning) return exchange.ending(plane_.now, outcome);
-  return served_by(exchange).service->target.complete(exchange, plane_.now, outcome);
+RequestRecord Connection::leave_slot(PendingRequest& request, const Outcome& outcome) {
+  if (request.place() != Request::Place::kRunning) return request.ending(context_.now, outcome);
+  return served_by(request).service->target.complete(request, context_.now, outcome);
 }
 
-void Connection::run_at_store(Exchange& exchange) {
-  const Store& store = *served_by(exchange).store;
-  const bool reads = !exchange.is_own && exchange.command == StoreCommand::kRead;
-  if (reads && exchange.length >= kSendFileMin && tls_ == nullptr && !exchange.buffer) {
-    exchange.operation.file = store.sendable(exchange.offset, exchange.length);
+void Connection::run_at_store(PendingRequest& request) {
+  const Store& store = *served_by(request).store;
+  const bool reads = !request.is_own && request.command == StoreCommand::kRead;
+  if (reads && request.length >= kSendFileMin && tls_ == nullptr && !request.buffer) {
+    request.operation.file = store.sendable(request.offset, request.length);
   }
-  const bool needs_buffer = exchange.is_own
-                                ? exchange.reply_room > 0
-                                : reads && exchange.operation.file < 0 && store.copies_reads();
+  const bool needs_buffer = request.is_own
+                                ? request.reply_room > 0
+                                : reads && request.operation.file < 0 && store.copies_reads();
   // One that was deferred comes with its buffer.
-  if (needs_buffer && !exchange.buffer && !take_reply_memory(exchange)) {
-    defer(exchange);
-    parked_.push_back(exchange);
+  if (needs_buffer && !request.buffer && !take_reply_memory(request)) {
+    defer(request);
+    parked_.push_back(request);
     return wait_for_room();
   }
-  exchange.is_own ? run_own(exchange) : start(exchange);
+  request.is_own ? run_own(request) : start(request);
 }
 
 // None while too much waits for the client already.
-bool Connection::take_reply_memory(Exchange& exchange) {
+bool Connection::take_reply_memory(PendingRequest& request) {
   if (unsent_ >= kUnsentMax) return false;
-  const std::size_t bytes = exchange.is_own ? exchange.reply_room : exchange.length;
-  exchange.buffer = plane_.pool.take(memory_, bytes);
-  if (!exchange.buffer) note_starved(bytes);
-  return static_cast<bool>(exchange.buffer);
+  const std::size_t bytes = request.is_own ? request.reply_room : request.length;
+  request.buffer = context_.pool.take(memory_, bytes);
+  if (!request.buffer) note_starved(bytes);
+  return static_cast<bool>(request.buffer);
 }
 
-void Connection::start(Exchange& exchange) {
-  StoreOperation& operation = exchange.operation;
-  operation.command = exchange.command;
-  operation.flags = exchange.flags;
-  operation.length = exchange.length;
-  operation.offset = exchange.offset;
-  operation.buffer =
-      exchange.buffer ? exchange.buffer.first(exchange.length) : std::span<std::byte>{};
+void Connection::start(PendingRequest& request) {
+  StoreOperation& operation = request.operation;
+  operation.command = request.command;
+  operation.flags = request.flags;
+  operation.length = request.length;
+  operation.offset = request.offset;
+  operation.buffer = request.buffer ? request.buffer.first(request.length) : std::span<std::byte>{};
   operation.data = {};
   operation.finished = finished;
-  operation.owner = &exchange;
-  working_.push_back(exchange);
-  ServedExport& served = served_by(exchange);
-  if (served.store->start(operation, plane_.now)) return finish(exchange);
-  if (served.store->can_hang()) served.watch.started(operation, plane_.now);
+  operation.owner = &request;
+  working_.push_back(request);
+  ServedExport& served = served_by(request);
+  if (served.store->start(operation, context_.now)) return finish(request);
+  if (served.store->can_hang()) served.watch.started(operation, context_.now);
 }
 
 void Connection::finished(StoreOperation& operation) {
-  auto& exchange = *static_cast<Exchange*>(operation.owner);
-  Connection& self = *exchange.connection;
+  auto& request = *static_cast<PendingRequest*>(operation.owner);
+  Connection& self = *request.connection;
   if (operation.watch.is_linked()) {
-    served_by(exchange).watch.finished(operation, self.plane_.now);
+    served_by(request).watch.finished(operation, self.context_.now);
   }
-  self.finish(exchange);
+  self.finish(request);
 }
 
-void Connection::finish(Exchange& exchange) {
-  working_.erase(exchange);
-  StoreOperation& operation = exchange.operation;
+void Connection::finish(PendingRequest& request) {
+  working_.erase(request);
+  StoreOperation& operation = request.operation;
   const RequestRecord record =
-      leave_slot(exchange, operation.error == 0 ? Outcome{} : Outcome::failed());
-  ServedExport& served = served_by(exchange);
+      leave_slot(request, operation.error == 0 ? Outcome{} : Outcome::failed());
+  ServedExport& served = served_by(request);
   if (operation.sync_failed) served.sync_errors.failed(operation.error);
   if (state_ == State::kClosed) {
-    release(exchange);
+    release(request);
     return settle();
   }
-  if (makes_durable(exchange)) {
-    const int lost = served.sync_errors.tell(exchange.opened->sync_mark);
+  if (makes_durable(request)) {
+    const int lost = served.sync_errors.tell(request.opened->sync_mark);
     if (operation.error == 0) operation.error = lost;
   }
-  if (operation.error != 0) return reply_error(exchange);
+  if (operation.error != 0) return reply_error(request);
   // A prefetch is a read that moves no data to the client, and has no counter on an OST.
-  if (exchange.command != StoreCommand::kPrefetch) {
-    served.stats.record(exchange.opened->stats, exchange.attributes.job, record);
+  if (request.command != StoreCommand::kPrefetch) {
+    served.stats.record(request.opened->stats, request.attributes.job, record);
   }
-  session_->reply(exchange, {});
-  if (exchange.command == StoreCommand::kRead) {
-    exchange.payload = operation.data;
+  session_->reply(request, {});
+  if (request.command == StoreCommand::kRead) {
+    request.payload = operation.data;
   } else {
-    plane_.pool.give_back(memory_, std::move(exchange.buffer));
-    plane_.freed = true;
+    context_.pool.give_back(memory_, std::move(request.buffer));
+    context_.freed = true;
   }
-  reply(exchange);
+  reply(request);
 }
 
 // A turn lets sessions work for so long; those that come after that wait for the next one.
-void Connection::run_own(Exchange& exchange) {
-  working_.push_back(exchange);
-  if (plane_.performs.empty() && plane_.effort_left > 0) return perform(exchange);
-  plane_.performs.push_back(&exchange);
+void Connection::run_own(PendingRequest& request) {
+  working_.push_back(request);
+  if (context_.performs.empty() && context_.effort_left > 0) return perform(request);
+  context_.performs.push_back(&request);
 }
 
-void Connection::perform(Exchange& exchange) {
+void Connection::perform(PendingRequest& request) {
   if (state_ == State::kClosed) {
-    working_.erase(exchange);
-    leave_slot(exchange);
-    release(exchange);
+    working_.erase(request);
+    leave_slot(request);
+    release(request);
     return settle();
   }
-  exchange.is_performed = true;
-  session_->perform(exchange, exchange.buffer ? exchange.buffer.first(exchange.reply_room)
-                                              : std::span<std::byte>{});
+  request.is_performed = true;
+  session_->perform(
+      request, request.buffer ? request.buffer.first(request.reply_room) : std::span<std::byte>{});
 }
 
 // What the session performs needs nobody to wait for: it is told, and its answers count no more.
 void Connection::forget_performed() {
-  Exchange* next = nullptr;
-  for (Exchange* one = working_.empty() ? nullptr : &working_.front(); one != nullptr; one = next) {
+  PendingRequest* next = nullptr;
+  for (PendingRequest* one = working_.empty() ? nullptr : &working_.front(); one != nullptr;
+       one = next) {
     next = working_.behind(*one);
     if (!one->is_performed) continue;
     working_.erase(*one);
@@ -677,53 +680,53 @@ void Connection::forget_performed() {
 
 void Connection::answer(std::uint64_t id, const OwnResult& result) {
   if (state_ == State::kClosed) return;
-  Exchange* found = working_.empty() ? nullptr : &working_.front();
+  PendingRequest* found = working_.empty() ? nullptr : &working_.front();
   while (found != nullptr && !(found->id == id && found->is_performed)) {
     found = working_.behind(*found);
   }
   if (found == nullptr) {
     return fault(fmt::format("answered request {}, which it does not have", id));
   }
-  Exchange& exchange = *found;
-  working_.erase(exchange);
-  leave_slot(exchange, {.how = result.error != 0 ? Outcome::How::kFailed : Outcome::How::kDone,
-                        .bytes = result.moved});
-  plane_.effort_left -= std::min(plane_.effort_left, result.effort);
-  if (result.size > exchange.reply_room) {
-    release(exchange);
+  PendingRequest& request = *found;
+  working_.erase(request);
+  leave_slot(request, {.how = result.error != 0 ? Outcome::How::kFailed : Outcome::How::kDone,
+                       .bytes = result.moved});
+  context_.effort_left -= std::min(context_.effort_left, result.effort);
+  if (result.size > request.reply_room) {
+    release(request);
     return fault(
-        fmt::format("answered with {} bytes in a buffer of {}", result.size, exchange.reply_room));
+        fmt::format("answered with {} bytes in a buffer of {}", result.size, request.reply_room));
   }
-  if (result.size > 0) exchange.payload = exchange.buffer.first(result.size);
-  reply(exchange);
+  if (result.size > 0) request.payload = request.buffer.first(result.size);
+  reply(request);
 }
 
-void Connection::reply(Exchange& exchange) {
-  if (const std::string wrong = reply_fault(exchange); !wrong.empty()) [[unlikely]] {
-    release(exchange);
+void Connection::reply(PendingRequest& request) {
+  if (const std::string wrong = reply_fault(request); !wrong.empty()) [[unlikely]] {
+    release(request);
     return fault(wrong);
   }
-  unsent_ += exchange.payload_size();
-  replies_.push_back(exchange);
+  unsent_ += request.payload_size();
+  replies_.push_back(request);
   mark_dirty();
 }
 
 // The text is sent from where it is, so it has to be there for ever.
-void Connection::reply_error(Exchange& exchange) {
-  plane_.pool.give_back(memory_, std::move(exchange.buffer));
-  plane_.freed = true;
-  exchange.operation.file = -1;
-  const int error = exchange.operation.error;
+void Connection::reply_error(PendingRequest& request) {
+  context_.pool.give_back(memory_, std::move(request.buffer));
+  context_.freed = true;
+  request.operation.file = -1;
+  const int error = request.operation.error;
   const char* const known = strerrordesc_np(error);
-  session_->reply(exchange, {.error = error, .text = known != nullptr ? known : "unknown error"});
+  session_->reply(request, {.error = error, .text = known != nullptr ? known : "unknown error"});
   // A client that asks for zeroes only if they are quick has asked, and was told.
-  if (error != EOPNOTSUPP || (exchange.flags & kOnlyIfFast) == 0) {
-    ++plane_.counters.store_errors;
-    plane_.log.note(EventLog::Kind::kStore,
-                    describe_store_error(served_by(exchange).options.name, exchange, error),
-                    plane_.now);
+  if (error != EOPNOTSUPP || (request.flags & kOnlyIfFast) == 0) {
+    ++context_.counters.store_errors;
+    context_.log.note(EventLog::Kind::kStore,
+                      describe_store_error(served_by(request).options.name, request, error),
+                      context_.now);
   }
-  reply(exchange);
+  reply(request);
 }
 
 // ---- bytes out ----
@@ -745,18 +748,18 @@ void Connection::send_greeting() {
 }
 
 void Connection::send_one(std::span<const std::byte> bytes) {
-  Outgoing& outgoing = plane_.next_outgoing();
+  Outgoing& outgoing = context_.next_outgoing();
   outgoing.parts[0] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   outgoing.message = {};
   outgoing.message.msg_iov = outgoing.parts.data();
   outgoing.message.msg_iovlen = 1;
   send_.is_pending = true;
-  plane_.uring->send(socket_.get(), outgoing.message, send_);
+  context_.uring->send(socket_.get(), outgoing.message, send_);
 }
 
 void Connection::send_replies() {
   if (sending_.front().sends_file()) return send_files();
-  Outgoing& outgoing = plane_.next_outgoing();
+  Outgoing& outgoing = context_.next_outgoing();
   std::size_t parts = 0;
   std::size_t skip = sent_of_first_;
   const auto add = [&](std::span<const std::byte> bytes) {
@@ -766,7 +769,7 @@ void Connection::send_replies() {
     if (bytes.empty()) return;
     outgoing.parts[parts++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   };
-  for (const Exchange* one = &sending_.front();
+  for (const PendingRequest* one = &sending_.front();
        one != nullptr && !one->sends_file() && parts + 2 <= Outgoing::kPartsMax;
        one = sending_.behind(*one)) {
     add({one->head.data(), one->head_size});
@@ -776,7 +779,7 @@ void Connection::send_replies() {
   outgoing.message.msg_iov = outgoing.parts.data();
   outgoing.message.msg_iovlen = parts;
   send_.is_pending = true;
-  plane_.uring->send(socket_.get(), outgoing.message, send_);
+  context_.uring->send(socket_.get(), outgoing.message, send_);
 }
 
 // As far as the socket has room, and it is this client's turn. The ring could do it only with a
@@ -785,7 +788,7 @@ void Connection::send_files() {
   std::size_t budget = kSendFileAtOnce;
   while (!sending_.empty() && sending_.front().sends_file()) {
     if (budget == 0) return await_room();
-    const Exchange& first = sending_.front();
+    const PendingRequest& first = sending_.front();
     ssize_t sent = 0;
     if (sent_of_first_ < first.head_size) {
       sent = ::send(socket_.get(), first.head.data() + sent_of_first_,
@@ -811,7 +814,7 @@ void Connection::send_files() {
 void Connection::await_room() {
   send_.is_pending = true;
   awaits_room_ = true;
-  plane_.uring->poll_room(socket_.get(), send_);
+  context_.uring->poll_room(socket_.get(), send_);
 }
 
 void Connection::sent(host::Operation& io, const host::Completion& completion) {
@@ -823,7 +826,7 @@ void Connection::sent(host::Operation& io, const host::Completion& completion) {
   if (self.state_ == State::kClosed || completion.result < 0) {
     const bool again = completion.result == -EINTR || completion.result == -EAGAIN;
     if (self.state_ != State::kClosed && again) return self.mark_dirty();
-    drain(self.sending_, [&](Exchange& exchange) { self.release(exchange); });
+    drain(self.sending_, [&](PendingRequest& request) { self.release(request); });
     self.close();
     return self.settle();
   }
@@ -854,7 +857,7 @@ void Connection::drop_sent(std::size_t bytes) {
 // So much of the first replies has left, counted from the start of the first.
 void Connection::release_sent(std::size_t bytes) {
   while (!sending_.empty()) {
-    Exchange& first = sending_.front();
+    PendingRequest& first = sending_.front();
     const std::size_t size = first.head_size + first.payload_size();
     if (bytes < size) break;
     bytes -= size;

@@ -7,15 +7,15 @@
 //   kHandshake --agreed--> kOpen --leaves, SIGTERM--> kEnding --all is answered--> kClosed
 //        \____________________\___the client has gone, or breaks the protocol______/
 //
-// Memory. Bytes come in a buffer of a common pool and are used up at once; the session makes an
-// Exchange of a head, a write's payload goes to the Exchange's own buffer, and a large rest of it
-// is received straight there. So an idle connection is this object and nothing else. When there is
-// no memory for a payload or a further request, or too many requests are unanswered, the rest of
-// the bytes is kept and nothing more is read from this socket until there is room; other clients
-// are not affected. All of it is counted (buffer_pool.h): kConnectionReserve is set aside for each
-// connection before it is accepted, kTlsReserve for each TLS session; requests beyond kRequestsFree
-// and encrypted replies are charged. In the handshake nothing more is read or answered while
-// kAnswersMax bytes of answers wait for the client.
+// Memory. Bytes come in a buffer of a common pool and are used up at once; the session makes a
+// PendingRequest of a header, a write's payload goes to that request's own buffer, and a large
+// remainder is received straight there. So an idle connection is this object and nothing else. When
+// there is no memory for a payload or a further request, or too many requests are unanswered, the
+// rest of the bytes is kept and nothing more is read from this socket until there is room; other
+// clients are not affected. All of it is counted (buffer_pool.h): kConnectionReserve is set aside
+// for each connection before it is accepted, kTlsReserve for each TLS session; requests beyond
+// kRequestsFree and encrypted replies are charged. In the handshake nothing more is read or
+// answered while kAnswersMax bytes of answers wait for the client.
 //
 // A client that announces a large write and does not send it would block memory that others need.
 // So while another connection waits for memory, a client that has sent less than kPayloadMin of a
@@ -48,8 +48,8 @@
 #include "weir/host/tls.h"
 #include "weir/host/uring.h"
 #include "weir/schedule/outcome.h"
-#include "weir/serve/peer.h"
-#include "weir/serve/plane.h"
+#include "weir/serve/client_identity.h"
+#include "weir/serve/loop_context.h"
 #include "weir/serve/protocol.h"
 #include "weir/serve/session.h"
 
@@ -67,9 +67,10 @@ class Connection final : private SessionPort {
   static constexpr Nanoseconds kPayloadTime = std::chrono::seconds{10};
   static constexpr std::uint32_t kPayloadMin = std::uint32_t{1} << 16;
 
-  // Greets. Plane and protocol must outlive it. REQUIRES: kConnectionReserve was reserved; it is
-  // given back at the end.
-  Connection(Plane& plane, const ProtocolKind& protocol, host::Fd socket, const Peer& peer);
+  // Greets. LoopContext and protocol must outlive it. REQUIRES: kConnectionReserve was reserved; it
+  // is given back at the end.
+  Connection(LoopContext& context, const ProtocolKind& protocol, host::Fd socket,
+             const ClientIdentity& identity);
   // REQUIRES: is_over().
   ~Connection();
   Connection(const Connection&) = delete;
@@ -89,21 +90,21 @@ class Connection final : private SessionPort {
   void count_working(std::map<const ServedExport*, std::uint64_t>& counts) const;
 
   // The Gate lets one of its requests run.
-  void run(Exchange& exchange);
+  void run(PendingRequest& request);
   // Lets its session perform one that has waited for this turn.
-  void perform(Exchange& exchange);
+  void perform(PendingRequest& request);
   // Goes on with one that was kept because the store hung (store_watch.h), or tries it all the
   // same.
-  void run_kept(Exchange& exchange);
-  void try_kept(Exchange& exchange);
+  void run_kept(PendingRequest& request);
+  void try_kept(PendingRequest& request);
   // The store hangs and has not finished it: its slot is for others.
-  void give_up(Exchange& exchange);
+  void give_up(PendingRequest& request);
   // Sends the replies there are.
   void flush();
   // There may be memory or room again.
   void resume();
-  // Disconnects unless its payload comes. REQUIRES: it is in Plane::payloads, marked kPayloadTime
-  // ago.
+  // Disconnects unless its payload comes. REQUIRES: it is in LoopContext::payloads, marked
+  // kPayloadTime ago.
   void check_payload();
   // It is its turn among those that sent more requests than a turn takes in (intake.h).
   void go_on_reading();
@@ -125,12 +126,12 @@ class Connection final : private SessionPort {
   };
 
   // ---- what its session may ask ----
-  std::size_t export_count() const override { return plane_.exports.size(); }
+  std::size_t export_count() const override { return context_.exports.size(); }
   const ExportFacts& export_at(std::size_t index) const override;
   const ExportFacts* find_export(std::string_view name) const override;
   void open(const ExportFacts& facts, OpenedExport& opened) override;
   Result<Attributes> identify(const Claims& claims) override;
-  TlsOptions::Mode tls() const override { return plane_.options.tls.mode; }
+  TlsOptions::Mode tls() const override { return context_.options.tls.mode; }
   void extents(const OpenedExport& opened, std::uint64_t offset, std::uint64_t length,
                const Store::ExtentVisitor& visit) const override;
   Nanoseconds expected_wait(const IoRequest& request) const override;
@@ -149,7 +150,7 @@ class Connection final : private SessionPort {
   void use_rest();
   void read_requests(Input& in);
   bool take_event(Input& in);
-  bool begin_request(Exchange& exchange);
+  bool begin_request(PendingRequest& request);
   bool has_room_for_request() const;
   bool give_payload_memory();
   void take_payload(Input& in);
@@ -157,31 +158,31 @@ class Connection final : private SessionPort {
   void mark_payload();
   void judge_payload();
   // Its payload has come, or is not wanted any longer.
-  Exchange& end_payload();
-  void admit(Exchange& exchange);
+  PendingRequest& end_payload();
+  void admit(PendingRequest& request);
   void broken();
   // Its session said something impossible.
   void fault(std::string_view what);
 
   // ---- through the store ----
   // It may run and cannot yet: others have its slot meanwhile.
-  void defer(Exchange& exchange);
+  void defer(PendingRequest& request);
   // It can run now, as soon as there is a slot.
-  void resume(Exchange& exchange);
+  void resume(PendingRequest& request);
   // Nobody wants it any more, and it has not run.
-  void drop(Exchange& exchange);
+  void drop(PendingRequest& request);
   // The Target is told that it has ended, if it holds a slot. What accounts read of it.
-  RequestRecord leave_slot(Exchange& exchange, const Outcome& outcome = {});
-  void run_unless_hung(Exchange& exchange);
-  void run_at_store(Exchange& exchange);
-  void start(Exchange& exchange);
+  RequestRecord leave_slot(PendingRequest& request, const Outcome& outcome = {});
+  void run_unless_hung(PendingRequest& request);
+  void run_at_store(PendingRequest& request);
+  void start(PendingRequest& request);
   static void finished(StoreOperation& operation);
-  void finish(Exchange& exchange);
-  bool take_reply_memory(Exchange& exchange);
-  void run_own(Exchange& exchange);
+  void finish(PendingRequest& request);
+  bool take_reply_memory(PendingRequest& request);
+  void run_own(PendingRequest& request);
   void forget_performed();
-  void reply(Exchange& exchange);
-  void reply_error(Exchange& exchange);
+  void reply(PendingRequest& request);
+  void reply_error(PendingRequest& request);
 
   // ---- bytes out ----
   void send_greeting();
@@ -196,29 +197,29 @@ class Connection final : private SessionPort {
   void drop_sent(std::size_t bytes);
   void release_sent(std::size_t bytes);
 
-  Exchange& new_exchange();
-  void release(Exchange& exchange);
+  PendingRequest& new_request();
+  void release(PendingRequest& request);
   void mark_dirty();
   // Waits for memory that others hold, too: resumed when any was freed.
-  void mark_hungry();
+  void mark_waiting();
   // Waits for its own client to take replies: resumed when some are gone, and costs nothing till
   // then.
   void mark_stalled();
   void count_wait();
   // One of both.
   void wait_for_room();
-  // Closes when ending and done, and tells the plane when it is over.
+  // Closes when ending and done, and tells the context when it is over.
   void settle();
 
-  Plane& plane_;
+  LoopContext& context_;
   const ProtocolKind& protocol_;
   host::Fd socket_;
-  Peer peer_;
+  ClientIdentity identity_;
   State state_ = State::kHandshake;
   bool is_dirty_ = false;
-  bool is_hungry_ = false;
+  bool is_waiting_ = false;
   bool is_stalled_ = false;
-  bool is_in_line_ = false;       // of Plane::intake
+  bool is_in_line_ = false;       // of LoopContext::intake
   bool is_wait_counted_ = false;  // in Counters::memory_waits
   bool is_told_over_ = false;
   bool is_direct_ = false;     // the pending receive goes to a request's own buffer
@@ -239,15 +240,15 @@ class Connection final : private SessionPort {
   bool has_tls_batch_ = false;  // is charged for
   std::unique_ptr<Session> session_;
   MemoryAccount memory_;
-  std::vector<std::byte> rest_;  // that was received and could not be used yet
-  Exchange* writing_ = nullptr;  // its payload is coming
+  std::vector<std::byte> rest_;        // that was received and could not be used yet
+  PendingRequest* writing_ = nullptr;  // its payload is coming
   std::uint32_t sent_of_first_ = 0;
-  ExchangeList queued_;
-  ExchangeList parked_;
-  ExchangeList kept_;  // the store hangs
-  ExchangeList working_;
-  ExchangeList replies_;
-  ExchangeList sending_;
+  PendingRequestList queued_;
+  PendingRequestList parked_;
+  PendingRequestList kept_;  // the store hangs
+  PendingRequestList working_;
+  PendingRequestList replies_;
+  PendingRequestList sending_;
 };
 
 }  // namespace weir::serve

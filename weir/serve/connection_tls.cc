@@ -23,16 +23,16 @@ constexpr std::uint64_t kTlsBatchMemory = kTlsBatch + kTlsBatch / 8;
 void Connection::begin_tls() {
   greeting_->sending.insert(greeting_->sending.end(), greeting_->out.begin(), greeting_->out.end());
   greeting_->out.clear();
-  if (!plane_.pool.reserve(kTlsReserve)) {
-    ++plane_.counters.refused;
-    plane_.log.note(EventLog::Kind::kRefusal,
-                    fmt::format("refused TLS for {}: the memory limit is reached; raise "
-                                "it (--memory)",
-                                print_nid(peer_.nid)),
-                    plane_.now);
+  if (!context_.pool.reserve(kTlsReserve)) {
+    ++context_.counters.refused;
+    context_.log.note(EventLog::Kind::kRefusal,
+                      fmt::format("refused TLS for {}: the memory limit is reached; raise "
+                                  "it (--memory)",
+                                  print_nid(identity_.nid)),
+                      context_.now);
     return close();
   }
-  tls_ = std::make_unique<host::TlsSession>(plane_.tls_keys);
+  tls_ = std::make_unique<host::TlsSession>(context_.tls_keys);
   mark_dirty();
 }
 
@@ -44,22 +44,23 @@ void Connection::decrypt(Input in) {
   if (tls_->has_output()) mark_dirty();
   if (reached == Tls::kFailed) return tls_failed();
   if (reached == Tls::kWants) return;
-  if (!was_open) ++plane_.counters.tls_sessions;
-  plane_.plain.resize(host::TlsSession::kRecordBytes);
+  if (!was_open) ++context_.counters.tls_sessions;
+  context_.plain.resize(host::TlsSession::kRecordBytes);
   while (state_ == State::kHandshake || state_ == State::kOpen) {
-    const auto got = tls_->read(plane_.plain);
+    const auto got = tls_->read(context_.plain);
     if (!got) return got.error().code == std::errc::broken_pipe ? close() : tls_failed();
     if (*got == 0) break;
-    use(Input(plane_.plain).first(*got));
+    use(Input(context_.plain).first(*got));
   }
   if (tls_->has_output()) mark_dirty();  // an answer to another key
 }
 
 // The client hears why, and then nothing more.
 void Connection::tls_failed() {
-  ++plane_.counters.tls_failed;
-  plane_.log.note(EventLog::Kind::kTls,
-                  fmt::format("{}: TLS: {}", print_nid(peer_.nid), tls_->error()), plane_.now);
+  ++context_.counters.tls_failed;
+  context_.log.note(EventLog::Kind::kTls,
+                    fmt::format("{}: TLS: {}", print_nid(identity_.nid), tls_->error()),
+                    context_.now);
   if (state_ == State::kOpen) return close();
   has_said_end_ = true;
   state_ = State::kEnding;
@@ -84,9 +85,9 @@ void Connection::send_encrypted() {
 
 // Heads and payload are put together to full records: a record costs more than a copy.
 void Connection::encrypt_replies() {
-  has_tls_batch_ = plane_.pool.charge(memory_, kTlsBatchMemory);
+  has_tls_batch_ = context_.pool.charge(memory_, kTlsBatchMemory);
   const std::size_t batch = has_tls_batch_ ? kTlsBatch : host::TlsSession::kRecordBytes;
-  plane_.plain.resize(host::TlsSession::kRecordBytes);
+  context_.plain.resize(host::TlsSession::kRecordBytes);
   std::size_t filled = 0;
   std::size_t total = 0;
   std::size_t skip = sent_of_first_;
@@ -96,27 +97,27 @@ void Connection::encrypt_replies() {
     bytes = bytes.subspan(skipped);
     while (!bytes.empty() && total < batch) {
       const std::size_t size =
-          std::min({bytes.size(), plane_.plain.size() - filled, batch - total});
-      std::memcpy(plane_.plain.data() + filled, bytes.data(), size);
+          std::min({bytes.size(), context_.plain.size() - filled, batch - total});
+      std::memcpy(context_.plain.data() + filled, bytes.data(), size);
       bytes = bytes.subspan(size);
       filled += size;
       total += size;
-      if (filled < plane_.plain.size()) continue;
-      tls_->write(plane_.plain);
+      if (filled < context_.plain.size()) continue;
+      tls_->write(context_.plain);
       filled = 0;
     }
   };
-  for (const Exchange* one = &sending_.front(); one != nullptr && total < batch;
+  for (const PendingRequest* one = &sending_.front(); one != nullptr && total < batch;
        one = sending_.behind(*one)) {
     add({one->head.data(), one->head_size});
     add(one->payload);
   }
-  tls_->write(Input(plane_.plain).first(filled));
+  tls_->write(Input(context_.plain).first(filled));
   release_sent(sent_of_first_ + total);
 }
 
 void Connection::end_tls_batch() {
-  if (std::exchange(has_tls_batch_, false)) plane_.pool.discharge(memory_, kTlsBatchMemory);
+  if (std::exchange(has_tls_batch_, false)) context_.pool.discharge(memory_, kTlsBatchMemory);
 }
 
 }  // namespace weir::serve

@@ -2,7 +2,7 @@
 //
 // A component that runs on a server's loop: it sets a time at which it is called, between the
 // commands of a turn and its requests. A server's part in the epochs of its cluster is one
-// (weir/cluster/epoch_part.h): rules may change only where requests are scheduled.
+// (weir/cluster/cluster_member.h): rules may change only where requests are scheduled.
 //
 //   guest.wakes_at()      asked once a turn; kNever: only when it has asked for another time
 //   guest.wake(now)       must not block: all clients would wait

@@ -6,7 +6,7 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
-#include "weir/serve/peer.h"
+#include "weir/serve/client_identity.h"
 
 namespace weir::serve {
 namespace {

@@ -39,7 +39,7 @@ void set_option(int socket, int level, int name, int value) {
   setsockopt(socket, level, name, &value, sizeof value);
 }
 
-// A peer whose machine is gone is noticed within two minutes.
+// A client whose machine is gone is noticed within two minutes.
 void tune(int socket, bool is_tcp) {
   set_option(socket, SOL_SOCKET, SO_SNDBUF, kSendBuffer);
   if (!is_tcp) return;
@@ -61,11 +61,11 @@ tl::unexpected<Error> stopping() {
 Server::Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals,
                host::Fd watch_wake_fd, host::Fd wake_fd)
     : options_(std::move(options)),
-      plane_(options_, std::move(uring)),
+      context_(options_, std::move(uring)),
       signals_(std::move(signals)),
       watch_wake_fd_(std::move(watch_wake_fd)),
       commands_(std::move(wake_fd), kCommandsMax) {
-  plane_.now = host::now();
+  context_.now = host::now();
 }
 
 Server::~Server() {
@@ -125,7 +125,7 @@ Result<void> Server::open() {
     auto keys = host::TlsKeys::load(
         options_.tls.directory, options_.tls.verify_clients ? Clients::kCertified : Clients::kAny);
     if (!keys) return tl::unexpected(keys.error());
-    plane_.tls_keys = std::move(*keys);
+    context_.tls_keys = std::move(*keys);
   }
   if (auto opened = open_services(); !opened) return opened;
   if (auto listening = listen(); !listening) return listening;
@@ -141,17 +141,17 @@ Result<void> Server::open_services() {
   }
   for (const ServiceOptions& one : options_.services) {
     auto service = open_service(one, options_.nodemaps, options_.unknown_jobs, options_.groups,
-                                plane_.now, trace_.get(),
+                                context_.now, trace_.get(),
                                 options_.cluster.is_on() ? Standing::kInCluster : Standing::kAlone);
     if (!service) return tl::unexpected(service.error());
-    plane_.services.push_back(std::move(*service));
+    context_.services.push_back(std::move(*service));
   }
   for (const ExportOptions& one : options_.exports) {
     Service* const service = find_service(one.service);
     WEIR_ASSERT(service != nullptr);
-    auto served = open_export(one, *service, *plane_.uring);
+    auto served = open_export(one, *service, *context_.uring);
     if (!served) return tl::unexpected(served.error());
-    plane_.exports.push_back(std::move(*served));
+    context_.exports.push_back(std::move(*served));
   }
   auto jobs = load_jobs(options_.jobs_file, options_.jobs);
   if (!jobs) return tl::unexpected(jobs.error());
@@ -183,19 +183,19 @@ Result<void> Server::listen() {
 }
 
 Service* Server::find_service(std::string_view name) const {
-  for (const auto& service : plane_.services) {
+  for (const auto& service : context_.services) {
     if (service->name == name) return service.get();
   }
   return nullptr;
 }
 
 Result<void> Server::reshape(std::string_view export_name, const Shape& shape) {
-  ServedExport* const served = plane_.find_export(export_name);
+  ServedExport* const served = context_.find_export(export_name);
   if (served == nullptr || served->options.name != export_name) {
     return fail(std::errc::no_such_file_or_directory, "export " + quote(export_name),
                 "does not exist");
   }
-  return served->store->reshape(shape, plane_.now);
+  return served->store->reshape(shape, context_.now);
 }
 
 Result<void> Server::check_limits(const ServeLimits& limits) const {
@@ -215,8 +215,8 @@ Result<void> Server::set_limits(const ServeLimits& limits) {
   if (auto checked = check_limits(limits); !checked) return checked;
   options_.limits = limits;
   connections_max_ = limits.connections;
-  plane_.pool.set_limits(limits.memory, limits.connection_memory);
-  plane_.freed = true;  // who waits for memory or room may have it now
+  context_.pool.set_limits(limits.memory, limits.connection_memory);
+  context_.freed = true;  // who waits for memory or room may have it now
   if (watch_) watch_->set_patience(limits.drain_timeout + kEndPatience);
   return {};
 }
@@ -245,8 +245,8 @@ void Server::set_told_jobs(JobTable jobs) {
 void Server::apply_jobs() {
   JobTable jobs = named_jobs_;
   jobs.insert(told_jobs_.begin(), told_jobs_.end());
-  for (const auto& service : plane_.services) {
-    if (auto set = set_nodes(service->target, jobs_, jobs, plane_.now); !set) {
+  for (const auto& service : context_.services) {
+    if (auto set = set_nodes(service->target, jobs_, jobs, context_.now); !set) {
       EventLog::say(set.error().message());
     }
   }
@@ -258,7 +258,7 @@ void Server::set_pace(std::optional<std::uint32_t> per_second) {
   if (!per_second) return;
   const Rate rate = Rate::per_second(*per_second);
   pace_shape_.emplace(rate, std::max(Tokens{1}, tokens_in(rate, kPaceDepth)));
-  pace_ = TokenBucket::empty(plane_.now);
+  pace_ = TokenBucket::empty(context_.now);
 }
 
 // ---- coming and going ----
@@ -276,7 +276,7 @@ void Server::accept_all() {
   for (const auto& listener : listeners_) {
     if (listener->is_pending) continue;
     listener->is_pending = true;
-    plane_.uring->accept(listener->socket.get(), *listener);
+    context_.uring->accept(listener->socket.get(), *listener);
   }
 }
 
@@ -288,10 +288,10 @@ void Server::accepted(host::Operation& io, const host::Completion& completion) {
     self.add_connection(host::Fd(completion.result), listener);
   } else if (completion.result == -EMFILE || completion.result == -ENFILE ||
              completion.result == -ENOMEM || completion.result == -ENOBUFS) {
-    self.plane_.log.note(EventLog::Kind::kAccept,
-                         "cannot accept a connection: out of descriptors or memory",
-                         self.plane_.now);
-    self.accepts_again_ = self.plane_.now + kAcceptPause;
+    self.context_.log.note(EventLog::Kind::kAccept,
+                           "cannot accept a connection: out of descriptors or memory",
+                           self.context_.now);
+    self.accepts_again_ = self.context_.now + kAcceptPause;
     return;
   }
   if (listener.is_pending) return;
@@ -304,30 +304,30 @@ void Server::accepted(host::Operation& io, const host::Completion& completion) {
 
 void Server::add_connection(host::Fd socket, const Listener& listener) {
   if (is_stopping_) return;
-  const auto peer = peer_of(socket.get());
-  if (!peer) return;  // it has gone already
+  const auto client = identity_of(socket.get());
+  if (!client) return;  // it has gone already
   if (connection_count_ >= connections_max_) {
-    ++plane_.counters.refused;
-    plane_.log.note(EventLog::Kind::kRefusal,
-                    fmt::format("refused a connection from {}: {} are open", print_nid(peer->nid),
-                                connection_count_),
-                    plane_.now);
+    ++context_.counters.refused;
+    context_.log.note(EventLog::Kind::kRefusal,
+                      fmt::format("refused a connection from {}: {} are open",
+                                  print_nid(client->nid), connection_count_),
+                      context_.now);
     return;
   }
-  if (!plane_.pool.reserve(Connection::kConnectionReserve)) {
-    ++plane_.counters.refused;
+  if (!context_.pool.reserve(Connection::kConnectionReserve)) {
+    ++context_.counters.refused;
     has_refused_ = true;
-    plane_.log.note(EventLog::Kind::kRefusal,
-                    fmt::format("refused a connection from {}: {} are open, and the memory limit "
-                                "allows no more; raise it (--memory)",
-                                print_nid(peer->nid), connection_count_),
-                    plane_.now);
+    context_.log.note(EventLog::Kind::kRefusal,
+                      fmt::format("refused a connection from {}: {} are open, and the memory limit "
+                                  "allows no more; raise it (--memory)",
+                                  print_nid(client->nid), connection_count_),
+                      context_.now);
     return;
   }
   tune(socket.get(), listener.is_tcp);
-  ++plane_.counters.accepted;
+  ++context_.counters.accepted;
   ++connection_count_;
-  auto* const connection = new Connection(plane_, *listener.protocol, std::move(socket), *peer);
+  auto* const connection = new Connection(context_, *listener.protocol, std::move(socket), *client);
   connections_.push_back(*connection);
   handshakes_.push_back(*connection);
 }
@@ -355,10 +355,10 @@ Result<void> Server::read_jobs_again() {
 }
 
 Result<std::function<void()>> Server::read_certificates() {
-  if (plane_.tls_keys == nullptr) return std::function<void()>([] {});
-  auto keys = host::TlsKeys::load_again(plane_.tls_keys);
+  if (context_.tls_keys == nullptr) return std::function<void()>([] {});
+  auto keys = host::TlsKeys::load_again(context_.tls_keys);
   if (!keys) return tl::unexpected(keys.error());
-  return std::function<void()>([this, keys = *std::move(keys)] { plane_.tls_keys = keys; });
+  return std::function<void()>([this, keys = *std::move(keys)] { context_.tls_keys = keys; });
 }
 
 void Server::stop() {
@@ -366,12 +366,12 @@ void Server::stop() {
   is_stopping_ = true;
   host::notify_manager("STOPPING=1");
   close_commands();
-  if (guest_ != nullptr) guest_->stopping(plane_.now);
-  stop_at_ = plane_.now + options_.limits.drain_timeout;
+  if (guest_ != nullptr) guest_->stopping(context_.now);
+  stop_at_ = context_.now + options_.limits.drain_timeout;
   for (const auto& listener : listeners_) {
-    if (listener->is_pending) plane_.uring->cancel(*listener);
+    if (listener->is_pending) context_.uring->cancel(*listener);
   }
-  for (const auto& service : plane_.services) service->target.shutdown(plane_.now);
+  for (const auto& service : context_.services) service->target.shutdown(context_.now);
   Connection* next = nullptr;
   for (Connection* one = connections_.empty() ? nullptr : &connections_.front(); one != nullptr;
        one = next) {
@@ -383,7 +383,7 @@ void Server::stop() {
 // The time to drain is over.
 void Server::close_all() {
   stop_at_ = kNever;
-  abandon_at_ = plane_.now + kEndPatience / 2;
+  abandon_at_ = context_.now + kEndPatience / 2;
   Connection* next = nullptr;
   for (Connection* one = connections_.empty() ? nullptr : &connections_.front(); one != nullptr;
        one = next) {
@@ -410,10 +410,10 @@ void Server::tell_abandoned() const {
 
 bool Server::is_done() const {
   if (!is_stopping_) return false;
-  if (plane_.now >= abandon_at_) return true;
+  if (context_.now >= abandon_at_) return true;
   const auto pending = [](const auto& listener) { return listener->is_pending; };
   if (std::any_of(listeners_.begin(), listeners_.end(), pending)) return false;
-  if (!plane_.performs.empty()) return false;
+  if (!context_.performs.empty()) return false;
   if (abandon_at_ == kNever) return connections_.empty();
   for (const Connection* one = connections_.empty() ? nullptr : &connections_.front();
        one != nullptr; one = connections_.behind(*one)) {
@@ -446,8 +446,8 @@ void Server::woken(host::Operation& io, const host::Completion& /*completion*/) 
   auto& waker = static_cast<Waker&>(io);
   Server& self = *waker.server;
   self.has_commands_ = true;
-  self.plane_.uring->read(self.commands_.fd(), std::as_writable_bytes(std::span(&waker.wakes, 1)),
-                          0, waker);
+  self.context_.uring->read(self.commands_.fd(), std::as_writable_bytes(std::span(&waker.wakes, 1)),
+                            0, waker);
 }
 
 void Server::run_commands() {
@@ -496,142 +496,142 @@ void Server::end_hung() {
 }
 
 void Server::turn() {
-  plane_.uring->wait(wakes_at(), plane_.now);
-  plane_.outgoing_used = 0;
-  plane_.now = host::now();
-  plane_.intake.begin_turn();
-  plane_.uring->reap();
+  context_.uring->wait(wakes_at(), context_.now);
+  context_.outgoing_used = 0;
+  context_.now = host::now();
+  context_.intake.begin_turn();
+  context_.uring->reap();
   run_commands();
-  if (guest_ != nullptr && guest_->wakes_at() <= plane_.now) guest_->wake(plane_.now);
+  if (guest_ != nullptr && guest_->wakes_at() <= context_.now) guest_->wake(context_.now);
   expire_handshakes();
   wake_stores();
   perform_waiting();
-  feed_hungry();
+  resume_waiting();
   check_payloads();
   read_on();
   dispatch();
   flush();
   bury();
-  if (heap_trim_.is_due(plane_.pool.on_heap(), plane_.now)) host::trim_heap();
-  if (trace_ != nullptr) trace_->turn(plane_.now);
-  if (plane_.now >= accepts_again_ && !is_stopping_) accept_all();
-  if (plane_.now >= stop_at_) close_all();
+  if (heap_trim_.is_due(context_.pool.on_heap(), context_.now)) host::trim_heap();
+  if (trace_ != nullptr) trace_->turn(context_.now);
+  if (context_.now >= accepts_again_ && !is_stopping_) accept_all();
+  if (context_.now >= stop_at_) close_all();
 }
 
 void Server::expire_handshakes() {
   while (!handshakes_.empty()) {
     Connection& oldest = handshakes_.front();
-    if (oldest.is_shaking_hands() && oldest.handshake_ends() > plane_.now) return;
+    if (oldest.is_shaking_hands() && oldest.handshake_ends() > context_.now) return;
     handshakes_.erase(oldest);
     if (oldest.is_shaking_hands()) oldest.expire();
   }
 }
 
 void Server::check_payloads() {
-  if (plane_.hungry.empty()) plane_.is_starved = false;
-  const bool is_short = plane_.is_starved || std::exchange(has_refused_, false);
-  while (is_short && !plane_.payloads.empty()) {
-    const IncomingPayload& oldest = plane_.payloads.front();
-    if (oldest.marked + Connection::kPayloadTime > plane_.now) return;
+  if (context_.waiting.empty()) context_.is_starved = false;
+  const bool is_short = context_.is_starved || std::exchange(has_refused_, false);
+  while (is_short && !context_.payloads.empty()) {
+    const IncomingPayload& oldest = context_.payloads.front();
+    if (oldest.marked + Connection::kPayloadTime > context_.now) return;
     oldest.connection->check_payload();
   }
 }
 
 void Server::wake_stores() {
-  for (const auto& served : plane_.exports) {
-    if (served->store->wakes_at() <= plane_.now) served->store->wake(plane_.now);
+  for (const auto& served : context_.exports) {
+    if (served->store->wakes_at() <= context_.now) served->store->wake(context_.now);
     watch_store(*served);
   }
 }
 
 void Server::watch_store(ServedExport& served) {
-  const auto exchange_of = [](StoreOperation& operation) -> Exchange& {
-    return *static_cast<Exchange*>(operation.owner);
+  const auto request_of = [](StoreOperation& operation) -> PendingRequest& {
+    return *static_cast<PendingRequest*>(operation.owner);
   };
   StoreWatch& watch = served.watch;
-  if (watch.check(plane_.now)) {
+  if (watch.check(context_.now)) {
     while (StoreOperation* const one = watch.give_up()) {
-      Exchange& exchange = exchange_of(*one);
-      exchange.connection->give_up(exchange);
+      PendingRequest& request = request_of(*one);
+      request.connection->give_up(request);
     }
-    plane_.log.note(
+    context_.log.note(
         EventLog::Kind::kHung,
         fmt::format("export {}: its store has completed none of {} requests for {}; check the "
                     "device or file server below it; other exports are not affected",
                     quote(served.options.name), watch.given_up(),
                     print_duration(StoreWatch::kHungAfter)),
-        plane_.now);
+        context_.now);
     if (StoreOperation* const one = watch.try_one()) {
-      Exchange& exchange = exchange_of(*one);
-      exchange.connection->try_kept(exchange);
+      PendingRequest& request = request_of(*one);
+      request.connection->try_kept(request);
     }
   }
   while (StoreOperation* const one = watch.resume()) {
-    Exchange& exchange = exchange_of(*one);
-    exchange.connection->run_kept(exchange);
+    PendingRequest& request = request_of(*one);
+    request.connection->run_kept(request);
   }
 }
 
 void Server::perform_waiting() {
-  plane_.effort_left = Plane::kEffortOfTurn;
-  while (!plane_.performs.empty() && plane_.effort_left > 0) {
-    Exchange& exchange = *plane_.performs.front();
-    plane_.performs.pop_front();
-    exchange.connection->perform(exchange);
+  context_.effort_left = LoopContext::kEffortOfTurn;
+  while (!context_.performs.empty() && context_.effort_left > 0) {
+    PendingRequest& request = *context_.performs.front();
+    context_.performs.pop_front();
+    request.connection->perform(request);
   }
 }
 
-void Server::feed_hungry() {
-  if (!plane_.freed || plane_.hungry.empty()) return;
-  plane_.freed = false;
-  plane_.is_starved = false;  // whoever still lacks memory says so
-  const std::vector<Connection*> hungry = std::exchange(plane_.hungry, {});
-  for (Connection* const connection : hungry) connection->resume();
+void Server::resume_waiting() {
+  if (!context_.freed || context_.waiting.empty()) return;
+  context_.freed = false;
+  context_.is_starved = false;  // whoever still lacks memory says so
+  const std::vector<Connection*> waiting = std::exchange(context_.waiting, {});
+  for (Connection* const connection : waiting) connection->resume();
 }
 
 void Server::read_on() {
-  plane_.intake.begin_line();
-  while (Connection* const connection = plane_.intake.next()) connection->go_on_reading();
+  context_.intake.begin_line();
+  while (Connection* const connection = context_.intake.next()) connection->go_on_reading();
 }
 
 void Server::dispatch() {
-  const std::size_t count = plane_.services.size();
+  const std::size_t count = context_.services.size();
   // Each service is first in turn, so that a pace is not all one's.
   if (pace_shape_) first_served_ = (first_served_ + 1) % count;
-  for (std::size_t i = 0; i < count; ++i) dispatch(*plane_.services[(first_served_ + i) % count]);
+  for (std::size_t i = 0; i < count; ++i) dispatch(*context_.services[(first_served_ + i) % count]);
 }
 
 void Server::dispatch(Service& service) {
   for (std::uint32_t run = 0; run < kRunOfTurn; ++run) {
-    if (pace_shape_ && !pace_.can_take(Tokens{1}, *pace_shape_, plane_.now)) {
+    if (pace_shape_ && !pace_.can_take(Tokens{1}, *pace_shape_, context_.now)) {
       const bool is_idle = service.target.queued() == 0;
       service.wakes_at = is_idle ? kNever : pace_.ready_at(Tokens{1}, *pace_shape_);
       return;
     }
-    const Decision decision = service.next(plane_.now);
+    const Decision decision = service.next(context_.now);
     if (decision.kind() != Decision::Kind::kRun) {
       service.wakes_at = decision.until();
       return;
     }
-    if (pace_shape_) pace_.take(Tokens{1}, *pace_shape_, plane_.now);
-    auto& exchange = static_cast<Exchange&>(decision.request());
-    exchange.connection->run(exchange);
+    if (pace_shape_) pace_.take(Tokens{1}, *pace_shape_, context_.now);
+    auto& request = static_cast<PendingRequest&>(decision.request());
+    request.connection->run(request);
   }
-  service.wakes_at = plane_.now;
+  service.wakes_at = context_.now;
 }
 
 void Server::flush() {
-  for (std::size_t i = 0; i < plane_.dirty.size(); ++i) plane_.dirty[i]->flush();
-  plane_.dirty.clear();
+  for (std::size_t i = 0; i < context_.dirty.size(); ++i) context_.dirty[i]->flush();
+  context_.dirty.clear();
 }
 
 void Server::bury() {
-  for (Connection* const connection : std::exchange(plane_.over, {})) {
+  for (Connection* const connection : std::exchange(context_.over, {})) {
     connections_.erase(*connection);
     if (connection->handshake_link.is_linked()) handshakes_.erase(*connection);
-    std::erase(plane_.hungry, connection);
-    std::erase(plane_.dirty, connection);
-    plane_.intake.forget(*connection);
+    std::erase(context_.waiting, connection);
+    std::erase(context_.dirty, connection);
+    context_.intake.forget(*connection);
     --connection_count_;
     delete connection;
   }
@@ -639,17 +639,17 @@ void Server::bury() {
 
 Instant Server::wakes_at() const {
   // What was sent at the end of this turn may have made room for somebody.
-  if (plane_.freed && !plane_.hungry.empty()) return plane_.now;
-  if (!plane_.performs.empty() || plane_.intake.has_line()) return plane_.now;
+  if (context_.freed && !context_.waiting.empty()) return context_.now;
+  if (!context_.performs.empty() || context_.intake.has_line()) return context_.now;
   Instant at = std::min({accepts_again_, stop_at_, abandon_at_, heap_trim_.wakes_at()});
   if (guest_ != nullptr) at = std::min(at, guest_->wakes_at());
-  for (const auto& service : plane_.services) at = std::min(at, service->wakes_at);
-  for (const auto& served : plane_.exports) {
+  for (const auto& service : context_.services) at = std::min(at, service->wakes_at);
+  for (const auto& served : context_.exports) {
     at = std::min({at, served->store->wakes_at(), served->watch.wakes_at()});
   }
   if (!handshakes_.empty()) at = std::min(at, handshakes_.front().handshake_ends());
-  if (plane_.is_starved && !plane_.payloads.empty()) {
-    at = std::min(at, plane_.payloads.front().marked + Connection::kPayloadTime);
+  if (context_.is_starved && !context_.payloads.empty()) {
+    at = std::min(at, context_.payloads.front().marked + Connection::kPayloadTime);
   }
   if (trace_ != nullptr) at = std::min(at, trace_->wakes_at());
   return at;

@@ -44,8 +44,8 @@
 #include "weir/serve/connection.h"
 #include "weir/serve/guest.h"
 #include "weir/serve/heap_trim.h"
+#include "weir/serve/loop_context.h"
 #include "weir/serve/options.h"
-#include "weir/serve/plane.h"
 #include "weir/serve/signal_watch.h"
 #include "weir/serve/trace_file.h"
 
@@ -103,15 +103,15 @@ class Server {
   // ---- for commands and whoever else is on the loop ----
 
   // Of this turn.
-  Instant now() const { return plane_.now; }
+  Instant now() const { return context_.now; }
   const ServeOptions& options() const { return options_; }
-  const Counters& counters() const { return plane_.counters; }
+  const Counters& counters() const { return context_.counters; }
   // That connections hold, of ServeLimits::memory; see buffer_pool.h.
-  Bytes memory_used() const { return Bytes{plane_.pool.used()}; }
-  Bytes memory_kept() const { return Bytes{plane_.pool.kept()}; }
+  Bytes memory_used() const { return Bytes{context_.pool.used()}; }
+  Bytes memory_kept() const { return Bytes{context_.pool.kept()}; }
   std::uint32_t connection_count() const { return connection_count_; }
-  std::span<const std::unique_ptr<Service>> services() const { return plane_.services; }
-  std::span<const std::unique_ptr<ServedExport>> exports() const { return plane_.exports; }
+  std::span<const std::unique_ptr<Service>> services() const { return context_.services; }
+  std::span<const std::unique_ptr<ServedExport>> exports() const { return context_.exports; }
   // nullptr if there is none of the name.
   Service* find_service(std::string_view name) const;
   // Another pace for a shaped store. ENOENT: no such export; ENOTSUP: not shaped.
@@ -180,7 +180,7 @@ class Server {
   void wake_stores();
   void watch_store(ServedExport& served);
   void perform_waiting();
-  void feed_hungry();
+  void resume_waiting();
   void read_on();
   void dispatch();
   void dispatch(Service& service);
@@ -191,7 +191,7 @@ class Server {
   host::LogWriter log_writer_;  // before anything that may have something to say
   ServeOptions options_;
   std::unique_ptr<TraceFile> trace_;  // outlives the services it is told of
-  Plane plane_;
+  LoopContext context_;
   HeapTrim heap_trim_;
   host::SignalFd signals_;  // until it runs
   host::Fd watch_wake_fd_;  // until it runs

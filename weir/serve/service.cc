@@ -21,7 +21,7 @@ namespace weir::serve {
 namespace {
 
 // Queues whose waiting is told apart by cause, for weir explain.
-constexpr std::uint16_t kStays = 1024;
+constexpr std::uint16_t kWatchedQueues = 1024;
 
 TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOptions>& nodemaps,
                      UnknownJobs unknown_jobs, Instant now) {
@@ -33,7 +33,7 @@ TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOpt
   target.gate.hp_slots = options.hp_slots;
   target.gate.rules.classes_max = options.classes;
   target.jobs_max = options.classes;
-  target.gate.rules.stays = kStays;
+  target.gate.rules.watched_queues = kWatchedQueues;
   target.nodes_by_clients = unknown_jobs == UnknownJobs::kClients;
   described.nodemaps.reserve(nodemaps.size());
   for (const NodemapOptions& nodemap : nodemaps) described.nodemaps.push_back(nodemap.name);

@@ -71,15 +71,16 @@ class Clock {
   Nanoseconds offset_;
 };
 
-struct Seat {
-  Seat(const SliceLeader::Options& slice_options, std::int64_t limit, EpochLeader::Options options,
-       Instant now)
+struct LeaderRole {
+  LeaderRole(const SliceLeader::Options& slice_options, std::int64_t limit,
+             EpochLeader::Options options, Instant now)
       : slices(
             slice_options, [limit](std::string_view) { return limit; }, now),
-        leader(with_rider(std::move(options), slices)),
+        leader(with_payload(std::move(options), slices)),
         term(slice_options.term) {}
-  static EpochLeader::Options with_rider(EpochLeader::Options options, LeaderRider& rider) {
-    options.rider = &rider;
+  static EpochLeader::Options with_payload(EpochLeader::Options options,
+                                           LeaderRoundPayload& payload) {
+    options.payload = &payload;
     return options;
   }
 
@@ -135,7 +136,7 @@ class Server final : public EpochUse {
   SliceMember slices;
   EpochMember member;
   EpochParticipant participant;
-  std::optional<Seat> seat;
+  std::optional<LeaderRole> leading;
   std::size_t leader_node = 0;
   std::uint32_t leader_term = 0;
   Instant called_at{};
@@ -217,8 +218,8 @@ class World {
   void ask_etcd(std::size_t index);
   void etcd(const Event& event);
   void etcd_reply(const Event& event);
-  void take_seat(Server& server, std::uint32_t term, Instant now);
-  void leave_seat(Server& server);
+  void start_leading(Server& server, std::uint32_t term, Instant now);
+  void stop_leading(Server& server);
   void fault(const Event& event);
   void die(std::size_t index, Rng& rng);
   void plan_faults();
@@ -244,12 +245,13 @@ class World {
   std::vector<Instant> registered_;  // until when
 };
 
-EpochMember::Options member_options(const World& world, std::uint32_t life, MemberRider& rider) {
+EpochMember::Options member_options(const World& world, std::uint32_t life,
+                                    MemberRoundPayload& payload) {
   return world.parts().member({.timeout = world.options().timeout,
                                .grace = world.options().grace,
                                .resend = milliseconds{20},
                                .first_serial = (std::uint64_t{life} << 32) + 1,
-                               .rider = &rider});
+                               .payload = &payload});
 }
 
 Server::Server(World& cluster, std::size_t index, std::uint32_t number)
@@ -344,7 +346,7 @@ void World::wake(std::size_t index) {
     }
     server.participant.tick(local);
     server.member.tick(local);
-    if (server.seat) server.seat->leader.tick(local);
+    if (server.leading) server.leading->leader.tick(local);
     if (server.keep_alive_at <= local) ask_etcd(index);
   }
   flush(index);
@@ -360,11 +362,11 @@ void World::flush(std::size_t index) {
   for (const EpochMessage& message : server.member.take_outgoing()) {
     if (server.leader_term != 0) send(index, server.leader_node, server.leader_term, message);
   }
-  if (!server.seat) return;
-  for (const auto& [to, message] : server.seat->leader.take_outgoing()) {
-    send(index, to, server.seat->term, message);
+  if (!server.leading) return;
+  for (const auto& [to, message] : server.leading->leader.take_outgoing()) {
+    send(index, to, server.leading->term, message);
   }
-  result_.round_max = std::max(result_.round_max, server.seat->leader.counters().last_round);
+  result_.round_max = std::max(result_.round_max, server.leading->leader.counters().last_round);
 }
 
 // One wake-up ahead is enough; those that turn out to be early do no harm.
@@ -376,7 +378,7 @@ void World::arm(std::size_t index) {
     local = std::min(
         {local, server.participant.next_wake(), server.member.next_wake(), server.keep_alive_at});
   }
-  if (server.seat) local = std::min(local, server.seat->leader.next_wake());
+  if (server.leading) local = std::min(local, server.leading->leader.next_wake());
   if (server.slices.lease_end() > node.clock.local(now_)) {
     local = std::min(local, server.slices.lease_end());
   }
@@ -440,8 +442,8 @@ void World::handle(Event& event) {
           std::holds_alternative<Start>(*message) || std::holds_alternative<Refuse>(*message);
       if (is_answer) {
         node.server->member.receive(*message, local);
-      } else if (node.server->seat && node.server->seat->term == event.term) {
-        node.server->seat->receive(event.from, *message, local);
+      } else if (node.server->leading && node.server->leading->term == event.term) {
+        node.server->leading->receive(event.from, *message, local);
       }
       return wake(event.node);
     }
@@ -512,17 +514,18 @@ void World::etcd(const Event& event) {
         .running = std::move(running)});
 }
 
-void World::take_seat(Server& server, std::uint32_t term, Instant now) {
+void World::start_leading(Server& server, std::uint32_t term, Instant now) {
   EpochLeader::Options leader = parts_.leader({.term = term, .combine = add_vectors});
   leader.combine = checkers_.watched(leader.combine, [this] { return now_; });
-  server.seat.emplace(parts_.slices({.terms = options_.terms, .term = term, .is_first = term == 1}),
-                      options_.limit, std::move(leader), now);
+  server.leading.emplace(
+      parts_.slices({.terms = options_.terms, .term = term, .is_first = term == 1}), options_.limit,
+      std::move(leader), now);
 }
 
-void World::leave_seat(Server& server) {
-  if (!server.seat) return;
-  result_.evictions += server.seat->leader.counters().evictions;
-  server.seat.reset();
+void World::stop_leading(Server& server) {
+  if (!server.leading) return;
+  result_.evictions += server.leading->leader.counters().evictions;
+  server.leading.reset();
 }
 
 // A server keeps on disk how many there are: as a leader told it, or etcd until one has.
@@ -535,12 +538,12 @@ void World::etcd_reply(const Event& event) {
   if (event.term < server.leader_term) return;
   const Instant local = nodes_[event.node].clock.local(now_);
   const bool leads = event.from == event.node && leader_life_ == event.life && term_ == event.term;
-  if (!leads || (server.seat && server.seat->term != event.term)) leave_seat(server);
+  if (!leads || (server.leading && server.leading->term != event.term)) stop_leading(server);
   if (leads) {
-    if (!server.seat) take_seat(server, event.term, local);
-    server.seat->leader.confirm(event.sent + options_.leader_lease * 2 / 3);
-    server.seat->set_known(event.names, event.running);
-    parts_.confirmed(server.seat->slices, nodes_.size(),
+    if (!server.leading) start_leading(server, event.term, local);
+    server.leading->leader.confirm(event.sent + options_.leader_lease * 2 / 3);
+    server.leading->set_known(event.names, event.running);
+    parts_.confirmed(server.leading->slices, nodes_.size(),
                      [&](std::size_t node) { return is_connected(node, event.node); });
   }
   if (event.term == server.leader_term) return;
@@ -584,7 +587,7 @@ void World::fault(const Event& event) {
   };
   if (event.term == 0 && node.server != nullptr) {
     ++result_.crashes;
-    leave_seat(*node.server);
+    stop_leading(*node.server);
     node.server.reset();
     push({.at = until(20, 1000), .kind = Event::Kind::kBoot, .node = event.node});
   } else if (event.term == 1) {
@@ -608,7 +611,7 @@ void World::die(std::size_t index, Rng& rng) {
       std::count_if(nodes_.begin(), nodes_.end(), [](const Node& each) { return each.is_dead; });
   if (static_cast<std::size_t>(dead) + 2 >= nodes_.size()) return;
   Node& node = nodes_[index];
-  leave_seat(*node.server);
+  stop_leading(*node.server);
   node.server.reset();
   node.is_dead = true;
   const Instant end = instant_at(0) + options_.length - options_.calm;
@@ -666,10 +669,10 @@ ClusterResult World::run() {
   for (Node& node : nodes_) {
     if (node.server == nullptr) continue;
     ++result_.alive;
-    if (node.server->seat && node.server->seat->term == term_) {
-      result_.counted = node.server->seat->slices.members();
+    if (node.server->leading && node.server->leading->term == term_) {
+      result_.counted = node.server->leading->slices.members();
     }
-    leave_seat(*node.server);
+    stop_leading(*node.server);
   }
   if (options_.at_end) options_.at_end();
   result_.findings = findings_.count();

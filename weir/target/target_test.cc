@@ -568,8 +568,8 @@ ClassTotals of_classes(const Target& target, Instant now) {
 
 std::uint64_t of_waits(const Target& target, Instant now) {
   std::uint64_t sum = 0;
-  target.rules(Head::kRegular)->visit_stays(now, [&](const StayView& stay) {
-    for (const std::uint64_t delay : stay.delays) sum += delay;
+  target.rules(Head::kRegular)->visit_waits(now, [&](const WaitView& wait) {
+    for (const std::uint64_t delay : wait.delays) sum += delay;
   });
   return sum;
 }
@@ -586,7 +586,7 @@ Told of_op_stats(OpStats& stats, Instant now) {
 
 TEST(Target, AllAccountsReadTheSameRecord) {
   constexpr std::uint64_t kRequests = 2000;
-  Target target({.gate = {.slots = 3, .rules = {.stays = 16}}}, instant_at(0));
+  Target target({.gate = {.slots = 3, .rules = {.watched_queues = 16}}}, instant_at(0));
   ASSERT_TRUE(target.set_policy("tbf", "jobid", Heads::kBoth, instant_at(0)));
   ASSERT_TRUE(target.write_rule("start slow jobid={job.1} rate=50", instant_at(0)));
   OpStats operations;

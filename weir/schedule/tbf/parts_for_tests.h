@@ -57,7 +57,7 @@ struct Parts {
     }
     for (int i = 0; i < count; ++i) {
       Request& request = requests.emplace_back();
-      request.seat_turn = requests.size();
+      request.policy_turn = requests.size();
       queue.requests.push_back(request);
     }
     return queue;
@@ -69,7 +69,7 @@ struct Parts {
   Groups groups{options.groups};
   Shares shares{options.sharing};
   Root root;
-  WaitBreakdown waits{options.stays};
+  WaitBreakdown waits{options.watched_queues};
   Tags tags{options.sharing};
   std::deque<Request> requests;
   Binder binder{type(), options, rules, classes, shares, groups, waits, 1};

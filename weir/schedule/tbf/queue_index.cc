@@ -49,7 +49,7 @@ Queue& QueueIndex::find_or_make(const PackedKey& key, Head head) {
   Queue& queue = at(made);
   queue.head = head;
   queue.binding = 0;
-  queue.stay = 0;
+  queue.watch = 0;
   queue.counted = &queue.waiting;
   ++queue.generation;
   std::memcpy(queue.key(), key.data(), key.size() * sizeof(std::uint64_t));

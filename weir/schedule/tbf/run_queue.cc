@@ -276,11 +276,11 @@ void RunQueue::move_first(Queue& queue, const Request& next, Instant now) {
   const auto credit = static_cast<std::uint64_t>(shape.fill_time().count());
   queue.tag = tags_.start(limits.tag, credit, shapes.realtime);
   const Instant at = limits.main.tokens.ready_at(shapes.cost.of(next.bytes), shape);
-  if (at <= now) return ready.replace_top(queue.tag, next.seat_turn);
+  if (at <= now) return ready.replace_top(queue.tag, next.policy_turn);
   ready.pop();
   queue.place = Queue::Place::kFirst;
   queue.at = &limits.main;
-  wake_.push(queue, at, next.seat_turn);
+  wake_.push(queue, at, next.policy_turn);
 }
 
 }  // namespace weir::tbf

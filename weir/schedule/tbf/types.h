@@ -119,7 +119,7 @@ struct Backlog {
   std::uint64_t bytes = 0;
 };
 
-// What a request has paid, kept in its seat while it runs or is deferred: which buckets, and at
+// What a request has paid, kept in the request while it runs or is deferred: which buckets, and at
 // which state of the rules, since refunds are for the buckets that paid.
 class Receipt {
  public:
@@ -224,7 +224,7 @@ struct Queue {
     for (std::size_t line = 0; line < sizeof(Queue); line += 64) __builtin_prefetch(bytes + line);
   }
   bool has_requests() const { return !requests.empty(); }
-  std::uint64_t turn() const { return requests.front().seat_turn; }
+  std::uint64_t turn() const { return requests.front().policy_turn; }
   std::uint64_t* key() { return reinterpret_cast<std::uint64_t*>(this + 1); }
 
   template <class Visit>
@@ -250,7 +250,7 @@ struct Queue {
   void part(const Request& request) { *counted -= {1, request.bytes.count()}; }
   bool is_later() const { return extra != nullptr && extra->is_later; }
 
-  Ring<Request, &Request::seat_ring> requests;
+  Ring<Request, &Request::policy_ring> requests;
   Backlog waiting;              // the same, counted, while `counted` points here
   Backlog* counted = &waiting;  // or to that of the class it shares with other queues
   Class* limits = nullptr;      // of layer 0
@@ -262,7 +262,7 @@ struct Queue {
   std::uint32_t generation = 0;  // how often this place in memory was used
   Head head = Head::kRegular;
   Place place = Place::kIdle;
-  std::uint16_t stay = 0;  // its place in the WaitBreakdown, from 1; 0: it is not watched
+  std::uint16_t watch = 0;  // its place in the WaitBreakdown, from 1; 0: it is not watched
   boost::intrusive::list_member_hook<> link;  // busy or idle
   Class own;
 };

@@ -17,52 +17,52 @@ namespace weir::tbf {
 
 // Looks at one place: whoever is busy keeps it, and the newcomer goes without until next time.
 void WaitBreakdown::begin(Queue& queue, Instant now) {
-  if (queue.stay != 0 || stays_.empty()) return;
+  if (queue.watch != 0 || waits_.empty()) return;
   const std::size_t place = next_;
-  Stay& stay = stays_[place];
-  next_ = next_ + 1 == stays_.size() ? 0 : next_ + 1;
-  if (stay.length != 0) return;
-  if (stay.queue != nullptr) stay.queue->stay = 0;
-  stay = {.queue = &queue, .begun = now};
-  queue.stay = static_cast<std::uint16_t>(place + 1);
+  QueueWait& wait = waits_[place];
+  next_ = next_ + 1 == waits_.size() ? 0 : next_ + 1;
+  if (wait.length != 0) return;
+  if (wait.queue != nullptr) wait.queue->watch = 0;
+  wait = {.queue = &queue, .begun = now};
+  queue.watch = static_cast<std::uint16_t>(place + 1);
 }
 
 void WaitBreakdown::end(Queue& queue) {
-  if (queue.stay == 0) return;
-  stay_of(queue) = {};
-  queue.stay = 0;
+  if (queue.watch == 0) return;
+  wait_of(queue) = {};
+  queue.watch = 0;
 }
 
 // Adds what was not counted yet, by where the queue stands, and gives what is counted then.
 std::uint64_t WaitBreakdown::add_delays(const Queue& queue, Order order, Instant now,
                                         DelaySums& sums) const {
-  const Stay& stay = stay_of(queue);
-  const std::uint64_t all = stay.stood(now);
+  const QueueWait& wait = wait_of(queue);
+  const std::uint64_t all = wait.stood(now);
   // Nothing has passed, or time has stepped back.
-  if (static_cast<std::int64_t>(all - stay.counted) <= 0) return stay.counted;
+  if (static_cast<std::int64_t>(all - wait.counted) <= 0) return wait.counted;
   const auto add = [&](Delay delay, std::uint64_t from, std::uint64_t to) {
     sums[static_cast<std::size_t>(delay)] += to - from;
   };
   if (queue.place == Queue::Place::kFirst || queue.place == Queue::Place::kBehind) {
     const Share* const share = queue.share();
     const bool lacks_share = share != nullptr && queue.at == &share->bucket;
-    add(lacks_share ? Delay::kShare : Delay::kLimit, stay.counted, all);
+    add(lacks_share ? Delay::kShare : Delay::kLimit, wait.counted, all);
     return all;
   }
   if (queue.place != Queue::Place::kReady || order == Order::kLater) {
-    add(Delay::kOrder, stay.counted, all);
+    add(Delay::kOrder, wait.counted, all);
     return all;
   }
   // Its length has been the same since it became first, or since it was last counted.
   const auto stood = [&](Instant at, std::uint64_t least) {
     if (at >= now) return all;
-    const std::uint64_t then = stay.stood(at);
+    const std::uint64_t then = wait.stood(at);
     return static_cast<std::int64_t>(then - least) < 0 ? least : then;
   };
-  const std::uint64_t first = stood(first_since_[index(queue.head)], stay.counted);
+  const std::uint64_t first = stood(first_since_[index(queue.head)], wait.counted);
   const std::uint64_t refused = stood(root_refused_, first);
   const std::uint64_t paid = stood(root_until_, refused);
-  add(Delay::kOrder, stay.counted, first);
+  add(Delay::kOrder, wait.counted, first);
   add(Delay::kSlot, first, refused);
   add(Delay::kRoot, refused, paid);
   add(Delay::kSlot, paid, all);
@@ -70,14 +70,14 @@ std::uint64_t WaitBreakdown::add_delays(const Queue& queue, Order order, Instant
 }
 
 void WaitBreakdown::count_first(Queue& queue, Instant now) {
-  Stay& stay = stay_of(queue);
-  const std::uint64_t all = stay.stood(now);
-  if (static_cast<std::int64_t>(all - stay.counted) <= 0) return;
-  std::uint64_t first = stay.stood(first_since_[index(queue.head)]);
-  if (static_cast<std::int64_t>(first - stay.counted) < 0) first = stay.counted;
-  stay.delays[static_cast<std::size_t>(Delay::kOrder)] += first - stay.counted;
-  stay.delays[static_cast<std::size_t>(Delay::kSlot)] += all - first;
-  stay.counted = all;
+  QueueWait& wait = wait_of(queue);
+  const std::uint64_t all = wait.stood(now);
+  if (static_cast<std::int64_t>(all - wait.counted) <= 0) return;
+  std::uint64_t first = wait.stood(first_since_[index(queue.head)]);
+  if (static_cast<std::int64_t>(first - wait.counted) < 0) first = wait.counted;
+  wait.delays[static_cast<std::size_t>(Delay::kOrder)] += first - wait.counted;
+  wait.delays[static_cast<std::size_t>(Delay::kSlot)] += all - first;
+  wait.counted = all;
 }
 
 }  // namespace weir::tbf

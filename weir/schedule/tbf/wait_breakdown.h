@@ -30,33 +30,33 @@ class WaitBreakdown {
   // Whether a queue that can pay is the next to run on its head.
   enum class Order : std::uint8_t { kFirst, kLater };
 
-  explicit WaitBreakdown(std::size_t watched_max) : stays_(watched_max) {}
+  explicit WaitBreakdown(std::size_t watched_max) : waits_(watched_max) {}
 
-  static bool watches(const Queue& queue) { return queue.stay != 0; }
+  static bool watches(const Queue& queue) { return queue.watch != 0; }
   // A queue has become busy, and is watched from now on, if there is a place for it: that of one
   // that is idle.
   void begin(Queue& queue, Instant now);
   // It goes. REQUIRES: idle.
   void end(Queue& queue);
-  void end_all() { stays_.assign(stays_.size(), {}); }
+  void end_all() { waits_.assign(waits_.size(), {}); }
 
   // ---- of a queue that is watched ----
 
   // Its length must not change while it is first, unless what was before has been counted.
   void arrive(Queue& queue, Instant now) {
-    Stay& stay = stay_of(queue);
-    stay.base -= ns_of(now);
-    ++stay.length;
+    QueueWait& wait = wait_of(queue);
+    wait.base -= ns_of(now);
+    ++wait.length;
   }
   // REQUIRES: it has just been counted.
   void depart(Queue& queue, Instant now) {
-    Stay& stay = stay_of(queue);
-    stay.base += ns_of(now);
-    --stay.length;
+    QueueWait& wait = wait_of(queue);
+    wait.base += ns_of(now);
+    --wait.length;
   }
   void count(Queue& queue, Order order, Instant now) {
-    Stay& stay = stay_of(queue);
-    stay.counted = add_delays(queue, order, now, stay.delays);
+    QueueWait& wait = wait_of(queue);
+    wait.counted = add_delays(queue, order, now, wait.delays);
   }
   // The same for one that is first and has no root to wait for, in few steps.
   void count_first(Queue& queue, Instant now);
@@ -74,17 +74,17 @@ class WaitBreakdown {
   // Of every queue that is watched, up to now: visit(queue, waiting, begun, delays).
   template <class OrderOf, class Visit>
   void visit(Instant now, OrderOf order_of, Visit visit) const {
-    for (const Stay& stay : stays_) {
-      if (stay.queue == nullptr) continue;
-      DelaySums delays = stay.delays;
-      add_delays(*stay.queue, order_of(*stay.queue), now, delays);
-      visit(*stay.queue, static_cast<std::uint32_t>(stay.length), stay.begun, delays);
+    for (const QueueWait& wait : waits_) {
+      if (wait.queue == nullptr) continue;
+      DelaySums delays = wait.delays;
+      add_delays(*wait.queue, order_of(*wait.queue), now, delays);
+      visit(*wait.queue, static_cast<std::uint32_t>(wait.length), wait.begun, delays);
     }
   }
 
  private:
   // Lent to a queue when it gets busy, and to another once it is idle and many come.
-  struct Stay {
+  struct QueueWait {
     std::uint64_t stood(Instant at) const { return base + length * ns_of(at); }
 
     Queue* queue = nullptr;
@@ -98,11 +98,11 @@ class WaitBreakdown {
   static std::uint64_t ns_of(Instant at) {
     return static_cast<std::uint64_t>(at.time_since_epoch().count());
   }
-  Stay& stay_of(const Queue& queue) { return stays_[queue.stay - 1U]; }
-  const Stay& stay_of(const Queue& queue) const { return stays_[queue.stay - 1U]; }
+  QueueWait& wait_of(const Queue& queue) { return waits_[queue.watch - 1U]; }
+  const QueueWait& wait_of(const Queue& queue) const { return waits_[queue.watch - 1U]; }
   std::uint64_t add_delays(const Queue& queue, Order order, Instant now, DelaySums& sums) const;
 
-  std::vector<Stay> stays_;
+  std::vector<QueueWait> waits_;
   std::size_t next_ = 0;
   std::array<Instant, 2> first_since_{};  // by head
   Instant root_refused_ = kNever;         // the root could not pay for who is first

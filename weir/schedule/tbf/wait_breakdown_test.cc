@@ -33,8 +33,8 @@ std::uint64_t sum_of(const DelaySums& delays) {
 
 std::map<QueueName, DelaySums> delays_of(const Gate& gate, Instant now) {
   std::map<QueueName, DelaySums> all;
-  gate.engine(Head::kRegular)->visit_stays(now, [&](const StayView& stay) {
-    all[{std::string(stay.key.job.text()), stay.head}] = stay.delays;
+  gate.engine(Head::kRegular)->visit_waits(now, [&](const WaitView& wait) {
+    all[{std::string(wait.key.job.text()), wait.head}] = wait.delays;
   });
   return all;
 }
@@ -44,10 +44,10 @@ RootBucket root_of(std::uint64_t per_second, std::uint64_t depth) {
   return {.rested = shape, .busy = shape};
 }
 
-constexpr std::uint16_t kStays = 64;
+constexpr std::uint16_t kWatchedQueues = 64;
 
 Gate::Options watched(Gate::Options options) {
-  options.rules.stays = kStays;
+  options.rules.watched_queues = kWatchedQueues;
   return options;
 }
 
@@ -198,15 +198,15 @@ void check_that_causes_add_up(std::uint64_t seed, bool shares) {
   }
 }
 
-TEST(TbfStaysProperty, CausesAddUpToTheWaitUnderLimits) {
+TEST(TbfWaitsProperty, CausesAddUpToTheWaitUnderLimits) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) check_that_causes_add_up(seed, false);
 }
 
-TEST(TbfStaysProperty, CausesAddUpToTheWaitUnderShares) {
+TEST(TbfWaitsProperty, CausesAddUpToTheWaitUnderShares) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) check_that_causes_add_up(seed, true);
 }
 
-TEST(TbfStaysProperty, TheCheckFindsANanosecondThatIsMissing) {
+TEST(TbfWaitsProperty, TheCheckFindsANanosecondThatIsMissing) {
   World world({.slots = 1});
   world.admit("a");
   world.admit("b");
@@ -236,7 +236,7 @@ void expect_delays(const World& world, const std::string& job, const Expectation
       << job;
 }
 
-TEST(TbfStays, ALimitIsWhatItsClassWaitsFor) {
+TEST(TbfWaits, ALimitIsWhatItsClassWaitsFor) {
   World world({.slots = 4});
   ASSERT_TRUE(world.gate.write_rule("start r jobid={a} rate=100", world.now));
   for (int i = 0; i < 5; ++i) world.admit("a");
@@ -250,7 +250,7 @@ TEST(TbfStays, ALimitIsWhatItsClassWaitsFor) {
   expect_delays(world, "a", {.limit = ns(milliseconds{30})});  // two for 10 ms, one for 10 more
 }
 
-TEST(TbfStays, WhoIsFirstWaitsForASlotAndTheOthersForTheirTurn) {
+TEST(TbfWaits, WhoIsFirstWaitsForASlotAndTheOthersForTheirTurn) {
   World world({.slots = 1});
   world.admit("a");
   world.run();
@@ -267,7 +267,7 @@ TEST(TbfStays, WhoIsFirstWaitsForASlotAndTheOthersForTheirTurn) {
   expect_delays(world, "c", {.slot = ns(milliseconds{6}), .order = ns(milliseconds{4})});
 }
 
-TEST(TbfStays, TheRateOfTheTargetHoldsUpWhoIsFirst) {
+TEST(TbfWaits, TheRateOfTheTargetHoldsUpWhoIsFirst) {
   World world(sharing_options());
   RuleEngine& tbf = *world.gate.engine(Head::kRegular);
   tbf.set_share(JobId("a"), Rate::per_second(1'000'000), Tokens{1000}, 1, world.now);
@@ -282,7 +282,7 @@ TEST(TbfStays, TheRateOfTheTargetHoldsUpWhoIsFirst) {
   expect_delays(world, "a", {.root = ns(milliseconds{10})});
 }
 
-TEST(TbfStays, AShareHoldsUpItsJobWhileOthersRun) {
+TEST(TbfWaits, AShareHoldsUpItsJobWhileOthersRun) {
   Gate::Options options{.slots = 4};
   options.rules.sharing = Sharing{.cost = {}, .lending = false};
   World world(options);
@@ -296,10 +296,10 @@ TEST(TbfStays, AShareHoldsUpItsJobWhileOthersRun) {
   expect_delays(world, "a", {.share = ns(milliseconds{10})});
 }
 
-TEST(TbfStays, BeyondTheBoundThereIsNothingToldAndNothingLost) {
+TEST(TbfWaits, BeyondTheBoundThereIsNothingToldAndNothingLost) {
   World world({.slots = 1, .hp_slots = 0});
-  for (std::size_t i = 0; i < kStays + 10; ++i) world.admit("j" + std::to_string(i));
-  EXPECT_EQ(delays_of(world.gate, world.now).size(), kStays);
+  for (std::size_t i = 0; i < kWatchedQueues + 10; ++i) world.admit("j" + std::to_string(i));
+  EXPECT_EQ(delays_of(world.gate, world.now).size(), kWatchedQueues);
 }
 
 }  // namespace

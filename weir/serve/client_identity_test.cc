@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/serve/peer.h"
+#include "weir/serve/client_identity.h"
 
 #include <string>
 #include <vector>
@@ -25,11 +25,11 @@ sockaddr_storage ipv6(const char* text) {
   return address;
 }
 
-Attributes of(const Peer& peer, const Claims& claims = {}) {
-  return *attributes_of(peer, claims, {}, {});
+Attributes of(const ClientIdentity& identity, const Claims& claims = {}) {
+  return *attributes_of(identity, claims, {}, {});
 }
 
-TEST(Peer, HasTheNidOfItsAddress) {
+TEST(ClientIdentity, HasTheNidOfItsAddress) {
   EXPECT_EQ(print_nid(nid_of(ipv4("10.1.2.3"))), "10.1.2.3@tcp");
   EXPECT_EQ(nid_of(ipv4("10.1.2.3")), *parse_nid("10.1.2.3@tcp"));
   EXPECT_EQ(nid_of(ipv6("fd00::1")), *parse_nid("fd00::1@tcp"));
@@ -37,7 +37,7 @@ TEST(Peer, HasTheNidOfItsAddress) {
   EXPECT_EQ(unix_nid(), *parse_nid("0@lo"));
 }
 
-TEST(Peer, IsLocalOnLoopback) {
+TEST(ClientIdentity, IsLocalOnLoopback) {
   EXPECT_TRUE(is_loopback(ipv4("127.0.0.1")));
   EXPECT_TRUE(is_loopback(ipv4("127.8.0.1")));
   EXPECT_TRUE(is_loopback(ipv6("::1")));
@@ -46,11 +46,11 @@ TEST(Peer, IsLocalOnLoopback) {
   EXPECT_FALSE(is_loopback(ipv6("fd00::1")));
 }
 
-TEST(Peer, IsItsOwnJobUnlessItClaimsOne) {
-  const Peer far{.nid = nid_of(ipv4("10.1.2.3"))};
+TEST(ClientIdentity, IsItsOwnJobUnlessItClaimsOne) {
+  const ClientIdentity far{.nid = nid_of(ipv4("10.1.2.3"))};
   EXPECT_EQ(of(far).job.text(), "10.1.2.3@tcp");
   EXPECT_EQ(of(far).uid, kUnknownId);
-  const Peer near{.nid = unix_nid(), .is_local = true, .uid = 500, .gid = 100};
+  const ClientIdentity near{.nid = unix_nid(), .is_local = true, .uid = 500, .gid = 100};
   EXPECT_EQ(of(near).job.text(), "uid.500");
   EXPECT_EQ(of(near).gid, 100U);
   const Attributes claimed = of(near, {.job = JobId("ior"), .uid = 7, .project = 9});
@@ -61,15 +61,15 @@ TEST(Peer, IsItsOwnJobUnlessItClaimsOne) {
 }
 
 // Two clients whose addresses differ only at the end must not become one job.
-TEST(Peer, ALongAddressKeepsItsEnd) {
-  const Peer one{.nid = nid_of(ipv6("2001:db8:1111:2222:3333:4444:5555:6666"))};
-  const Peer two{.nid = nid_of(ipv6("2001:db8:1111:2222:3333:4444:5555:6667"))};
+TEST(ClientIdentity, ALongAddressKeepsItsEnd) {
+  const ClientIdentity one{.nid = nid_of(ipv6("2001:db8:1111:2222:3333:4444:5555:6666"))};
+  const ClientIdentity two{.nid = nid_of(ipv6("2001:db8:1111:2222:3333:4444:5555:6667"))};
   EXPECT_NE(of(one).job, of(two).job);
   EXPECT_FALSE(of(one).job.empty());
 }
 
-TEST(Peer, ClaimsOfStrangersAreRefusedUnlessAllowed) {
-  const Peer far{.nid = nid_of(ipv4("10.1.2.3"))};
+TEST(ClientIdentity, ClaimsAreRefusedUnlessTheClientIsAllowedToMakeThem) {
+  const ClientIdentity far{.nid = nid_of(ipv4("10.1.2.3"))};
   const Claims claims{.job = JobId("root")};
   const auto refused = attributes_of(far, claims, {}, {});
   ASSERT_FALSE(refused);
@@ -77,11 +77,11 @@ TEST(Peer, ClaimsOfStrangersAreRefusedUnlessAllowed) {
   ClaimsOptions trusting;
   trusting.nids = *NidList::parse("10.1.2.[1-5]@tcp");
   EXPECT_TRUE(attributes_of(far, claims, trusting, {}));
-  const Peer near{.nid = unix_nid(), .is_local = true};
+  const ClientIdentity near{.nid = unix_nid(), .is_local = true};
   EXPECT_FALSE(attributes_of(near, claims, {.local = false, .nids = {}}, {}));
 }
 
-TEST(Peer, IsInTheFirstNodemapThatHoldsIt) {
+TEST(ClientIdentity, IsInTheFirstNodemapThatHoldsIt) {
   std::vector<NodemapOptions> nodemaps;
   nodemaps.push_back({"a", *NidList::parse("10.1.*.*@tcp")});
   nodemaps.push_back({"b", *NidList::parse("*@tcp")});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/cluster/epoch_seat.h"
+#include "weir/cluster/cluster_leader.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -22,7 +22,7 @@ constexpr std::int64_t kLimit = 900 * kMilli;
 // A server's end without a server: says what it could use, and takes what it is given.
 struct Peer {
   explicit Peer(std::int64_t demand, std::uint64_t first_serial = 1)
-      : slices(SliceTerms{}), member({.first_serial = first_serial, .rider = &slices}) {
+      : slices(SliceTerms{}), member({.first_serial = first_serial, .payload = &slices}) {
     slices.set_demand(slices.open("ost_io/dd/ops", kLimit), demand);
   }
   void call(Instant now) {
@@ -40,30 +40,30 @@ struct Peer {
   int calls = 0;
 };
 
-struct EpochSeatTest : ::testing::Test {
-  EpochSeat::Hello hello(const std::string& name, std::uint64_t incarnation = 1) const {
+struct ClusterLeaderTest : ::testing::Test {
+  ClusterLeader::Hello hello(const std::string& name, std::uint64_t incarnation = 1) const {
     return {.protocol = kEpochProtocol, .name = name, .incarnation = incarnation, .term = 3};
   }
   void say(MemberId id, Peer& peer) {
     for (const EpochMessage& message : peer.member.take_outgoing()) {
-      ASSERT_TRUE(seat.receive(id, "", encode(message), now));
+      ASSERT_TRUE(leader.receive(id, "", encode(message), now));
     }
   }
   void answer(MemberId id, Peer& peer) {
-    for (const auto& [to, course, message] : seat.take_outgoing()) {
+    for (const auto& [to, course, message] : leader.take_outgoing()) {
       if (to == id && course.empty()) peer.member.receive(message, now);
     }
   }
 
   Instant now = instant_at(1'000'000'000);
   SliceLimits limits = {{"ost_io/dd/ops", kLimit}};
-  EpochSeat seat{{.name = "a", .term = 3, .is_first = true}, limits, now};
+  ClusterLeader leader{{.name = "a", .term = 3, .is_first = true}, limits, now};
 };
 
-TEST_F(EpochSeatTest, AMemberIsRefusedForItsProtocolWithClearWords) {
-  EpochSeat::Hello other = hello("b");
+TEST_F(ClusterLeaderTest, AMemberIsRefusedForItsProtocolWithClearWords) {
+  ClusterLeader::Hello other = hello("b");
   other.protocol = 7;
-  const auto refused = seat.greet(other, now);
+  const auto refused = leader.greet(other, now);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, std::errc::protocol_not_supported);
   EXPECT_EQ(refused.error().message(),
@@ -71,34 +71,35 @@ TEST_F(EpochSeatTest, AMemberIsRefusedForItsProtocolWithClearWords) {
             "versions of weir that speak the same");
 }
 
-TEST_F(EpochSeatTest, AnotherTermAndNamesThatAreNoneAreRefused) {
-  EpochSeat::Hello late = hello("b");
+TEST_F(ClusterLeaderTest, AnotherTermAndNamesThatAreNoneAreRefused) {
+  ClusterLeader::Hello late = hello("b");
   late.term = 2;
-  EXPECT_EQ(static_cast<int>(seat.greet(late, now).error().code), ESTALE);
-  EXPECT_EQ(seat.greet(hello(""), now).error().code, std::errc::invalid_argument);
-  EXPECT_EQ(seat.greet(hello(std::string(32, 'x')), now).error().code, std::errc::invalid_argument);
+  EXPECT_EQ(static_cast<int>(leader.greet(late, now).error().code), ESTALE);
+  EXPECT_EQ(leader.greet(hello(""), now).error().code, std::errc::invalid_argument);
+  EXPECT_EQ(leader.greet(hello(std::string(32, 'x')), now).error().code,
+            std::errc::invalid_argument);
 }
 
-TEST_F(EpochSeatTest, ASecondServerOfANameIsRefusedWhileTheFirstIsAlive) {
-  const auto first = seat.greet(hello("b", 1), now);
+TEST_F(ClusterLeaderTest, ASecondServerOfANameIsRefusedWhileTheFirstIsAlive) {
+  const auto first = leader.greet(hello("b", 1), now);
   ASSERT_TRUE(first);
-  EXPECT_EQ(seat.greet(hello("b", 2), now).error().code, std::errc::file_exists);
+  EXPECT_EQ(leader.greet(hello("b", 2), now).error().code, std::errc::file_exists);
   // The same server may come again at once, and keeps its number.
-  const auto again = seat.greet(hello("b", 1), now);
+  const auto again = leader.greet(hello("b", 1), now);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->id, first->id);
   EXPECT_EQ(again->replaced, first->id);
-  now += EpochSeat::kSilence;
-  const auto second = seat.greet(hello("b", 2), now);
+  now += ClusterLeader::kSilence;
+  const auto second = leader.greet(hello("b", 2), now);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->replaced, first->id);
   EXPECT_NE(second->id, first->id);
 }
 
-TEST_F(EpochSeatTest, AServerThatStartsAnewIsNobodyElse) {
-  const auto first = seat.greet(hello("b", 1), now);
-  seat.ended(first->id, now);
-  const auto second = seat.greet(hello("b", 2), now);
+TEST_F(ClusterLeaderTest, AServerThatStartsAnewIsNobodyElse) {
+  const auto first = leader.greet(hello("b", 1), now);
+  leader.ended(first->id, now);
+  const auto second = leader.greet(hello("b", 2), now);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->replaced, 0U);
   // Its numbers begin again, which is no hindrance.
@@ -110,9 +111,9 @@ TEST_F(EpochSeatTest, AServerThatStartsAnewIsNobodyElse) {
   EXPECT_EQ(peer.epoch, epoch_number(3, 1));
 }
 
-TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  const MemberId c = seat.greet(hello("c"), now)->id;
+TEST_F(ClusterLeaderTest, CutsTheLimitByDemand) {
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  const MemberId c = leader.greet(hello("c"), now)->id;
   Peer busy(900 * kMilli);
   Peer idle(0);
   // The first to come has a round of its own before the other is there.
@@ -121,14 +122,14 @@ TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
     if (!idle.member.is_calling()) idle.call(now);
     say(b, busy);
     say(c, idle);
-    for (const auto& [to, course, message] : seat.take_outgoing()) {
+    for (const auto& [to, course, message] : leader.take_outgoing()) {
       (to == b ? busy : idle).member.receive(message, now);
     }
     now += milliseconds{10};
   }
   EXPECT_GT(busy.slices.slice(0, now), 880 * kMilli);
   EXPECT_LE(busy.slices.slice(0, now) + idle.slices.slice(0, now), kLimit);
-  const serve::LeaderStatus part = seat.describe(now);
+  const serve::LeaderStatus part = leader.describe(now);
   EXPECT_GE(part.rounds, 5U);
   ASSERT_EQ(part.members.size(), 2U);
   EXPECT_EQ(part.members[0].name, "b");
@@ -136,28 +137,28 @@ TEST_F(EpochSeatTest, CutsTheLimitByDemand) {
   EXPECT_GT(part.members[0].slices.at(0).milli, 880 * kMilli);
 }
 
-TEST_F(EpochSeatTest, ConnectedAreThoseThatWereHeardLately) {
-  EXPECT_EQ(seat.connected(now), 1U) << "itself";
-  const MemberId own = seat.greet(hello("a"), now)->id;
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  EXPECT_EQ(seat.connected(now), 2U);
+TEST_F(ClusterLeaderTest, ConnectedAreThoseThatWereHeardLately) {
+  EXPECT_EQ(leader.connected(now), 1U) << "itself";
+  const MemberId own = leader.greet(hello("a"), now)->id;
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  EXPECT_EQ(leader.connected(now), 2U);
   Peer self(100 * kMilli);
   Peer peer(100 * kMilli);
   self.call(now);
   say(own, self);
-  now += EpochSeat::kSilence - milliseconds{1};
+  now += ClusterLeader::kSilence - milliseconds{1};
   peer.call(now);
   say(b, peer);
-  seat.ended(b, now);  // it may come again at once
-  now += EpochSeat::kSilence - milliseconds{1};
-  EXPECT_EQ(seat.connected(now), 2U);
+  leader.ended(b, now);  // it may come again at once
+  now += ClusterLeader::kSilence - milliseconds{1};
+  EXPECT_EQ(leader.connected(now), 2U);
   now += milliseconds{1};
-  EXPECT_EQ(seat.connected(now), 1U);
+  EXPECT_EQ(leader.connected(now), 1U);
 }
 
-TEST_F(EpochSeatTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilThatEnds) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  const MemberId c = seat.greet(hello("c"), now)->id;
+TEST_F(ClusterLeaderTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilThatEnds) {
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  const MemberId c = leader.greet(hello("c"), now)->id;
   Peer silent(1000 * kMilli);
   Peer busy(1000 * kMilli);
   const auto round = [&](bool both) {
@@ -165,8 +166,8 @@ TEST_F(EpochSeatTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilThatE
     if (!busy.member.is_calling()) busy.call(now);
     if (both) say(b, silent);
     say(c, busy);
-    seat.tick(now);
-    for (const auto& [to, course, message] : seat.take_outgoing()) {
+    leader.tick(now);
+    for (const auto& [to, course, message] : leader.take_outgoing()) {
       if (to == c) busy.member.receive(message, now);
       if (both && to == b) silent.member.receive(message, now);
     }
@@ -174,7 +175,7 @@ TEST_F(EpochSeatTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilThatE
   };
   const auto shown = [&] {
     std::int64_t sum = 0;
-    const serve::LeaderStatus part = seat.describe(now);
+    const serve::LeaderStatus part = leader.describe(now);
     for (const serve::MemberStatus& one : part.members) {
       for (const serve::SliceStatus& slice : one.slices) sum += slice.milli;
     }
@@ -192,25 +193,25 @@ TEST_F(EpochSeatTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilThatE
   EXPECT_EQ(shown().slices.at(0).milli, cut_off_slice(kLimit, 2));
 }
 
-TEST_F(EpochSeatTest, NobodyIsJoinedWhileTheLeaderIsNotSureOfItself) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
+TEST_F(ClusterLeaderTest, NobodyIsJoinedWhileTheLeaderIsNotSureOfItself) {
+  const MemberId b = leader.greet(hello("b"), now)->id;
   Peer peer(100 * kMilli);
   peer.call(now);
   say(b, peer);
-  EXPECT_TRUE(seat.describe(now).members.at(0).is_joined);
-  seat.confirm(now + milliseconds{5});
+  EXPECT_TRUE(leader.describe(now).members.at(0).is_joined);
+  leader.confirm(now + milliseconds{5});
   now += milliseconds{5};
-  EXPECT_FALSE(seat.describe(now).members.at(0).is_joined);
+  EXPECT_FALSE(leader.describe(now).members.at(0).is_joined);
 }
 
-TEST_F(EpochSeatTest, GarbageIsToldAndTheOthersGoOn) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  const MemberId c = seat.greet(hello("c"), now)->id;
+TEST_F(ClusterLeaderTest, GarbageIsToldAndTheOthersGoOn) {
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  const MemberId c = leader.greet(hello("c"), now)->id;
   const EpochBytes garbage(100, std::byte{0x57});
-  EXPECT_FALSE(seat.receive(b, "", garbage, now));
-  EXPECT_FALSE(seat.receive(b, "", encode(Start{.epoch = 1, .data = {}, .grant = {}}), now));
-  seat.ended(b, now);
-  EXPECT_EQ(seat.describe(now).garbage, 2U);
+  EXPECT_FALSE(leader.receive(b, "", garbage, now));
+  EXPECT_FALSE(leader.receive(b, "", encode(Start{.epoch = 1, .data = {}, .grant = {}}), now));
+  leader.ended(b, now);
+  EXPECT_EQ(leader.describe(now).garbage, 2U);
   Peer peer(100 * kMilli);
   peer.call(now);
   say(c, peer);
@@ -218,9 +219,9 @@ TEST_F(EpochSeatTest, GarbageIsToldAndTheOthersGoOn) {
   EXPECT_EQ(peer.calls, 1);
 }
 
-TEST_F(EpochSeatTest, ALeaderAfterAnotherHearsNobodyUntilOldSlicesHaveNearlyRunOut) {
-  EpochSeat next({.name = "a", .term = 4}, limits, now);
-  EpochSeat::Hello b = hello("b");
+TEST_F(ClusterLeaderTest, ALeaderAfterAnotherHearsNobodyUntilOldSlicesHaveNearlyRunOut) {
+  ClusterLeader next({.name = "a", .term = 4}, limits, now);
+  ClusterLeader::Hello b = hello("b");
   b.term = 4;
   const MemberId id = next.greet(b, now)->id;
   Peer peer(100 * kMilli);
@@ -233,21 +234,21 @@ TEST_F(EpochSeatTest, ALeaderAfterAnotherHearsNobodyUntilOldSlicesHaveNearlyRunO
 }
 
 // Three members that have been in epochs together.
-struct EpochSeatNames : EpochSeatTest {
+struct ClusterLeaderNames : ClusterLeaderTest {
   void SetUp() override {
     for (const char* const name : {"b", "c", "d"}) come(name);
-    for (int turn = 0; turn < 5; ++turn) round(seat);
+    for (int turn = 0; turn < 5; ++turn) round(leader);
   }
   void come(const std::string& name) {
     Member& member = members[name];
-    member.id = seat.greet(hello(name), now)->id;
+    member.id = leader.greet(hello(name), now)->id;
     member.is_there = true;
   }
   void go(const std::string& name) {
-    seat.ended(members[name].id, now);
+    leader.ended(members[name].id, now);
     members[name].is_there = false;
   }
-  void round(EpochSeat& leader) {
+  void round(ClusterLeader& leader) {
     for (auto& [name, member] : members) {
       if (!member.is_there) continue;
       member.peer.member.tick(now);
@@ -275,65 +276,65 @@ struct EpochSeatNames : EpochSeatTest {
   std::map<std::string, Member> members;
 };
 
-TEST_F(EpochSeatNames, WhoIsAwayIsReservedItsPartUntilItsNameIsGone) {
-  seat.set_known({"b", "c", "d"});
+TEST_F(ClusterLeaderNames, WhoIsAwayIsReservedItsPartUntilItsNameIsGone) {
+  leader.set_known({"b", "c", "d"});
   go("d");
-  for (int turn = 0; turn < 60; ++turn) round(seat);
+  for (int turn = 0; turn < 60; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
   EXPECT_LE(slice("b") + slice("c"), kLimit - kLimit / 30);
-  seat.set_known({"b", "c"});
-  for (int turn = 0; turn < 10; ++turn) round(seat);
+  leader.set_known({"b", "c"});
+  for (int turn = 0; turn < 10; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 2U);
   EXPECT_GE(slice("b") + slice("c"), kLimit * 999 / 1000);
-  ASSERT_EQ(seat.describe(now).members.size(), 2U);
+  ASSERT_EQ(leader.describe(now).members.size(), 2U);
   // A newcomer like any other, though it is the same server.
   come("d");
-  for (int turn = 0; turn < 10; ++turn) round(seat);
+  for (int turn = 0; turn < 10; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
   EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit);
 }
 
-TEST_F(EpochSeatNames, AServerThatHasStartedAndNotComeYetIsLeftItsPart) {
-  seat.set_known({"b", "c", "d", "e"}, {"b", "c", "d", "e"});
-  for (int turn = 0; turn < 60; ++turn) round(seat);
+TEST_F(ClusterLeaderNames, AServerThatHasStartedAndNotComeYetIsLeftItsPart) {
+  leader.set_known({"b", "c", "d", "e"}, {"b", "c", "d", "e"});
+  for (int turn = 0; turn < 60; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 4U);
   EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit - kLimit / 40);
   EXPECT_GE(slice("b") + slice("c") + slice("d"), (kLimit - kLimit / 40) * 999 / 1000);
   // Away, and it never was in the epochs: a name alone is no server.
-  seat.set_known({"b", "c", "d", "e"}, {"b", "c", "d"});
-  for (int turn = 0; turn < 10; ++turn) round(seat);
+  leader.set_known({"b", "c", "d", "e"}, {"b", "c", "d"});
+  for (int turn = 0; turn < 10; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
   EXPECT_GE(slice("b") + slice("c") + slice("d"), kLimit * 999 / 1000);
 }
 
-TEST_F(EpochSeatNames, OneThatCameBackAsAnotherIsLeftItsPartUntilItSignals) {
-  seat.set_known({"b", "c", "d"}, {"b", "c", "d"});
+TEST_F(ClusterLeaderNames, OneThatCameBackAsAnotherIsLeftItsPartUntilItSignals) {
+  leader.set_known({"b", "c", "d"}, {"b", "c", "d"});
   go("d");
-  for (int turn = 0; turn < 60; ++turn) round(seat);
-  ASSERT_TRUE(seat.greet(hello("d", 2), now));  // it says nothing more
-  for (int turn = 0; turn < 60; ++turn) round(seat);
+  for (int turn = 0; turn < 60; ++turn) round(leader);
+  ASSERT_TRUE(leader.greet(hello("d", 2), now));  // it says nothing more
+  for (int turn = 0; turn < 60; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
   EXPECT_LE(slice("b") + slice("c"), kLimit - kLimit / 30);
 }
 
-TEST_F(EpochSeatNames, WhoIsInTheEpochsIsNotForgotten) {
-  seat.set_known({"b"});
-  for (int turn = 0; turn < 60; ++turn) round(seat);
+TEST_F(ClusterLeaderNames, WhoIsInTheEpochsIsNotForgotten) {
+  leader.set_known({"b"});
+  for (int turn = 0; turn < 60; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
   // But when it is gone.
   go("d");
-  seat.set_known({"b", "c"});
-  for (int turn = 0; turn < 60; ++turn) round(seat);
+  leader.set_known({"b", "c"});
+  for (int turn = 0; turn < 60; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 2U);
 }
 
-TEST_F(EpochSeatNames, ANewLeaderReservesForThoseThatHaveNamesOnly) {
-  EpochSeat next({.name = "a", .term = 4}, limits, now);
+TEST_F(ClusterLeaderNames, ANewLeaderReservesForThoseThatHaveNamesOnly) {
+  ClusterLeader next({.name = "a", .term = 4}, limits, now);
   next.set_known({"b", "c"});
   for (auto& [name, member] : members) {
     member.is_there = name != "d";
     if (!member.is_there) continue;
-    EpochSeat::Hello come = hello(name);
+    ClusterLeader::Hello come = hello(name);
     come.term = 4;
     member.id = next.greet(come, now)->id;
     member.peer.member.lose_leader(now);
@@ -346,10 +347,10 @@ TEST_F(EpochSeatNames, ANewLeaderReservesForThoseThatHaveNamesOnly) {
   }
   EXPECT_GE(slice("b") + slice("c"), kLimit * 999 / 1000);
   // One that has a name and has not come is away.
-  EpochSeat third({.name = "a", .term = 5}, limits, now);
+  ClusterLeader third({.name = "a", .term = 5}, limits, now);
   third.set_known({"b", "c"});
   members["c"].is_there = false;
-  EpochSeat::Hello come = hello("b");
+  ClusterLeader::Hello come = hello("b");
   come.term = 5;
   members["b"].id = third.greet(come, now)->id;
   members["b"].peer.member.lose_leader(now);
@@ -358,16 +359,16 @@ TEST_F(EpochSeatNames, ANewLeaderReservesForThoseThatHaveNamesOnly) {
   EXPECT_LE(slice("b"), kLimit - kLimit / 20);
 }
 
-TEST_F(EpochSeatTest, OneThatIsNotConfirmedFallsSilent) {
-  seat.confirm(now + milliseconds{100});
-  const MemberId b = seat.greet(hello("b"), now)->id;
+TEST_F(ClusterLeaderTest, OneThatIsNotConfirmedFallsSilent) {
+  leader.confirm(now + milliseconds{100});
+  const MemberId b = leader.greet(hello("b"), now)->id;
   Peer peer(100 * kMilli);
   now += milliseconds{100};
   peer.call(now);
   say(b, peer);
-  seat.tick(now);
-  EXPECT_TRUE(seat.take_outgoing().empty());
-  seat.confirm(now + milliseconds{100});
+  leader.tick(now);
+  EXPECT_TRUE(leader.take_outgoing().empty());
+  leader.confirm(now + milliseconds{100});
   now += milliseconds{30};
   peer.member.tick(now);
   say(b, peer);
@@ -386,20 +387,20 @@ Ready ready_of(std::uint64_t serial, std::int64_t epoch = kFirstEpoch) {
           .claim = {}};
 }
 
-TEST_F(EpochSeatTest, CoursesHaveNumbersAndMembersOfTheirOwn) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  const MemberId c = seat.greet(hello("c"), now)->id;
-  ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(1)), now));
-  auto out = seat.take_outgoing();
+TEST_F(ClusterLeaderTest, CoursesHaveNumbersAndMembersOfTheirOwn) {
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  const MemberId c = leader.greet(hello("c"), now)->id;
+  ASSERT_TRUE(leader.receive(b, "ost_io", encode(ready_of(1)), now));
+  auto out = leader.take_outgoing();
   ASSERT_EQ(out.size(), 1U) << "b is all there are in this course, and need not wait for c";
   EXPECT_EQ(out[0].course, "ost_io");
   EXPECT_EQ(std::get<Start>(out[0].message).epoch, epoch_number(3, 1));
-  ASSERT_TRUE(seat.receive(c, "other", encode(ready_of(1)), now));
-  out = seat.take_outgoing();
+  ASSERT_TRUE(leader.receive(c, "other", encode(ready_of(1)), now));
+  out = leader.take_outgoing();
   ASSERT_EQ(out.size(), 1U);
   EXPECT_EQ(out[0].course, "other");
   EXPECT_EQ(std::get<Start>(out[0].message).epoch, epoch_number(3, 1));
-  const serve::LeaderStatus part = seat.describe(now);
+  const serve::LeaderStatus part = leader.describe(now);
   ASSERT_EQ(part.courses.size(), 2U);
   EXPECT_EQ(part.courses[0].service, "ost_io");
   EXPECT_EQ(part.courses[0].members, 1U);
@@ -407,49 +408,49 @@ TEST_F(EpochSeatTest, CoursesHaveNumbersAndMembersOfTheirOwn) {
   EXPECT_EQ(part.rounds, 0U) << "of slices";
 }
 
-TEST_F(EpochSeatTest, AStreamThatEndsIsGoneFromAllCourses) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  const MemberId c = seat.greet(hello("c"), now)->id;
-  ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(1)), now));
-  EXPECT_EQ(seat.take_outgoing().size(), 1U);
-  ASSERT_TRUE(seat.receive(b, "ost_io", encode(Taken{epoch_number(3, 1), 1}), now));
-  ASSERT_TRUE(seat.receive(c, "ost_io", encode(ready_of(1)), now));
-  EXPECT_TRUE(seat.take_outgoing().empty()) << "b is waited for";
-  ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(2, epoch_number(3, 1))), now));
-  EXPECT_EQ(seat.take_outgoing().size(), 2U);
-  ASSERT_TRUE(seat.receive(b, "ost_io", encode(Taken{epoch_number(3, 2), 2}), now));
-  ASSERT_TRUE(seat.receive(b, "ost_io", encode(ready_of(3, epoch_number(3, 2))), now));
-  EXPECT_TRUE(seat.take_outgoing().empty()) << "c is waited for";
-  seat.ended(c, now);
-  const auto out = seat.take_outgoing();
+TEST_F(ClusterLeaderTest, AStreamThatEndsIsGoneFromAllCourses) {
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  const MemberId c = leader.greet(hello("c"), now)->id;
+  ASSERT_TRUE(leader.receive(b, "ost_io", encode(ready_of(1)), now));
+  EXPECT_EQ(leader.take_outgoing().size(), 1U);
+  ASSERT_TRUE(leader.receive(b, "ost_io", encode(Taken{epoch_number(3, 1), 1}), now));
+  ASSERT_TRUE(leader.receive(c, "ost_io", encode(ready_of(1)), now));
+  EXPECT_TRUE(leader.take_outgoing().empty()) << "b is waited for";
+  ASSERT_TRUE(leader.receive(b, "ost_io", encode(ready_of(2, epoch_number(3, 1))), now));
+  EXPECT_EQ(leader.take_outgoing().size(), 2U);
+  ASSERT_TRUE(leader.receive(b, "ost_io", encode(Taken{epoch_number(3, 2), 2}), now));
+  ASSERT_TRUE(leader.receive(b, "ost_io", encode(ready_of(3, epoch_number(3, 2))), now));
+  EXPECT_TRUE(leader.take_outgoing().empty()) << "c is waited for";
+  leader.ended(c, now);
+  const auto out = leader.take_outgoing();
   ASSERT_EQ(out.size(), 1U);
   EXPECT_EQ(out[0].to, b);
   EXPECT_EQ(std::get<Start>(out[0].message).epoch, epoch_number(3, 3));
 }
 
-TEST_F(EpochSeatTest, ASilentLeaderIsSilentInAllCourses) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  ASSERT_TRUE(seat.receive(b, "before", encode(ready_of(1)), now));
-  EXPECT_EQ(seat.take_outgoing().size(), 1U);
-  seat.confirm(now);
-  ASSERT_TRUE(seat.receive(b, "before", encode(ready_of(2, epoch_number(3, 1))), now));
-  ASSERT_TRUE(seat.receive(b, "after", encode(ready_of(1)), now));
-  EXPECT_TRUE(seat.take_outgoing().empty());
+TEST_F(ClusterLeaderTest, ASilentLeaderIsSilentInAllCourses) {
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  ASSERT_TRUE(leader.receive(b, "before", encode(ready_of(1)), now));
+  EXPECT_EQ(leader.take_outgoing().size(), 1U);
+  leader.confirm(now);
+  ASSERT_TRUE(leader.receive(b, "before", encode(ready_of(2, epoch_number(3, 1))), now));
+  ASSERT_TRUE(leader.receive(b, "after", encode(ready_of(1)), now));
+  EXPECT_TRUE(leader.take_outgoing().empty());
 }
 
-TEST_F(EpochSeatTest, MoreCoursesThanThereMayBeAreRefusedAndHarmNobody) {
-  const MemberId b = seat.greet(hello("b"), now)->id;
-  for (std::size_t i = 0; i < EpochSeat::kCoursesMax; ++i) {
-    ASSERT_TRUE(seat.receive(b, "s" + std::to_string(i), encode(ready_of(1)), now));
+TEST_F(ClusterLeaderTest, MoreCoursesThanThereMayBeAreRefusedAndHarmNobody) {
+  const MemberId b = leader.greet(hello("b"), now)->id;
+  for (std::size_t i = 0; i < ClusterLeader::kCoursesMax; ++i) {
+    ASSERT_TRUE(leader.receive(b, "s" + std::to_string(i), encode(ready_of(1)), now));
   }
-  EXPECT_EQ(seat.take_outgoing().size(), EpochSeat::kCoursesMax);
-  ASSERT_TRUE(seat.receive(b, "late", encode(ready_of(7)), now));
-  ASSERT_TRUE(seat.receive(b, "late", encode(Leave{kFirstEpoch, 8}), now));
-  const auto out = seat.take_outgoing();
+  EXPECT_EQ(leader.take_outgoing().size(), ClusterLeader::kCoursesMax);
+  ASSERT_TRUE(leader.receive(b, "late", encode(ready_of(7)), now));
+  ASSERT_TRUE(leader.receive(b, "late", encode(Leave{kFirstEpoch, 8}), now));
+  const auto out = leader.take_outgoing();
   ASSERT_EQ(out.size(), 1U);
   EXPECT_EQ(std::get<Refuse>(out[0].message).error, -ENOSPC);
   EXPECT_EQ(std::get<Refuse>(out[0].message).serial, 7U);
-  EXPECT_FALSE(seat.receive(b, std::string(32, 'x'), encode(ready_of(9)), now));
+  EXPECT_FALSE(leader.receive(b, std::string(32, 'x'), encode(ready_of(9)), now));
 }
 
 }  // namespace

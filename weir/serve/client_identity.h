@@ -25,7 +25,7 @@
 
 namespace weir::serve {
 
-struct Peer {
+struct ClientIdentity {
   Nid nid = {};
   bool is_local = false;  // on a Unix socket or from a loopback address
   std::optional<std::uint32_t> uid = std::nullopt;
@@ -38,10 +38,10 @@ Nid unix_nid();
 bool is_loopback(const sockaddr_storage& address);
 
 // Of a connected socket; an error when it is gone already.
-Result<Peer> peer_of(int socket);
+Result<ClientIdentity> identity_of(int socket);
 
 // Without the opcode. EACCES for claims that do not count.
-Result<Attributes> attributes_of(const Peer& peer, const Claims& claims,
+Result<Attributes> attributes_of(const ClientIdentity& identity, const Claims& claims,
                                  const ClaimsOptions& policy,
                                  const std::vector<NodemapOptions>& nodemaps);
 

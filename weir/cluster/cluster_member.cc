@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/cluster/epoch_part.h"
+#include "weir/cluster/cluster_member.h"
 
 #include <algorithm>
 #include <span>
@@ -19,14 +19,14 @@ constexpr Nanoseconds kRetry = std::chrono::milliseconds{10};
 
 }  // namespace
 
-EpochPart::EpochPart(const Options& options, serve::Server& server, Send send,
-                     std::function<void()> ended)
+ClusterMember::ClusterMember(const Options& options, serve::Server& server, Send send,
+                             std::function<void()> ended)
     : options_(options),
       server_(server),
       send_(std::move(send)),
       ended_(std::move(ended)),
       slices_(options.terms),
-      member_({.timeout = options.timeout, .grace = kGrace, .rider = &slices_}),
+      member_({.timeout = options.timeout, .grace = kGrace, .payload = &slices_}),
       participant_(member_, *this, {.retry = kRetry}) {
   const Nanoseconds longest = server.options().groups.longest();
   for (const auto& service : server.services()) {
@@ -42,16 +42,16 @@ EpochPart::EpochPart(const Options& options, serve::Server& server, Send send,
   }
 }
 
-EpochPart::~EpochPart() = default;
+ClusterMember::~ClusterMember() = default;
 
 // Of all services.
-std::uint64_t EpochPart::policy_switches() const {
+std::uint64_t ClusterMember::policy_switches() const {
   std::uint64_t all = 0;
   for (const auto& service : server_.services()) all += service->target.policy_switches();
   return all;
 }
 
-Instant EpochPart::wakes_at() const {
+Instant ClusterMember::wakes_at() const {
   if (is_stopping_) return apply_at_;
   if (policy_switches() != switches_) return Instant::min();
   Instant at = std::min({participant_.next_wake(), member_.next_wake(), apply_at_});
@@ -59,7 +59,7 @@ Instant EpochPart::wakes_at() const {
   return at;
 }
 
-void EpochPart::wake(Instant now) {
+void ClusterMember::wake(Instant now) {
   if (!is_stopping_) {
     // What does not fit is told when the rules are looked at again.
     if (policy_switches() != switches_) (void)put_in_force(now);
@@ -73,19 +73,19 @@ void EpochPart::wake(Instant now) {
   settle(now);
 }
 
-void EpochPart::stopping(Instant now) {
+void ClusterMember::stopping(Instant now) {
   is_stopping_ = true;
   for (const auto& [name, course] : courses_) course->follow(false, now);
   ended_();
 }
 
 // What there is to send, and when a lease ends.
-void EpochPart::settle(Instant now) {
+void ClusterMember::settle(Instant now) {
   for (EpochMessage& message : member_.take_outgoing()) send_(term_, {}, std::move(message));
   apply_at_ = slices_.lease_end() > now ? slices_.lease_end() : kNever;
 }
 
-void EpochPart::follow(std::uint32_t term, Instant now) {
+void ClusterMember::follow(std::uint32_t term, Instant now) {
   if (term == term_) return;
   const bool had_leader = std::exchange(term_, term) != 0;
   if (had_leader) member_.lose_leader(now);
@@ -97,8 +97,8 @@ void EpochPart::follow(std::uint32_t term, Instant now) {
   settle(now);
 }
 
-void EpochPart::receive(std::uint32_t term, const std::string& course, const EpochMessage& message,
-                        Instant now) {
+void ClusterMember::receive(std::uint32_t term, const std::string& course,
+                            const EpochMessage& message, Instant now) {
   if (term != term_) return;
   if (course.empty()) {
     member_.receive(message, now);
@@ -109,27 +109,27 @@ void EpochPart::receive(std::uint32_t term, const std::string& course, const Epo
   }
 }
 
-EpochBytes EpochPart::ready(Instant now) {
+EpochBytes ClusterMember::ready(Instant now) {
   for (const auto& service : services_) (void)service->ready(now);
   return slices_.demand();
 }
 
-void EpochPart::called(Instant now) {
+void ClusterMember::called(Instant now) {
   for (const auto& service : services_) service->called(now);
 }
 
-Nanoseconds EpochPart::start_epoch(std::int64_t epoch, EpochView reduced, Instant now) {
+Nanoseconds ClusterMember::start_epoch(std::int64_t epoch, EpochView reduced, Instant now) {
   for (const auto& service : services_) service->start_epoch(epoch, reduced, now);
   return options_.epoch;
 }
 
-void EpochPart::alone(std::int64_t error, Instant now) {
+void ClusterMember::alone(std::int64_t error, Instant now) {
   for (const auto& service : services_) service->alone(error, now);
 }
 
 // ---- the cluster's rules ----
 
-void EpochPart::stop_rule(const std::string& key, Instant now) {
+void ClusterMember::stop_rule(const std::string& key, Instant now) {
   const auto [service, rule] = SharedRule::parts(key);
   if (serve::Service* const found = server_.find_service(service)) {
     // The policy may be another by now, and the rule gone with the one before.
@@ -137,7 +137,7 @@ void EpochPart::stop_rule(const std::string& key, Instant now) {
   }
 }
 
-Result<void> EpochPart::sync_rule(const SharedRule& rule, Instant now) {
+Result<void> ClusterMember::sync_rule(const SharedRule& rule, Instant now) {
   serve::Service* const service = server_.find_service(rule.service);
   if (service == nullptr) return {};  // others have it
   Target& target = service->target;
@@ -157,14 +157,14 @@ Result<void> EpochPart::sync_rule(const SharedRule& rule, Instant now) {
   return {};
 }
 
-std::vector<std::string> EpochPart::sync_rules(const std::vector<SharedRule>& rules,
-                                               std::uint32_t members, Instant now) {
+std::vector<std::string> ClusterMember::sync_rules(const std::vector<SharedRule>& rules,
+                                                   std::uint32_t members, Instant now) {
   slices_.expect_members(members);
   rules_ = rules;
   return put_in_force(now);
 }
 
-std::vector<std::string> EpochPart::put_in_force(Instant now) {
+std::vector<std::string> ClusterMember::put_in_force(Instant now) {
   switches_ = policy_switches();
   std::map<std::string, Applied> wanted;
   for (const SharedRule& rule : rules_) wanted[rule.key()] = {rule.created, rule.modified};
@@ -187,7 +187,7 @@ std::vector<std::string> EpochPart::put_in_force(Instant now) {
   return errors;
 }
 
-void EpochPart::describe(serve::ClusterStatus& status, Instant now) const {
+void ClusterMember::describe(serve::ClusterStatus& status, Instant now) const {
   status.term = term_;
   status.epoch = participant_.epoch();
   status.epochs = participant_.epochs();

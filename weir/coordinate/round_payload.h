@@ -20,12 +20,12 @@ namespace weir {
 
 using MemberId = std::uint64_t;
 
-class LeaderRider {
+class LeaderRoundPayload {
  public:
-  LeaderRider() = default;
-  LeaderRider(const LeaderRider&) = delete;
-  LeaderRider& operator=(const LeaderRider&) = delete;
-  virtual ~LeaderRider() = default;
+  LeaderRoundPayload() = default;
+  LeaderRoundPayload(const LeaderRoundPayload&) = delete;
+  LeaderRoundPayload& operator=(const LeaderRoundPayload&) = delete;
+  virtual ~LeaderRoundPayload() = default;
 
   // A member has signalled, for the first time with this serial.
   [[nodiscard]] virtual bool ready(MemberId member, EpochView data, EpochView claim,
@@ -40,12 +40,12 @@ class LeaderRider {
   virtual void left(MemberId member) = 0;
 };
 
-class MemberRider {
+class MemberRoundPayload {
  public:
-  MemberRider() = default;
-  MemberRider(const MemberRider&) = delete;
-  MemberRider& operator=(const MemberRider&) = delete;
-  virtual ~MemberRider() = default;
+  MemberRoundPayload() = default;
+  MemberRoundPayload(const MemberRoundPayload&) = delete;
+  MemberRoundPayload& operator=(const MemberRoundPayload&) = delete;
+  virtual ~MemberRoundPayload() = default;
 
   // For a Ready that leaves now.
   virtual EpochBytes claim(Instant now) = 0;

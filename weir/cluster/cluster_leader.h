@@ -47,7 +47,7 @@ namespace weir::cluster {
 using SliceLimits = std::map<std::string, std::int64_t, std::less<>>;
 using MemberNames = std::set<std::string, std::less<>>;
 
-class EpochSeat {
+class ClusterLeader {
  public:
   static constexpr std::size_t kNameMax = 31;
   static constexpr std::size_t kRoundsKept = 1024;
@@ -79,7 +79,7 @@ class EpochSeat {
   };
 
   // The limits outlive it.
-  EpochSeat(const Options& options, const SliceLimits& limits, Instant now);
+  ClusterLeader(const Options& options, const SliceLimits& limits, Instant now);
 
   std::uint32_t term() const { return options_.term; }
 

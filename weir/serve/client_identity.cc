@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/serve/peer.h"
+#include "weir/serve/client_identity.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -74,48 +74,48 @@ bool is_loopback(const sockaddr_storage& address) {
   return IN6_IS_ADDR_LOOPBACK(&as_six(address).sin6_addr);
 }
 
-Result<Peer> peer_of(int socket) {
+Result<ClientIdentity> identity_of(int socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
     return fail_errno(errno, "getpeername");
   }
-  Peer peer;
-  peer.nid = nid_of(address);
-  peer.is_local = is_loopback(address);
+  ClientIdentity identity;
+  identity.nid = nid_of(address);
+  identity.is_local = is_loopback(address);
   if (address.ss_family == AF_UNIX) {
     ucred who{};
     socklen_t who_size = sizeof who;
     if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &who_size) == 0) {
-      peer.uid = who.uid;
-      peer.gid = who.gid;
+      identity.uid = who.uid;
+      identity.gid = who.gid;
     }
   }
-  return peer;
+  return identity;
 }
 
-Result<Attributes> attributes_of(const Peer& peer, const Claims& claims,
+Result<Attributes> attributes_of(const ClientIdentity& identity, const Claims& claims,
                                  const ClaimsOptions& policy,
                                  const std::vector<NodemapOptions>& nodemaps) {
   const bool counts =
-      (policy.local && peer.is_local) || (policy.nids && policy.nids->matches(peer.nid));
+      (policy.local && identity.is_local) || (policy.nids && policy.nids->matches(identity.nid));
   if (claims.any() && !counts) {
     return fail(std::errc::permission_denied, {},
-                fmt::format("{} is not allowed to claim a job or id", print_nid(peer.nid)),
+                fmt::format("{} is not allowed to claim a job or id", print_nid(identity.nid)),
                 "open the export by its name alone, or allow this client in [claims]");
   }
   Attributes attributes;
-  attributes.nid = peer.nid;
-  attributes.uid = claims.uid.value_or(peer.uid.value_or(kUnknownId));
-  attributes.gid = claims.gid.value_or(peer.gid.value_or(kUnknownId));
+  attributes.nid = identity.nid;
+  attributes.uid = claims.uid.value_or(identity.uid.value_or(kUnknownId));
+  attributes.gid = claims.gid.value_or(identity.gid.value_or(kUnknownId));
   attributes.projid = claims.project.value_or(kUnknownId);
-  attributes.nodemap = nodemap_of(peer.nid, nodemaps);
+  attributes.nodemap = nodemap_of(identity.nid, nodemaps);
   if (claims.job) {
     attributes.job = *claims.job;
   } else if (attributes.uid != kUnknownId) {
     attributes.job = JobId(fmt::format("uid.{}", attributes.uid));
   } else {
-    attributes.job = job_of(peer.nid);
+    attributes.job = job_of(identity.nid);
   }
   return attributes;
 }

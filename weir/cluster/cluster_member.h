@@ -43,7 +43,7 @@
 
 namespace weir::cluster {
 
-class EpochPart final : public serve::Guest, private EpochUse {
+class ClusterMember final : public serve::Guest, private EpochUse {
  public:
   struct Options {
     Nanoseconds epoch = std::chrono::milliseconds{10};
@@ -56,8 +56,9 @@ class EpochPart final : public serve::Guest, private EpochUse {
 
   // REQUIRES: the server outlives it and does not run yet. `ended` is called when the server stops:
   // the leader is not to wait for this member any more.
-  EpochPart(const Options& options, serve::Server& server, Send send, std::function<void()> ended);
-  ~EpochPart() override;
+  ClusterMember(const Options& options, serve::Server& server, Send send,
+                std::function<void()> ended);
+  ~ClusterMember() override;
 
   Instant wakes_at() const override;
   void wake(Instant now) override;

@@ -4,7 +4,7 @@
 // time of this turn, and the lists of connections with work at its end. A Server owns it; a
 // Connection uses it.
 //
-// An Exchange is a request of a client on its way to its reply: what its session says of it
+// A PendingRequest is a request of a client on its way to its reply: what its session says of it
 // (io_request.h), the scheduler's Request and the store's operation in one object, which never
 // moves:
 //
@@ -43,32 +43,31 @@ namespace weir::serve {
 
 class Connection;
 
-struct Exchange : IoRequest {
+struct PendingRequest : IoRequest {
   Connection* connection = nullptr;
   StoreOperation operation;
   Buffer buffer;
-  bool is_performed = false;  // by the session, now
-  bool is_tried = false;      // although its store hangs
-  RingLink<Exchange> link;    // in one list of its connection at a time
+  bool is_performed = false;      // by the session, now
+  bool is_tried = false;          // although its store hangs
+  RingLink<PendingRequest> link;  // in one list of its connection at a time
 
   // Payload of a reply is in the buffer, in the store, or in a file.
   bool sends_file() const { return operation.file >= 0 && head_size > 0; }
   std::size_t payload_size() const { return sends_file() ? length : payload.size(); }
 };
-using ExchangeList = Ring<Exchange, &Exchange::link>;
+using PendingRequestList = Ring<PendingRequest, &PendingRequest::link>;
 
-// Exchanges that are used again and again. A flood of them does not stay for ever: up to kKept are
-// kept.
-class ExchangeSlab {
+// Reuses PendingRequests. After a flood it keeps at most kKept free ones.
+class PendingRequestPool {
  public:
   // The one that take() will give.
-  Exchange& spare();
-  Exchange& take();
-  void give_back(Exchange& exchange);
+  PendingRequest& spare();
+  PendingRequest& take();
+  void give_back(PendingRequest& request);
 
  private:
   static constexpr std::size_t kKept = 4096;
-  std::vector<std::unique_ptr<Exchange>> free_;
+  std::vector<std::unique_ptr<PendingRequest>> free_;
 };
 
 // A large payload that a client has announced and not sent wholly; see connection.h.
@@ -102,8 +101,8 @@ struct Counters {
   std::uint64_t memory_waits = 0;  // times a connection waited for memory or room
 };
 
-struct Plane {
-  Plane(const ServeOptions& serve_options, std::unique_ptr<host::Uring> ring)
+struct LoopContext {
+  LoopContext(const ServeOptions& serve_options, std::unique_ptr<host::Uring> ring)
       : options(serve_options),
         uring(std::move(ring)),
         pool(options.limits.memory, options.limits.connection_memory) {}
@@ -113,7 +112,7 @@ struct Plane {
   host::TlsKeys::Ptr tls_keys;   // none with TLS off; of connections that are yet to come
   std::vector<std::byte> plain;  // room for a piece of text, within one call
   BufferPool pool;
-  ExchangeSlab exchanges;
+  PendingRequestPool requests;
   std::vector<std::unique_ptr<Service>> services;
   std::vector<std::unique_ptr<ServedExport>> exports;
   Counters counters;
@@ -125,13 +124,13 @@ struct Plane {
   // file: about 1 us an extent, 512 at most in an answer. So a turn begins no further one after as
   // many microseconds.
   static constexpr std::uint32_t kEffortOfTurn = 512;
-  std::uint32_t effort_left = 0;    // of them, in this turn
-  std::deque<Exchange*> performs;   // wait for a later turn
-  Intake<Connection> intake;        // of requests
-  std::vector<Connection*> dirty;   // have replies to send
-  std::vector<Connection*> hungry;  // wait for memory or for room
-  std::vector<Connection*> over;    // are done with
-  bool is_starved = false;          // one of `hungry` waits for memory that others hold
+  std::uint32_t effort_left = 0;         // of them, in this turn
+  std::deque<PendingRequest*> performs;  // wait for a later turn
+  Intake<Connection> intake;             // of requests
+  std::vector<Connection*> dirty;        // have replies to send
+  std::vector<Connection*> waiting;      // for memory or for room
+  std::vector<Connection*> over;         // are done with
+  bool is_starved = false;               // one of `waiting` waits for memory that others hold
   Ring<IncomingPayload, &IncomingPayload::link> payloads;  // the longest unseen first
   std::vector<std::unique_ptr<Outgoing>> outgoing;
   std::size_t outgoing_used = 0;  // of this turn

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/cluster/epoch_seat.h"
+#include "weir/cluster/cluster_leader.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -24,7 +24,7 @@ constexpr std::size_t kSlicesShown = 100;  // of a member
 
 }  // namespace
 
-EpochSeat::EpochSeat(const Options& options, const SliceLimits& limits, Instant now)
+ClusterLeader::ClusterLeader(const Options& options, const SliceLimits& limits, Instant now)
     : options_(options),
       speaks_at_(options.is_first ? now
                                   : now + options.terms.lease * (kHearingPart - 1) / kHearingPart),
@@ -37,9 +37,9 @@ EpochSeat::EpochSeat(const Options& options, const SliceLimits& limits, Instant 
             return found->second;
           },
           now),
-      leader_({.term = options.term, .combine = add_vectors, .rider = &slices_}) {}
+      leader_({.term = options.term, .combine = add_vectors, .payload = &slices_}) {}
 
-Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
+Result<ClusterLeader::Welcome> ClusterLeader::greet(const Hello& hello, Instant now) {
   const std::string member = "member " + quote(hello.name);
   if (hello.protocol != kEpochProtocol) {
     return fail(std::errc::protocol_not_supported, member,
@@ -83,14 +83,14 @@ Result<EpochSeat::Welcome> EpochSeat::greet(const Hello& hello, Instant now) {
   return welcome;
 }
 
-const std::string& EpochSeat::name_of(MemberId member) const {
+const std::string& ClusterLeader::name_of(MemberId member) const {
   const auto found = names_.find(member);
   WEIR_ASSERT(found != names_.end(), member);
   return found->second;
 }
 
-Result<void> EpochSeat::receive(MemberId from, const std::string& course, EpochView bytes,
-                                Instant now) {
+Result<void> ClusterLeader::receive(MemberId from, const std::string& course, EpochView bytes,
+                                    Instant now) {
   const std::string& name = name_of(from);
   Known& known = known_.find(name)->second;
   known.heard = now;
@@ -118,8 +118,8 @@ Result<void> EpochSeat::receive(MemberId from, const std::string& course, EpochV
   return tl::unexpected(error);
 }
 
-void EpochSeat::receive_of_course(MemberId from, const std::string& course,
-                                  const EpochMessage& message, Instant now) {
+void ClusterLeader::receive_of_course(MemberId from, const std::string& course,
+                                      const EpochMessage& message, Instant now) {
   auto found = courses_.find(course);
   const auto* const ready = std::get_if<Ready>(&message);
   if (found == courses_.end()) {
@@ -137,7 +137,7 @@ void EpochSeat::receive_of_course(MemberId from, const std::string& course,
   found->second.receive(from, message, now);
 }
 
-void EpochSeat::ended(MemberId member, Instant now) {
+void ClusterLeader::ended(MemberId member, Instant now) {
   const auto named = names_.find(member);
   if (named == names_.end()) return;
   Known& known = known_.find(named->second)->second;
@@ -147,13 +147,13 @@ void EpochSeat::ended(MemberId member, Instant now) {
   for (auto& [name, course] : courses_) course.evict(member, now);
 }
 
-void EpochSeat::confirm(Instant until) {
+void ClusterLeader::confirm(Instant until) {
   confirmed_until_ = until;
   leader_.confirm(until);
   for (auto& [name, course] : courses_) course.confirm(until);
 }
 
-void EpochSeat::set_known(MemberNames names, MemberNames running) {
+void ClusterLeader::set_known(MemberNames names, MemberNames running) {
   named_ = std::move(names);
   running_ = std::move(running);
   std::erase_if(known_, [&](const auto& one) {
@@ -165,7 +165,7 @@ void EpochSeat::set_known(MemberNames names, MemberNames running) {
   count_absent();
 }
 
-void EpochSeat::count_absent() {
+void ClusterLeader::count_absent() {
   if (!named_) return;
   std::uint32_t absent = 0;
   std::uint32_t running = 0;
@@ -178,18 +178,18 @@ void EpochSeat::count_absent() {
   slices_.set_absent(absent, running);
 }
 
-void EpochSeat::tick(Instant now) {
+void ClusterLeader::tick(Instant now) {
   leader_.tick(now);
   for (auto& [name, course] : courses_) course.tick(now);
 }
 
-Instant EpochSeat::next_wake() const {
+Instant ClusterLeader::next_wake() const {
   Instant at = leader_.next_wake();
   for (const auto& [name, course] : courses_) at = std::min(at, course.next_wake());
   return at;
 }
 
-std::vector<EpochSeat::Outgoing> EpochSeat::take_outgoing() {
+std::vector<ClusterLeader::Outgoing> ClusterLeader::take_outgoing() {
   const EpochLeader::Counters& counters = leader_.counters();
   if (counters.rounds != rounds_) {
     times_[rounds_ % kRoundsKept] = counters.last_round;
@@ -206,7 +206,7 @@ std::vector<EpochSeat::Outgoing> EpochSeat::take_outgoing() {
 }
 
 // The time that `permille` of a thousand rounds are not above.
-Nanoseconds EpochSeat::round_quantile(std::size_t permille) const {
+Nanoseconds ClusterLeader::round_quantile(std::size_t permille) const {
   const auto count = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(rounds_, kRoundsKept));
   if (count == 0) return Nanoseconds{0};
   std::vector<Nanoseconds> times(times_.begin(), times_.begin() + count);
@@ -215,7 +215,7 @@ Nanoseconds EpochSeat::round_quantile(std::size_t permille) const {
   return *at;
 }
 
-std::size_t EpochSeat::connected(Instant now) const {
+std::size_t ClusterLeader::connected(Instant now) const {
   return 1 +
          static_cast<std::size_t>(std::count_if(known_.begin(), known_.end(), [&](const auto& one) {
            const auto& [name, known] = one;
@@ -223,7 +223,7 @@ std::size_t EpochSeat::connected(Instant now) const {
          }));
 }
 
-serve::LeaderStatus EpochSeat::describe(Instant now) const {
+serve::LeaderStatus ClusterLeader::describe(Instant now) const {
   const EpochLeader::Counters& counters = leader_.counters();
   serve::LeaderStatus status{.term = options_.term,
                              .epoch = leader_.epoch(),

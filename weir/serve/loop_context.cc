@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/serve/plane.h"
+#include "weir/serve/loop_context.h"
 
 namespace weir::serve {
 
-Exchange& ExchangeSlab::spare() {
-  if (free_.empty()) free_.push_back(std::make_unique<Exchange>());
+PendingRequest& PendingRequestPool::spare() {
+  if (free_.empty()) free_.push_back(std::make_unique<PendingRequest>());
   return *free_.back();
 }
 
-Exchange& ExchangeSlab::take() {
-  Exchange& exchange = spare();
+PendingRequest& PendingRequestPool::take() {
+  PendingRequest& request = spare();
   (void)free_.back().release();
   free_.pop_back();
-  return exchange;
+  return request;
 }
 
-void ExchangeSlab::give_back(Exchange& exchange) {
-  std::unique_ptr<Exchange> own(&exchange);
+void PendingRequestPool::give_back(PendingRequest& request) {
+  std::unique_ptr<PendingRequest> own(&request);
   if (free_.size() < kKept) free_.push_back(std::move(own));
 }
 
-ServedExport* Plane::find_export(std::string_view name) const {
+ServedExport* LoopContext::find_export(std::string_view name) const {
   for (const auto& one : exports) {
     if (one->options.name == name) return one.get();
   }
   return name.empty() && !exports.empty() ? exports.front().get() : nullptr;
 }
 
-Outgoing& Plane::next_outgoing() {
+Outgoing& LoopContext::next_outgoing() {
   if (outgoing_used == outgoing.size()) outgoing.push_back(std::make_unique<Outgoing>());
   return *outgoing[outgoing_used++];
 }
