@@ -284,9 +284,10 @@ control::ControlOptions control_options(const ServeArguments& arguments,
 
 // A socket that nobody asked for is not worth failing for.
 std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
-                                               serve::Server& server, lock::Console* locks) {
+                                               serve::Server& server, cluster::LockService* locks) {
   control::ControlOptions wanted = control_options(arguments, server.options());
   wanted.locks = locks;
+  wanted.lock_target = locks;
   if (!wanted.is_on() && wanted.journal.empty()) {
     if (!arguments.control) {
       serve::EventLog::say(
@@ -312,9 +313,10 @@ std::unique_ptr<cluster::Cluster> open_cluster(serve::Server& server) {
 
 std::unique_ptr<cluster::LockService> open_locks(const serve::ServeOptions& options) {
   if (!options.lock.listen) return nullptr;
-  return value_or_fail(
-      cluster::LockService::create({options.lock, options.claims, options.nodemaps, options.tls}),
-      Exit::kCantCreate, "");
+  const std::string trace = options.trace_file.empty() ? "" : options.trace_file + ".locks";
+  return value_or_fail(cluster::LockService::create(
+                           {options.lock, options.claims, options.nodemaps, options.tls, trace}),
+                       Exit::kCantCreate, "");
 }
 
 void say_all(const std::vector<std::string>& lines) {

@@ -5,7 +5,7 @@
 // differences; there is no "clear" that other readers would notice.
 //
 //   JobStats::Entry& entry = stats.hold(job, now);      once, for example by a queue of that job
-//   entry.arrive(cost, now);  entry.start(cost, waited);  entry.finish(record, ...);    per request
+//   entry.arrive(cost, now);  entry.start(record, cost);  entry.finish(record, ...);    per request
 //   stats.release(entry);                                when the queue ends
 //
 //   waiting = arrived - started - withdrawn          running = started - finished - abandoned
@@ -81,9 +81,9 @@ class JobStats {
     }
     void withdraw(Tokens cost) { withdrawn.add(cost); }
     void abandon(Tokens cost) { abandoned.add(cost); }
-    void start(Tokens cost, Nanoseconds waited) {
+    void start(const RequestRecord& record, Tokens cost) {
       started.add(cost);
-      wait_sum += waited;
+      wait_sum += record.waited();
     }
     // Cost as charged on arrival, and actual cost.
     void finish(const RequestRecord& record, Tokens at_arrival, Tokens settled) {

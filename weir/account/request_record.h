@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The record of a completed request: when it arrived, started and ended, what it was charged and
-// what it moved. Created once for each request (Target::record_of). All accounts read the same
-// record, so that they agree.
+// The record of a request: when it arrived, started and ended, what it was charged and what it
+// moved. The request keeps it (Request::starting, ending), and all accounts read the same record,
+// so that they agree:
 //
 //        arrived ------- waited() ------- started ------- device_time() ------- ended
 //              '------------------------- latency() --------------------------'
 //
-// The start of a deferred request is when it last got a slot.
+//   arrives   JobStats::Entry::arrive, WaitBreakdown::arrive
+//   starts    JobStats::Entry::start, ClassTotals::start, WaitBreakdown::depart
+//   ends      JobStats::Entry::finish, OpStats::record, CapacityEstimate::complete
+//
+// The start of a deferred request is when it last got a slot. A value.
 #pragma once
 
 #include "weir/base/operation_kind.h"
@@ -30,10 +34,10 @@ struct RequestRecord {
 
   OperationKind operation = OperationKind::kRead;
   Bytes charged{};
-  Bytes moved{};  // actually moved
+  Bytes moved{};  // until it ends, what it is charged
   Instant arrived{};
-  Instant started{};
-  Instant ended{};
+  Instant started{};  // or the present moment
+  Instant ended{};    // or the present moment
 };
 
 }  // namespace weir

@@ -88,7 +88,7 @@ class EtcdCluster final : public Cluster {
 
   void status(Answer<ClusterStatus> answer) override;
   void rules(Answer<std::vector<serve::ClusterRule>> answer) override;
-  void command(std::string service, std::string text, Answer<void> answer) override;
+  void change_rule(std::string service, RuleChange change, Answer<void> answer) override;
   void forget(std::string name, Answer<void> answer) override;
 
  private:
@@ -549,20 +549,20 @@ void EtcdCluster::rules(Answer<std::vector<serve::ClusterRule>> answer) {
     const host::MutexLock lock(mutex_);
     rules.reserve(view_.rules.size());
     for (const SharedRule& rule : view_.rules) {
-      rules.push_back({rule.service, rule.name, print_all(rule.changes)});
+      rules.push_back({rule.service, rule.name, rule.changes});
     }
   }
   answer(std::move(rules));
 }
 
-void EtcdCluster::command(std::string service, std::string text, Answer<void> answer) {
+void EtcdCluster::change_rule(std::string service, RuleChange change, Answer<void> answer) {
   if (refuses(answer)) return;
-  const auto command = read_shared_command(text);
-  if (!command) return answer(tl::unexpected(command.error()));
+  const auto shared = shared_change(std::move(change));
+  if (!shared) return answer(tl::unexpected(shared.error()));
   if (const std::string error = history_error(); !error.empty()) {
-    return answer(fail(std::errc::device_or_resource_busy, "rule " + quote(command->name), error));
+    return answer(fail(std::errc::device_or_resource_busy, "rule " + quote(shared->name), error));
   }
-  membership_->change_rule(service, *command, answer);
+  membership_->change_rule(service, *shared, answer);
 }
 
 // A server that etcd has lost sight of may be in the epochs all the same.

@@ -34,16 +34,18 @@
 #include "weir/classify/attributes.h"
 #include "weir/lock/message.h"
 #include "weir/lock/server.h"
+#include "weir/serve/trace_file.h"
 #include "weir/target/target.h"
 
 namespace weir::cluster {
 
 struct LockGateOptions {
   lock::ServerOptions server{};
-  std::string policy = "fifo";     // as written to nrs_policies
-  std::vector<std::string> rules;  // as written to nrs_tbf_rule
-  NodemapLookup nodemaps = default_nodemap_only;
-  lock::SecretOf secret_of;  // required
+  std::string policy = "fifo";        // as written to nrs_policies
+  std::vector<std::string> rules;     // as written to nrs_tbf_rule
+  std::vector<std::string> nodemaps;  // names
+  lock::SecretOf secret_of;           // required
+  serve::TraceFile* trace = nullptr;  // records the Target's calls; outlives the gate
 };
 
 class LockGate {

@@ -178,10 +178,11 @@ class Stream : public grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBat
 class LockService::Owner {
  public:
   Owner(const LockServiceOptions& options, LockStateFile state, host::Fd wake_fd,
-        std::unique_ptr<LockGate> gate)
+        std::unique_ptr<serve::TraceFile> trace, std::unique_ptr<LockGate> gate)
       : options_(options),
         state_(std::move(state)),
         letters_(std::move(wake_fd)),
+        trace_(std::move(trace)),
         gate_(std::move(gate)),
         pressure_(options.pressure.value_or(host::MemoryPressure::of_this_process())) {}
 
@@ -218,6 +219,7 @@ class LockService::Owner {
 
   // ---- in its thread ----
   LockGate& gate() { return *gate_; }
+  Instant now() const { return now_; }
   lock::NamespaceView look() const;
   lock::LockList list(const lock::ListOptions& options) const;
   lock::LockStats stats() const;
@@ -238,6 +240,7 @@ class LockService::Owner {
   LockServiceOptions options_;
   LockStateFile state_;
   Letters letters_;
+  std::unique_ptr<serve::TraceFile> trace_;  // nullptr: nothing is recorded
   std::unique_ptr<LockGate> gate_;
   host::MemoryPressure pressure_;
   absl::flat_hash_map<Stream*, std::unique_ptr<Stream>> streams_;
@@ -252,7 +255,8 @@ class LockService::Owner {
 void LockService::Owner::wait() {
   const auto pressure = pressure_.waits();
   std::array<pollfd, 3> waits{pollfd{letters_.fd(), POLLIN, 0}, pressure[0], pressure[1]};
-  const Instant until = gate_->next_turn();
+  const Instant until =
+      std::min(gate_->next_turn(), trace_ == nullptr ? kNever : trace_->wakes_at());
   const Nanoseconds left =
       std::clamp(until - host::boot_now(), Nanoseconds{0}, Nanoseconds{std::chrono::seconds{3600}});
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
@@ -275,9 +279,11 @@ void LockService::Owner::run() {
     for (Letter& letter : letters_.take()) handle(letter);
     gate_->turn(now_);
     flush_dirty();
+    if (trace_ != nullptr) trace_->turn(now_);
   }
   leave_in_order();
   for (Letter& letter : letters_.close()) handle(letter);
+  if (trace_ != nullptr) trace_->finish();
 }
 
 void LockService::Owner::handle(Letter& letter) {
@@ -518,16 +524,16 @@ lock::SecretOf secrets_of(const host::Key& key) {
   };
 }
 
-LockGateOptions gate_options(const LockServiceOptions& options, const host::Key& key) {
+LockGateOptions gate_options(const LockServiceOptions& options, const host::Key& key,
+                             serve::TraceFile* trace) {
   LockGateOptions gate;
+  gate.trace = trace;
   gate.secret_of = secrets_of(key);
   gate.server = options.lock.server;
   gate.policy = options.lock.policy;
   gate.rules = options.lock.rules;
-  std::vector<std::string> names;
-  names.reserve(options.nodemaps.size());
-  for (const serve::NodemapOptions& nodemap : options.nodemaps) names.push_back(nodemap.name);
-  gate.nodemaps = nodemaps_named(std::move(names));
+  gate.nodemaps.reserve(options.nodemaps.size());
+  for (const serve::NodemapOptions& one : options.nodemaps) gate.nodemaps.push_back(one.name);
   return gate;
 }
 
@@ -541,13 +547,19 @@ Result<std::unique_ptr<LockService>> LockService::create(const LockServiceOption
   if (!state) return tl::unexpected(state.error());
   const auto start =
       state->was_clean() ? lock::LockServer::Start::kFresh : lock::LockServer::Start::kRecovering;
-  auto gate = LockGate::create(gate_options(options, state->key()), state->incarnation(), start,
-                               host::boot_now());
+  std::unique_ptr<serve::TraceFile> trace;
+  if (!options.trace_file.empty()) {
+    auto opened = serve::TraceFile::create(options.trace_file);
+    if (!opened) return tl::unexpected(opened.error());
+    trace = *std::move(opened);
+  }
+  auto gate = LockGate::create(gate_options(options, state->key(), trace.get()),
+                               state->incarnation(), start, host::boot_now());
   if (!gate) return tl::unexpected(gate.error());
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
-  auto owner =
-      std::make_unique<Owner>(options, *std::move(state), *std::move(wake_fd), *std::move(gate));
+  auto owner = std::make_unique<Owner>(options, *std::move(state), *std::move(wake_fd),
+                                       std::move(trace), *std::move(gate));
   auto transport = std::make_unique<Transport>(*owner);
   if (auto opened = transport->open(options); !opened) return tl::unexpected(opened.error());
   owner->start();
@@ -569,6 +581,14 @@ Result<std::function<void()>> LockService::read_certificates() {
   if (!renewed) return tl::unexpected(renewed.error());
   return std::function<void()>(
       [this, renewed = *std::move(renewed)] { (void)transport_->credentials().use(renewed); });
+}
+
+bool LockService::look(const Look& visit) {
+  const auto done = owner_->ask([&visit](Owner& owner) {
+    visit(owner.gate().target(), owner.now());
+    return true;
+  });
+  return done.has_value();
 }
 
 std::vector<lock::NamespaceView> LockService::view() {

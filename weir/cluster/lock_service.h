@@ -43,6 +43,7 @@
 #include "weir/host/memory_pressure.h"
 #include "weir/lock/view.h"
 #include "weir/serve/options.h"
+#include "weir/serve/target_port.h"
 
 namespace weir::cluster {
 
@@ -54,11 +55,13 @@ struct LockServiceOptions {
   serve::ClaimsOptions claims;
   std::vector<serve::NodemapOptions> nodemaps;
   serve::TlsOptions tls;
+  // Records the calls on the Target, for weir sim --replay; empty: nothing is recorded.
+  std::string trace_file = {};
   // Sources of memory pressure; none: those of this process.
   std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
 };
 
-class LockService : public lock::Console {
+class LockService : public lock::Console, public serve::TargetPort {
  public:
   // Serves when it returns. EBUSY: another server uses the state file; EADDRINUSE: the address is
   // in use.
@@ -78,6 +81,9 @@ class LockService : public lock::Console {
   std::vector<lock::NamespaceView> view() override;
   Result<lock::LockList> list(std::string_view name, const lock::ListOptions& options) override;
   Result<void> set(std::string_view name, lock::Tunable tunable, std::int64_t value) override;
+  // The scheduler that lock requests pass.
+  std::string_view service() const override { return serve::LockOptions::kService; }
+  bool look(const Look& visit) override;
 
  private:
   class Owner;

@@ -45,9 +45,10 @@ struct SharedRule {
 // a change.
 Result<SharedRule> read_shared_rule(std::string_view key, std::string_view value);
 
-// A command from an administrator; adds scope=cluster to a start. EINVAL: not a command; for one
-// head only, for which there are no slices; another scope; or a start without a limit.
-Result<RuleChange> read_shared_command(std::string_view text);
+// A change from an administrator; adds scope=cluster to a start. EINVAL: for one priority only, for
+// which there are no slices; written in the form before 2.8; another scope; or a start without a
+// limit.
+Result<RuleChange> shared_change(RuleChange change);
 
 // The rule with the change appended. REQUIRES: the change is for this rule.
 SharedRule with_change(SharedRule rule, const RuleChange& change);

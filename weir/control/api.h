@@ -55,23 +55,24 @@ std::string cluster_rules_json(const std::vector<serve::ClusterRule>& rules);
 
 struct ClusterChange {
   std::string service;
-  std::string command;
+  RuleChange change;
 };
-// EINVAL: not JSON, wrong types, unknown keys.
+// EINVAL: not JSON, wrong types, unknown keys, not a rule command.
 Result<ClusterChange> read_cluster_change(const HttpRequest& request);
 
 // ---- explaining ----
 
 // Samples of earlier waits, to compute those of the last minute.
 struct WaitHistory {
-  struct Sample {
-    Instant at{};
-    std::vector<std::vector<WaitView>> services;
+  struct OfService {
+    Instant at{};  // of the clock that its Target goes by
+    std::vector<WaitView> waits = {};
   };
+  using Sample = std::vector<OfService>;
   static constexpr std::size_t kSamplesMax = 13;
   static constexpr Nanoseconds kWindow = std::chrono::seconds{60};
 
-  void add(Instant at, std::vector<std::vector<WaitView>> services);
+  void add(Sample sample);
   // The delays of this queue since up to a minute ago, and the time since when.
   DelaySums since(std::size_t service, const WaitView& now, Instant at, Instant& from) const;
 

@@ -35,6 +35,7 @@
 #include "weir/lock/view.h"
 #include "weir/serve/cluster_port.h"
 #include "weir/serve/server.h"
+#include "weir/serve/target_port.h"
 
 namespace weir::control {
 
@@ -47,6 +48,8 @@ struct ControlOptions {
   // The lock service, which outlives the control; nullptr: none. Called by the control's thread
   // only, and not before start().
   lock::Console* locks = nullptr;
+  // The scheduler of its requests, shown as one more service; as above.
+  serve::TargetPort* lock_target = nullptr;
 
   bool is_on() const { return !http.socket_path.empty() || !http.tcp.empty(); }
 };

@@ -6,7 +6,8 @@
 //
 //   auto taker = std::make_unique<SnapshotTaker>();
 //   on the loop:  while (!taker->step(server)) { give way to requests }
-//   elsewhere:    Snapshot shot = taker->finish();
+//   elsewhere:    taker->add(port);                  a Target of another thread, in steps too
+//                 Snapshot shot = taker->finish();
 //
 // A reader of one class names it (Sought): the snapshot then contains only matching classes and the
 // jobs with lending records, which takes a fraction of the time with a hundred thousand classes.
@@ -36,6 +37,7 @@
 #include "weir/serve/cluster_port.h"
 #include "weir/serve/loop_context.h"
 #include "weir/serve/server.h"
+#include "weir/serve/target_port.h"
 
 namespace weir::control {
 
@@ -113,6 +115,7 @@ struct GroupsShot {
 
 struct ServiceShot {
   std::string name;
+  Instant now{};  // of the clock that its Target goes by
   std::vector<PolicyShot> policies;
   std::vector<RuleShot> rules;  // the first kRulesMax
   std::size_t rules_in_all = 0;
@@ -181,11 +184,16 @@ class SnapshotTaker {
 
   // REQUIRES: on the loop. True when the snapshot is complete.
   bool step(serve::Server& server);
+  // One more service, after those of the server; nothing if the thread of its Target has ended.
+  // REQUIRES: on another thread than that one.
+  void add(serve::TargetPort& port);
   Snapshot finish() { return std::move(shot_); }
 
  private:
   void begin(serve::Server& server);
-  bool step_service(serve::Service& service, ServiceShot& shot, Instant now);
+  // `service` has what a Target alone does not know; nullptr: nothing is known besides.
+  bool step_target(const Target& target, const serve::Service* service, ServiceShot& shot,
+                   Instant now);
 
   std::optional<Sought> sought_;
   Snapshot shot_;

@@ -20,12 +20,14 @@
 
 #include <cstdint>
 
+#include "weir/account/request_record.h"
 #include "weir/base/heap.h"
 #include "weir/base/operation_kind.h"
 #include "weir/base/quantity.h"
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
+#include "weir/schedule/outcome.h"
 
 namespace weir {
 namespace tbf {
@@ -64,6 +66,21 @@ class Request {
   Instant admitted_at() const { return admitted_at_; }
   // When it last got a slot.
   Instant started_at() const { return started_at_; }
+  // What accounts read of one that starts now, and of one that ends now.
+  RequestRecord starting(Instant now) const {
+    return {.operation = operation,
+            .charged = bytes,
+            .moved = bytes,
+            .arrived = admitted_at_,
+            .started = now,
+            .ended = now};
+  }
+  RequestRecord ending(Instant now, const Outcome& outcome = {}) const {
+    RequestRecord record = starting(started_at_);
+    record.moved = outcome.bytes.value_or(bytes);
+    record.ended = now;
+    return record;
+  }
 
   // For the policy in which the request is queued. The fields that a decision uses are first, on
   // one cache line.

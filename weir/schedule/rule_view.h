@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weir/account/request_record.h"
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
 #include "weir/classify/rule.h"
@@ -26,6 +27,18 @@ namespace weir {
 
 // Requests of a class served since it was created.
 struct ClassTotals {
+  void start(const RequestRecord& record) {
+    ++served;
+    bytes += record.charged.count();
+    waited_ns += static_cast<std::uint64_t>(record.waited().count());
+  }
+  ClassTotals& operator+=(const ClassTotals& more) {
+    served += more.served;
+    bytes += more.bytes;
+    waited_ns += more.waited_ns;
+    return *this;
+  }
+
   std::uint64_t served = 0;
   std::uint64_t bytes = 0;
   std::uint64_t waited_ns = 0;  // from admit to dispatch

@@ -4,7 +4,7 @@
 // implements it, and neither depends on the other.
 //
 //   port.status([](Result<ClusterStatus> status) { ... });
-//   port.command("ost_io", "start dd jobid={dd.*} rate=1000", [](Result<void> done) { ... });
+//   port.change_rule("ost_io", *parse_rule(text), [](Result<void> done) { ... });
 //
 // Answers are delivered on a thread of the cluster, once each; with ECANCELED when the cluster
 // stops. Thread-safe.
@@ -18,6 +18,7 @@
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/classify/rule_spec.h"
 
 namespace weir::serve {
 
@@ -83,7 +84,7 @@ struct ClusterStatus {
 struct ClusterRule {
   std::string service;
   std::string rule;
-  std::vector<std::string> commands;  // the start, then changes
+  std::vector<RuleChange> changes;  // the start, then changes
 };
 
 class ClusterPort {
@@ -98,10 +99,9 @@ class ClusterPort {
 
   virtual void status(Answer<ClusterStatus> answer) = 0;
   virtual void rules(Answer<std::vector<ClusterRule>> answer) = 0;
-  // start, change or stop, as in weir-rules(7); scope=cluster is implied. Answered when it is
-  // in etcd and in effect here. EEXIST, ENOENT, EINVAL; EHOSTUNREACH and ETIMEDOUT: etcd is
-  // not available.
-  virtual void command(std::string service, std::string text, Answer<void> answer) = 0;
+  // Start, change or stop; scope=cluster is implied. Answered when it is in etcd and in effect
+  // here. EEXIST, ENOENT, EINVAL; EHOSTUNREACH and ETIMEDOUT: etcd is not available.
+  virtual void change_rule(std::string service, RuleChange change, Answer<void> answer) = 0;
   // A server that is away will not come back: nothing is reserved for it any more. Answered when it
   // is in etcd. EBUSY: it is not away; ENOENT: it is not known; other errors as above.
   virtual void forget(std::string name, Answer<void> answer) = 0;

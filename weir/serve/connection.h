@@ -172,14 +172,13 @@ class Connection final : private SessionPort {
   void resume(PendingRequest& request);
   // It is no longer needed and has not run.
   void drop(PendingRequest& request);
-  // Reports to the Target that it has ended, if it holds a slot.
-  void leave_slot(PendingRequest& request, const Outcome& outcome = {});
+  // Reports to the Target that it has ended, if it holds a slot; returns its record for accounts.
+  RequestRecord leave_slot(PendingRequest& request, const Outcome& outcome = {});
   void run_unless_hung(PendingRequest& request);
   void run_at_store(PendingRequest& request);
   void start(PendingRequest& request);
   static void finished(StoreOperation& operation);
   void finish(PendingRequest& request);
-  void record(const PendingRequest& request);
   bool take_reply_memory(PendingRequest& request);
   void run_own(PendingRequest& request);
   void forget_performed();

@@ -135,9 +135,7 @@ Result<void> Server::open() {
 
 Result<void> Server::open_services() {
   if (!options_.trace_file.empty()) {
-    const TraceHead head{.build = "weir " WEIR_VERSION,
-                         .seed = 0};  // nothing here is left to chance
-    auto trace = TraceFile::create(options_.trace_file, head, *context_.uring);
+    auto trace = TraceFile::create(options_.trace_file);
     if (!trace) return tl::unexpected(trace.error());
     trace_ = std::move(*trace);
   }

@@ -87,12 +87,9 @@ class Target {
 
   void admit(Request& request, Head head, Instant now);
   Decision next(Instant now);
-  // The capacity estimate counts completed requests, not failed ones.
-  void complete(Request& request, Instant now) { complete(request, now, {}); }
-  void complete(Request& request, Instant now, const Outcome& outcome);
-  // The record of a request that ends now, for accounts; also of one that was only charged.
-  static RequestRecord record_of(const Request& request, Instant ended,
-                                 const Outcome& outcome = {});
+  // The capacity estimate counts completed requests, not failed ones. Returns the record, for
+  // accounts of the caller.
+  RequestRecord complete(Request& request, Instant now, const Outcome& outcome = {});
   void withdraw(Request& request, Instant now);
   void promote(Request& request, Instant now);
   void defer(Request& request, Instant now);
