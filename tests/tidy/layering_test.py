@@ -129,7 +129,7 @@ class Violations(unittest.TestCase):
 
     def test_declared_for_tests_and_not_used(self):
         self.declared("weir_module(pace LAYER 2 PURE DEPS base TEST_DEPS account)",
-                      "weir/pace declares account in its TEST_DEPS and includes nothing of it")
+                      "weir/pace declares account in its TEST_DEPS but includes none of its")
 
     def test_included_of_a_folder_in_a_folder(self):
         self.refused({"weir/pace/late.h": '#pragma once\n#include "weir/pace/parts/part.h"\n'},
