@@ -622,13 +622,17 @@ void Connection::finish(PendingRequest& request) {
       leave_slot(request, operation.error == 0 ? Outcome{} : Outcome::failed());
   ServedExport& served = served_by(request);
   if (operation.sync_failed) served.sync_errors.failed(operation.error);
+  if (operation.error != 0) note_store_error(request, operation.error);
   if (state_ == State::kClosed) {
     release(request);
     return settle();
   }
   if (makes_durable(request)) {
     const int lost = served.sync_errors.tell(request.opened->sync_mark);
-    if (operation.error == 0) operation.error = lost;
+    if (operation.error == 0 && lost != 0) {
+      operation.error = lost;
+      note_store_error(request, lost);
+    }
   }
   if (operation.error != 0) return reply_error(request);
   // A prefetch is a read that moves no data to the client, and has no counter on an OST.
@@ -719,14 +723,17 @@ void Connection::reply_error(PendingRequest& request) {
   const int error = request.operation.error;
   const char* const known = strerrordesc_np(error);
   session_->reply(request, {.error = error, .text = known != nullptr ? known : "unknown error"});
-  // A client that asks for zeroes only if they are quick has asked, and was told.
-  if (error != EOPNOTSUPP || (request.flags & kOnlyIfFast) == 0) {
-    ++context_.counters.store_errors;
-    context_.log.note(EventLog::Kind::kStore,
-                      describe_store_error(served_by(request).options.name, request, error),
-                      context_.now);
-  }
   reply(request);
+}
+
+// Whether its client is still there to be told or not.
+void Connection::note_store_error(const PendingRequest& request, int error) {
+  // A client that asks for zeroes only if they are quick has asked, and was told.
+  if (error == EOPNOTSUPP && (request.flags & kOnlyIfFast) != 0) return;
+  ++context_.counters.store_errors;
+  ServedExport& served = served_by(request);
+  served.log.note(EventLog::Kind::kStore, describe_store_error(served.options.name, request, error),
+                  context_.now);
 }
 
 // ---- bytes out ----
@@ -799,11 +806,15 @@ void Connection::send_files() {
       const std::size_t bytes = std::min<std::size_t>(first.length - done, budget);
       sent = sendfile(socket_.get(), first.operation.file, &offset, bytes);
       if (sent > 0) budget -= static_cast<std::size_t>(sent);
+      // 0: somebody has just made the file shorter. Its head is on the way already.
+      if (sent == 0 || (sent < 0 && errno == EIO)) {
+        note_store_error(first, EIO);
+        return close();
+      }
     }
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && errno == EAGAIN) return await_room();
-    // 0: somebody has just made the file shorter, and its head is on the way already.
-    if (sent <= 0) return close();
+    if (sent <= 0) return close();  // the client has gone
     release_sent(sent_of_first_ + static_cast<std::size_t>(sent));
   }
   mark_dirty();  // others may be behind them

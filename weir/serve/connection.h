@@ -184,6 +184,7 @@ class Connection final : private SessionPort {
   void forget_performed();
   void reply(PendingRequest& request);
   void reply_error(PendingRequest& request);
+  void note_store_error(const PendingRequest& request, int error);
 
   // ---- bytes out ----
   void send_greeting();

@@ -22,6 +22,7 @@
 #include "weir/coordinate/group_epochs.h"
 #include "weir/coordinate/target_epochs.h"
 #include "weir/host/uring.h"
+#include "weir/serve/event_log.h"
 #include "weir/serve/io_request.h"
 #include "weir/serve/kept_rules.h"
 #include "weir/serve/options.h"
@@ -90,6 +91,7 @@ struct ServedExport {
   OpStats stats;      // operations of jobs on this export
   SyncErrors sync_errors;
   StoreWatch watch;
+  EventLog log;  // of its store: errors of one export never hide those of another
 };
 
 // The owner of limits with scope=cluster: see RuleOptions::in_cluster.
