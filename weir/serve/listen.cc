@@ -25,6 +25,7 @@ namespace weir::serve {
 namespace {
 
 constexpr int kBacklog = 512;
+constexpr rlim_t kFilesMax = rlim_t{1} << 20;
 constexpr int kSocketKind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 // A server that was killed has its sockets until the kernel has taken its ring down, which it does
 // some milliseconds after the process has ended: one that is started again at once waits for that.
@@ -127,8 +128,9 @@ Result<std::uint32_t> room_for_connections(std::uint32_t wanted, std::uint32_t o
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   const rlim_t needed = rlim_t{wanted} + others;
-  if (files.rlim_cur < needed) {
-    files.rlim_cur = std::min(needed, files.rlim_max);
+  // As many as there can be: what else others connect to, such as locks, has no other bound.
+  if (files.rlim_cur < std::min(files.rlim_max, kFilesMax)) {
+    files.rlim_cur = std::min(files.rlim_max, kFilesMax);
     setrlimit(RLIMIT_NOFILE, &files);
   }
   if (files.rlim_cur >= needed) return wanted;

@@ -27,8 +27,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Descriptors that are no connection: standard streams, the ring, signals, and some to spare.
-constexpr std::uint32_t kOwnFiles = 16;
+// Descriptors that are no connection: standard streams, the ring, signals, and the control socket
+// with its administrators, whom clients must never keep out.
+constexpr std::uint32_t kOwnFiles = 64;
+constexpr std::uint32_t kFilesOfGrpc = 64;               // of the lock service, and of a cluster
 constexpr Nanoseconds kAcceptPause = milliseconds{100};  // when there are no descriptors left
 constexpr Nanoseconds kPaceDepth = milliseconds{10};     // of a pace of the whole server
 // Requests of a service that a turn lets run: more than it takes in, so none pile up.
@@ -62,10 +64,11 @@ Server::Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::S
                host::Fd watch_wake_fd, host::Fd wake_fd)
     : options_(std::move(options)),
       context_(options_, std::move(uring)),
-      signals_(std::move(signals)),
-      watch_wake_fd_(std::move(watch_wake_fd)),
       commands_(std::move(wake_fd), kCommandsMax) {
   context_.now = host::now();
+  watch_.emplace(
+      std::move(signals), host::Wake(std::move(watch_wake_fd)), kEndPatience,
+      [this](int signal) { signalled(signal); }, [this] { end_hung(); });
 }
 
 Server::~Server() {
@@ -160,7 +163,10 @@ Result<void> Server::open_services() {
 }
 
 std::uint32_t Server::other_files() const {
-  return static_cast<std::uint32_t>(kOwnFiles + options_.exports.size() + options_.listen.size());
+  const std::size_t grpc =
+      (options_.lock.listen ? kFilesOfGrpc : 0) + (options_.cluster.is_on() ? kFilesOfGrpc : 0);
+  return static_cast<std::uint32_t>(kOwnFiles + grpc + options_.exports.size() +
+                                    options_.listen.size());
 }
 
 Result<void> Server::listen() {
@@ -217,7 +223,7 @@ Result<void> Server::set_limits(const ServeLimits& limits) {
   connections_max_ = limits.connections;
   context_.pool.set_limits(limits.memory, limits.connection_memory);
   context_.freed = true;  // who waits for memory or room may have it now
-  if (watch_) watch_->set_patience(limits.drain_timeout + kEndPatience);
+  watch_->set_patience(limits.drain_timeout + kEndPatience);
   return {};
 }
 
@@ -469,16 +475,15 @@ void Server::close_commands() {
 // ---- the loop ----
 
 bool Server::run(const std::function<void()>& ready) {
-  watch_.emplace(
-      std::move(signals_), host::Wake(std::move(watch_wake_fd_)),
-      options_.limits.drain_timeout + kEndPatience, [this](int signal) { signalled(signal); },
-      &Server::end_hung);
+  stage_ = Stage::kServing;
+  watch_->set_patience(options_.limits.drain_timeout + kEndPatience);
   command_waker_.server = this;
   command_waker_.done = woken;
   woken(command_waker_, {});
   ready_ = ready;
   if (!is_held_) open_entrance();
   while (!is_done()) turn();
+  if (connections_.empty()) stage_ = Stage::kDrained;
   if (trace_ != nullptr) trace_->finish();
   bury();
   tell_abandoned();
@@ -486,13 +491,28 @@ bool Server::run(const std::function<void()>& ready) {
 }
 
 // On the thread of the watch.
-void Server::end_hung() {
-  EventLog::say(
-      "the drain timeout has expired and the server hangs, most likely in a system call on a "
-      "store: "
-      "killed; unacknowledged requests are lost; check the storage");
+void Server::end_hung() const {
+  const Stage stage = stage_;
+  switch (stage) {
+    case Stage::kStarting:
+      EventLog::say(
+          "stopped during the start, which hangs, most likely in a system call on a store: killed; "
+          "no client had been accepted; check the storage");
+      break;
+    case Stage::kServing:
+      EventLog::say(
+          "the drain timeout has expired and the server hangs, most likely in a system call on a "
+          "store: killed; unacknowledged requests are lost; check the storage");
+      break;
+    case Stage::kDrained:
+      EventLog::say(
+          "all requests were answered, but the drain timeout has expired while the server waits "
+          "for "
+          "its trace file, etcd, Slurm or clients of the lock service: killed");
+      break;
+  }
   host::flush_log();
-  _exit(kHungStatus);
+  _exit(stage == Stage::kDrained ? 0 : kHungStatus);
 }
 
 void Server::turn() {
@@ -554,7 +574,7 @@ void Server::watch_store(ServedExport& served) {
       PendingRequest& request = request_of(*one);
       request.connection->give_up(request);
     }
-    context_.log.note(
+    served.log.note(
         EventLog::Kind::kHung,
         fmt::format("export {}: its store has completed none of {} requests for {}; check the "
                     "device or file server below it; other exports are not affected",

@@ -14,12 +14,15 @@
 // accepts no connections, reads nothing more, and answers all accepted requests (requests that wait
 // for tokens no longer wait, except under cluster-wide limits). run() returns at the latest after
 // the drain timeout: then the connections are closed, and requests still in a store are abandoned.
-// A separate thread receives signals (signal_watch.h): if the server still exists kEndPatience
-// after the drain timeout, because the loop or another thread hangs in a system call, it terminates
-// the process. SIGHUP calls the function of on_reload(), or reads the jobs file again. Created and
-// run by one thread; others may call only order(), ask() and post().
+// A separate thread receives signals from create() on (signal_watch.h): if the server still exists
+// kEndPatience after the drain timeout, because the loop or another thread hangs in a system call,
+// it terminates the process; during the start, when nothing has to drain, after kEndPatience.
+// SIGHUP calls the function of on_reload(), or reads the jobs file again. Created and run by one
+// thread; others may call only order(), ask() and post().
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
@@ -55,7 +58,8 @@ class Server {
  public:
   // Time for the remaining work after the drain timeout.
   static constexpr Nanoseconds kEndPatience = std::chrono::seconds{2};
-  // Exit status of a process that was terminated because it hangs: EX_IOERR.
+  // Exit status of a process that was terminated because it hangs: EX_IOERR. 0 if all requests had
+  // been answered.
   static constexpr int kHungStatus = 74;
 
   // Opens the stores and listens; then switches to options.user. Accepts no clients before run().
@@ -149,6 +153,7 @@ class Server {
     bool is_tcp = false;
     const ProtocolKind* protocol = nullptr;
   };
+  enum class Stage : std::uint8_t { kStarting, kServing, kDrained };
   struct Waker : host::Operation {
     Server* server = nullptr;
     eventfd_t wakes = 0;
@@ -165,7 +170,7 @@ class Server {
   void accept_all();
   void signalled(int signal);
   void reload();
-  [[noreturn]] static void end_hung();
+  [[noreturn]] void end_hung() const;
   void close_all();
   void tell_abandoned() const;
   std::uint32_t other_files() const;
@@ -194,8 +199,6 @@ class Server {
   std::unique_ptr<TraceFile> trace_;  // outlives the services that it records
   LoopContext context_;
   HeapTrim heap_trim_;
-  host::SignalFd signals_;  // until it runs
-  host::Fd watch_wake_fd_;  // until it runs
   host::Mailbox<Command> commands_;
   Waker command_waker_;
   std::vector<std::unique_ptr<Listener>> listeners_;
@@ -220,6 +223,7 @@ class Server {
   bool has_refused_ = false;  // a connection in this turn, for lack of memory
   bool is_stopping_ = false;
   bool has_commands_ = false;
+  std::atomic<Stage> stage_ = Stage::kStarting;
   std::optional<SignalWatch> watch_;  // declared last: destroyed first
 };
 
