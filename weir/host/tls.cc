@@ -247,6 +247,8 @@ TlsSession::TlsSession(TlsKeys::Ptr keys) : keys_(std::move(keys)), gnu_(std::ma
     gnutls_certificate_server_set_request(gnu_->session, GNUTLS_CERT_REQUIRE);
     gnutls_session_set_verify_cert(gnu_->session, nullptr, 0);
   }
+  // It collects a message until all of it has come, of 128 KiB if nobody says otherwise.
+  gnutls_handshake_set_max_packet_length(gnu_->session, kHandshakeMessageMax);
   // The owner has its own timeout; GnuTLS's would read a clock and wait.
   gnutls_handshake_set_timeout(gnu_->session, 0);
   gnutls_transport_set_ptr(gnu_->session, this);

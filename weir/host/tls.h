@@ -89,6 +89,8 @@ class TlsSession {
  public:
   enum class State : std::uint8_t { kWants, kDone, kFailed };
   static constexpr std::size_t kRecordBytes = 16384;
+  // A chain of certificates has a few KiB.
+  static constexpr std::size_t kHandshakeMessageMax = std::size_t{32} << 10;
 
   explicit TlsSession(TlsKeys::Ptr keys);
   ~TlsSession();
