@@ -38,7 +38,10 @@ using Socket = asio::generic::stream_protocol::socket;
 constexpr std::chrono::seconds kWriteTime{30};
 constexpr std::chrono::seconds kLingerTime{5};
 constexpr std::chrono::milliseconds kAcceptPause{100};
-constexpr std::size_t kDiscarded = 65536;  // bytes at a time
+// What has come and was not looked at yet: the rest of a head, or a piece of a body.
+constexpr std::size_t kReadAhead = 2 * HttpServer::kHeadMax;
+constexpr std::size_t kDiscarded = HttpServer::kHeadMax;  // bytes at a time
+constexpr std::size_t kSmallReply = 4096;                 // is always sent: an error
 constexpr std::string_view kBearer = "Bearer ";
 
 int hex_digit(char c) {
@@ -109,6 +112,8 @@ struct Door {
   bool needs_token = false;
   std::size_t connections = 0;
   std::size_t streams = 0;
+  std::size_t bodies = 0;    // bytes that were announced
+  std::size_t replies = 0;   // bytes that are being sent
   std::list<Session*> idle;  // those with no request under way, the longest waiting first
 
   // Closes the first; false: there is none.
@@ -129,7 +134,8 @@ struct HttpServer::State {
   std::string token;
   std::string path;
   Door local_door;
-  Door tcp_door{.needs_token = true, .connections = 0, .streams = 0, .idle = {}};
+  Door tcp_door{
+      .needs_token = true, .connections = 0, .streams = 0, .bodies = 0, .replies = 0, .idle = {}};
   std::list<std::weak_ptr<Session>> streams;
   // From other threads, each of which has a few under way: an answer for each request.
   host::Mailbox<std::function<void()>> letters;
@@ -157,6 +163,8 @@ class Session : public std::enable_shared_from_this<Session> {
   }
   ~Session() {
     leave_idle();
+    free_body();
+    free_reply();
     --door_.connections;
     if (is_stream_) --door_.streams;
   }
@@ -208,10 +216,30 @@ class Session : public std::enable_shared_from_this<Session> {
     if (idle_at_) door_.idle.erase(*std::exchange(idle_at_, std::nullopt));
   }
 
+  // The body was announced and is not held any more.
+  void free_body() {
+    door_.bodies -= std::exchange(body_, 0);
+    parser_.reset();
+  }
+  void free_reply() {
+    door_.replies -= std::exchange(sent_size_, 0);
+    reply_.reset();
+  }
+
   void on_head(error_code error) {
     if (error == http::error::header_limit) return refuse(431, "the request header is too large");
     if (error == http::error::end_of_stream || error == beast::error::timeout) return close();
     if (error) return refuse_or_close(error);
+    is_allowed_ = is_allowed(parser_->get());
+    // Of a body in pieces the length is not known before its end.
+    const std::size_t body =
+        parser_->chunked() ? HttpServer::kBodyMax : parser_->content_length().value_or(0);
+    if (body > 0 && !is_allowed_) return refuse(401, "a token is required");
+    if (door_.bodies + body > HttpServer::kBodiesMax) {
+      return refuse(503, "too many requests are being received; try again later");
+    }
+    body_ = body;
+    door_.bodies += body;
     stream_.expires_after(HttpServer::kRequestTime);
     http::async_read(
         stream_, buffer_, *parser_,
@@ -240,8 +268,8 @@ class Session : public std::enable_shared_from_this<Session> {
     if (!split_target({message.target().data(), message.target().size()}, request)) {
       return refuse(400, "no path");
     }
-    request.body = message.body();
-    request.is_authorized = is_allowed(message);
+    request.body = std::move(parser_->get().body());
+    request.is_authorized = is_allowed_;
     const auto match = message[http::field::if_match];
     request.if_match.assign(match.data(), match.size());
     std::erase(request.if_match, '"');
@@ -279,12 +307,19 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void answer(HttpResponse response) {
+    free_body();
     if (response.is_stream) {
       if (door_.streams >= HttpServer::kStreamsMax) {
         return refuse(503, "too many event streams");
       }
       return begin_stream();
     }
+    if (response.body.size() > kSmallReply &&
+        door_.replies + response.body.size() > HttpServer::kRepliesMax) {
+      return refuse(503, "too many answers wait for their readers; try again later");
+    }
+    sent_size_ = response.body.size();
+    door_.replies += sent_size_;
     reply_.emplace();
     reply_->version(11);
     reply_->result(response.status);
@@ -303,6 +338,7 @@ class Session : public std::enable_shared_from_this<Session> {
     if (is_head_) reply_->body().clear();
     stream_.expires_after(kWriteTime);
     http::async_write(stream_, *reply_, [self = shared_from_this()](error_code error, std::size_t) {
+      self->free_reply();
       if (error || !self->keep_alive_) return self->end();
       self->read();
     });
@@ -353,10 +389,13 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<std::list<Session*>::iterator> idle_at_;
   bool is_stream_ = false;
   bool is_first_ = true;
+  bool is_allowed_ = false;
   bool is_head_ = false;
   bool keep_alive_ = false;
   char byte_ = 0;
-  beast::flat_buffer buffer_{HttpServer::kHeadMax + HttpServer::kBodyMax};
+  std::size_t body_ = 0;       // bytes, in Door::bodies
+  std::size_t sent_size_ = 0;  // bytes, in Door::replies
+  beast::flat_buffer buffer_{kReadAhead};
   std::optional<http::request_parser<http::string_body>> parser_;
   std::optional<http::response<http::string_body>> reply_;
   std::shared_ptr<const std::string> sending_;
