@@ -9,6 +9,7 @@
 #include <grpc/support/log.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include "weir/base/assert.h"
@@ -25,6 +26,11 @@ constexpr int kUnacknowledgedMaxMs = 2000;
 // Not the pings are wanted, which an etcd or a server may find too many, but what gRPC sets with
 // them: the TCP_USER_TIMEOUT of the socket.
 constexpr int kPingEveryMs = 3600 * 1000;
+
+// Of a connection to a server.
+constexpr int kCallsMax = 100;
+constexpr int kHandshakeMs = 10'000;
+constexpr int kIdleMs = 60'000;
 
 constexpr const char* kWanted = "TLS requires this file";
 
@@ -196,6 +202,12 @@ grpc::ChannelArguments peer_channel_arguments() {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingEveryMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kUnacknowledgedMaxMs);
   return arguments;
+}
+
+void bound_connections(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsMax);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
 }
 
 void quiet_grpc() {

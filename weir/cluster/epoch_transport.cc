@@ -38,6 +38,9 @@ constexpr auto kDescribeTimeout = seconds{1};
 // Of letters that other servers can make gRPC write without end: greetings and questions.
 constexpr std::size_t kLettersMax = 4096;
 
+// Streams of members and of those that have not said who they are.
+constexpr std::size_t kPeersMax = kEpochMembersMax + 1024;
+
 EpochView view_of(const std::string& bytes) { return std::as_bytes(std::span(bytes)); }
 
 Frame frame_of(const std::string& course, const EpochMessage& message) {
@@ -147,6 +150,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   Instant wakes_at() const;
 
   void peer_came(PeerStream& stream);
+  void end_silent(Instant now);
   void peer_frame(PeerStream& stream, const Frame& frame);
   void peer_ended(PeerStream& stream);
   void greet(PeerStream& stream, const Hello& hello);
@@ -186,6 +190,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
 
   std::list<std::unique_ptr<PeerStream>> peers_;
   std::map<MemberId, PeerStream*> streams_;  // of members, among peers_
+  Instant hello_by_ = kNever;                // the first of peers_ that are no members
   SliceLimits limits_;
   std::optional<MemberNames> names_;
   MemberNames running_;
@@ -244,6 +249,7 @@ Result<void> Transport::open() {
   grpc::ServerBuilder builder;
   // Two servers on one port would each get some of the members.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  bound_connections(builder);
   builder.SetMaxReceiveMessageSize(kFrameMax);
   builder.AddListeningPort(options_.listen, credentials_->server(), &port_);
   builder.RegisterService(this);
@@ -294,6 +300,7 @@ void Transport::work() {
     leader_->tick(now);
     hand_out();
   }
+  end_silent(now);
   greeter_->tick(now);
   count_connections(now);
   if (now - ClusterLeader::kSilence >= unheard_since_ && link_ != nullptr) {
@@ -304,7 +311,7 @@ void Transport::work() {
 }
 
 Instant Transport::wakes_at() const {
-  Instant at = join_at_;
+  Instant at = std::min(join_at_, hello_by_);
   if (unheard_since_ != kNever) at = std::min(at, unheard_since_ + ClusterLeader::kSilence);
   at = std::min(at, greeter_->next_wake());
   return leader_ ? std::min(at, leader_->next_wake()) : at;
@@ -314,7 +321,25 @@ Instant Transport::wakes_at() const {
 
 void Transport::peer_came(PeerStream& stream) {
   peers_.emplace_back(&stream);
-  if (is_ending_) stream.finish(stopping());
+  if (is_ending_) return stream.finish(stopping());
+  if (peers_.size() > kPeersMax) {
+    return stream.finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "too many streams are open"});
+  }
+  stream.hello_by = host::now() + options_.hello_time;
+  hello_by_ = std::min(hello_by_, stream.hello_by);
+}
+
+void Transport::end_silent(Instant now) {
+  if (now < hello_by_) return;
+  hello_by_ = kNever;
+  for (const auto& stream : peers_) {
+    if (stream->member != 0) continue;
+    if (stream->hello_by <= now) {
+      stream->finish({grpc::StatusCode::DEADLINE_EXCEEDED, "expected a hello"});
+    } else {
+      hello_by_ = std::min(hello_by_, stream->hello_by);
+    }
+  }
 }
 
 void Transport::start_leading(std::uint32_t term, Before before, Instant until) {

@@ -15,6 +15,7 @@
 #include <poll.h>
 
 #include "weir/base/assert.h"
+#include "weir/base/ring.h"
 #include "weir/cluster/credentials.h"
 #include "weir/cluster/lock.grpc.pb.h"
 #include "weir/cluster/lock_gate.h"
@@ -36,8 +37,8 @@ constexpr int kPingEveryMs = 20'000;
 constexpr std::chrono::seconds kStopPatience{2};
 
 // "ipv4:10.1.2.3:4567", "ipv6:%5B::1%5D:4567", "unix:..." as gRPC writes it.
-serve::Peer peer_of(std::string_view text) {
-  serve::Peer peer;
+serve::ClientIdentity identity_of(std::string_view text) {
+  serve::ClientIdentity identity;
   sockaddr_storage address{};
   const auto last = text.rfind(':');
   if (text.starts_with("ipv4:")) {
@@ -57,9 +58,9 @@ serve::Peer peer_of(std::string_view text) {
   } else {
     address.ss_family = AF_UNIX;
   }
-  peer.nid = serve::nid_of(address);
-  peer.is_local = serve::is_loopback(address);
-  return peer;
+  identity.nid = serve::nid_of(address);
+  identity.is_local = serve::is_loopback(address);
+  return identity;
 }
 
 // As people write it: "10.1.2.3:4567", "[::1]:4567", "unix".
@@ -153,6 +154,8 @@ class Stream : public grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBat
 
   // ---- the owner's ----
   LockGate::Connection number = 0;  // 0: not with the LockGate
+  Instant opened{};
+  RingLink<Stream> newcomer;  // until its first message
   bool is_writing = false;
   bool has_news = false;
   bool is_ending = false;  // when what is being written has gone
@@ -233,6 +236,9 @@ class LockService::Owner {
   void flush(Stream& stream);
   void finish(Stream& stream, const grpc::Status& status);
   void flush_dirty();
+  void open(Stream& stream);
+  void end_silent();
+  Nanoseconds hello_time() const { return options_.hello_time; }
   void relieve();
   void leave_in_order();
   absl::flat_hash_map<std::uint64_t, const Stream*> streams_by_client() const;
@@ -244,6 +250,7 @@ class LockService::Owner {
   std::unique_ptr<LockGate> gate_;
   host::MemoryPressure pressure_;
   absl::flat_hash_map<Stream*, std::unique_ptr<Stream>> streams_;
+  Ring<Stream, &Stream::newcomer> newcomers_;  // the first first
   absl::flat_hash_map<LockGate::Connection, Stream*> by_number_;
   LockGate::Connection numbers_ = 0;
   Instant now_{};
@@ -255,8 +262,8 @@ class LockService::Owner {
 void LockService::Owner::wait() {
   const auto pressure = pressure_.waits();
   std::array<pollfd, 3> waits{pollfd{letters_.fd(), POLLIN, 0}, pressure[0], pressure[1]};
-  const Instant until =
-      std::min(gate_->next_turn(), trace_ == nullptr ? kNever : trace_->wakes_at());
+  Instant until = std::min(gate_->next_turn(), trace_ == nullptr ? kNever : trace_->wakes_at());
+  if (!newcomers_.empty()) until = std::min(until, newcomers_.front().opened + hello_time());
   const Nanoseconds left =
       std::clamp(until - host::boot_now(), Nanoseconds{0}, Nanoseconds{std::chrono::seconds{3600}});
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
@@ -277,6 +284,7 @@ void LockService::Owner::run() {
     wait();
     now_ = host::boot_now();
     for (Letter& letter : letters_.take()) handle(letter);
+    end_silent();
     gate_->turn(now_);
     flush_dirty();
     if (trace_ != nullptr) trace_->turn(now_);
@@ -290,8 +298,7 @@ void LockService::Owner::handle(Letter& letter) {
   Stream* const stream = letter.stream;
   switch (letter.kind) {
     case Letter::Kind::kOpened:
-      streams_.emplace(stream, stream);
-      if (is_stopping_) finish(*stream, stopping());
+      open(*stream);
       return;
     case Letter::Kind::kRead:
       receive(*stream, letter);
@@ -323,6 +330,22 @@ void LockService::Owner::handle(Letter& letter) {
   }
 }
 
+void LockService::Owner::open(Stream& stream) {
+  streams_.emplace(&stream, &stream);
+  if (is_stopping_) return finish(stream, stopping());
+  if (streams_.size() > options_.lock.server.sessions_max + kStreamsSpare) {
+    return finish(stream, {StatusCode::RESOURCE_EXHAUSTED, "too many streams are open"});
+  }
+  stream.opened = now_;
+  newcomers_.push_back(stream);
+}
+
+void LockService::Owner::end_silent() {
+  while (!newcomers_.empty() && newcomers_.front().opened + hello_time() <= now_) {
+    finish(newcomers_.front(), {StatusCode::DEADLINE_EXCEEDED, "expected a hello"});
+  }
+}
+
 // Whether a client may come, and as whom.
 bool LockService::Owner::admit(Stream& stream, const std::string& job) {
   serve::Claims claims;
@@ -332,7 +355,7 @@ bool LockService::Owner::admit(Stream& stream, const std::string& job) {
   }
   if (!job.empty()) claims.job = JobId(job);
   const auto who =
-      serve::attributes_of(peer_of(stream.peer()), claims, options_.claims, options_.nodemaps);
+      serve::attributes_of(identity_of(stream.peer()), claims, options_.claims, options_.nodemaps);
   if (!who) {
     finish(stream, grpc::Status(StatusCode::PERMISSION_DENIED, who.error().what));
     return false;
@@ -345,6 +368,7 @@ bool LockService::Owner::admit(Stream& stream, const std::string& job) {
 
 void LockService::Owner::receive(Stream& stream, Letter& letter) {
   if (stream.is_finished) return;
+  if (stream.newcomer.is_linked()) newcomers_.erase(stream);
   if (!letter.message) {
     return finish(stream,
                   grpc::Status(StatusCode::INVALID_ARGUMENT, "not a valid batch of weir.lock.v1"));
@@ -373,6 +397,7 @@ void LockService::Owner::flush(Stream& stream) {
 
 void LockService::Owner::finish(Stream& stream, const grpc::Status& status) {
   if (std::exchange(stream.is_finished, true)) return;
+  if (stream.newcomer.is_linked()) newcomers_.erase(stream);
   if (stream.number != 0) {
     gate_->disconnect(stream.number, now_);
     by_number_.erase(stream.number);
@@ -499,6 +524,7 @@ Result<void> LockService::Transport::open(const LockServiceOptions& options) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingEveryMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingEveryMs);
+  bound_connections(builder);
   builder.SetMaxReceiveMessageSize(kBatchBytesMax);
   builder.RegisterService(this);
   server_ = builder.BuildAndStart();
