@@ -202,7 +202,7 @@ embed::LimiterTimer make_fresh_limiter(const Limits& limits) {
 
 embed::LimiterTimer make_limiter(const Limits& limits, const host::StateFile* file,
                                  const std::string& path) {
-  if (file == nullptr || file->text().empty()) return make_fresh_limiter(limits);
+  if (file == nullptr || file->is_new()) return make_fresh_limiter(limits);
   const SavedState saved = parse_state(file->text(), path);
   auto limiter = value_or_fail(embed::LimiterTimer::restore(saved.limiter, saved.age),
                                Exit::kDataErr, "--state: " + path);

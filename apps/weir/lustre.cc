@@ -112,10 +112,20 @@ Nanoseconds duration_of(const std::string& text, const char* option, Nanoseconds
   return time;
 }
 
-lustre::Names read_names(const LustreArguments& arguments, std::string_view map) {
+// Of the map, if there is a file: it has its first line at least, so an empty one was emptied by
+// somebody else.
+lustre::Names read_names(const LustreArguments& arguments, const std::optional<std::string>& map) {
   check(lustre::Names::read(arguments.prefix, "").map([](const auto&) {}), Exit::kUsage, "");
-  return value_or_fail(lustre::Names::read(arguments.prefix, map), Exit::kCantCreate,
-                       "--map " + quote(arguments.map));
+  const std::string where = "--map " + quote(arguments.map);
+  if (map && map->empty()) {
+    throw Failure{Exit::kCantCreate,
+                  fmt::format("{}: is empty, which a map never is: rules of an earlier run are no "
+                              "longer known; restore it, or remove it and stop the rules whose "
+                              "names start with {}",
+                              where, arguments.prefix)};
+  }
+  return value_or_fail(lustre::Names::read(arguments.prefix, map.value_or("")), Exit::kCantCreate,
+                       where);
 }
 
 // ---- check ----
@@ -187,7 +197,8 @@ void check_map(const std::string& path, Checklist& list) {
 int check_server(const LustreArguments& arguments) {
   lustre::HostTree tree(tree_options(arguments));
   const auto map = host::read_file(arguments.map);
-  const lustre::Names names = read_names(arguments, map.value_or(""));
+  const lustre::Names names =
+      read_names(arguments, map ? std::optional(*map) : std::optional<std::string>());
   Checklist list;
   check_jobs(tree, list);
   list.tell("CPTs", fmt::format("{}; each change of a rule gives up to {} free tokens on each",
@@ -269,7 +280,8 @@ class LustreRun {
       map_.emplace(open_map(arguments_.map));
     }
     const host::LogWriter log;  // its thread must not be there when the guard is forked
-    names_.emplace(read_names(arguments_, map_ ? map_->text() : std::string()));
+    const bool has_map = map_ && !map_->is_new();
+    names_.emplace(read_names(arguments_, has_map ? std::optional(map_->text()) : std::nullopt));
     if (!prepare_policy()) return 0;
     make_driver();
     auto signals = value_or_fail(host::SignalFd::create({SIGTERM, SIGINT}), Exit::kIoErr, "");

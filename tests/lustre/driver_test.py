@@ -271,6 +271,13 @@ class Checks(Scratch):
         done = self.run_weir("check", "--map", self.map, "--root", self.folder)
         self.assertEqual(done.returncode, 73)
         self.assertIn(str(self.map), done.stderr)
+        self.map.write_text("")  # what was in it is lost, and with it whose rules are whose
+        with lustre("tbf=jobid", *HOG[:2]) as server:
+            for action in ("check", "run"):
+                done = self.run_weir(action, "--map", self.map, "--root", server.root)
+                self.assertEqual(done.returncode, 73, done.stderr)
+                self.assertIn("is empty, which a map never is", done.stderr)
+        self.assertEqual(self.map.read_text(), "")
         self.map.unlink()
         for wrong in (("--capacity", "0"), ("--rounds", "-1"), ("--nodes", self.folder / "none")):
             done = self.run_weir("run", "--map", self.map, *wrong)
