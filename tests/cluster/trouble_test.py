@@ -164,6 +164,16 @@ class Alone(unittest.TestCase):
             finally:
                 etcd.end()
 
+    def test_an_etcd_that_hangs_makes_no_error_of_the_end(self):
+        with Etcd() as etcd:
+            member = Member("s0", etcd.endpoints(), binary=WEIR, lease=10)
+            member.arguments += ["--drain-timeout", "1s"]
+            with member:
+                wait_for("it has joined", member.is_joined)
+                etcd.processes[0].send_signal(signal.SIGSTOP)
+                # It takes leave of etcd for longer than that, and then not at all.
+            self.assertIn("all requests were answered", member.log)
+
     def test_a_server_of_no_cluster_says_so(self):
         with Remote("--export", "a=memory:1MiB", binary=RELEASE) as server:
             status, _, error = server.weir("cluster", "status")
