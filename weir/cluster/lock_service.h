@@ -55,7 +55,7 @@ struct LockServiceOptions {
   serve::ClaimsOptions claims;
   std::vector<serve::NodemapOptions> nodemaps;
   serve::TlsOptions tls;
-  // Records the calls on the Target, for weir sim --replay; empty: nothing is recorded.
+  // Trace of the calls to the Target, for weir sim --replay; empty: none.
   std::string trace_file = {};
   // Sources of memory pressure; none: those of this process.
   std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
@@ -81,7 +81,7 @@ class LockService : public lock::Console, public serve::TargetPort {
   std::vector<lock::NamespaceView> view() override;
   Result<lock::LockList> list(std::string_view name, const lock::ListOptions& options) override;
   Result<void> set(std::string_view name, lock::Tunable tunable, std::int64_t value) override;
-  // The scheduler that lock requests pass.
+  // The scheduler of lock requests.
   std::string_view service() const override { return serve::LockOptions::kService; }
   bool look(const Look& visit) override;
 

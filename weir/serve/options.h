@@ -245,7 +245,7 @@ struct ClusterOptions {
 struct LockOptions {
   static constexpr std::uint16_t kPort = 10811;
   static constexpr std::int64_t kLimitPerMib = 100;  // of this machine's memory, by default
-  // What its requests are shown under, beside those of services.
+  // The service name under which its requests are shown.
   static constexpr std::string_view kService = "locks";
 
   // The defaults.
