@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir lustre: the rules of a Lustre server, driven by what it counts.
+// weir lustre: adjusts the rules of a Lustre server to its counters.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -50,9 +50,9 @@ Examples:
 Changes only rules that it created, and the policy only with --set-policy. Manual: weir-lustre(1).
 docs/runbook-lustre.md describes how to try it on a server.)";
 
-// In a row, while the server can be read: it will not get better by itself.
+// In a row, while the server can be read: waiting would not help.
 constexpr int kFailedWritesMax = 20;
-// The guard of a run that has just died may still be at work.
+// The guard of a run that has just died may still be running.
 constexpr Nanoseconds kLockPatience = std::chrono::seconds{3};
 constexpr Nanoseconds kLockPause = std::chrono::milliseconds{50};
 
@@ -226,7 +226,7 @@ host::StateFile open_map(const std::string& path) {
   }
 }
 
-// Of the guard, in its own process.
+// Called by the guard, in its own process.
 void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason) {
   const host::LogWriter log;
   std::optional<host::StateFile> lock;
@@ -268,7 +268,7 @@ class LustreRun {
           Exit::kIoErr, ""));
       map_.emplace(open_map(arguments_.map));
     }
-    const host::LogWriter log;  // its thread must not be there when the guard is forked
+    const host::LogWriter log;  // created after the guard is forked, because it has a thread
     names_.emplace(read_names(arguments_, map_ ? map_->text() : std::string()));
     if (!prepare_policy()) return 0;
     make_driver();
@@ -286,7 +286,7 @@ class LustreRun {
   }
 
  private:
-  // All of them, before anything is started that a mistake in one would have to end.
+  // Parses all options before anything is started, so that an error needs no cleanup.
   void read_options() {
     if (arguments_.slurm) {
       pattern_ = value_or_fail(config::JobPattern::parse(arguments_.job_pattern), Exit::kUsage,
@@ -306,7 +306,7 @@ class LustreRun {
     (void)read_names(arguments_, "");
   }
 
-  // False if there is nothing to drive: a dry run does not start tbf.
+  // False if there is nothing to do: a dry run does not start tbf.
   bool prepare_policy() {
     const auto policies = lustre::policies_of(tree_);
     const auto type = policies ? lustre::type_of(*policies)
@@ -369,7 +369,7 @@ class LustreRun {
     }
   }
 
-  // False when it is to end.
+  // False if it must exit.
   bool wait(host::SignalFd& signals, host::TimerFd& timer) {
     for (;;) {
       if (slurm_) slurm_->tick(host::now(), [this](std::string_view text) { take_sizes(text); });
@@ -389,7 +389,7 @@ class LustreRun {
     set_sizes();
   }
 
-  // Where Slurm does not know ids, they are those of the server's jobs.
+  // If Slurm does not know the ids, those of the server's jobs are used.
   void set_sizes() {
     std::vector<std::string> seen;
     if (!pattern_->is_known()) {
@@ -439,7 +439,7 @@ class LustreRun {
                               kFailedWritesMax, removed ? "removed" : "left to the guard")};
   }
 
-  // A round, with the glances before it, that had nothing to write says nothing of the server.
+  // A round without writes, including its glances, gives no information about the server.
   bool has_given_up_writing() {
     const auto& counters = driver_->counters();
     const bool failed = counters.failed_writes != failed_writes_;
@@ -461,7 +461,7 @@ class LustreRun {
     if (!done) tell(done.error().message());
   }
 
-  // The same trouble once.
+  // Logs the same problem once.
   void tell(const std::string& message) {
     if (message == told_) return;
     told_ = message;
@@ -489,7 +489,7 @@ class LustreRun {
   const LustreArguments& arguments_;
   Nanoseconds period_;
   Nanoseconds patience_{0};
-  std::uint32_t cpts_ = 1;  // that ost_io is on, which may be fewer than there are
+  std::uint32_t cpts_ = 1;  // used by ost_io; the server may have more
   Nanoseconds slurm_every_{0};
   std::optional<Rate> capacity_;
   std::vector<config::JobNodes> nodes_;
