@@ -29,13 +29,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// More than the largest message and what gRPC puts around it.
+// The largest message plus gRPC's overhead.
 constexpr int kFrameMax = static_cast<int>(kEpochDataMax + kEpochRiderMax + 65'536);
 constexpr Nanoseconds kRetryMin = milliseconds{50};
 constexpr Nanoseconds kRetryMax = seconds{1};
 constexpr int kTriesUntilTold = 8;
 constexpr auto kDescribeTimeout = seconds{1};
-// Of letters that other servers can make gRPC write without end: greetings and questions.
+// Bound for letters that other servers can cause without limit: greetings and queries.
 constexpr std::size_t kLettersMax = 4096;
 
 EpochView view_of(const std::string& bytes) { return std::as_bytes(std::span(bytes)); }
@@ -48,7 +48,7 @@ Frame frame_of(const std::string& course, const EpochMessage& message) {
   return frame;
 }
 
-// What a member is told, who tells its administrator.
+// The status sent to a member, which reports it to its administrator.
 grpc::Status status_of(const Error& error) {
   switch (error.code) {
     case std::errc::protocol_not_supported:
@@ -69,7 +69,7 @@ bool is_refusal(grpc::StatusCode code) {
 
 // ---- the service ----
 
-// Everything but these calls happens in its thread.
+// Everything except these calls runs in its thread.
 class Transport final : public EpochTransport, private Epochs::CallbackService {
  public:
   Transport(const Options& options, Listener listener, host::Fd wake_fd)
@@ -136,7 +136,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
                                      const DescribeRequest* request, DescribeReply* reply) override;
 
-  // Runs it in the thread. False: it has stopped, and will not.
+  // Runs it in the thread. False: the thread has stopped.
   bool put(std::function<void()> letter) { return letters_.put_always(std::move(letter)); }
 
   // ---- in its thread ----
@@ -175,14 +175,14 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   Letters letters_;
   PeerStream::Events peer_events_;
   LinkStream::Events link_events_;
-  std::unique_ptr<Credentials> credentials_;  // before the server, which asks it
+  std::unique_ptr<Credentials> credentials_;  // declared before the server, which uses it
   std::unique_ptr<grpc::Server> server_;
   std::thread thread_;
   std::atomic<std::size_t> connected_ = 1;
 
-  // All below is the thread's.
+  // All members below belong to the thread.
   bool is_ending_ = false;
-  bool is_leaving_ = false;  // nobody comes in any more
+  bool is_leaving_ = false;  // no stream is accepted any more
 
   std::list<std::unique_ptr<PeerStream>> peers_;
   std::map<MemberId, PeerStream*> streams_;  // of members, among peers_
@@ -194,7 +194,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   Connections connections_;
   std::optional<Greeter> greeter_;
 
-  std::uint32_t term_ = 0;  // of whom we follow
+  std::uint32_t term_ = 0;  // of the leader that this server follows
   std::string address_;
   std::unique_ptr<Epochs::Stub> stub_;
   LinkStream* link_ = nullptr;  // among links_
@@ -202,7 +202,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   Instant join_at_ = kNever;
   Nanoseconds retry_ = kRetryMin;
   int tries_ = 0;
-  Instant unheard_since_ = kNever;  // we have said something that was not answered
+  Instant unheard_since_ = kNever;  // a message has been unanswered since then
   std::string why_ = "no leader is known";
   bool is_refused_ = false;
   std::string link_leader_;
@@ -242,7 +242,7 @@ Result<void> Transport::open() {
   own.set_incarnation(options_.incarnation);
   greeter_.emplace(std::move(own), *credentials_, letters_);
   grpc::ServerBuilder builder;
-  // Two servers on one port would each get some of the members.
+  // Two servers on one port would divide the members between them.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kFrameMax);
   builder.AddListeningPort(options_.listen, credentials_->server(), &port_);
@@ -257,7 +257,7 @@ Result<void> Transport::open() {
   return {};
 }
 
-// The thread goes on reading letters until gRPC has ended all that it began.
+// The thread reads letters until gRPC has ended all its operations.
 void Transport::stop() {
   if (!thread_.joinable()) return;
   (void)put([this] { begin_end(); });
@@ -326,7 +326,7 @@ void Transport::start_leading(std::uint32_t term, Before before, Instant until) 
                   limits_, host::now());
   if (names_) leader_->set_known(*names_, running_);
   leader_->confirm(until);
-  connected_ = 1;  // until they have come
+  connected_ = 1;  // until members have joined
 }
 
 void Transport::end_leading() {
@@ -340,8 +340,8 @@ void Transport::end_leading() {
 
 // ---- a candidate's part ----
 
-// Answered at once: that it was heard is all there is to say. Peers that greet faster than they are
-// counted are counted a little later.
+// Answered at once with an empty reply. If peers greet faster than they are counted, they are
+// counted a little later.
 grpc::ServerUnaryReactor* Transport::Greet(grpc::CallbackServerContext* context,
                                            const Greeting* greeting, Greeted*) {
   (void)letters_.put([this, name = greeting->name(), incarnation = greeting->incarnation()] {
@@ -447,7 +447,7 @@ void Transport::start_following(std::uint32_t term, const std::string& address) 
   join_at_ = host::now();
 }
 
-// The way to the leader, with the certificates of now. A stream that stands keeps its own.
+// A channel to the leader with the current certificates. An open stream keeps its own.
 void Transport::open_channel() {
   stub_ = Epochs::NewStub(
       grpc::CreateCustomChannel(address_, credentials_->channel(), peer_channel_arguments()));
@@ -524,7 +524,7 @@ void Transport::pass_on(std::uint32_t term, const std::string& course,
 
 // ---- what there is to tell ----
 
-// Somebody asks us.
+// Another server asks this one.
 grpc::ServerUnaryReactor* Transport::Describe(grpc::CallbackServerContext* context,
                                               const DescribeRequest*, DescribeReply* reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
@@ -541,7 +541,7 @@ grpc::ServerUnaryReactor* Transport::Describe(grpc::CallbackServerContext* conte
   return reactor;
 }
 
-// We ask the leader.
+// This server asks the leader.
 struct Transport::Asked {
   grpc::ClientContext context;
   DescribeRequest request;
