@@ -104,20 +104,20 @@ bool is_same_secret(std::string_view a, std::string_view b) {
 
 class Session;
 
-// A way in: the Unix socket, or TCP.
+// A listening socket: Unix or TCP.
 struct Door {
   bool needs_token = false;
   std::size_t connections = 0;
   std::size_t streams = 0;
-  std::list<Session*> idle;  // those with no request under way, the longest waiting first
+  std::list<Session*> idle;  // connections without a request in progress, longest idle first
 
-  // Closes the first; false: there is none.
+  // Closes the longest idle one; false: there is none.
   bool drop_idle();
 };
 
 struct HttpServer::State {
   explicit State(host::Fd wake_fd) : letters(std::move(wake_fd)) {}
-  // Letters hold answers to connections, which need `io`; the descriptor is the mailbox's.
+  // Letters contain answers to connections, which need `io`; the descriptor belongs to the mailbox.
   ~State() {
     (void)letters.close();
     wake.release();
@@ -131,7 +131,7 @@ struct HttpServer::State {
   Door local_door;
   Door tcp_door{.needs_token = true, .connections = 0, .streams = 0, .idle = {}};
   std::list<std::weak_ptr<Session>> streams;
-  // From other threads, each of which has a few under way: an answer for each request.
+  // From other threads: one answer for each request in progress.
   host::Mailbox<std::function<void()>> letters;
   asio::io_context io{1};
   asio::posix::stream_descriptor wake{io, letters.fd()};
@@ -148,7 +148,7 @@ struct HttpServer::State {
               const std::function<void()>& function);
 };
 
-// One connection. Lives as long as an operation of it is under way or its answer is awaited.
+// One connection. Exists while an operation is in progress or its answer is pending.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(HttpServer::State& state, Socket socket, Door& door)
@@ -175,7 +175,7 @@ class Session : public std::enable_shared_from_this<Session> {
         [self = shared_from_this()](error_code error, std::size_t) { self->on_head(error); });
   }
 
-  // For everybody at once; the newest takes the place of one that could not be sent yet.
+  // For all streams; the newest event replaces one that could not be sent yet.
   void send_event(const std::shared_ptr<const std::string>& event) {
     if (sending_ != nullptr) {
       waiting_ = event;
@@ -222,7 +222,7 @@ class Session : public std::enable_shared_from_this<Session> {
     return error.category() == make_error_code(http::error::bad_method).category();
   }
 
-  // Whether a body is too large shows in its head, or as its parts come.
+  // A body that is too large is detected from its header, or while it is received.
   void refuse_or_close(const error_code& error) {
     if (error == http::error::body_limit) return refuse(413, "the request body is too large");
     if (!is_http(error)) return close();
@@ -308,8 +308,8 @@ class Session : public std::enable_shared_from_this<Session> {
     });
   }
 
-  // A peer that still sends would not read the answer if it were cut off: what comes is thrown away
-  // until it has noticed, or for a while.
+  // A peer that is still sending would lose the answer if the connection were closed: received data
+  // is discarded until the peer has read it, or for a while.
   void end() {
     enter_idle();
     error_code ignored;
@@ -338,7 +338,7 @@ class Session : public std::enable_shared_from_this<Session> {
     watch();
   }
 
-  // A reader says nothing more; whatever comes is the end.
+  // A stream sends nothing more; any input ends it.
   void watch() {
     stream_.async_read_some(asio::buffer(&byte_, 1),
                             [self = shared_from_this()](error_code error, std::size_t) {
@@ -370,12 +370,12 @@ bool Door::drop_idle() {
 }
 
 void HttpServer::State::admit(Socket socket, Door& door) {
-  // All are busy: its socket closes with it.
+  // All are busy: the new socket is closed.
   if (door.connections >= kConnectionsMax && !door.drop_idle()) return;
   std::make_shared<Session>(*this, std::move(socket), door)->read();
 }
 
-// Out of descriptors: asking again at once would only burn the processor.
+// Out of descriptors: trying again at once would only use CPU time.
 void HttpServer::State::after_a_breath(std::function<void()> function) {
   const auto timer = std::make_shared<asio::steady_timer>(io, kAcceptPause);
   timer->async_wait([timer, function = std::move(function)](error_code error) {
@@ -425,7 +425,7 @@ void HttpServer::State::repeat(asio::steady_timer& timer, std::chrono::milliseco
 
 namespace {
 
-// A socket that a server left behind is removed; one that somebody listens on is not.
+// Removes a stale socket; an active one is an error.
 Result<void> open_local(HttpServer::State& state, const std::string& path) {
   const asio::local::stream_protocol::endpoint endpoint(path);
   error_code error;

@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kCrcDigits = 8;
 constexpr mode_t kMode = 0600;
 
-// As journal_line() writes it, to the letter.
+// Whether it is exactly what journal_line() writes.
 bool is_sound(std::string_view line) {
   if (line.size() <= kCrcDigits) return false;
   const std::string_view record = line.substr(kCrcDigits + 1);
@@ -41,8 +41,8 @@ Result<void> write_all(int file, std::string_view text, const std::string& path)
   return {};
 }
 
-// What journal_line() could have begun to write there. Lines hold visible text, and bytes beyond
-// ASCII at most.
+// Whether it can be an incomplete line of journal_line(). Lines contain printable text, and bytes
+// beyond ASCII.
 bool is_begun_line(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -116,7 +116,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage d
     return fail(std::errc::device_or_resource_busy, quote(path), "another server uses this journal",
                 "stop it, or name another journal with --journal");
   }
-  // It may have been created just now.
+  // It may be a new file.
   if (auto synced = host::sync_directory_of(path); !synced) return tl::unexpected(synced.error());
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
@@ -169,7 +169,7 @@ Result<void> Journal::load(Damage damage) {
   return {};
 }
 
-// Whoever looks at the path finds the whole old file or the whole new one, locked.
+// The path always names the complete old file or the complete new one, locked.
 Result<void> Journal::replace(const std::vector<std::string>& records) {
   std::string text;
   for (const std::string& record : records) text += journal_line(record);
@@ -188,12 +188,12 @@ Result<void> Journal::replace(const std::vector<std::string>& records) {
   file_ = std::move(file);
   size_ = text.size();
   has_more_ = false;
-  // Until that is done a crash could bring the old file back, without what is appended to this one.
+  // Before this sync a crash could restore the old file, without later records.
   is_folder_synced_ = host::sync_directory_of(path_).has_value();
   return {};
 }
 
-// A journal that cannot be shortened serves as it is: it is tried again when it has doubled.
+// If a journal cannot be shortened, it stays as it is, and is tried again when it has doubled.
 void Journal::shorten_if_long() {
   if (size_ < shorten_above_) return;
   if (const auto text = host::read_file(path_)) {
@@ -217,7 +217,7 @@ void Journal::append(const std::vector<std::string>& records, Done done) {
   WEIR_ASSERT(is_put);
 }
 
-// Everything that came while the last sync was under way shares the next one.
+// All records that arrived during the last sync share the next one.
 void Journal::run() {
   for (bool is_ending = false; !is_ending;) {
     waiting_.wait(kNever);
@@ -233,7 +233,7 @@ void Journal::run() {
   }
 }
 
-// On failure the file is what it was, or nothing more is confirmed until it is.
+// On failure the file is restored; until that succeeds, nothing more is confirmed.
 Result<void> Journal::write(const std::string& text) {
   if (auto ready = take_back(); !ready) return ready;
   if (!is_folder_synced_) {

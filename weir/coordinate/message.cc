@@ -95,7 +95,7 @@ EpochMessage read_body(ByteReader& in, std::uint8_t kind, std::uint8_t flags, st
                        std::uint64_t serial) {
   const bool has_data = kind == static_cast<std::uint8_t>(Kind::kReady) ||
                         kind == static_cast<std::uint8_t>(Kind::kStart);
-  if (!has_data && flags != 0) in.fail();  // the order of bytes is that of the data
+  if (!has_data && flags != 0) in.fail();  // the flag is the byte order of the data
   switch (static_cast<Kind>(kind)) {
     case Kind::kReady:
       return read_ready(in, flags, number, serial);

@@ -16,9 +16,9 @@
 namespace weir::host {
 namespace {
 
-// A living process that has a lock on the file, 0 if there is none. From /proc/locks:
-//   1: FLOCK  ADVISORY  WRITE 1234 fe:00:262145 0 EOF
-// The device is that of the file system, which stat(2) may give another number: the inode decides.
+// A running process that has a lock on the file, 0 if there is none. From /proc/locks: "1: FLOCK
+// ADVISORY  WRITE 1234 fe:00:262145 0 EOF". The device is that of the file system, for which
+// stat(2) may return another number: only the inode is compared.
 long holder_of(int file) {
   struct stat status {};
   if (fstat(file, &status) != 0) return 0;

@@ -47,7 +47,7 @@ std::optional<long> wait_until_free(const std::function<bool()>& attempt,
     if (attempt()) return std::nullopt;
     if (waited_ms % kLookEveryMs == 0) who = holder();
     if (who == getpid() || waited_ms >= (who != 0 ? kLiving : kGone).count()) return who;
-    // Not of what is over in a moment.
+    // Do not log short waits.
     if (who == 0 && waited_ms >= kLookEveryMs && !std::exchange(is_told, true)) {
       log_text(fmt::format(
           "weir serve: waiting for {}: the kernel has not finished the I/O of a process "

@@ -22,7 +22,7 @@ bool same_file(int fd, const std::string& path) {
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-// Where the next text is written before it is renamed.
+// The temporary file that is renamed.
 std::string beside(const std::string& path) { return path + ".new"; }
 
 mode_t mode_of(StateFile::Readers readers) {
@@ -34,9 +34,9 @@ struct Locked {
   bool is_new = false;
 };
 
-// The file itself, locked. A user before us may have replaced it between open and lock: then the
-// lock is on the old file and the new one has to be opened. If there is no file, the one that it
-// will be renamed from is locked, so that of two users one creates it.
+// Opens and locks the file. An earlier user may have replaced it between open and lock: then the
+// lock is on the old file and the new one must be opened. If there is no file, the temporary file
+// is locked, so that only one of two users creates it.
 Result<Locked> open_locked(const std::string& path, mode_t mode) {
   for (;;) {
     Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -97,19 +97,19 @@ Result<StateFile> StateFile::open(std::string path, Readers readers) {
     return fail_errno(errno, directory_of(path),
                       "the server must be able to write to its directory");
   }
-  // What lies beside a file that was never there is left over from a crash.
+  // A temporary file without the file is left over from a crash.
   auto text = locked->is_new ? Result<std::string>() : read_all(locked->fd.get(), path);
   if (!text) return tl::unexpected(text.error());
   return StateFile(std::move(path), readers, std::move(locked->fd), locked->is_new,
                    std::move(*text));
 }
 
-// Only the holder of the lock writes there, so what lies there is left over from a crash.
+// Only the holder of the lock writes there, so an existing one is left over from a crash.
 Result<Fd> StateFile::open_beside() {
   const std::string name = beside(path_);
   const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
   Fd fd(::open(name.c_str(), flags, mode_of(readers_)));
-  // Of a new file this is the one that is locked already; what a crash left may be everybody's.
+  // For a new file this one is already locked; one left by a crash may have other permissions.
   const bool is_ours = readers_ == Readers::kOwner;
   const bool is_ready = fd.is_open() && (!has_file_ || flock(fd.get(), LOCK_EX) == 0) &&
                         ftruncate(fd.get(), 0) == 0 &&
@@ -130,7 +130,7 @@ Result<void> StateFile::replace(std::string_view text) {
     return fail_errno(error, path_, "the previous state is kept");
   }
   Result<void> synced = sync_directory_of(path_);
-  // A lock belongs to the descriptor that took it: of a new file that is the first one.
+  // A lock belongs to its descriptor: for a new file that is the first one.
   if (std::exchange(has_file_, true)) lock_ = std::move(fd);
   return synced;
 }

@@ -26,7 +26,7 @@ constexpr const char* kKernelCure =
     "run Linux 6.1 or later with io_uring allowed (sysctl kernel.io_uring_disabled=0; in a "
     "container, its seccomp profile must allow io_uring)";
 
-// The rings of a user who is not root count as locked memory.
+// For users other than root the rings count as locked memory.
 const char* cure_of(int error) {
   return error == ENOMEM ? "raise the limit of locked memory (ulimit -l); 8 MiB is enough"
                          : kKernelCure;
@@ -80,7 +80,7 @@ void* map_memory(std::size_t bytes) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
-// An entry of the submission queue; hands over what is queued when there is none left.
+// An entry of the submission queue; submits queued entries if none is left.
 io_uring_sqe& entry(io_uring& ring, Operation& operation, std::uint64_t& enters) {
   io_uring_sqe* sqe = io_uring_get_sqe(&ring);
   if (sqe == nullptr) {
@@ -107,8 +107,8 @@ Result<std::unique_ptr<Uring>> Uring::create(const Options& options) {
 }
 
 Result<void> Uring::open(Kernel& kernel, const Options& options) {
-  // The kernel's part of the work is done when we ask for completions, by this thread, instead of
-  // interrupting it: a turn then finds all that has come in one batch.
+  // The kernel does its part of the work when this thread asks for completions, instead of
+  // interrupting it: a turn then finds everything in one batch.
   io_uring_params parameters{};
   parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE |
                      IORING_SETUP_CLAMP;
@@ -245,7 +245,7 @@ void Uring::poll_room(int socket, Operation& operation) {
 void Uring::cancel(Operation& operation) {
   io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
   io_uring_prep_cancel(&sqe, &operation, 0);
-  io_uring_sqe_set_data(&sqe, nullptr);  // its own completion tells nobody anything
+  io_uring_sqe_set_data(&sqe, nullptr);  // its own completion is ignored
 }
 
 void Uring::wait(Instant until, Instant now) {
@@ -259,15 +259,15 @@ void Uring::wait(Instant until, Instant now) {
     __kernel_timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
     failed = io_uring_submit_and_wait_timeout(&kernel_->ring, &first, 1, &time, nullptr);
   }
-  // EBUSY: completions are to be reaped before more can be handed over. EAGAIN: no memory now.
+  // EBUSY: completions must be reaped before more can be submitted. EAGAIN: out of memory now.
   WEIR_ASSERT(
       failed >= 0 || failed == -ETIME || failed == -EINTR || failed == -EBUSY || failed == -EAGAIN,
       failed);
 }
 
 void Uring::reap() {
-  // Only what is here now: an operation that completes at once, again and again, must not keep a
-  // turn from ending.
+  // Only what has completed now: an operation that completes at once again and again must not
+  // prolong a turn.
   std::array<io_uring_cqe*, kReapMax> batch;
   unsigned left = io_uring_cq_ready(&kernel_->ring);
   while (left > 0) {
