@@ -30,11 +30,12 @@ namespace weir::serve {
 namespace {
 
 constexpr std::uint32_t kZeroesAtOnce = 1U << 20;
-// What is copied from or to the page cache on the loop, at about 5 GB/s; more is left to a thread.
+// Maximum copied from or to the page cache on the loop, at about 5 GB/s; larger copies are left to
+// a thread.
 constexpr std::uint32_t kCopyHereMax = 1U << 18;
-constexpr std::uint32_t kDirectBlock = 4096;  // where the file does not say
+constexpr std::uint32_t kDirectBlock = 4096;  // if the file does not report it
 
-// Aligned as O_DIRECT wants memory to be.
+// Aligned for O_DIRECT.
 std::span<const std::byte> zeroes(std::size_t bytes) {
   alignas(kDirectBlock) static std::array<std::byte, kZeroesAtOnce> nothing;
   return std::span(nothing).first(bytes);
@@ -47,7 +48,7 @@ StoreOperation& operation_of(host::Operation& io) {
 
 constexpr const char* kKindHint = "use file:PATH for a file, or device:PATH for a block device";
 
-// Makes a file that is new, or empty, as large as the options say, and durable with its name.
+// Sets the size of a new or empty file, and syncs it with its name.
 Result<void> give_size(int file, const StoreOptions& options) {
   const std::string where = quote(options.path);
   if (ftruncate(file, static_cast<off_t>(options.size->count())) != 0 || fsync(file) != 0) {
@@ -84,10 +85,10 @@ std::uint32_t direct_block(int file) {
   return kDirectBlock;
 }
 
-// What a file lies on. A device node lies on a file system too, which says nothing about it.
+// The kind of storage below a file. A device node is on a file system too, which does not matter.
 enum class Ground : std::uint8_t {
-  kDisk,    // "without waiting" is kept: a call that would wait for the disk says so
-  kMemory,  // no call waits
+  kDisk,    // RWF_NOWAIT is supported: a call that would block returns an error
+  kMemory,  // no call blocks
   kRemote,  // a server or another process answers, or never does; no call can be trusted not to
             // wait
 };
@@ -116,7 +117,8 @@ bool can_try(int file) {
   return preadv2(file, &one, 1, 0, RWF_NOWAIT) >= 0 || errno == EAGAIN;
 }
 
-// cachestat(2), of Linux 6.5, which is newer than the system's headers. ENOSYS before: not cached.
+// cachestat(2), since Linux 6.5, which is newer than the system's headers. ENOSYS before: treated
+// as not cached.
 constexpr long kCachestat = 451;
 constexpr std::uint64_t kPage = 4096;
 struct CacheRange {
@@ -133,7 +135,7 @@ bool is_cached(int file, std::uint64_t offset, std::uint32_t length) {
   CacheCounts counts{};
   if (syscall(kCachestat, file, &range, &counts, 0) != 0) return false;
   if (counts.cached != last - first + 1) return false;
-  // A page that is still being read counts as cached: the ends tell of most.
+  // A page that is still being read counts as cached, so both ends are tried.
   for (const std::uint64_t at : {offset, offset + length - 1}) {
     std::byte probe;
     const iovec one{&probe, 1};
@@ -142,7 +144,7 @@ bool is_cached(int file, std::uint64_t offset, std::uint32_t length) {
   return true;
 }
 
-// An open file, and whether it did not exist before.
+// An open file, and whether it is new.
 struct Opened {
   host::Fd file;
   bool is_new = false;
@@ -153,7 +155,7 @@ dev_t device_at(const StoreOptions& options) {
   return stat(options.path.c_str(), &status) == 0 ? status.st_rdev : 0;
 }
 
-// Of a device that cannot be had alone, after it was waited for.
+// The user of a device that is still busy after waiting.
 std::string use_of(const StoreOptions& options) {
   const dev_t device = device_at(options);
   if (std::string use = host::system_use_of(device); !use.empty()) return use;
@@ -184,7 +186,7 @@ Result<Opened> open_file(const StoreOptions& options, bool read_only) {
   const bool is_alone = is_device && !read_only && !options.force;
   const int flags = (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | (is_alone ? O_EXCL : 0) |
                     (options.direct ? O_DIRECT : 0);
-  // Only the owner of a file may leave its time of access alone, which costs each read.
+  // O_NOATIME, which saves time on each read, is allowed only for the owner.
   const auto open_with = [&](int more) {
     host::Fd file(::open(options.path.c_str(), flags | more | O_NOATIME, 0600));
     if (file.is_open() || errno != EPERM) return file;
@@ -198,7 +200,7 @@ Result<Opened> open_file(const StoreOptions& options, bool read_only) {
   }
   host::Fd file = open_with(0);
   int error = errno;
-  // What the system uses stays in use.
+  // A device used by the system does not become free by waiting.
   if (!file.is_open() && error == EBUSY && is_alone &&
       host::system_use_of(status.st_rdev).empty()) {
     const auto attempt = [&] {
@@ -284,7 +286,7 @@ Result<std::unique_ptr<Store>> FileStore::open(const StoreOptions& options, bool
 
 std::uint8_t FileStore::features() const { return kCanAll; }
 
-// One that was made shorter is left to a read, which says so to the client.
+// A truncated file is left to a read, which reports the error to the client.
 int FileStore::sendable(std::uint64_t offset, std::uint32_t length) const {
   if (facts_.way == Way::kRing) return -1;
   struct stat status {};
@@ -326,7 +328,7 @@ bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
   return true;
 }
 
-// Asks the ring for what is left of a read or write.
+// Submits the rest of a read or write to the ring.
 bool FileStore::move(StoreOperation& operation) {
   const std::span<std::byte> rest = operation.buffer.subspan(operation.moved);
   const std::uint64_t offset = operation.offset + operation.moved;
@@ -346,7 +348,7 @@ host::Uring::Copy FileStore::copier(std::size_t bytes) const {
   return is_short && !facts_.is_remote ? host::Uring::Copy::kHere : host::Uring::Copy::kWorker;
 }
 
-// As much as can be had without waiting; the ring does the rest.
+// As much as possible without blocking; the ring does the rest.
 bool FileStore::move_here(StoreOperation& operation) {
   const std::span<std::byte> whole = operation.buffer;
   const auto offset = static_cast<off_t>(operation.offset);
@@ -372,7 +374,7 @@ void FileStore::completed(host::Operation& io, const host::Completion& completio
   if (syncs) store.syncs_.end(operation);
   if (store.advance(operation, completion.result)) {
     operation.sync_failed = syncs && operation.error != 0;
-    // Direct I/O has its errors itself: the kernel keeps none for whoever syncs next.
+    // Direct I/O gets its own errors: the kernel keeps none for the next sync.
     const bool waits =
         syncs && operation.error == 0 && !store.facts_.is_direct && store.syncs_.holds(operation);
     if (!waits) operation.finished(operation);
@@ -387,7 +389,7 @@ bool FileStore::advance(StoreOperation& operation, int result) {
     case kMove:
       if (again) return move(operation);
       if (result < 0) return finish(operation, -result);
-      if (result == 0) return finish(operation, EIO);  // somebody has made the file shorter
+      if (result == 0) return finish(operation, EIO);  // the file was truncated
       operation.moved += static_cast<std::uint32_t>(result);
       return operation.moved == operation.length ? finish(operation, 0) : move(operation);
     case kPunch:
@@ -436,7 +438,7 @@ bool FileStore::punch(StoreOperation& operation) {
   return false;
 }
 
-// All of it, or the edges of what is punched.
+// Writes all zeroes, or those at the edges of a punched range.
 bool FileStore::write_zeroes(StoreOperation& operation) {
   operation.step = kZeroes;
   const std::uint64_t end = operation.offset + operation.length;
@@ -467,7 +469,7 @@ bool FileStore::finish(StoreOperation& operation, int error) {
   return true;
 }
 
-// What is missing of a file that was made shorter is not a hole: a client that asks for it is told.
+// The missing part of a truncated file is not a hole: reading it reports an error.
 void FileStore::extents(std::uint64_t offset, std::uint64_t length,
                         const ExtentVisitor& visit) const {
   if (facts_.is_remote) {

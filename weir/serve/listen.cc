@@ -26,13 +26,13 @@ namespace {
 
 constexpr int kBacklog = 512;
 constexpr int kSocketKind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
-// A server that was killed has its sockets until the kernel has taken its ring down, which it does
-// some milliseconds after the process has ended: one that is started again at once waits for that.
+// A killed server keeps its sockets until the kernel has released its ring, some milliseconds after
+// the process has exited: a server that is restarted at once waits for that.
 constexpr int kTries = 100;
 constexpr int kPauseMs = 10;
 
-// What is there is a socket that a server left behind: anything else is not ours to remove, nor is
-// a socket whose server only has no room for one more.
+// Whether it is a stale socket of a server: other files must not be removed, nor a socket whose
+// server is only busy.
 bool is_left_behind(const sockaddr_un& address) {
   struct stat there {};
   if (lstat(address.sun_path, &there) != 0 || !S_ISSOCK(there.st_mode)) return false;
@@ -42,7 +42,7 @@ bool is_left_behind(const sockaddr_un& address) {
          errno == ECONNREFUSED;
 }
 
-// Why a path cannot be bound that is in use.
+// The remedy for a path that is in use.
 const char* in_use_hint(const char* path) {
   struct stat there {};
   const bool is_socket = lstat(path, &there) == 0 && S_ISSOCK(there.st_mode);
@@ -73,7 +73,7 @@ Result<host::Fd> listen_unix(const ListenAddress& address) {
   return fd;
 }
 
-// An empty host is every address, of IPv6 and IPv4.
+// An empty host means all addresses, IPv6 and IPv4.
 socklen_t fill(const ListenAddress& address, sockaddr_storage& to) {
   if (address.host.find(':') != std::string::npos || address.host.empty()) {
     auto& six = reinterpret_cast<sockaddr_in6&>(to);

@@ -33,7 +33,7 @@ tl::unexpected<Error> refuse(std::string_view text, std::string_view what, std::
   return fail(std::errc::invalid_argument, {}, fmt::format("{} {}", quote(text), what), hint);
 }
 
-// The text up to the separator, which is taken off with it.
+// Removes and returns the text up to the separator, and removes the separator.
 std::string_view take_until(std::string_view& text, char separator) {
   const std::size_t at = std::min(text.find(separator), text.size());
   const std::string_view taken = text.substr(0, at);
@@ -77,7 +77,7 @@ Result<Shape> parse_shape(std::string_view text) {
   return shape;
 }
 
-// A store and, where `of` is given, what belongs to the export: they share one list of keys.
+// Parses a store and, if `of` is given, the keys of the export: they share one list of keys.
 Result<StoreOptions> parse_keys(std::string_view text, StoreOptions store, ExportOptions* of) {
   while (!text.empty()) {
     const std::string_view whole = text;
@@ -97,7 +97,7 @@ Result<StoreOptions> parse_keys(std::string_view text, StoreOptions store, Expor
     } else if (of != nullptr && key == "service" && !value.empty()) {
       of->service = value;
     } else if (of != nullptr && key == "description") {
-      // To the end of the text: a description may have commas.
+      // To the end of the text, since a description may contain commas.
       of->description = whole.substr(std::string_view("description=").size());
       return store;
     } else {
@@ -405,7 +405,7 @@ Result<void> check_tls(const TlsOptions& tls) {
   return {};
 }
 
-// Rules of the whole cluster are in etcd alone, so that all servers have the same.
+// Rules of the cluster are only in etcd, so that all servers have the same.
 Result<void> check_cluster(const ServeOptions& options) {
   const ClusterOptions& cluster = options.cluster;
   if (!cluster.is_on()) return {};
@@ -481,7 +481,7 @@ Result<void> check(const ServeOptions& options) {
     if (one.protocol.empty()) continue;
     if (auto found = find_protocol(one.protocol); !found) {
       Error error = found.error();
-      error.code = std::errc::invalid_argument;  // whoever wrote the options has made a mistake
+      error.code = std::errc::invalid_argument;  // an error in the options
       return tl::unexpected(error);
     }
   }

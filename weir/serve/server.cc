@@ -27,11 +27,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Descriptors that are no connection: standard streams, the ring, signals, and some to spare.
+// Descriptors other than connections: standard streams, the ring, signals, and some reserve.
 constexpr std::uint32_t kOwnFiles = 16;
 constexpr Nanoseconds kAcceptPause = milliseconds{100};  // when there are no descriptors left
 constexpr Nanoseconds kPaceDepth = milliseconds{10};     // of a pace of the whole server
-// Requests of a service that a turn lets run: more than it takes in, so none pile up.
+// Maximum requests of a service dispatched per turn: more than a turn reads, so that none pile up.
 constexpr std::uint32_t kRunOfTurn = 1024;
 constexpr int kSendBuffer = 1 << 20;  // a batch of replies in one go
 
@@ -39,7 +39,7 @@ void set_option(int socket, int level, int name, int value) {
   setsockopt(socket, level, name, &value, sizeof value);
 }
 
-// A client whose machine is gone is noticed within two minutes.
+// A client whose machine has failed is detected within two minutes.
 void tune(int socket, bool is_tcp) {
   set_option(socket, SOL_SOCKET, SO_SNDBUF, kSendBuffer);
   if (!is_tcp) return;
@@ -93,7 +93,7 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
   }
   auto signals = host::SignalFd::create({SIGTERM, SIGINT, SIGHUP});
   if (!signals) return tl::unexpected(signals.error());
-  // sendfile(2) to a client that has gone would end the process; no flag of it says otherwise.
+  // sendfile(2) to a client that disconnected would raise SIGPIPE; it has no flag to prevent that.
   std::signal(SIGPIPE, SIG_IGN);
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
@@ -109,7 +109,7 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
 }
 
 Result<void> Server::open() {
-  // A timer that is armed for a token should fire then, not up to 50 us later.
+  // A timer for a token should fire on time, not up to 50 us later.
   prctl(PR_SET_TIMERSLACK, 1);
   const auto room = room_for_connections(options_.limits.connections, other_files());
   if (!room) return tl::unexpected(room.error());
@@ -216,7 +216,7 @@ Result<void> Server::set_limits(const ServeLimits& limits) {
   options_.limits = limits;
   connections_max_ = limits.connections;
   context_.pool.set_limits(limits.memory, limits.connection_memory);
-  context_.freed = true;  // who waits for memory or room may have it now
+  context_.freed = true;  // connections that wait for memory or room may continue
   if (watch_) watch_->set_patience(limits.drain_timeout + kEndPatience);
   return {};
 }
@@ -296,7 +296,7 @@ void Server::accepted(host::Operation& io, const host::Completion& completion) {
   }
   if (listener.is_pending) return;
   if (self.is_stopping_) {
-    listener.socket = host::Fd();  // whoever comes now is told so by the kernel
+    listener.socket = host::Fd();  // the kernel refuses new connections now
   } else {
     self.accept_all();
   }
@@ -305,7 +305,7 @@ void Server::accepted(host::Operation& io, const host::Completion& completion) {
 void Server::add_connection(host::Fd socket, const Listener& listener) {
   if (is_stopping_) return;
   const auto client = identity_of(socket.get());
-  if (!client) return;  // it has gone already
+  if (!client) return;  // already disconnected
   if (connection_count_ >= connections_max_) {
     ++context_.counters.refused;
     context_.log.note(EventLog::Kind::kRefusal,
@@ -332,7 +332,7 @@ void Server::add_connection(host::Fd socket, const Listener& listener) {
   handshakes_.push_back(*connection);
 }
 
-// On the thread of the watch. A server that stops already needs no other order.
+// On the thread of the watch. A server that is already stopping needs no other order.
 void Server::signalled(int signal) {
   (void)order([signal](const Result<Server*>& server) {
     if (!server) return;
@@ -380,7 +380,7 @@ void Server::stop() {
   }
 }
 
-// The time to drain is over.
+// The drain timeout has expired.
 void Server::close_all() {
   stop_at_ = kNever;
   abandon_at_ = context_.now + kEndPatience / 2;
@@ -453,7 +453,7 @@ void Server::woken(host::Operation& io, const host::Completion& /*completion*/) 
 void Server::run_commands() {
   if (!std::exchange(has_commands_, false)) return;
   for (const Command& command : commands_.take()) {
-    // One before it may have stopped the server.
+    // An earlier command may have stopped the server.
     if (is_stopping_) {
       command(stopping());
     } else {
@@ -584,7 +584,7 @@ void Server::perform_waiting() {
 void Server::resume_waiting() {
   if (!context_.freed || context_.waiting.empty()) return;
   context_.freed = false;
-  context_.is_starved = false;  // whoever still lacks memory says so
+  context_.is_starved = false;  // set again by connections that still lack memory
   const std::vector<Connection*> waiting = std::exchange(context_.waiting, {});
   for (Connection* const connection : waiting) connection->resume();
 }
@@ -596,7 +596,7 @@ void Server::read_on() {
 
 void Server::dispatch() {
   const std::size_t count = context_.services.size();
-  // Each service is first in turn, so that a pace is not all one's.
+  // The services are first in turn, so that none gets the whole pace.
   if (pace_shape_) first_served_ = (first_served_ + 1) % count;
   for (std::size_t i = 0; i < count; ++i) dispatch(*context_.services[(first_served_ + i) % count]);
 }
@@ -638,7 +638,7 @@ void Server::bury() {
 }
 
 Instant Server::wakes_at() const {
-  // What was sent at the end of this turn may have made room for somebody.
+  // Replies sent at the end of this turn may have freed room for another connection.
   if (context_.freed && !context_.waiting.empty()) return context_.now;
   if (!context_.performs.empty() || context_.intake.has_line()) return context_.now;
   Instant at = std::min({accepts_again_, stop_at_, abandon_at_, heap_trim_.wakes_at()});

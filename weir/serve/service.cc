@@ -20,7 +20,7 @@
 namespace weir::serve {
 namespace {
 
-// Queues whose waiting is told apart by cause, for weir explain.
+// Number of queues whose waits are measured by cause, for weir explain.
 constexpr std::uint16_t kWatchedQueues = 1024;
 
 TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOptions>& nodemaps,
@@ -42,7 +42,7 @@ TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOpt
   if (options.adaptive == Adaptive::kPaper) target.controller = ControllerOptions::paper();
   if (target.controller) {
     if (options.period) target.controller->period = *options.period;
-    // More than its default would take the loop too long: all are copied once a second.
+    // More than the default would take the loop too long, because all are copied once a second.
     target.controller->jobs_max =
         std::min<std::size_t>(target.controller->jobs_max, options.classes);
   }
@@ -54,7 +54,7 @@ TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOpt
   return described;
 }
 
-// The same for the same groups, whatever the machine: FNV-1a.
+// The same number for the same groups on every machine: FNV-1a.
 std::uint32_t meaning_of(const std::vector<ClientGroup>& groups) {
   std::uint32_t hash = 2166136261U;
   const auto add = [&](std::string_view text) {
@@ -123,7 +123,7 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
   if (trace != nullptr) service->target.record(&trace->add_target(described));
   if (auto started = write_nrs_policies(service->target, options.policy, now); !started) {
     Error error = started.error();
-    error.code = std::errc::invalid_argument;  // whoever wrote the options has made a mistake
+    error.code = std::errc::invalid_argument;  // an error in the options
     error.where = "policy " + quote(options.policy);
     return tl::unexpected(error);
   }
