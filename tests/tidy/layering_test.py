@@ -198,7 +198,7 @@ class Includes(unittest.TestCase):
             declared = [f"-DLIBRARIES={library}"]
             self.passes(f"#include <{header}>\n", declared=declared)
             self.refused("#include <vector>\n", declared=declared,
-                         message=f"weir/pace declares {library} in its SYSTEM and includes nothing")
+                         message=f"weir/pace declares {library} in its SYSTEM but includes none")
             self.refused(f"#include <{header}>\n", file="sample_test.cc", declared=declared,
                          message=f"{library} in its SYSTEM, which only tests include")
             self.passes(f"#include <{header}>\n", file="sample_test.cc",
