@@ -36,8 +36,8 @@ constexpr int kPingEveryMs = 20'000;
 constexpr std::chrono::seconds kStopPatience{2};
 
 // Parses gRPC's text: "ipv4:10.1.2.3:4567", "ipv6:%5B::1%5D:4567", "unix:...".
-serve::ClientIdentity peer_of(std::string_view text) {
-  serve::ClientIdentity peer;
+serve::ClientIdentity identity_of(std::string_view text) {
+  serve::ClientIdentity identity;
   sockaddr_storage address{};
   const auto last = text.rfind(':');
   if (text.starts_with("ipv4:")) {
@@ -57,9 +57,9 @@ serve::ClientIdentity peer_of(std::string_view text) {
   } else {
     address.ss_family = AF_UNIX;
   }
-  peer.nid = serve::nid_of(address);
-  peer.is_local = serve::is_loopback(address);
-  return peer;
+  identity.nid = serve::nid_of(address);
+  identity.is_local = serve::is_loopback(address);
+  return identity;
 }
 
 // In the usual notation: "10.1.2.3:4567", "[::1]:4567", "unix".
@@ -332,7 +332,7 @@ bool LockService::Owner::admit(Stream& stream, const std::string& job) {
   }
   if (!job.empty()) claims.job = JobId(job);
   const auto who =
-      serve::attributes_of(peer_of(stream.peer()), claims, options_.claims, options_.nodemaps);
+      serve::attributes_of(identity_of(stream.peer()), claims, options_.claims, options_.nodemaps);
   if (!who) {
     finish(stream, grpc::Status(StatusCode::PERMISSION_DENIED, who.error().what));
     return false;
