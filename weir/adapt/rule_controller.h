@@ -25,12 +25,11 @@
 //   at least a step away     from the current rate, and not while the free tokens of the last
 //                            change (depth on each CPT that it reaches) are more than a fifth of
 //                            what the rate has given since; nor so low that they are more than a
-//                            fifth of what it gives in as long as the jobs have competed
-//                            already
-//   1 ... 999999             what a server accepts
+//                            fifth of what it gives in the time that jobs have competed
+//   1 ... 999999             the range that a server accepts
 //
 // Mode kPaper is the published algorithm as far as such a server allows it, for comparison: served
-// counts, a rule for every active job, written anew each period.
+// counts, a rule for every active job, written in every period.
 //
 // Integers only, no clock; one owner.
 #pragma once
