@@ -223,7 +223,7 @@ void move_tokens(std::span<SettleShare> shares, std::uint64_t count, int sign,
   move_by_rank(shares, count, sign);
 }
 
-// Step 1, with `note` told of every share; answers how many tokens are missing after it.
+// Step 1, calls `note` for every share; returns how many tokens are missing after it.
 template <class Note>
 SignedWide share_out(std::span<SettleShare> shares, std::uint64_t total, Note note) {
   const std::uint64_t weight_sum = sum_of_weights(shares);

@@ -18,7 +18,7 @@ namespace {
 struct Net {
   NetType type;
   std::string_view name;
-  AddressFamily family;  // kIpv4 stands for both kinds of IP
+  AddressFamily family;  // kIpv4 means both kinds of IP
 };
 
 constexpr Net kNets[] = {

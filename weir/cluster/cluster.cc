@@ -141,7 +141,7 @@ class EtcdCluster final : public Cluster {
   bool has_asked_ = false;                 // etcd was asked for rules at least once
   std::uint32_t members_told_ = 0;         // by a leader
 
-  mutable host::Mutex mutex_;  // of what is told
+  mutable host::Mutex mutex_;  // guards the status
   bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
   MembershipView view_ ABSL_GUARDED_BY(mutex_);
   // When known servers were last registered.
@@ -273,7 +273,7 @@ bool EtcdCluster::refuses(const Answer<T>& answer) const {
   return true;
 }
 
-// ---- what membership has heard, on its thread ----
+// ---- calls of membership, on its thread ----
 
 // Uses the newer of the rules on disk and in etcd, and saves them before they take effect.
 void EtcdCluster::keep(MembershipView& view) {

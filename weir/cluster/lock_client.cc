@@ -131,7 +131,7 @@ class GrpcClient final : public Client {
   LockClient client_ ABSL_GUARDED_BY(mutex_);
   host::MemoryPressure pressure_;                                // the keeper's
   std::vector<Listener*> listeners_ ABSL_GUARDED_BY(mutex_);     // by slot of the ticket
-  std::vector<LockClient::Event> news_ ABSL_GUARDED_BY(mutex_);  // being told
+  std::vector<LockClient::Event> news_ ABSL_GUARDED_BY(mutex_);  // events being delivered
   Ticket telling_ ABSL_GUARDED_BY(mutex_) = 0;  // ticket whose listener is being called
   std::thread::id teller_ ABSL_GUARDED_BY(mutex_);
   bool is_telling_ ABSL_GUARDED_BY(mutex_) = false;
@@ -226,7 +226,7 @@ void GrpcClient::Stream::OnDone(const grpc::Status& status) {
   owner_.changed_.notify_all();
 }
 
-// ---- what every call does besides its own ----
+// ---- common part of every call ----
 
 // Sends the next batch when the previous one has been passed on and not too many are unanswered.
 // Pending events become actions; the keeper is notified of an earlier deadline.

@@ -160,7 +160,7 @@ class HttpControl final : public Control {
   std::string records_text_;  // as last written
   std::thread thread_;
 
-  std::uint64_t generation_ = 1;  // as last heard
+  std::uint64_t generation_ = 1;  // as last received
   std::optional<Snapshot> shot_;
   Clock::time_point shot_at_;
   bool is_taking_ = false;

@@ -205,7 +205,7 @@ void LockClient::advance(std::uint32_t index, Instant now) {
         lru_.put(entry, now);
       }
       return;
-    case EntryState::kQueued:  // nobody wants it any more
+    case EntryState::kQueued:  // no longer needed
       cancel(entry.handle);
       free_entry(index);
       return;
