@@ -3,10 +3,10 @@
 # weir_batch(<variable> <kind> <stem> <source>...)
 #
 # Sets the variable to the files to compile instead of the sources: with WEIR_BATCH, several sources
-# that do not disturb each other are compiled as one file (batches.py), because most of a compiler's
-# work is the headers that they share. Kind is PRODUCT or TEST. Sources with options of their own
-# are compiled alone; set those before. The dev preset compiles the product's sources one by one, so
-# that a missing include is found.
+# that do not conflict are compiled as one file (batches.py), because most of a compiler's work is
+# shared headers. Kind is PRODUCT or TEST. Sources with their own options are compiled alone; set
+# the options before. The dev preset compiles the product's sources one by one, so that missing
+# includes are found.
 include_guard(GLOBAL)
 set(WEIR_BATCH "" CACHE STRING "Sources to compile several at a time: empty, tests or all")
 set_property(CACHE WEIR_BATCH PROPERTY STRINGS "" tests all)
@@ -15,8 +15,8 @@ if(WEIR_BATCH)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${WEIR_BATCH_DIR}/batches.py)
 endif()
-# GCC takes what a batch includes for headers, where a type of an anonymous namespace is a mistake;
-# and clang does not look there for constants that nobody uses, so GCC has to.
+# GCC treats the sources of a batch as headers, where it warns about types of an anonymous
+# namespace; and clang does not report unused constants there, so GCC has to.
 if(WEIR_BATCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(flags weir_test_flags)
   if(WEIR_BATCH STREQUAL "all")

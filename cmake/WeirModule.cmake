@@ -9,15 +9,15 @@
 # architecture is checked in three places:
 #   declared   at configure time: a module depends only on lower layers; a PURE one only on PURE
 #              modules and on libraries that cannot reach the system        (weir_check_layers)
-#   included   at build time: every #include is covered by the declaration, whatever is declared is
-#              included, and a PURE module names nothing that only the outside world has
+#   included   at build time: every #include is covered by the declaration, every declaration is
+#              used, and a PURE module uses no names of the operating system
 #                                                                           (check_includes.cmake)
-#   linked     at build time: a PURE archive asks for no symbol that reads a clock, starts a
-#              thread or touches the system                                 (check_symbols.sh)
-# SYSTEM are libraries that sources use, SHOWN those that headers show to users of the module. What
-# only tests, benchmarks and fuzzers use is declared under TEST_.
-# PARTS are folders inside whose files are the module's own; other modules may not include them.
-# A module without sources is declared all the same, so that the folders show the whole design.
+#   linked     at build time: a PURE archive uses no symbol that reads a clock, starts a thread or
+#              calls the system                                             (check_symbols.sh)
+# SYSTEM are libraries that sources use, SHOWN those that headers expose to users of the module.
+# Libraries that only tests, benchmarks and fuzzers use are declared under TEST_.
+# PARTS are subfolders with private files of the module; other modules must not include them.
+# A module without sources is declared too, so that the folders show the whole design.
 
 include_guard(GLOBAL)
 include(GNUInstallDirs)
@@ -27,7 +27,7 @@ add_custom_target(product) # what is installed
 add_custom_target(benches)
 add_custom_target(fuzzers)
 
-# What a PURE module may link besides PURE modules.
+# Libraries that a PURE module may link in addition to PURE modules.
 set(WEIR_PURE_LIBRARIES "^(fmt::fmt|absl::.*|tl::expected|Boost::headers)$")
 
 function(weir_module folder)
@@ -118,7 +118,7 @@ function(weir_module folder)
   weir_module_programs(${name} "${files}" "${test_libraries};${M_SYSTEM};${M_TEST_SYSTEM}")
 endfunction()
 
-# The programs that sit beside a module's code.
+# The programs in the folder of a module.
 function(weir_module_programs name files libraries)
   set(tests ${files})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
@@ -127,7 +127,7 @@ function(weir_module_programs name files libraries)
     add_executable(${name}_test ${compiled})
     target_link_libraries(${name}_test PRIVATE weir_${name} weir_flags ${libraries}
                           weir_test_flags rapidcheck rapidcheck_gtest GTest::gtest_main)
-    # Properties draw the same cases in every run; RC_PARAMS=seed=N runs others.
+    # Property tests use the same cases in every run; RC_PARAMS=seed=N selects others.
     gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
                          PROPERTIES LABELS unit TIMEOUT 120 ENVIRONMENT RC_PARAMS=seed=1)
   endif()
@@ -146,7 +146,8 @@ function(weir_module_programs name files libraries)
     list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
     foreach(file IN LISTS fuzzers)
       get_filename_component(fuzzer ${file} NAME_WE)
-      # One that needs little of a large module names its sources and libraries: WEIR_PARTS_<it>.
+      # A fuzzer that needs few files of a large module names its sources and
+      # libraries: WEIR_PARTS_<it>.
       set(parts ${WEIR_PARTS_${fuzzer}})
       set(linked ${parts})
       list(FILTER parts INCLUDE REGEX "\\.cc$")
@@ -161,7 +162,8 @@ function(weir_module_programs name files libraries)
   endif()
 endfunction()
 
-# Runs once all folders are known, so they may be added in the order a request passes them.
+# Runs after all folders are added, so they may be added in the order in which a request
+# passes them.
 function(weir_check_layers)
   get_property(modules GLOBAL PROPERTY WEIR_MODULES)
   foreach(name IN LISTS modules)

@@ -2,10 +2,10 @@
 #
 # weir_proto(<target> <file>...)
 #
-# Compiles the C++ that protoc and its gRPC plugin make of the .proto files of this folder into the
-# target; its sources include "weir/<module>/<file>.pb.h" and ".grpc.pb.h". Generated code is not
-# ours to mend, so neither warnings nor sanitizers look at it, which also halves its build. Only the
-# thread sanitizer does: it has to see every atomic of gRPC's headers, or it misses what they order.
+# Compiles the C++ that protoc and its gRPC plugin generate from the .proto files of this folder
+# into the target; its sources include "weir/<module>/<file>.pb.h" and ".grpc.pb.h". Generated code
+# is compiled without warnings and sanitizers, which also halves its build time. Only the thread
+# sanitizer is used: it has to see every atomic of gRPC's headers to know their order.
 include_guard(GLOBAL)
 find_program(WEIR_PROTOC protoc REQUIRED)
 find_program(WEIR_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
