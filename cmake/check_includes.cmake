@@ -2,10 +2,10 @@
 #
 # cmake -DNAME=pace -DPURE=TRUE -DPARTS= -DDEPS=base -DTEST_DEPS= -DLIBRARIES=fmt::fmt
 #       -DTEST_LIBRARIES= -DFILES=... -P check_includes.cmake
-# Every #include of a module must be covered by its weir_module() declaration, and every declaration
-# must be used: under TEST_ only by tests, otherwise by other files. The headers of a PURE module are
-# searched for names of the operating system too: an inline function that is not called yet leaves
-# no trace in the archive for check_symbols.sh to find.
+# Every #include of a module must be covered by its weir_module() declaration, and every
+# declaration must be used: under TEST_ only by tests, otherwise by other files. The headers of a
+# PURE module are searched for names of the operating system too: an inline function that is not
+# called yet leaves no trace in the archive for check_symbols.sh to find.
 cmake_minimum_required(VERSION 3.25)
 
 # Headers that a PURE module may include: those of the C++ library without clocks, random numbers,
