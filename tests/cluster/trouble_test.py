@@ -40,11 +40,11 @@ class Trouble(unittest.TestCase):
         for command, status, words in (
                 ("start x jobid={*}", 400, "has no limit"),
                 ("start x jobid={*} rate=nonsense", 400, "rate"),
-                ("start x jobid={*} rate=5 scope=local", 400, "no rule of the cluster"),
-                ("reg start x jobid={*} rate=5", 400, "one head only"),
-                ("change default rate=5", 403, "each server's own"),
-                ("change nobody rate=5", 404, "none of the cluster's"),
-                ("stop nobody", 404, "none of the cluster's"),
+                ("start x jobid={*} rate=5 scope=local", 400, "not a rule of the cluster"),
+                ("reg start x jobid={*} rate=5", 400, "one priority only"),
+                ("change default rate=5", 403, "each server has its own"),
+                ("change nobody rate=5", 404, "not a rule of the cluster"),
+                ("stop nobody", 404, "not a rule of the cluster"),
                 ("start x uid={5} rate=5", 400, "")):
             with self.subTest(command):
                 answer = member.rule(command)

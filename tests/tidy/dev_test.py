@@ -548,7 +548,7 @@ class Fetch(unittest.TestCase):
         self.write_lock("AAAA")
         done = self.fetch()
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r"^fetch: http://\S+/plot-1\.2\.tgz is not the file whose ")
+        self.assertRegex(done.stderr, r"^fetch: the checksum of http://\S+/plot-1\.2\.tgz differs ")
         self.assertFalse(self.into.exists())
 
     def test_without_network(self):

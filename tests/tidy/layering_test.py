@@ -101,11 +101,11 @@ class Violations(unittest.TestCase):
 
     def test_declared_upward(self):
         self.declared("weir_module(pace LAYER 1 DEPS base host)",
-                      "weir/pace (layer 1) may not depend on weir/host (layer 3)")
+                      "weir/pace (layer 1) must not depend on weir/host (layer 3)")
 
     def test_declared_sideways(self):
         self.declared("weir_module(pace LAYER 1 PURE DEPS base account)",
-                      "weir/pace (layer 1) may not depend on weir/account (layer 1)")
+                      "weir/pace (layer 1) must not depend on weir/account (layer 1)")
 
     def test_declared_pure_on_impure(self):
         self.declared("weir_module(pace LAYER 4 PURE DEPS base host)",
@@ -113,7 +113,7 @@ class Violations(unittest.TestCase):
 
     def test_declared_pure_with_a_forbidden_library(self):
         self.declared("weir_module(pace LAYER 1 PURE DEPS base SYSTEM uring)",
-                      "weir/pace is PURE and may not link uring")
+                      "weir/pace is PURE and must not link uring")
 
     def test_declared_module_hidden_among_libraries(self):
         self.declared("weir_module(pace LAYER 1 DEPS base SYSTEM weir_host)",
@@ -160,12 +160,14 @@ class Violations(unittest.TestCase):
     def test_linked_file_in_pure(self):
         self.refused({"weir/pace/late.cc": 'extern "C" int open(const char*, int, ...);\n'
                                            'int late() { return open("x", 0); }\n'},
-                     "libweir_pace.a is declared PURE but reaches the outside world: U open")
+                     "libweir_pace.a is declared PURE but uses symbols of the operating system: "
+                     "U open")
 
     def test_linked_through_an_inline_function_of_an_own_header(self):
         self.refused({"weir/base/size.h": '#pragma once\nextern "C" long time(long*);\n'
                                           "inline int twice(int) { return int(time(nullptr)); }\n"},
-                     "libweir_pace.a is declared PURE but reaches the outside world: U time")
+                     "libweir_pace.a is declared PURE but uses symbols of the operating system: "
+                     "U time")
 
 
 class Includes(unittest.TestCase):
