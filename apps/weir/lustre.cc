@@ -106,8 +106,9 @@ Nanoseconds duration_of(const std::string& text, const char* option, Nanoseconds
                         Nanoseconds most) {
   const Nanoseconds time = value_or_fail(parse_duration(text), Exit::kUsage, option);
   if (time < least || time > most) {
-    throw Failure{Exit::kUsage, fmt::format("{}: {} is not from {} to {}", option, quote(text),
-                                            print_duration(least), print_duration(most))};
+    throw Failure{Exit::kUsage,
+                  fmt::format("{}: {} is out of range; expected {} to {}", option, quote(text),
+                              print_duration(least), print_duration(most))};
   }
   return time;
 }
@@ -154,9 +155,9 @@ void check_jobs(lustre::Tree& tree, Checklist& list) {
     list.tell("target",
               fmt::format(
                   "{}: {} jobs in job_stats{}{}{}", name, view->jobs.size(),
-                  view->is_cut ? ", which is cut off" : "",
+                  view->is_cut ? ", which is truncated" : "",
                   unnamed == 0 ? std::string() : fmt::format(", {} that no rule can name", unnamed),
-                  view->rpcs ? "" : "; no stats, so lost jobs cannot be noticed"));
+                  view->rpcs ? "" : "; no stats, so jobs that vanish cannot be detected"));
   }
 }
 
@@ -280,7 +281,7 @@ class LustreRun {
     host::notify_manager("READY=1");
     in_files_before_ = tree_.in_files();
     print_error("weir lustre: adjusting the rules of ost_io every {}{}\n", print_duration(period_),
-                arguments_.dry_run ? ", writing nothing" : "");
+                arguments_.dry_run ? " (dry run)" : "");
     loop(signals, timer);
     return finish();
   }
@@ -435,7 +436,7 @@ class LustreRun {
     const auto removed = driver_->remove_all();
     if (removed && guard_) guard_->dismiss();
     throw Failure{Exit::kTempFail,
-                  fmt::format("{} rounds in a row failed in writing; its rules are {}",
+                  fmt::format("writes failed in {} consecutive rounds; the rules were {}",
                               kFailedWritesMax, removed ? "removed" : "left to the guard")};
   }
 

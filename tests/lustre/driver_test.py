@@ -216,7 +216,7 @@ class Checks(Scratch):
             (target / "job_stats").write_bytes((text + "- job_id:       cu").encode("latin-1"))
             done = self.run_weir("check", "--root", copy, "--map", self.map)
             self.assertEqual(done.returncode, 0, done.stdout)
-            self.assertIn("1005 jobs in job_stats, which is cut off, 3 that no rule can name",
+            self.assertIn("1005 jobs in job_stats, which is truncated, 3 that no rule can name",
                           done.stdout)
             done = self.run_weir("run", "--root", copy, "--map", self.map, "--lctl", "never",
                                  "--rounds", "3")

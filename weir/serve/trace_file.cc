@@ -47,7 +47,7 @@ void TraceFile::take(std::string block) {
   const bool is_put = blocks_.put_always(std::move(block));
   WEIR_ASSERT(is_put);
   if (waiting_bytes_ <= kWaitingMax || is_late_) return;
-  EventLog::say(fmt::format("trace {} stopped: the file cannot keep up", quote(path_)));
+  EventLog::say(fmt::format("trace {} stopped: the disk is too slow", quote(path_)));
   is_late_ = true;
   writer_.end(true);  // calls this once more; queued blocks are still written
 }
