@@ -138,10 +138,9 @@ TEST_F(RudePeers, TheSchedulerIsLookedAtBesideThem) {
     }));
   }
   EXPECT_GT(finished, 100U) << "and the one before";
-  service->stop();
-  EXPECT_FALSE(service->look([](const Target&, Instant) { FAIL() << "nobody is there"; }));
-  service.reset();
-  service = serve_on(folder() + "/s", folder() + "/state");
+  const auto ended = serve_on(folder() + "/t", folder() + "/state of another");
+  ended->stop();
+  EXPECT_FALSE(ended->look([](const Target&, Instant) { FAIL() << "nobody is there"; }));
 }
 
 TEST_F(RudePeers, GarbageEndsItsOwnStreamAlone) {
