@@ -591,7 +591,7 @@ std::string explain_json(const Snapshot& shot, const Explained& explained,
   for (const WaitView& wait : service.waits) {
     if (wait.key.only(found.by) != found.key) continue;
     Instant from{};
-    const DelaySums delays = history.since(explained.service, stay, shot.moment.now, from);
+    const DelaySums delays = history.since(explained.service, wait, shot.moment.now, from);
     for (std::size_t i = 0; i < kDelays; ++i) sums[i] += delays[i];
     since = std::min(since, from);
     waiting += wait.waiting;
