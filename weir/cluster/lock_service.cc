@@ -36,8 +36,8 @@ constexpr int kPingEveryMs = 20'000;
 constexpr std::chrono::seconds kStopPatience{2};
 
 // "ipv4:10.1.2.3:4567", "ipv6:%5B::1%5D:4567", "unix:..." as gRPC writes it.
-serve::Peer peer_of(std::string_view text) {
-  serve::Peer peer;
+serve::ClientIdentity peer_of(std::string_view text) {
+  serve::ClientIdentity peer;
   sockaddr_storage address{};
   const auto last = text.rfind(':');
   if (text.starts_with("ipv4:")) {
