@@ -109,9 +109,9 @@ void show_groups(const Json& service) {
 }
 
 void show_status(const Json& status) {
-  fmt::print("weir {}, {} connections, {} requests\n", status["version"].get<std::string>(),
-             status["connections"].get<std::uint64_t>(),
-             status["counters"]["requests"].get<std::uint64_t>());
+  fmt::print("weir {}, {} connections, {} requests, I/O with {}\n",
+             status["version"].get<std::string>(), status["connections"].get<std::uint64_t>(),
+             status["counters"]["requests"].get<std::uint64_t>(), status["io"].get<std::string>());
   if (const auto dropped = status["counters"]["log_dropped"].get<std::uint64_t>(); dropped > 0) {
     fmt::print("log       {} lines could not be written to standard error\n", dropped);
   }

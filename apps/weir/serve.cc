@@ -84,6 +84,7 @@ struct ServeArguments {
   std::string journal;
   bool journal_repair = false;
   std::string trace_file;
+  std::string io;
   std::string tls;
   std::string tls_certificates;
   bool tls_verify_peer = false;
@@ -227,6 +228,9 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
   if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
   add_slurm(arguments, options.slurm);
   if (!arguments.trace_file.empty()) options.trace_file = arguments.trace_file;
+  if (!arguments.io.empty()) {
+    options.io = value_or_fail(serve::parse_io(arguments.io), Exit::kUsage, "--io");
+  }
 }
 
 // Everything but the rules of the command line.
@@ -467,6 +471,11 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
       .add_option("--user", arguments.user,
                   "Switch to this user after stores and sockets are open; requires root")
       ->type_name("NAME");
+  command
+      .add_option("--io", arguments.io,
+                  "Do I/O with io_uring or epoll: auto, uring or epoll (default auto: io_uring if "
+                  "the system allows it)")
+      ->type_name("BACKEND");
   command
       .add_option("--trace", arguments.trace_file,
                   "Record every call to the scheduler in FILE, for weir sim --replay")

@@ -38,8 +38,8 @@ struct Part {
 const std::array<Part, 12>& parts() {
   static const std::array<Part, 12> parts = {{
       {"server",
-       {"listen", "user", "control_socket", "trace", "connections", "memory", "connection_memory",
-        "connection_requests", "handshake_timeout", "drain_timeout"}},
+       {"listen", "user", "control_socket", "trace", "io", "connections", "memory",
+        "connection_memory", "connection_requests", "handshake_timeout", "drain_timeout"}},
       {"control", {"tcp", "token", "journal"}},
       {"cluster",
        {"name", "etcd", "listen", "advertise", "prefix", "epoch", "timeout", "lease", "user",
@@ -141,6 +141,9 @@ void read_server(const TomlTable& table, ServeOptions& options) {
   options.user = bounded_text(table, "user", Bounds::kNameMax);
   options.control_socket = bounded_text(table, "control_socket", Bounds::kSocketPathMax);
   options.trace_file = bounded_text(table, "trace", Bounds::kPathMax);
+  using Io = host::IoChoice;
+  constexpr std::array<Io, 3> kIo = {Io::kAuto, Io::kUring, Io::kEpoll};
+  options.io = kIo.at(table.word("io", 0, {"auto", "uring", "epoll"}));
   serve::ServeLimits& limits = options.limits;
   limits.connections = table.small("connections", limits.connections, 1, Bounds::kConnectionsMax);
   limits.memory = table.size("memory", limits.memory, Bounds::kMemoryMin, Bounds::kMemoryMax);

@@ -26,11 +26,12 @@ class Plan {
     // A new field of the options has to be dealt with here: without a name it does not compile.
     const auto& [listen, exports, services, nodemaps, claims, limits, tls, jobs_file, jobs,
                  unknown_jobs, slurm, user, control_socket, trace_file, control, cluster, lock,
-                 groups] = after_;
+                 groups, io] = after_;
     restart_if(before_.listen != listen, "server.listen");
     restart_if(before_.user != user, "server.user");
     restart_if(before_.control_socket != control_socket, "server.control_socket");
     restart_if(before_.trace_file != trace_file, "server.trace");
+    restart_if(before_.io != io, "server.io");
     restart_if(before_.control != control, "control");
     restart_if(before_.cluster != cluster, "cluster");
     restart_if(before_.lock != lock, "lock");

@@ -265,6 +265,7 @@ Json status_json(const Snapshot& shot, std::string_view version, std::string_vie
   return {{"version", version},
           {"generation", generation},
           {"time_ns", shot.moment.wall_ns},
+          {"io", shot.io},
           {"connections", shot.connections},
           {"counters",
            {{"accepted", counters.accepted},

@@ -56,6 +56,8 @@ std::uint64_t grown(std::uint64_t now, std::uint64_t before) {
 void add_server(std::string& page, const Snapshot& shot) {
   const auto one = [&](std::string_view name, std::string_view type, std::string_view help,
                        std::uint64_t value) { Family(page, name, type, help).add("", value); };
+  Family(page, "weir_io", "gauge", "1 for the way in which the server does its I/O.")
+      .add(fmt::format("{{backend=\"{}\"}}", shot.io), 1);
   one("weir_connections", "gauge", "Connected clients.", shot.connections);
   one("weir_connections_accepted_total", "counter", "Connections accepted.",
       shot.counters.accepted);

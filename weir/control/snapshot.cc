@@ -246,6 +246,7 @@ void SnapshotTaker::begin(serve::Server& server) {
   has_begun_ = true;
   shot_.moment = moment_at(server.now());
   shot_.counters = server.counters();
+  shot_.io = server.io_name();
   shot_.connections = server.connection_count();
   shot_.memory_used = server.memory_used().count();
   shot_.memory_kept = server.memory_kept().count();

@@ -140,6 +140,7 @@ struct HungExportShot {
 struct Snapshot {
   Moment moment;
   serve::Counters counters;
+  std::string_view io;  // "io_uring" or "epoll"
   std::uint32_t connections = 0;
   std::uint64_t memory_used = 0;  // bytes that connections hold
   std::uint64_t memory_kept = 0;  // of buffers that nobody holds

@@ -8,7 +8,7 @@
 //   the owner     box.wait(until);  for (Letter& letter : box.take()) ...
 //   the owner     for (Letter& letter : box.close()) ... the last ones ...
 //
-// Owners that wait for other descriptors too (a ring, poll, Asio) wait for box.fd() among them,
+// Owners that wait for other descriptors too (an IoLoop, poll, Asio) wait for box.fd() among them,
 // and read it (box.clear()) before they take. The descriptor (an eventfd) is written to only when
 // the box was empty, so a burst of letters wakes the owner once and costs it one read. A closed
 // mailbox accepts no letters: every earlier one is returned by take() or close(), once, and in
@@ -33,7 +33,7 @@
 
 namespace weir::host {
 
-// Closed on exec. Reading it waits until it is written to, so it is for a ring to read.
+// Closed on exec. Reading it waits until it is written to, so it is for IoLoop::await_wake().
 Result<Fd> make_wake_fd();
 
 // A descriptor that any thread can make readable: a box for one letter that says nothing, such as

@@ -70,6 +70,7 @@ Connection::Connection(LoopContext& context, const ProtocolKind& protocol, host:
 
 Connection::~Connection() {
   WEIR_ASSERT(is_over());
+  context_.io->forget(socket_.get());
   end_tls_batch();
   context_.pool.unreserve(kConnectionReserve + (tls_ != nullptr ? kTlsReserve : 0));
 }
@@ -102,7 +103,7 @@ void Connection::end() {
   state_ = State::kEnding;
   rest_.clear();
   if (receive_.is_pending) {
-    context_.uring->cancel(receive_);
+    context_.io->cancel(receive_);
   } else if (writing_ != nullptr) {
     release(end_payload());
   }
@@ -205,9 +206,9 @@ void Connection::receive() {
   is_direct_ = left >= kDirectMin && tls_ == nullptr;
   if (is_direct_) {
     const std::uint32_t have = writing_->length - left;
-    context_.uring->receive_into(socket_.get(), {writing_->buffer.data() + have, left}, receive_);
+    context_.io->receive_into(socket_.get(), {writing_->buffer.data() + have, left}, receive_);
   } else {
-    context_.uring->receive(socket_.get(), receive_);
+    context_.io->receive(socket_.get(), receive_);
   }
 }
 
@@ -217,7 +218,7 @@ void Connection::received(host::Operation& io, const host::Completion& completio
   mine.is_pending = false;
   const bool reads = self.state_ == State::kOpen || self.state_ == State::kHandshake;
   if (!reads) {  // it has ended meanwhile
-    self.context_.uring->give_back(completion);
+    self.context_.io->give_back(completion);
     if (self.writing_ != nullptr) self.release(self.end_payload());
     self.settle();
     return;
@@ -236,8 +237,8 @@ void Connection::received(host::Operation& io, const host::Completion& completio
     self.receive();
     return;
   }
-  self.feed(self.context_.uring->received(completion));
-  self.context_.uring->give_back(completion);
+  self.feed(self.context_.io->received(completion));
+  self.context_.io->give_back(completion);
   self.receive();
 }
 
@@ -437,7 +438,7 @@ PendingRequest& Connection::end_payload() {
   return *std::exchange(writing_, nullptr);
 }
 
-// The ring tells of a large rest when all of it has come. So a receive that goes on for long is
+// The loop tells of a large rest when all of it has come. So a receive that goes on for long is
 // cancelled, which tells how much that was.
 void Connection::check_payload() {
   context_.payloads.erase(payload_);
@@ -445,7 +446,7 @@ void Connection::check_payload() {
   if (state_ == State::kOpen && !(receive_.is_pending && is_direct_)) return judge_payload();
   payload_.marked = context_.now;  // it is judged when that is told
   is_counted_ = true;
-  context_.uring->cancel(receive_);
+  context_.io->cancel(receive_);
 }
 
 void Connection::judge_payload() {
@@ -757,7 +758,7 @@ void Connection::send_one(std::span<const std::byte> bytes) {
   outgoing.message.msg_iov = outgoing.parts.data();
   outgoing.message.msg_iovlen = 1;
   send_.is_pending = true;
-  context_.uring->send(socket_.get(), outgoing.message, send_);
+  context_.io->send(socket_.get(), outgoing.message, send_);
 }
 
 void Connection::send_replies() {
@@ -782,10 +783,10 @@ void Connection::send_replies() {
   outgoing.message.msg_iov = outgoing.parts.data();
   outgoing.message.msg_iovlen = parts;
   send_.is_pending = true;
-  context_.uring->send(socket_.get(), outgoing.message, send_);
+  context_.io->send(socket_.get(), outgoing.message, send_);
 }
 
-// As far as the socket has room, and it is this client's turn. The ring could do it only with a
+// As far as the socket has room, and it is this client's turn. io_uring could do it only with a
 // thread for each.
 void Connection::send_files() {
   std::size_t budget = kSendFileAtOnce;
@@ -817,7 +818,7 @@ void Connection::send_files() {
 void Connection::await_room() {
   send_.is_pending = true;
   awaits_room_ = true;
-  context_.uring->poll_room(socket_.get(), send_);
+  context_.io->poll_room(socket_.get(), send_);
 }
 
 void Connection::sent(host::Operation& io, const host::Completion& completion) {

@@ -2,7 +2,7 @@
 //
 // One client of any protocol: its bytes on their way to its Session (session.h), its requests on
 // their way through the Gate and the store, and its replies. Everything it does is a callback of
-// the ring or a call of the Server in one thread.
+// the IoLoop or a call of the Server in one thread.
 //
 //   kHandshake --agreed--> kOpen --leaves, SIGTERM--> kEnding --all is answered--> kClosed
 //        \____________________\___the client has gone, or breaks the protocol______/
@@ -21,7 +21,7 @@
 // So while another connection waits for memory, a client that has sent less than kPayloadMin of a
 // payload in kPayloadTime is disconnected.
 //
-// Replies go out at the end of a turn, all that are ready in one message of the ring. Payload that
+// Replies go out at the end of a turn, all that are ready in one message. Payload that
 // is in a file is sent from there by the kernel, as much as the socket takes; the rest when it has
 // room again.
 //
@@ -45,8 +45,8 @@
 #include "weir/base/ring.h"
 #include "weir/classify/attributes.h"
 #include "weir/host/fd.h"
+#include "weir/host/io_loop.h"
 #include "weir/host/tls.h"
-#include "weir/host/uring.h"
 #include "weir/schedule/outcome.h"
 #include "weir/serve/client_identity.h"
 #include "weir/serve/loop_context.h"

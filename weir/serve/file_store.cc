@@ -13,7 +13,6 @@
 #include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -114,32 +113,6 @@ bool can_try(int file) {
   std::byte probe;
   const iovec one{&probe, 1};
   return preadv2(file, &one, 1, 0, RWF_NOWAIT) >= 0 || errno == EAGAIN;
-}
-
-// cachestat(2), of Linux 6.5, which is newer than the system's headers. ENOSYS before: not cached.
-constexpr long kCachestat = 451;
-constexpr std::uint64_t kPage = 4096;
-struct CacheRange {
-  std::uint64_t offset, length;
-};
-struct CacheCounts {
-  std::uint64_t cached, dirty, written_back, evicted, recently_evicted;
-};
-
-bool is_cached(int file, std::uint64_t offset, std::uint32_t length) {
-  const std::uint64_t first = offset / kPage;
-  const std::uint64_t last = (offset + length - 1) / kPage;
-  const CacheRange range{first * kPage, (last - first + 1) * kPage};
-  CacheCounts counts{};
-  if (syscall(kCachestat, file, &range, &counts, 0) != 0) return false;
-  if (counts.cached != last - first + 1) return false;
-  // A page that is still being read counts as cached: the ends tell of most.
-  for (const std::uint64_t at : {offset, offset + length - 1}) {
-    std::byte probe;
-    const iovec one{&probe, 1};
-    if (preadv2(file, &one, 1, static_cast<off_t>(at), RWF_NOWAIT) != 1) return false;
-  }
-  return true;
 }
 
 // An open file, and whether it did not exist before.
@@ -258,15 +231,15 @@ Result<FileStore::Facts> FileStore::inspect(int file, const StoreOptions& option
   }
   const Ground ground = ground_of(file, status);
   facts.is_remote = ground == Ground::kRemote;
-  facts.way = options.direct || facts.is_remote ? Way::kRing
+  facts.way = options.direct || facts.is_remote ? Way::kLoop
               : ground == Ground::kMemory       ? Way::kMemory
               : can_try(file)                   ? Way::kCached
-                                                : Way::kRing;
+                                                : Way::kLoop;
   return facts;
 }
 
 Result<std::unique_ptr<Store>> FileStore::open(const StoreOptions& options, bool read_only,
-                                               host::Uring& uring) {
+                                               host::IoLoop& io) {
   auto opened = open_file(options, read_only);
   if (!opened) return tl::unexpected(opened.error());
   const int file = opened->file.get();
@@ -279,20 +252,20 @@ Result<std::unique_ptr<Store>> FileStore::open(const StoreOptions& options, bool
     if (opened->is_new) unlink(options.path.c_str());
     return tl::unexpected(facts.error());
   }
-  return std::unique_ptr<Store>(new FileStore(std::move(opened->file), *facts, uring));
+  return std::unique_ptr<Store>(new FileStore(std::move(opened->file), *facts, io));
 }
 
 std::uint8_t FileStore::features() const { return kCanAll; }
 
 // One that was made shorter is left to a read, which says so to the client.
 int FileStore::sendable(std::uint64_t offset, std::uint32_t length) const {
-  if (facts_.way == Way::kRing) return -1;
+  if (facts_.way == Way::kLoop) return -1;
   struct stat status {};
   if (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       static_cast<std::uint64_t>(status.st_size) < offset + length) {
     return -1;
   }
-  if (facts_.way == Way::kCached && !is_cached(file_.get(), offset, length)) return -1;
+  if (facts_.way == Way::kCached && !cache_.has(offset, length)) return -1;
   return file_.get();
 }
 
@@ -310,7 +283,7 @@ bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
       [[fallthrough]];
     case StoreCommand::kWrite:
       operation.step = kMove;
-      return facts_.way == Way::kRing || operation.length > kCopyHereMax ? move(operation)
+      return facts_.way == Way::kLoop || operation.length > kCopyHereMax ? move(operation)
                                                                          : move_here(operation);
     case StoreCommand::kDiscard:
     case StoreCommand::kZero:
@@ -319,34 +292,38 @@ bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
       return sync(operation);
     case StoreCommand::kPrefetch:
       operation.step = kFetch;
-      uring_.fetch(file_.get(), operation.offset, operation.length, operation.io);
+      io_.fetch(file_.get(), operation.offset, operation.length, operation.io);
       return false;
   }
   WEIR_ASSERT(false, static_cast<int>(operation.command));
   return true;
 }
 
-// Asks the ring for what is left of a read or write.
+// Asks the IoLoop for what is left of a read or write.
 bool FileStore::move(StoreOperation& operation) {
   const std::span<std::byte> rest = operation.buffer.subspan(operation.moved);
   const std::uint64_t offset = operation.offset + operation.moved;
-  const host::Uring::Copy copy = copier(rest.size());
   if (operation.command == StoreCommand::kRead) {
-    uring_.read(file_.get(), rest, offset, operation.io, copy);
+    // What the cache has of a short one was taken before.
+    const Copy copy = copier(rest.size());
+    const bool is_tried = copy == Copy::kHere && facts_.way == Way::kCached;
+    io_.read(file_.get(), rest, offset, operation.io, is_tried ? Copy::kDevice : copy);
   } else {
     const bool is_durable = (operation.flags & kDurable) != 0;
     if (is_durable) syncs_.begin(operation);
-    uring_.write(file_.get(), rest, offset, is_durable ? RWF_DSYNC : 0, operation.io, copy);
+    io_.write(file_.get(), rest, offset, is_durable ? RWF_DSYNC : 0, operation.io,
+              copier(rest.size()));
   }
   return false;
 }
 
-host::Uring::Copy FileStore::copier(std::size_t bytes) const {
-  const bool is_short = facts_.is_direct || bytes <= kCopyHereMax;
-  return is_short && !facts_.is_remote ? host::Uring::Copy::kHere : host::Uring::Copy::kWorker;
+FileStore::Copy FileStore::copier(std::size_t bytes) const {
+  if (facts_.is_remote) return Copy::kWorker;
+  if (facts_.is_direct) return Copy::kDevice;
+  return bytes <= kCopyHereMax ? Copy::kHere : Copy::kWorker;
 }
 
-// As much as can be had without waiting; the ring does the rest.
+// As much as can be had without waiting; the IoLoop does the rest.
 bool FileStore::move_here(StoreOperation& operation) {
   const std::span<std::byte> whole = operation.buffer;
   const auto offset = static_cast<off_t>(operation.offset);
@@ -430,9 +407,9 @@ bool FileStore::punch(StoreOperation& operation) {
   }
   operation.step = kPunch;
   const bool keeps = (operation.flags & kKeepAllocated) != 0;
-  uring_.allocate(file_.get(),
-                  (keeps ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE) | FALLOC_FL_KEEP_SIZE,
-                  range.from, range.to - range.from, operation.io);
+  io_.allocate(file_.get(),
+               (keeps ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE) | FALLOC_FL_KEEP_SIZE,
+               range.from, range.to - range.from, operation.io);
   return false;
 }
 
@@ -447,7 +424,7 @@ bool FileStore::write_zeroes(StoreOperation& operation) {
   if (at == end) return settle(operation);
   const std::uint64_t left = (at < punched.from ? punched.from : end) - at;
   const std::span<const std::byte> piece = zeroes(std::min<std::uint64_t>(left, kZeroesAtOnce));
-  uring_.write(file_.get(), piece, at, 0, operation.io, copier(piece.size()));
+  io_.write(file_.get(), piece, at, 0, operation.io, copier(piece.size()));
   return false;
 }
 
@@ -458,7 +435,7 @@ bool FileStore::settle(StoreOperation& operation) {
 bool FileStore::sync(StoreOperation& operation) {
   operation.step = kSync;
   syncs_.begin(operation);
-  uring_.sync_data(file_.get(), operation.io);
+  io_.sync_data(file_.get(), operation.io);
   return false;
 }
 

@@ -250,6 +250,13 @@ Result<TlsOptions::Mode> parse_tls(std::string_view text) {
   return refuse(text, "is not a TLS mode", "expected off, on or require");
 }
 
+Result<host::IoChoice> parse_io(std::string_view text) {
+  if (text == "auto") return host::IoChoice::kAuto;
+  if (text == "uring") return host::IoChoice::kUring;
+  if (text == "epoll") return host::IoChoice::kEpoll;
+  return refuse(text, "is not a way to do I/O", "expected auto, uring or epoll");
+}
+
 Result<Capacity> parse_capacity(std::string_view text) {
   if (text == "auto") return Capacity{};
   if (const auto ops = parse_rate(text)) return Capacity{Capacity::Kind::kOps, *ops};

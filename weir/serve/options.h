@@ -29,6 +29,7 @@
 #include "weir/base/time.h"
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
+#include "weir/host/io_loop.h"
 #include "weir/lock/server.h"
 #include "weir/target/device_capacity.h"
 
@@ -202,6 +203,9 @@ struct TlsOptions {
 };
 Result<TlsOptions::Mode> parse_tls(std::string_view text);
 
+// auto | uring | epoll
+Result<host::IoChoice> parse_io(std::string_view text);
+
 // How a server is controlled, besides its socket.
 struct ControlFiles {
   std::string tcp;         // "127.0.0.1:9810"; empty: none
@@ -309,6 +313,7 @@ struct ServeOptions {
   ClusterOptions cluster;
   LockOptions lock;
   GroupsOptions groups;
+  host::IoChoice io = host::IoChoice::kAuto;
 
   bool operator==(const ServeOptions&) const = default;
 };

@@ -27,7 +27,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Descriptors that are no connection: standard streams, the ring, signals, and some to spare.
+// Descriptors that are no connection: standard streams, those of the IoLoop, signals, and some to
+// spare.
 constexpr std::uint32_t kOwnFiles = 16;
 constexpr Nanoseconds kAcceptPause = milliseconds{100};  // when there are no descriptors left
 constexpr Nanoseconds kPaceDepth = milliseconds{10};     // of a pace of the whole server
@@ -51,6 +52,20 @@ void tune(int socket, bool is_tcp) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 120'000);
 }
 
+// One line says why it is not io_uring, unless that was asked for.
+Result<std::unique_ptr<host::IoLoop>> start_io(host::IoChoice choice) {
+  auto opened = host::open_io(choice);
+  if (!opened) {
+    Error error = opened.error();
+    if (choice == host::IoChoice::kUring) error.hint += ", or use --io auto or --io epoll";
+    return tl::unexpected(std::move(error));
+  }
+  if (!opened->why_not_uring.empty()) {
+    EventLog::say("using epoll, because io_uring is not available: " + opened->why_not_uring);
+  }
+  return std::move(opened->loop);
+}
+
 tl::unexpected<Error> stopping() {
   return fail(std::errc::operation_canceled, "server", "is shutting down",
               "try again after the restart");
@@ -58,10 +73,10 @@ tl::unexpected<Error> stopping() {
 
 }  // namespace
 
-Server::Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals,
+Server::Server(ServeOptions options, std::unique_ptr<host::IoLoop> io, host::SignalFd signals,
                host::Fd watch_wake_fd, host::Fd wake_fd)
     : options_(std::move(options)),
-      context_(options_, std::move(uring)),
+      context_(options_, std::move(io)),
       signals_(std::move(signals)),
       watch_wake_fd_(std::move(watch_wake_fd)),
       commands_(std::move(wake_fd), kCommandsMax) {
@@ -99,11 +114,10 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
   if (!wake_fd) return tl::unexpected(wake_fd.error());
   auto watch_wake_fd = host::make_wake_fd();
   if (!watch_wake_fd) return tl::unexpected(watch_wake_fd.error());
-  auto uring = host::Uring::create({});
-  if (!uring) return tl::unexpected(uring.error());
-  std::unique_ptr<Server> server(new Server(std::move(options), std::move(*uring),
-                                            std::move(*signals), std::move(*watch_wake_fd),
-                                            std::move(*wake_fd)));
+  auto io = start_io(options.io);
+  if (!io) return tl::unexpected(io.error());
+  std::unique_ptr<Server> server(new Server(std::move(options), std::move(*io), std::move(*signals),
+                                            std::move(*watch_wake_fd), std::move(*wake_fd)));
   if (auto opened = server->open(); !opened) return tl::unexpected(opened.error());
   return server;
 }
@@ -137,7 +151,7 @@ Result<void> Server::open_services() {
   if (!options_.trace_file.empty()) {
     const TraceHead head{.build = "weir " WEIR_VERSION,
                          .seed = 0};  // nothing here is left to chance
-    auto trace = TraceFile::create(options_.trace_file, head, *context_.uring);
+    auto trace = TraceFile::create(options_.trace_file, head, *context_.io);
     if (!trace) return tl::unexpected(trace.error());
     trace_ = std::move(*trace);
   }
@@ -151,7 +165,7 @@ Result<void> Server::open_services() {
   for (const ExportOptions& one : options_.exports) {
     Service* const service = find_service(one.service);
     WEIR_ASSERT(service != nullptr);
-    auto served = open_export(one, *service, *context_.uring);
+    auto served = open_export(one, *service, *context_.io);
     if (!served) return tl::unexpected(served.error());
     context_.exports.push_back(std::move(*served));
   }
@@ -278,14 +292,14 @@ void Server::accept_all() {
   for (const auto& listener : listeners_) {
     if (listener->is_pending) continue;
     listener->is_pending = true;
-    context_.uring->accept(listener->socket.get(), *listener);
+    context_.io->accept(listener->socket.get(), *listener);
   }
 }
 
 void Server::accepted(host::Operation& io, const host::Completion& completion) {
   auto& listener = static_cast<Listener&>(io);
   Server& self = *listener.server;
-  if (!host::Uring::goes_on(completion)) listener.is_pending = false;
+  if (!completion.goes_on()) listener.is_pending = false;
   if (completion.result >= 0) {
     self.add_connection(host::Fd(completion.result), listener);
   } else if (completion.result == -EMFILE || completion.result == -ENFILE ||
@@ -298,6 +312,7 @@ void Server::accepted(host::Operation& io, const host::Completion& completion) {
   }
   if (listener.is_pending) return;
   if (self.is_stopping_) {
+    self.context_.io->forget(listener.socket.get());
     listener.socket = host::Fd();  // whoever comes now is told so by the kernel
   } else {
     self.accept_all();
@@ -371,7 +386,7 @@ void Server::stop() {
   if (guest_ != nullptr) guest_->stopping(context_.now);
   stop_at_ = context_.now + options_.limits.drain_timeout;
   for (const auto& listener : listeners_) {
-    if (listener->is_pending) context_.uring->cancel(*listener);
+    if (listener->is_pending) context_.io->cancel(*listener);
   }
   for (const auto& service : context_.services) service->target.shutdown(context_.now);
   Connection* next = nullptr;
@@ -448,8 +463,7 @@ void Server::woken(host::Operation& io, const host::Completion& /*completion*/) 
   auto& waker = static_cast<Waker&>(io);
   Server& self = *waker.server;
   self.has_commands_ = true;
-  self.context_.uring->read(self.commands_.fd(), std::as_writable_bytes(std::span(&waker.wakes, 1)),
-                            0, waker);
+  self.context_.io->await_wake(self.commands_.fd(), waker);
 }
 
 void Server::run_commands() {
@@ -498,11 +512,11 @@ void Server::end_hung() {
 }
 
 void Server::turn() {
-  context_.uring->wait(wakes_at(), context_.now);
+  context_.io->wait(wakes_at(), context_.now);
   context_.outgoing_used = 0;
   context_.now = host::now();
   context_.intake.begin_turn();
-  context_.uring->reap();
+  context_.io->reap();
   run_commands();
   if (guest_ != nullptr && guest_->wakes_at() <= context_.now) guest_->wake(context_.now);
   expire_handshakes();

@@ -30,8 +30,6 @@
 #include <utility>
 #include <vector>
 
-#include <sys/eventfd.h>
-
 #include "weir/base/result.h"
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
@@ -110,6 +108,8 @@ class Server {
   Bytes memory_used() const { return Bytes{context_.pool.used()}; }
   Bytes memory_kept() const { return Bytes{context_.pool.kept()}; }
   std::uint32_t connection_count() const { return connection_count_; }
+  // How it does its I/O: "io_uring" or "epoll".
+  std::string_view io_name() const { return context_.io->name(); }
   std::span<const std::unique_ptr<Service>> services() const { return context_.services; }
   std::span<const std::unique_ptr<ServedExport>> exports() const { return context_.exports; }
   // nullptr if there is none of the name.
@@ -150,10 +150,9 @@ class Server {
   };
   struct Waker : host::Operation {
     Server* server = nullptr;
-    eventfd_t wakes = 0;
   };
 
-  Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals,
+  Server(ServeOptions options, std::unique_ptr<host::IoLoop> io, host::SignalFd signals,
          host::Fd watch_wake_fd, host::Fd wake_fd);
   Result<void> open();
   Result<void> open_services();

@@ -146,11 +146,11 @@ Result<void> try_services(const ServeOptions& options) {
 }
 
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
-                                                  host::Uring& uring) {
+                                                  host::IoLoop& io) {
   auto served = std::make_unique<ServedExport>(service.jobs_max);
   served->options = options;
   served->service = &service;
-  auto store = open_store(options.store, options.read_only, uring);
+  auto store = open_store(options.store, options.read_only, io);
   if (!store) return tl::unexpected(store.error());
   served->store = std::move(*store);
   served->watch = StoreWatch(service.slots);

@@ -21,7 +21,7 @@
 #include "weir/base/time.h"
 #include "weir/coordinate/group_epochs.h"
 #include "weir/coordinate/target_epochs.h"
-#include "weir/host/uring.h"
+#include "weir/host/io_loop.h"
 #include "weir/serve/io_request.h"
 #include "weir/serve/kept_rules.h"
 #include "weir/serve/options.h"
@@ -105,7 +105,7 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
 // The error of the first service that could not be opened; nothing is left of any.
 Result<void> try_services(const ServeOptions& options);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
-                                                  host::Uring& uring);
+                                                  host::IoLoop& io);
 
 // How many nodes each job runs on: a line "JOB NODES" each, '#' begins a comment. The error names
 // the line.

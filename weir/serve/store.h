@@ -27,7 +27,7 @@
 #include "weir/base/result.h"
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
-#include "weir/host/uring.h"
+#include "weir/host/io_loop.h"
 #include "weir/serve/options.h"
 
 namespace weir::serve {
@@ -124,8 +124,8 @@ class Store {
   virtual Result<void> reshape(const Shape& shape, Instant now);
 };
 
-// Opens, and creates where the options say so. The Uring must outlive the store.
+// Opens, and creates where the options say so. The IoLoop must outlive the store.
 Result<std::unique_ptr<Store>> open_store(const StoreOptions& options, bool read_only,
-                                          host::Uring& uring);
+                                          host::IoLoop& io);
 
 }  // namespace weir::serve

@@ -17,16 +17,16 @@
 namespace weir::serve {
 
 Result<std::unique_ptr<TraceFile>> TraceFile::create(const std::string& path, const TraceHead& head,
-                                                     host::Uring& uring) {
+                                                     host::IoLoop& io) {
   host::Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!fd.is_open()) return fail_errno(errno, "trace " + quote(path));
-  return std::unique_ptr<TraceFile>(new TraceFile(path, head, std::move(fd), uring));
+  return std::unique_ptr<TraceFile>(new TraceFile(path, head, std::move(fd), io));
 }
 
-TraceFile::TraceFile(std::string path, const TraceHead& head, host::Fd fd, host::Uring& uring)
+TraceFile::TraceFile(std::string path, const TraceHead& head, host::Fd fd, host::IoLoop& io)
     : path_(std::move(path)),
       fd_(std::move(fd)),
-      uring_(uring),
+      io_(io),
       writer_(head, [this](std::string block) { take(std::move(block)); }) {
   write_.file = this;
   write_.done = written;
@@ -56,8 +56,8 @@ void TraceFile::write_next() {
   if (is_writing_ || waiting_.empty()) return;
   is_writing_ = true;
   const std::string& block = waiting_.front();
-  uring_.write(fd_.get(), std::as_bytes(std::span(block).subspan(done_)), offset_ + done_, 0,
-               write_);
+  io_.write(fd_.get(), std::as_bytes(std::span(block).subspan(done_)), offset_ + done_, 0, write_,
+            host::IoLoop::Copy::kHere);
 }
 
 void TraceFile::written(host::Operation& io, const host::Completion& completion) {
@@ -94,8 +94,8 @@ void TraceFile::finish() {
   writer_.end(false);
   flush_at_ = kNever;
   while (is_writing_) {
-    uring_.wait(kNever, host::now());
-    uring_.reap();
+    io_.wait(kNever, host::now());
+    io_.reap();
   }
 }
 

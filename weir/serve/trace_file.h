@@ -2,9 +2,9 @@
 //
 // The file of `weir serve --trace`: every call on every service's Target, written without delaying
 // the server. Blocks of the TraceWriter are queued here; one at a time is written through the
-// loop's own ring, so the loop neither waits for the file nor copies.
+// loop's own I/O, so the loop neither waits for the file nor copies.
 //
-//   Target --> TraceWriter --blocks of 64 KiB--> waiting, at most kWaitingMax --> ring --> file
+//   Target --> TraceWriter --blocks of 64 KiB--> waiting, at most kWaitingMax --> IoLoop --> file
 //
 // A block that is not full goes out kLatency after its first record, so that a killed server loses
 // only the last moment. When the file cannot keep up or cannot be written, the trace stops with a
@@ -20,7 +20,7 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/host/fd.h"
-#include "weir/host/uring.h"
+#include "weir/host/io_loop.h"
 #include "weir/target/recorder.h"
 #include "weir/target/trace_writer.h"
 
@@ -33,7 +33,7 @@ class TraceFile {
 
   // Made anew; what was there is gone.
   static Result<std::unique_ptr<TraceFile>> create(const std::string& path, const TraceHead& head,
-                                                   host::Uring& uring);
+                                                   host::IoLoop& io);
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
@@ -51,7 +51,7 @@ class TraceFile {
     TraceFile* file = nullptr;
   };
 
-  TraceFile(std::string path, const TraceHead& head, host::Fd fd, host::Uring& uring);
+  TraceFile(std::string path, const TraceHead& head, host::Fd fd, host::IoLoop& io);
   void take(std::string block);
   void write_next();
   static void written(host::Operation& io, const host::Completion& completion);
@@ -59,7 +59,7 @@ class TraceFile {
 
   std::string path_;
   host::Fd fd_;
-  host::Uring& uring_;
+  host::IoLoop& io_;
   TraceWriter writer_;
   Write write_;
   std::deque<std::string> waiting_;  // the first is with the kernel while is_writing_
