@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # weir_module(<folder> LAYER <n> [PURE] [PARTS <subfolder>...] [DEPS <folder>...]
-#             [SYSTEM <target>...])
+#             [SYSTEM <target>...] [SHOWN <target>...]
+#             [TEST_DEPS <folder>...] [TEST_SYSTEM <target>...])
 #
 # Declares the folder weir/<folder>: its library, weir_<name> where <name> is the folder with _ for
 # each /, and its unit tests, micro benchmarks and fuzzers, found by the endings of their files. The
 # architecture is checked in three places:
 #   declared   at configure time: a module depends only on lower layers; a PURE one only on PURE
 #              modules and on libraries that cannot reach the system        (weir_check_layers)
-#   included   at build time: every #include is covered by the declaration, and a PURE module names
-#              nothing that only the outside world has                      (check_includes.cmake)
+#   included   at build time: every #include is covered by the declaration, whatever is declared is
+#              included, and a PURE module names nothing that only the outside world has
+#                                                                           (check_includes.cmake)
 #   linked     at build time: a PURE archive asks for no symbol that reads a clock, starts a
 #              thread or touches the system                                 (check_symbols.sh)
+# SYSTEM are libraries that sources use, SHOWN those that headers show to users of the module. What
+# only tests, benchmarks and fuzzers use is declared under TEST_.
 # PARTS are folders inside whose files are the module's own; other modules may not include them.
 # A module without sources is declared all the same, so that the folders show the whole design.
 
@@ -27,10 +31,11 @@ add_custom_target(fuzzers)
 set(WEIR_PURE_LIBRARIES "^(fmt::fmt|absl::.*|tl::expected|Boost::headers)$")
 
 function(weir_module folder)
-  cmake_parse_arguments(PARSE_ARGV 1 M "PURE" "LAYER" "PARTS;DEPS;SYSTEM")
+  cmake_parse_arguments(PARSE_ARGV 1 M "PURE" "LAYER"
+                        "PARTS;DEPS;SYSTEM;SHOWN;TEST_DEPS;TEST_SYSTEM")
   if(M_UNPARSED_ARGUMENTS OR NOT DEFINED M_LAYER)
     message(FATAL_ERROR
-      "weir_module(${folder}): needs LAYER; not understood: '${M_UNPARSED_ARGUMENTS}'")
+      "weir_module(${folder}): LAYER is required; unknown arguments: '${M_UNPARSED_ARGUMENTS}'")
   endif()
   string(REPLACE / _ name ${folder})
   set(target weir_${name})
@@ -46,23 +51,27 @@ function(weir_module folder)
   list(FILTER headers EXCLUDE REGEX "_(bench|grpc)\\.h$") # for the module's own sources
   list(TRANSFORM M_DEPS PREPEND weir_ OUTPUT_VARIABLE libraries)
   list(TRANSFORM libraries REPLACE / _)
+  set(all_deps ${M_DEPS} ${M_TEST_DEPS})
+  set(product_system ${M_SYSTEM} ${M_SHOWN})
+  set(all_system ${product_system} ${M_TEST_SYSTEM})
 
   set(visibility PUBLIC)
   if(sources)
     weir_batch(compiled PRODUCT ${name}_batch ${sources})
     add_library(${target} STATIC ${compiled})
     add_dependencies(product ${target})
-    target_link_libraries(${target} PUBLIC ${libraries} PRIVATE ${M_SYSTEM}
+    target_link_libraries(${target} PUBLIC ${libraries} ${M_SHOWN} PRIVATE ${M_SYSTEM}
                           $<BUILD_INTERFACE:weir_flags>)
     target_compile_features(${target} PUBLIC cxx_std_20)
   else()
     set(visibility INTERFACE)
     add_library(${target} INTERFACE)
-    target_link_libraries(${target} INTERFACE ${libraries})
+    target_link_libraries(${target} INTERFACE ${libraries} ${M_SHOWN})
     target_compile_features(${target} INTERFACE cxx_std_20)
   endif()
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name}
-    WEIR_LAYER ${M_LAYER} WEIR_PURE "${M_PURE}" WEIR_DEPS "${M_DEPS}" WEIR_SYSTEM "${M_SYSTEM}")
+    WEIR_LAYER ${M_LAYER} WEIR_PURE "${M_PURE}" WEIR_DEPS "${all_deps}"
+    WEIR_SYSTEM "${all_system}")
   set_property(GLOBAL APPEND PROPERTY WEIR_MODULES ${folder})
   if(NOT files)
     install(TARGETS ${target} EXPORT weir) # others may depend on it already
@@ -91,7 +100,8 @@ function(weir_module folder)
   set(stamp ${CMAKE_CURRENT_BINARY_DIR}/${name}.includes)
   add_custom_command(OUTPUT ${stamp}
     COMMAND ${CMAKE_COMMAND} "-DNAME=${folder}" "-DPURE=${M_PURE}" "-DDEPS=${M_DEPS}"
-            "-DPARTS=${M_PARTS}"
+            "-DTEST_DEPS=${M_TEST_DEPS}" "-DLIBRARIES=${product_system}"
+            "-DTEST_LIBRARIES=${M_TEST_SYSTEM}" "-DPARTS=${M_PARTS}"
             "-DFILES=${files}" -P ${WEIR_CMAKE_DIR}/check_includes.cmake
     COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
     DEPENDS ${files} ${WEIR_CMAKE_DIR}/check_includes.cmake
@@ -103,17 +113,19 @@ function(weir_module folder)
       COMMAND ${WEIR_CMAKE_DIR}/check_symbols.sh $<TARGET_FILE:${target}> VERBATIM)
   endif()
 
-  weir_module_programs(${name} "${files}" "${M_SYSTEM}")
+  list(TRANSFORM M_TEST_DEPS PREPEND weir_ OUTPUT_VARIABLE test_libraries)
+  list(TRANSFORM test_libraries REPLACE / _)
+  weir_module_programs(${name} "${files}" "${test_libraries};${M_SYSTEM};${M_TEST_SYSTEM}")
 endfunction()
 
 # The programs that sit beside a module's code.
-function(weir_module_programs name files system)
+function(weir_module_programs name files libraries)
   set(tests ${files})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   if(WEIR_BUILD_TESTS AND tests)
     weir_batch(compiled TEST ${name}_test_batch ${tests})
     add_executable(${name}_test ${compiled})
-    target_link_libraries(${name}_test PRIVATE weir_${name} weir_flags ${system}
+    target_link_libraries(${name}_test PRIVATE weir_${name} weir_flags ${libraries}
                           weir_test_flags rapidcheck rapidcheck_gtest GTest::gtest_main)
     # Properties draw the same cases in every run; RC_PARAMS=seed=N runs others.
     gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
@@ -125,7 +137,8 @@ function(weir_module_programs name files system)
     weir_batch(compiled PRODUCT ${name}_bench_batch ${benches})
     add_executable(${name}_bench EXCLUDE_FROM_ALL ${compiled}
                    ${WEIR_CMAKE_DIR}/../bench/allocations.cc)
-    target_link_libraries(${name}_bench PRIVATE weir_${name} weir_flags benchmark::benchmark_main)
+    target_link_libraries(${name}_bench PRIVATE weir_${name} weir_flags ${libraries}
+                          benchmark::benchmark_main)
     add_dependencies(benches ${name}_bench)
   endif()
   if(WEIR_BUILD_FUZZERS)
@@ -135,14 +148,14 @@ function(weir_module_programs name files system)
       get_filename_component(fuzzer ${file} NAME_WE)
       # One that needs little of a large module names its sources and libraries: WEIR_PARTS_<it>.
       set(parts ${WEIR_PARTS_${fuzzer}})
-      set(libraries ${parts})
+      set(linked ${parts})
       list(FILTER parts INCLUDE REGEX "\\.cc$")
-      list(FILTER libraries EXCLUDE REGEX "\\.cc$")
+      list(FILTER linked EXCLUDE REGEX "\\.cc$")
       if(NOT parts)
-        set(libraries weir_${name})
+        set(linked weir_${name})
       endif()
       add_executable(${fuzzer} ${file} ${parts})
-      target_link_libraries(${fuzzer} PRIVATE ${libraries} weir_flags -fsanitize=fuzzer)
+      target_link_libraries(${fuzzer} PRIVATE ${linked} weir_flags -fsanitize=fuzzer)
       add_dependencies(fuzzers ${fuzzer})
     endforeach()
   endif()
@@ -164,11 +177,11 @@ function(weir_check_layers)
     set(impure ${SYSTEM})
     list(FILTER impure EXCLUDE REGEX "${WEIR_PURE_LIBRARIES}")
     if(PURE AND impure)
-      message(SEND_ERROR "weir/${name} is PURE and may not link ${impure}")
+      message(SEND_ERROR "weir/${name} is PURE and must not link ${impure}")
     endif()
     foreach(dep IN LISTS DEPS)
       if(NOT dep IN_LIST modules)
-        message(SEND_ERROR "weir/${name} depends on '${dep}', which is no module")
+        message(SEND_ERROR "weir/${name} depends on '${dep}', which is not a module")
         continue()
       endif()
       string(REPLACE / _ target weir_${dep})
@@ -176,8 +189,8 @@ function(weir_check_layers)
       get_target_property(dep_pure ${target} WEIR_PURE)
       if(NOT dep_layer LESS LAYER)
         message(SEND_ERROR
-          "weir/${name} (layer ${LAYER}) may not depend on weir/${dep} (layer ${dep_layer}): "
-          "dependencies go strictly downward")
+          "weir/${name} (layer ${LAYER}) must not depend on weir/${dep} (layer ${dep_layer}): "
+          "a module may depend only on lower layers")
       endif()
       if(PURE AND NOT dep_pure)
         message(SEND_ERROR "weir/${name} is PURE but depends on weir/${dep}, which is not")

@@ -16,7 +16,7 @@ function(weir_vendor variable package)
   execute_process(COMMAND ${Python3_EXECUTABLE} -B ${WEIR_FETCH} ${lock} ${folder} ${package}
                           ${ARGN} RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
-    message(FATAL_ERROR "cannot fetch ${package}")
+    message(FATAL_ERROR "cannot download ${package}; see the message above")
   endif()
   list(TRANSFORM ARGN PREPEND ${folder}/${package}/ OUTPUT_VARIABLE files)
   set(${variable} ${files} PARENT_SCOPE)

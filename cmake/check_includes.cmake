@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# cmake -DNAME=pace -DPURE=TRUE -DPARTS= -DDEPS=base -DFILES=... -P check_includes.cmake
-# Every #include of a module must be covered by its weir_module() declaration. A PURE module's
+# cmake -DNAME=pace -DPURE=TRUE -DPARTS= -DDEPS=base -DTEST_DEPS= -DLIBRARIES=fmt::fmt
+#       -DTEST_LIBRARIES= -DFILES=... -P check_includes.cmake
+# Every #include of a module must be covered by its weir_module() declaration, and all that is
+# declared must be included: under TEST_ by tests alone, else by what is no test. A PURE module's
 # headers are also searched for names that only the outside world has: an inline function that
 # nobody calls yet leaves no trace in the archive for check_symbols.sh to find.
 cmake_minimum_required(VERSION 3.25)
@@ -35,9 +37,22 @@ set(homes "liburing>host" "gnutls/>host" "spdlog/>host" "grpc>cluster" "google/p
 # What policies are inside is for the Gate and the Target, which is the one door to them.
 set(inner "weir/schedule/(fifo|crrn|tbf[a-z_]*|rule_engine)(\\.h|/)>schedule|target")
 
+# What shows that a library is used: "library>headers".
+set(library_headers
+  "fmt::fmt>fmt/" "tl::expected>tl/expected" "absl::core_headers>absl/base/"
+  "absl::flat_hash_map>absl/container/flat_hash_map" "absl::btree>absl/container/btree"
+  "absl::flat_hash_set>absl/container/flat_hash_set" "Boost::headers>boost/"
+  "Threads::Threads>(thread|mutex|condition_variable|future|pthread\\.h)$" "uring>liburing"
+  "gnutls>gnutls/" "grpc++>grpcpp/" "grpc>grpc/" "gpr>grpc/" "protobuf>google/protobuf|weir/.*\\.pb"
+  "nlohmann_json::nlohmann_json>nlohmann/")
+
 list(TRANSFORM PARTS PREPEND ${NAME}/ OUTPUT_VARIABLE parts)
 set(failed FALSE)
+# Modules and headers that are included, by tests or by others.
 set(used)
+set(used_by_tests)
+set(headers)
+set(headers_by_tests)
 macro(refuse text)
   string(STRIP "${line}" line)
   message("${file}: ${text}\n    ${line}")
@@ -58,6 +73,12 @@ function(read_code file result)
 endfunction()
 
 foreach(file IN LISTS FILES)
+  set(by)
+  set(allowed ${DEPS} ${parts})
+  if(file MATCHES "_(test|bench|fuzz)\\.(cc|h)$")
+    set(by _by_tests)
+    list(APPEND allowed ${TEST_DEPS})
+  endif()
   read_code(${file} text)
   string(REGEX MATCHALL "\n[ \t]*#[ \t]*(include|import)[^\n]*" lines "${text}")
   # So a header that has sources is compiled alone, and only the others need a check for it.
@@ -79,15 +100,15 @@ foreach(file IN LISTS FILES)
     endif()
     set(quote "${CMAKE_MATCH_1}")
     set(header "${CMAKE_MATCH_2}")
+    list(APPEND headers${by} ${header})
     if(quote STREQUAL "\"" OR header MATCHES "^(weir|\\.*)/|/\\.+/")
       if(NOT quote STREQUAL "\"" OR
          NOT header MATCHES "^weir/([a-z]+(/[a-z]+)?)/[a-z0-9_]+(\\.(grpc\\.)?pb)?\\.h$")
         refuse("write own headers as \"weir/<module>/<file>.h\"")
-      elseif(NOT CMAKE_MATCH_1 STREQUAL NAME AND NOT CMAKE_MATCH_1 IN_LIST DEPS
-             AND NOT CMAKE_MATCH_1 IN_LIST parts)
+      elseif(NOT CMAKE_MATCH_1 STREQUAL NAME AND NOT CMAKE_MATCH_1 IN_LIST allowed)
         refuse("weir/${NAME} includes weir/${CMAKE_MATCH_1}, which is not in its DEPS (${DEPS})")
       else()
-        list(APPEND used ${CMAKE_MATCH_1})
+        list(APPEND used${by} ${CMAKE_MATCH_1})
       endif()
     elseif(PURE AND NOT header MATCHES "${pure_libraries}"
            AND NOT (file MATCHES "_(test|bench|fuzz)\\.cc$" AND header MATCHES "${frameworks}")
@@ -112,12 +133,58 @@ foreach(file IN LISTS FILES)
     endforeach()
   endif()
 endforeach()
-foreach(dep IN LISTS DEPS)
-  if(NOT dep IN_LIST used)
-    message("weir/${NAME} declares ${dep} in its DEPS and includes nothing of it; leave it out")
+
+# Whether any of the headers belongs to the library.
+function(find_library_use library result)
+  set(prefix)
+  foreach(one IN LISTS library_headers)
+    string(REGEX MATCH "^([^>]*)>(.*)$" _ "${one}")
+    if(CMAKE_MATCH_1 STREQUAL library)
+      set(prefix "${CMAKE_MATCH_2}")
+    endif()
+  endforeach()
+  if(NOT prefix)
+    message(FATAL_ERROR "weir/${NAME} links ${library}: name its headers in check_includes.cmake")
+  endif()
+  list(FILTER ARGN INCLUDE REGEX "^(${prefix})")
+  list(LENGTH ARGN count)
+  set(${result} ${count} PARENT_SCOPE)
+endfunction()
+# Both are counts.
+macro(refuse_unused what where uses uses_by_tests)
+  if(${uses} EQUAL 0 AND ${uses_by_tests} EQUAL 0)
+    message("weir/${NAME} declares ${what} in its ${where} but includes none of its "
+            "headers; remove it")
+    set(failed TRUE)
+  elseif(${uses} EQUAL 0)
+    message("weir/${NAME} declares ${what} in its ${where}, which only tests include; "
+            "declare it in its TEST_${where}")
     set(failed TRUE)
   endif()
+endmacro()
+function(count_of what result)
+  list(FILTER ARGN INCLUDE REGEX "^${what}$")
+  list(LENGTH ARGN count)
+  set(${result} ${count} PARENT_SCOPE)
+endfunction()
+foreach(dep IN LISTS DEPS)
+  count_of(${dep} uses ${used})
+  count_of(${dep} uses_by_tests ${used_by_tests})
+  refuse_unused(${dep} DEPS ${uses} ${uses_by_tests})
+endforeach()
+foreach(dep IN LISTS TEST_DEPS)
+  count_of(${dep} uses ${used_by_tests})
+  refuse_unused(${dep} TEST_DEPS ${uses} 0)
+endforeach()
+foreach(library IN LISTS LIBRARIES)
+  find_library_use(${library} uses ${headers})
+  find_library_use(${library} uses_by_tests ${headers_by_tests})
+  refuse_unused(${library} SYSTEM ${uses} ${uses_by_tests})
+endforeach()
+foreach(library IN LISTS TEST_LIBRARIES)
+  find_library_use(${library} uses ${headers_by_tests})
+  refuse_unused(${library} TEST_SYSTEM ${uses} 0)
 endforeach()
 if(failed)
-  message(FATAL_ERROR "weir/${NAME} breaks the layering (docs/life-of-a-request.md shows it)")
+  message(FATAL_ERROR "weir/${NAME} violates the layering (see docs/life-of-a-request.md)")
 endif()

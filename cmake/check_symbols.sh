@@ -28,5 +28,5 @@ names="$names|fmt::v[0-9]+::vprint\\(fmt::|io_uring_"
 bad=$(printf '%s\n' "$symbols" |
   grep -E -e "^ *U (__)?($calls)(64)?(_2|_chk)?(@.*)?\$" -e "^ *U .*($names)" || true)
 [ -n "$bad" ] || exit 0
-{ echo "$1 is declared PURE but reaches the outside world:"; echo "$bad"; } >&2
+{ echo "$1 is declared PURE but uses symbols of the operating system:"; echo "$bad"; } >&2
 exit 1

@@ -44,7 +44,7 @@ def main(lock, folder, package, *files):
     content = download(url)
     found = base64.b64encode(hashlib.new(kind, content).digest()).decode()
     if found != expected:
-        sys.exit(f"fetch: {url} is not the file whose checksum {lock} has: {kind}-{found}")
+        sys.exit(f"fetch: the checksum of {url} differs from the one in {lock}: {kind}-{found}")
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         for file in files:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the subcommands share: how they are added to the command line, how they fail, and the exit
-// statuses, which follow sysexits(3) so that scripts can tell a wrong option from a full disk.
+// Common code of the subcommands: how they are added to the command line, how they fail, and the
+// exit statuses, which follow sysexits(3) so that scripts can distinguish a wrong option from a
+// full disk.
 //
 // A subcommand is one file with one add_<name>(): it declares its options and sets a callback that
-// leaves the exit status. Parsing and wiring only; the work is done in weir/.
+// sets the exit status. Parsing and wiring only; the work is done in weir/.
 #pragma once
 
 #include <cerrno>
@@ -34,35 +35,44 @@ enum class Exit : int {
   kConfig = 78,
 };
 
-// Whole lines for standard error. Text that cannot be written is lost; the command goes on.
+// Whole lines for standard error. Text that cannot be written is lost; the command continues.
 template <class... Arguments>
 void print_error(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   host::log_text(fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-// Ends the subcommand: its message goes to stderr behind the program's name.
+// Ends the subcommand: its message is printed to stderr after the program's name.
 struct Failure {
   Exit status;
   std::string message;
 };
 
-// Nothing, or a Failure that names the option or object it came with.
+// Throws a Failure that names the option or object, if there is an error.
 inline void check(const Result<void>& result, Exit status, std::string_view with) {
   if (result) return;
   throw Failure{status, (with.empty() ? "" : std::string(with) + ": ") + result.error().message()};
 }
 
-// The value, or the same.
+// The value; throws as above.
 template <class T>
 T value_or_fail(Result<T> result, Exit status, std::string_view with) {
   if (!result) check(tl::unexpected(result.error()), status, with);
   return std::move(*result);
 }
 
-// What was printed has been written, or a Failure: a full disk shows only when the buffer goes out.
+// Throws a Failure if output could not be written: a full disk shows only when the buffer
+// is flushed.
 inline void check_output() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
   check(fail_errno(errno, "standard output"), Exit::kIoErr, "");
+}
+
+// For options in 64 bits, which CLI11 parses like strtoull(3): -1 would be the largest number.
+inline CLI::Validator not_negative() {
+  return {[](std::string& text) {
+            return text.starts_with('-') ? text + " is negative" : std::string{};
+          },
+          ""};
 }
 
 void add_alloc(CLI::App& weir, int& status);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hands out the lines of a file or pipe as they arrive, so that a subcommand can be talked to. A
-// line longer than a bound is cut there, so that no input takes more memory than that; a caller who
-// sees a line of that length knows.
+// Returns the lines of a file or pipe as they arrive, so that a subcommand can be used
+// interactively. A line longer than a bound is truncated, so that no input takes more memory; a
+// caller recognises it by its length.
 //
 //   Lines lines(fd, "standard input", 4096);
 //   while (value_or_fail(lines.next(line), Exit::kIoErr, "")) ...
@@ -22,11 +22,11 @@ namespace weir::app {
 
 class Lines {
  public:
-  // `name` is what an error calls the input.
+  // `name` is the name of the input in errors.
   Lines(int fd, std::string name, std::size_t line_max)
       : fd_(fd), name_(std::move(name)), line_max_(line_max) {}
 
-  // The next line without its end; false when there is none.
+  // The next line without its newline; false at the end.
   Result<bool> next(std::string& line) {
     line.clear();
     for (;;) {

@@ -257,7 +257,8 @@ void add_lock(CLI::App& weir, int& status) {
   command->add_option("--filter", arguments->filter, "list: only names that contain TEXT")
       ->type_name("TEXT");
   command->add_option("--most", arguments->most, "list: at most N locks (default 1000)")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(not_negative());
   command->add_flag("--json", arguments->json, "list, stats, bench: print JSON");
   command
       ->add_option("--clients", arguments->clients,
@@ -272,7 +273,8 @@ void add_lock(CLI::App& weir, int& status) {
   command
       ->add_option("--fill", arguments->fill,
                    "bench: acquire N locks and hold them; measure nothing else")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(not_negative());
   command->add_option("--time", arguments->time, "bench: run for TIME (default 5s)")
       ->type_name("TIME");
   command->footer(kFooter);

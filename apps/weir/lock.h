@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The actions of `weir lock`, each in a file of its own:
+// The actions of `weir lock`, each in its own file:
 //
 //   run      lock_run.cc       a command under a lock, like flock(1) but across machines
-//   bench    lock_measure.cc   how fast a server is, from where one stands
-//   list, stats   lock.cc      what a server has
+//   bench    lock_measure.cc   the speed of a server, measured from this machine
+//   list, stats   lock.cc      the locks and statistics of a server
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ struct LockMeasure {
   lock::ConnectOptions connect;
   std::uint32_t clients = 1;
   std::uint32_t window = 256;  // locks that each client waits for at a time
-  std::uint64_t fill = 0;      // locks to take first and to keep
+  std::uint64_t fill = 0;      // locks to acquire first and keep
   Nanoseconds time = std::chrono::seconds{5};
   bool json = false;
 };

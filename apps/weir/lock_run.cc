@@ -261,8 +261,8 @@ int Runner::supervise() {
       const std::string resource = quote(run_.resource);
       const std::string command = quote(run_.command[0]);
       print_error("weir lock: {}\n",
-                  has_ended ? fmt::format("{} was lost before {} ended", resource, command)
-                            : fmt::format("{} is lost; ending {}", resource, command));
+                  has_ended ? fmt::format("{} was lost before {} exited", resource, command)
+                            : fmt::format("{} is lost; terminating {}", resource, command));
       end_command(SIGTERM);
     }
     if (has_ended) {

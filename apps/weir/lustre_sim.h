@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scenarios with a Lustre server, for weir sim: joins the model (weir/sim) and the driver
-// (weir/lustre) through the files' text in memory, one policy a run.
+// Scenarios with a Lustre server, for weir sim: connects the model (weir/sim) and the driver
+// (weir/lustre) through the text of the files in memory, one policy per run.
 //
 //   none       fifo                     static     fixed rules by nodes
 //   adaptbf    the published algorithm: served counts, 100 ms, every rule written every period
@@ -28,16 +28,16 @@ namespace weir::app {
 struct LustreSimOptions {
   std::uint64_t seed = 1;
   std::optional<Nanoseconds> period = {};
-  // Makes the controller of a driver; without it a driver makes its own.
+  // Creates the controller of a driver; without it a driver creates its own.
   std::function<std::unique_ptr<RuleController>(const RuleController::Options&)> controller = {};
-  // Every command that was written.
+  // Called for every command that was written.
   std::function<void(std::string_view command, Instant now)> written = {};
-  // After each round of a driver.
+  // Called after each round of a driver.
   std::function<void(const lustre::Driver&, const sim::LustreServer&, Instant)> watch = {};
   std::function<void(const sim::Rpc&, Instant started, Instant now)> done = {};
 };
 
-// EINVAL for wfq, which no rules make.
+// EINVAL for wfq, which cannot be expressed as rules.
 Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, sim::Contender contender,
                                      const LustreSimOptions& options);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The files of a modelled Lustre server as the driver sees them: the model and the driver meet in
-// the text of the files and nowhere else. Time is what the owner says it is. A write that the model
-// refuses fails with the errno a server would give.
+// The files of a modelled Lustre server as the driver sees them: model and driver communicate only
+// through the text of the files. The owner sets the time. A write that the model refuses fails with
+// the errno of a server.
 //
 //   ModelTree tree(server);
 //   tree.set_now(now);    driver.round(now);

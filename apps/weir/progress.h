@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One line on a terminal that shows how far a long job has come, redrawn in place:
+// One line on a terminal that shows the progress of a long job, redrawn in place:
 //
 //   [==========>                   ]  36%  36.0MiB  50.0MiB/s  0:01  left 0:01
 //
-// Draws nothing when stderr is not a terminal, so logs and pipes stay clean. Without a known end
-// there is no bar and no time left.
+// Draws nothing if stderr is not a terminal, so logs and pipes stay clean. If the total is unknown
+// there is no bar and no remaining time.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace weir::app {
 
 class Progress {
  public:
-  // `total` is what there is to do, where known. `enabled` is for --quiet.
+  // `total` is the amount to do, if known. `enabled` is for --quiet.
   enum class Show : std::uint8_t { kOnTerminal, kNever };
   Progress(std::optional<Bytes> total, Show show);
   ~Progress();
@@ -28,7 +28,7 @@ class Progress {
 
   bool is_shown() const { return shown_; }
   void draw(Bytes done, Nanoseconds elapsed);
-  // Wipes the line, so that a message can take its place.
+  // Clears the line, so that a message can be printed.
   void erase();
 
   // "[=====>     ]  50%". REQUIRES: done <= total > 0.

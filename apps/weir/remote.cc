@@ -207,8 +207,8 @@ void show_ledger(const Json& accounts) {
 }
 
 void show_rules(const Json& rules) {
-  fmt::print("{:<16} {:<24} {:>7} {:<5} {:<9} {}\n", "RULE", "LIMITS", "CLASSES", "HEADS", "STATE",
-             "CONDITIONS");
+  fmt::print("{:<16} {:<24} {:>7} {:<8} {:<9} {}\n", "RULE", "LIMITS", "CLASSES", "PRIORITY",
+             "STATE", "CONDITIONS");
   for (const Json& one : rules) {
     auto limits = one["limits"].get<std::string>();
     if (limits.empty()) {
@@ -216,7 +216,7 @@ void show_rules(const Json& rules) {
       unlisted.rate = one["rate"].get<std::uint32_t>();
       limits = unlisted.summary();
     }
-    fmt::print("{:<16} {:<24} {:>7} {:<5} {:<9} {}\n", one["rule"].get<std::string>(), limits,
+    fmt::print("{:<16} {:<24} {:>7} {:<8} {:<9} {}\n", one["rule"].get<std::string>(), limits,
                one["classes"].get<std::uint64_t>(), one["heads"].get<std::string>(),
                one["state"].get<std::string>(), one["conditions"].get<std::string>());
   }
@@ -341,7 +341,8 @@ void add_job_commands(CLI::App& weir, int& status) {
     if (!has_nodes) return;
     command->add_option("nodes", arguments->nodes, "Number of nodes")
         ->required()
-        ->type_name("NODES");
+        ->type_name("NODES")
+        ->check(not_negative());
   };
   const Callback set = [](const Arguments& it) {
     send_job(it, "PUT", Json{{"nodes", it.nodes}}.dump());

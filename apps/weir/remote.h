@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the commands that talk to a running server share: the option that names its socket, and
-// printing. They ask the API and show what it answers; with --json as it comes.
+// Common code of the commands that use a running server: the option that names its socket, and
+// printing. They call the API and show the answer; with --json unchanged.
 //
 //   Remote remote;  remote.add_to(*command);
 //   const Json status = remote.get("/v1/status");
 //
-// What a client named itself comes escaped from the server, so nothing here can upset a terminal.
+// The server escapes names from clients, so the output is safe for a terminal.
 #pragma once
 
 #include <string>
@@ -37,10 +37,10 @@ struct Remote {
   control::ControlClient client() const {
     return control::ControlClient(control::control_socket_of(socket));
   }
-  // What the server answered, or a Failure.
+  // The answer of the server; throws a Failure on an error.
   control::ControlAnswer answer(std::string_view method, const std::string& target,
                                 std::string_view body = {}) const;
-  // Its text alone.
+  // Only its text.
   std::string ask(std::string_view method, const std::string& target,
                   std::string_view body = {}) const;
   Json get(const std::string& target) const;
@@ -55,7 +55,7 @@ void add_remote_commands(CLI::App& weir, int& status);
 void add_cluster(CLI::App& weir, int& status);
 void add_lctl(CLI::App& weir, int& status);
 void add_top(CLI::App& weir, int& status);
-// What `lctl ARGS...` does.
+// Implements `lctl ARGS...`.
 int run_lctl(const std::vector<std::string>& arguments);
 
 }  // namespace weir::app

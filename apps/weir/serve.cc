@@ -52,7 +52,7 @@ Examples:
   nbdinfo nbd://localhost/scratch          qemu-img info nbd://localhost/scratch/job=ior.n1
 
 Prints 'ready ADDRESS...' when it accepts clients. On SIGTERM, answers all accepted requests and
-exits. On SIGHUP, reads the configuration file, the file of jobs and the certificates again.
+exits. On SIGHUP, reads the configuration file, the jobs file and the certificates again.
 Manual: weir-serve(1).)";
 
 struct ServeArguments {
@@ -288,9 +288,10 @@ control::ControlOptions control_options(const ServeArguments& arguments,
 
 // A socket that nobody asked for is not worth failing for.
 std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
-                                               serve::Server& server, lock::Console* locks) {
+                                               serve::Server& server, cluster::LockService* locks) {
   control::ControlOptions wanted = control_options(arguments, server.options());
   wanted.locks = locks;
+  wanted.lock_target = locks;
   if (!wanted.is_on() && wanted.journal.empty()) {
     if (!arguments.control) {
       serve::EventLog::say(
@@ -316,9 +317,10 @@ std::unique_ptr<cluster::Cluster> open_cluster(serve::Server& server) {
 
 std::unique_ptr<cluster::LockService> open_locks(const serve::ServeOptions& options) {
   if (!options.lock.listen) return nullptr;
-  return value_or_fail(
-      cluster::LockService::create({options.lock, options.claims, options.nodemaps, options.tls}),
-      Exit::kCantCreate, "");
+  const std::string trace = options.trace_file.empty() ? "" : options.trace_file + ".locks";
+  return value_or_fail(cluster::LockService::create(
+                           {options.lock, options.claims, options.nodemaps, options.tls, trace}),
+                       Exit::kCantCreate, "");
 }
 
 void say_all(const std::vector<std::string>& lines) {
@@ -363,14 +365,14 @@ std::vector<std::string> reload(const CertificateUsers& users,
   const auto renew = read_certificates(users);
   if (!renew) {
     return {renew.error().message(),
-            follower ? "the configuration was not changed" : "the certificates stay as they were"};
+            follower ? "the configuration was not changed" : "the certificates were not changed"};
   }
   if (follower) return follower->follow(*users.server, *renew);
   if (auto read = users.server->read_jobs_again(); !read) {
-    return {read.error().message() + "; the jobs stay as they were"};
+    return {read.error().message() + "; the job sizes were not changed"};
   }
   (*renew)();
-  return {"the jobs and the certificates were read again"};
+  return {"reloaded job sizes and certificates"};
 }
 
 // As far as can be told without serving anything.
@@ -546,7 +548,8 @@ void add_lock_options(CLI::App& command, ServeArguments& arguments) {
       .add_option(
           "--lock-limit", arguments.lock_limit,
           "Aim for at most N locks in use or cached by clients (default: 100 per MiB of memory)")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(not_negative());
   command
       .add_option("--lock-preset", arguments.lock_preset,
                   "Control the lock caches of clients with: weir, dld or lustre (default weir)")

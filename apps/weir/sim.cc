@@ -413,8 +413,8 @@ void replay_trace(const std::string& path, bool quiet, sim::ReplayObserver* obse
   if (report.is_whole()) return;
   std::string message = fmt::format("{}: {}", quote(path), report.complaint);
   if (is_trace) {
-    message +=
-        fmt::format("; {} calls in its first {} bytes are good", report.calls, report.good_bytes);
+    message += fmt::format("; the {} calls in its first {} bytes are intact", report.calls,
+                           report.good_bytes);
   }
   throw Failure{Exit::kDataErr, message};
 }

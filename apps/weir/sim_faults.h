@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir sim cluster-faults: a hundred clusters one after the other, each from a seed of its own,
-// whose servers crash, stop, slow down and lose each other while they share a limit and move
-// through epochs, with everything checked that must hold (weir/sim/epoch_checkers.h). A seed that
+// weir sim cluster-faults: a hundred clusters one after the other, each with its own seed,
+// whose servers crash, stop, slow down and lose their connections while they share a limit and
+// move through epochs, with all invariants checked (weir/sim/epoch_checkers.h). A seed that
 // fails is named.
 //
 //   weir sim cluster-faults --seed 1000        seeds 1000 to 1099

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir sim group-epochs: groups of clients that take turns on eight servers, together, each server
-// by itself, and not at all, as one table. The command and its options are those of other scenarios
-// (sim.cc), which hands over what it finds to be this one.
+// weir sim group-epochs: groups of clients that take turns on eight servers, together, on each
+// server separately, and not at all, as one table. The command and its options are those of other
+// scenarios (sim.cc), which calls this for the scenario group-epochs.
 //
 //   weir sim group-epochs --length 30s
 #pragma once

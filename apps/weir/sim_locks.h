@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // weir sim for scenarios of the lock service: each appetite under each policy, a table, a report.
-// The command and its options are those of other scenarios (sim.cc), which hands over what it finds
-// to be of this kind. What has no meaning here is refused, not ignored.
+// The command and its options are those of other scenarios (sim.cc), which calls this for lock
+// scenarios. Options without a meaning here are rejected, not ignored.
 //
 //   weir sim lock-volume --policy weir,lru-100 --out /tmp/locks
 #pragma once
@@ -16,7 +16,7 @@
 namespace weir::app {
 
 struct LockSimArguments {
-  std::optional<std::string> policies;  // none: the scenario's own
+  std::optional<std::string> policies;  // none: those of the scenario
   std::optional<std::string> length;
   std::optional<std::string> out;
   std::uint64_t seed = 1;

@@ -57,7 +57,7 @@ void SlurmFeed::take(std::string_view text) {
 void SlurmFeed::tell(const std::string& trouble) {
   if (trouble == told_) return;
   told_ = trouble;
-  serve::EventLog::say("slurm: " + trouble + "; sizes of jobs stay as they were");
+  serve::EventLog::say("slurm: " + trouble + "; the job sizes were not changed");
 }
 
 }  // namespace weir::app

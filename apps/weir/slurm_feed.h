@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sizes of jobs from Slurm for a server that runs: a thread asks squeue every so often
-// (apps/weir/slurm_poll.h) and posts what it heard to the server's loop, which never waits for it.
-// Jobs that Slurm no longer lists are back to one node; what the file of jobs names stays as it is
-// there.
+// Sizes of jobs from Slurm for a running server: a thread queries squeue periodically
+// (apps/weir/slurm_poll.h) and posts the result to the server's loop, which never waits for it.
+// Jobs that Slurm no longer lists count as one node again; sizes in the jobs file take precedence.
 //
-//   SlurmFeed feed(server.options().slurm, server, wake);       until it is destroyed
+//   SlurmFeed feed(server.options().slurm, server, wake);       runs until it is destroyed
 //
-// An answer that is no list of jobs, or none at all, leaves the sizes as they were; it is told once
-// until there is one again.
+// If squeue does not return a list of jobs, the sizes stay unchanged; this is logged once until it
+// works again.
 #pragma once
 
 #include <string>
@@ -25,8 +24,8 @@ namespace weir::app {
 
 class SlurmFeed {
  public:
-  // The server must outlive it. `stop` is its own (host::make_wake_fd). REQUIRES: the pattern is
-  // one of codes that Slurm knows.
+  // REQUIRES: the server outlives it; the pattern contains only codes that Slurm knows. `stop` is
+  // its own descriptor (host::make_wake_fd).
   SlurmFeed(const serve::SlurmOptions& options, serve::Server& server, host::Wake stop);
   SlurmFeed(const SlurmFeed&) = delete;
   SlurmFeed& operator=(const SlurmFeed&) = delete;

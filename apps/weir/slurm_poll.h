@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs `squeue --json` now and then without waiting for it: a child process with a pipe, which the
-// caller's loop watches. One at a time; one that does not end in kPatience is killed, so a Slurm
-// controller that hangs costs nothing but old sizes.
+// Runs `squeue --json` periodically without waiting for it: a child process with a pipe, which the
+// caller's loop watches. One at a time; a process that does not exit within kPatience is killed, so
+// a Slurm controller that hangs has no effect except outdated sizes.
 //
 //   SlurmPoll poll("squeue", 10s);
 //   poll.tick(now, [](std::string_view text) { ... });    whenever fd() is readable, and each turn
 //
-// One that cannot be started, or is killed, has answered with nothing.
+// A process that cannot be started, or is killed, counts as an empty answer.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,7 @@ class SlurmPoll {
   SlurmPoll& operator=(const SlurmPoll&) = delete;
   ~SlurmPoll() { end(); }
 
-  // -1 while none runs.
+  // -1 while none is running.
   int fd() const { return pipe_.get(); }
   void tick(Instant now, const std::function<void(std::string_view)>& take);
 

@@ -53,6 +53,20 @@ class Help(unittest.TestCase):
                 self.assertNotIn("Manual: weir(1).", help_of(*words))
         self.assertIn("Manual: weir(1).", help_of())
 
+    def test_a_negative_number_is_refused_by_its_option(self):
+        """Also where a number has 64 bits."""
+        options = [(words, option) for words in commands() for option in
+                   re.findall(r"^  (--[\w-]+) (?:N|PERCENT|SECONDS|SEED|UINT)\b", help_of(*words),
+                              re.MULTILINE)]
+        self.assertIn((("lock",), "--fill"), options)
+        places = [((*words, f"{option}=-1"), option) for words, option in options]
+        for words, name in (*places, (("job", "set", "a", "-1"), "nodes")):
+            with self.subTest(" ".join(words)):
+                run = subprocess.run([WEIR, *words], capture_output=True, text=True, timeout=STUCK,
+                                     check=False)
+                self.assertEqual(run.returncode, 64, run.stderr)
+                self.assertIn(name, run.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

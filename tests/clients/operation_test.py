@@ -238,7 +238,7 @@ class Signals(unittest.TestCase):
                 self.assertEqual(self.nodes(server, "ior.n1"), 4)
                 jobs.write_text("ior.n1 four\n")
                 server.process.send_signal(signal.SIGHUP)
-                self.assertIn("line 1", server.await_log("the jobs stay as they were"))
+                self.assertIn("line 1", server.await_log("the job sizes were not changed"))
                 self.assertEqual(self.nodes(server, "ior.n1"), 4)
                 jobs.write_text("ior.n1 8\n")
                 server.process.send_signal(signal.SIGHUP)

@@ -124,7 +124,7 @@ class Damage(Traced):
         status, report, errors = replay(self.trace)
         self.assertEqual(status, 65)
         self.assertIn("every decision is the same", report)
-        self.assertIn("its writer was killed", errors)
+        self.assertIn("the server was killed", errors)
         damaged = bytearray(whole)
         damaged[self.record_after(whole, len(whole) // 2)] ^= 0x10
         self.trace.write_bytes(damaged)

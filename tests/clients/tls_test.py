@@ -325,7 +325,7 @@ class Renewed(WithCertificates):
             first = self.connect(server)
             self.put(self.other.server())
             self.connect(server).shutdown()  # nobody has said anything yet
-            self.hup(server, "were read again")
+            self.hup(server, "reloaded job sizes")
             with self.assertRaises(nbd.Error):
                 self.connect(server)  # it does not trust the new authority
             with self.assertRaises(nbd.Error):
@@ -347,10 +347,10 @@ class Renewed(WithCertificates):
                     ("ca-cert.pem", lambda: (self.used / "ca-cert.pem").write_text(""))):
                 with self.subTest(what):
                     spoil()
-                    self.assertIn(what, self.hup(server, "the certificates stay as they were"))
+                    self.assertIn(what, self.hup(server, "the certificates were not changed"))
                     self.assert_alive(server)
                     self.put(self.server)
-            self.hup(server, "were read again")
+            self.hup(server, "reloaded job sizes")
             self.assert_alive(server)
 
     def test_a_bad_certificate_keeps_an_edited_file_from_being_applied(self):

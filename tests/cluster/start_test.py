@@ -113,7 +113,7 @@ class WithoutEtcd(Counted):
                 member = self.world.members[name]
                 self.assertEqual([(one["milli_per_s"], one["leased"])
                                   for one in member.status()["slices"]], [(CUT_OFF * 1000, False)])
-                member.await_log("serving by the 1 rules in")
+                member.await_log("using the 1 rules in")
                 self.assertIn("wide", member.weir("cluster", "rule", "list")[1])
         self.world.etcd.start(0)
         self.world.wait_joined()
@@ -185,7 +185,7 @@ class Changes(unittest.TestCase):
         etcd.start(0)
         for name, member in self.world.members.items():
             wait_for("it says so", lambda member=member: member.status()["rule_errors"])
-            self.assertIn("the rules of etcd are not taken", member.status()["rule_errors"][0])
+            self.assertIn("the rules in etcd are not used", member.status()["rule_errors"][0])
             self.assertEqual(self.rules(name)["wide"], LIMIT)
         self.world.wait_joined()
         status, _, answer = self.world.members["s0"].rule("change wide rate=70")
@@ -222,14 +222,14 @@ class NoRules(unittest.TestCase):
 
     def test_nobody_is_accepted_until_etcd_answers(self):
         member = self.member()
-        member.await_log("no clients are accepted until etcd answers")
+        member.await_log("accepting no clients until etcd answers")
         with member.connect() as client:
             client.settimeout(1)
             with self.assertRaises(TimeoutError):
                 client.recv(1)
             status = member.status()
             self.assertEqual(status["state"], "alone")
-            self.assertIn("no clients are accepted", status["why"])
+            self.assertIn("accepting no clients", status["why"])
             self.etcd()
             member.await_ready()
             client.settimeout(STUCK)
@@ -238,7 +238,7 @@ class NoRules(unittest.TestCase):
 
     def test_it_ends_in_order_while_nobody_is_accepted(self):
         member = self.member()
-        member.await_log("no clients are accepted")
+        member.await_log("accepting no clients")
 
     def test_it_serves_at_a_rate_if_told_so(self):
         member = self.member(AT_A_RATE.replace("1000", "50"))
@@ -276,7 +276,7 @@ class StateFile(unittest.TestCase):
             state = (member.path / "state").read_text()
             other = self.member(more='prefix = "/other"\n' + AT_A_RATE)
             (other.path / "state").write_text(state)
-            self.refused(other, "holds the rules of the cluster '/weir'")
+            self.refused(other, "contains the rules of the cluster '/weir'")
 
     def test_one_that_cannot_be_written_is_refused(self):
         member = self.member()
@@ -297,7 +297,7 @@ class StateFile(unittest.TestCase):
             (member.path / "state.new").mkdir()  # where it would be written
             self.assertEqual(member.rule(RULE)[0], 200)
             wait_for("it is told", lambda: member.status()["rule_errors"])
-            self.assertIn("rules are not kept", member.status()["rule_errors"][0])
+            self.assertIn("rules of the cluster cannot be saved", member.status()["rule_errors"][0])
             self.assertIn("wide", [one["rule"] for one in
                                    member.get("/v1/services/ost_io/rules")])
             (member.path / "state.new").rmdir()

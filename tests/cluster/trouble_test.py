@@ -31,7 +31,7 @@ class Trouble(unittest.TestCase):
 
     def test_a_second_server_of_a_name_is_refused_while_the_first_is_alive(self):
         twin = self.started("s0")
-        twin.await_log("is the name of another server")
+        twin.await_log("is already the name of another running server")
         self.assertEqual(twin.status()["state"], "joining")
         self.world.wait_joined()
 
@@ -57,7 +57,7 @@ class Trouble(unittest.TestCase):
         self.world.rule("start dd jobid={dd.*} rate=50")
         status, _, error = one.weir("cluster", "rule", "start", "dd", "jobid={dd.*}", "rate=5")
         self.assertEqual(status, 65, error)
-        self.assertIn("is there already", error)
+        self.assertIn("already exists", error)
         for arguments in (("rule", "change", "dd", "rate=7"), ("rule", "stop", "dd"),
                           ("rule", "start", "y", "jobid={*}", "rate=7", "scope=cluster")):
             status, _, error = one.weir(*arguments)
@@ -88,7 +88,7 @@ class Trouble(unittest.TestCase):
         self.world.etcd.ctl("put", "/weir/rules/ost_io/odd", "rm -rf /")
         self.addCleanup(self.world.etcd.ctl, "del", "/weir/rules/ost_io/odd")
         member = self.world.any()
-        member.await_log("is no command of it")
+        member.await_log("is not a valid command for this rule")
         self.world.wait_joined()
 
     def test_status_shows_who_is_in_it(self):

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTP API and the commands on top of it: every path of weir-api(7), and bad input."""
 import concurrent.futures
+import errno
 import http.client
 import json
+import os
 import pathlib
 import re
 import signal
@@ -13,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-from remote import READ, STUCK, Remote, UnixHttp, request, simple_reply, wait_for
+from remote import READ, STUCK, Remote, UnixHttp, replies, request, simple_reply, wait_for
 
 EXPORT = ("--export", "a=memory:64MiB")
 TBF = (*EXPORT, "--adaptive", "off")
@@ -55,6 +57,19 @@ class Reading(unittest.TestCase):
                 self.assertEqual(code, 200, path)
                 self.assertTrue(head["Content-Type"].startswith(kind), head)
                 self.assertGreater(len(body), 500, path)
+
+    def test_reads_that_fail_do_not_count_as_capacity(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for size, error, least, most in ((1 << 20, 0, 50, 1000), (0, errno.EIO, 0, 1)):
+                path = pathlib.Path(folder) / str(size)
+                with Remote("--export", f"a=shaped:iops=200:file:{path},size=1MiB",
+                            "--slots", "1") as it, it.client("x") as client:
+                    os.truncate(path, size)
+                    client.sendall(b"".join(request(READ, i, 0, 512) for i in range(150)))
+                    told = replies(client, dict.fromkeys(range(150), 512))
+                    self.assertEqual(set(told.values()), {error})
+                    capacity = it.get(f"{SERVICE}/capacity")["capacity"] or 0
+                self.assertTrue(least <= capacity <= most, capacity)
 
     def test_what_is_not_there_is_named(self):
         with Remote(*TBF) as it:

@@ -10,7 +10,8 @@ import tempfile
 import unittest
 
 from page_test import HERE, TOKEN, modules
-from remote import RELEASE, STUCK, Remote, wait_for
+from remote import RELEASE, STUCK, WEIR, Remote, wait_for
+from replayed import count_of, replay
 
 POOL = "ldlm.namespaces.locks.pool."
 LOCKS = "ldlm.namespaces.locks."
@@ -186,6 +187,66 @@ class Api(unittest.TestCase):
         self.assertEqual(it.http("POST", f"{path}/list", "{}")[0], 405)
         self.assertEqual(it.http("GET", "/v1/locks/none/list")[0], 404)
         self.assertEqual(it.get(path)["limit"], 700)
+
+
+class Scheduled(unittest.TestCase):
+    """Requests for locks pass a scheduler, which is seen like those of services."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        config = self.folder / "weir.conf"
+        config.write_text("""
+[lock]
+policy = "tbf jobid"
+rules = ["start slow jobid={miner} rate=20"]
+""", encoding="utf-8")
+        self.arguments = ("--config", config)
+
+    def test_explain_metrics_and_status_cover_locks(self):
+        with Locks(self.folder, *self.arguments) as it, \
+                it.client("bench", "--job", "miner", "--fill", "500", "--time", "300s"):
+            def delayed():
+                status, _, body = it.http("GET", "/v1/explain?name=miner&service=locks")
+                told = json.loads(body) if status == 200 else {}
+                return told if (told.get("delays") or {}).get("limit_ns", 0) > 0 else None
+            told = wait_for("a delay by the limit", delayed)
+            self.assertEqual((told["service"], told["rule"], told["rate"]), ("locks", "slow", 20))
+            self.assertIn("jobid={miner}", told["reason"])
+            self.assertGreater(told["waiting"], 0)
+            status, out, error = it.weir("explain", "--service", "locks", "miner")
+            self.assertEqual((status, error), (0, ""))
+            self.assertIn("slow", out)
+            services = {one["service"]: one for one in it.get("/v1/status")["services"]}
+            self.assertEqual(list(services), ["ost_io", "locks"])
+            self.assertEqual(services["locks"]["policy"], "tbf jobid")
+            served = it.get("/v1/services/locks/classes?filter=miner")
+            page = it.http("GET", "/metrics")[2]
+            self.assertIn('weir_rule_requests_total{service="locks",rule="slow"} ', page)
+            self.assertIn('weir_job_requests_total{service="locks",job="miner"} ', page)
+            self.assertGreater(served[0]["served"], 0)
+            self.assertEqual(it.send("POST", "/v1/services/locks/rules",
+                                     {"command": "stop slow"})[0], 404)
+
+    def test_decisions_about_locks_are_decided_again_the_same(self):
+        trace = self.folder / "trace"
+        with Locks(self.folder, *self.arguments, "--trace", trace) as it, \
+                it.client("bench", "--job", "miner", "--fill", "40", "--time", "300s"):
+            it.read("dd", 10)
+            wait_for("40 locks", lambda: it.number(f"{POOL}granted") == 40)
+        for path, least in (trace, 10), (f"{trace}.locks", 40):
+            status, report, errors = replay(path)
+            self.assertEqual((status, errors), (0, ""), report)
+            self.assertGreaterEqual(count_of(report, "run"), least)
+
+    def test_a_service_cannot_have_the_name_of_the_locks(self):
+        with open(self.arguments[1], "a", encoding="utf-8") as config:
+            config.write('[[service]]\nname = "locks"\n')
+        done = subprocess.run(
+            [WEIR, "serve", "--config", self.arguments[1], "--export", "a=memory:1MiB",
+             "--lock", f"unix:{self.folder}/l", "--lock-state", self.folder / "state"],
+            capture_output=True, text=True, timeout=STUCK, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("service 'locks': has the name under which", done.stderr)
 
 
 class Page(unittest.TestCase):

@@ -16,10 +16,11 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
-from server import READ, RELEASE, STUCK, WEIR, Server, enter, request, simple_reply  # noqa: E402
+from server import (READ, RELEASE, STUCK, WEIR, Server, enter, replies,  # noqa: E402
+                    request, simple_reply)
 
-__all__ = ["READ", "RELEASE", "STUCK", "WEIR", "Remote", "UnixHttp", "enter", "request",
-           "simple_reply", "wait_for"]
+__all__ = ["READ", "RELEASE", "STUCK", "WEIR", "Remote", "UnixHttp", "enter", "replies",
+           "request", "simple_reply", "wait_for"]
 
 
 class UnixHttp(http.client.HTTPConnection):

@@ -229,7 +229,7 @@ class Tls(unittest.TestCase):
                 self.put(theirs.server(), used)
                 self.assertEqual(server.run(*old, "x", "--", "true").returncode, 0)
                 server.process.send_signal(signal.SIGHUP)
-                wait_for("they are read", lambda: "were read again" in server.logged())
+                wait_for("they are read", lambda: "reloaded job sizes" in server.logged())
                 self.assertEqual(server.run(*new, "x", "--", "true").returncode, 0)
                 self.assertEqual(
                     server.run(*old, "--timeout", "1s", "x", "--", "true").returncode, 69)

@@ -25,7 +25,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 STUCK = 200
 AT_ONCE = 4  # pages; they wait for most of their time
 
-# $0 the checkout, further ones what to run; the sandbox's own files are in memory.
+# $0 the folder of the page, further ones what to run; the sandbox's own files are in memory. A
+# folder below /tmp stays where it is, in an otherwise empty /tmp.
 SANDBOX = r"""
 ip link set lo up
 ip address add 10.0.0.1/32 dev lo
@@ -37,7 +38,20 @@ for folder in "$0" /usr /etc /var/lib /mnt; do
     "$folder"
 done
 mount -t tmpfs none /run
-case $0 in /tmp/*) ;; *) mount -t tmpfs none /tmp ;; esac
+kept=()
+for folder in "$0" "$WEIR_CHECKOUT"; do
+  [[ $folder == /tmp/* ]] || continue
+  mkdir "/run/${#kept[@]}"
+  mount --bind "$folder" "/run/${#kept[@]}"
+  kept+=("$folder")
+done
+mount -t tmpfs none /tmp
+for place in "${!kept[@]}"; do
+  mkdir -p "${kept[place]}"
+  mount --bind "/run/$place" "${kept[place]}"
+  umount "/run/$place"
+  rmdir "/run/$place"
+done
 cd "$0"
 rm -rf data
 "$@"
@@ -47,7 +61,8 @@ rm -rf data
 def in_sandbox(root, *command):
     if os.geteuid() != 0:
         raise unittest.SkipTest("only root can make the sandbox")
-    environment = {**os.environ, "WEIR_SOURCE_DIR": str(root), "WEIR_DEMO_SECONDS": "3",
+    environment = {**os.environ, "WEIR_SOURCE_DIR": str(root), "WEIR_CHECKOUT": str(ROOT),
+                   "WEIR_DEMO_SECONDS": "3",
                    "PATH": f"{RELEASE.parent}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
         ["unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", "bash",
@@ -135,7 +150,7 @@ class Bites(unittest.TestCase):
     def test_a_rule_that_is_none(self):
         self.breaks("a.md", "```rules\nstart a uid={1}\n```\n"
                             "```rules\nchange a rate=1\nchange b rate=2\n```\n",
-                    "there is no rule 'b'")
+                    "no rule named 'b'")
 
 
 class Parsed(unittest.TestCase):

@@ -33,7 +33,7 @@ class Broken(Exception):
 
 
 class Stuck(Exception):
-    """A command does not end, so that what follows cannot run."""
+    """A command does not end, or has ended the shell, so that what follows cannot run."""
 
 
 def shape(text):
@@ -113,9 +113,12 @@ class Session:
         """Status and output of a command in the shell."""
         script, output = self.folder / "script", self.folder / "output"
         script.write_text(text + "\n", encoding="utf-8")
-        self.shell.stdin.write(f"{{ . {script}; }} >{output} 2>{output}.err </dev/null "
-                               f"{self.reports}>&-; echo $? >&{self.reports}\n")
-        self.shell.stdin.flush()
+        try:
+            self.shell.stdin.write(f"{{ . {script}; }} >{output} 2>{output}.err </dev/null "
+                                   f"{self.reports}>&-; echo $? >&{self.reports}\n")
+            self.shell.stdin.flush()
+        except BrokenPipeError as error:
+            raise Stuck(f"{text}: the shell has ended") from error
         status = self.status_within(STUCK, text)
         error = pathlib.Path(f"{output}.err").read_text(encoding="utf-8", errors="replace")
         return status, output.read_text(encoding="utf-8", errors="replace"), error

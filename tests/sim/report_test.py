@@ -74,7 +74,8 @@ class Report(unittest.TestCase):
     def test_has_the_figures_of_the_paper(self):
         page = self.page("redistribution", "--policy", "none,static", "--length", "20s")
         self.check(page)
-        self.assertEqual(page.title, "Redistribution of what bursty jobs leave (IV-E)")
+        self.assertEqual(page.title,
+                         "Redistribution of capacity that bursty jobs leave unused (IV-E)")
         for policy in ("none", "static"):
             self.assertEqual(page.figures[f"throughput-{policy}"]["series"], 4)
         self.assertEqual(page.figures["throughput-all"]["series"], 2)

@@ -3,6 +3,7 @@
 // A server for tests whose threads command it: in memory, on a thread of its own.
 //
 //   Running running;                 it runs
+//   Running running(beside);         with what lives beside it, such as its control
 //   running.server().ask(...)        from any thread
 //   running.stop()                   ends it; the destructor does so too
 //
@@ -11,6 +12,7 @@
 
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -27,20 +29,25 @@ namespace weir::serve {
 
 class Running {
  public:
-  Running() {
+  // Makes what the server's own thread makes before it runs, and destroys when it has.
+  using Beside = std::function<std::shared_ptr<void>(Server& server, const std::string& folder)>;
+
+  explicit Running(const Beside& beside = [](Server&, const std::string&) { return nullptr; }) {
     std::array<char, 32> name{"/tmp/weir-stress-XXXXXX"};
     folder_ = mkdtemp(name.data());
     // Nobody connects; another one before it may have added it.
     (void)add_protocol({.name = "none", .help = "", .begin = [](SessionPort&) { return nullptr; }},
                        Standard::kYes);
-    thread_ = std::thread([this] {
+    thread_ = std::thread([this, beside] {
       ServeOptions options;
       options.listen = {*parse_listen("unix:" + folder_ + "/s")};
       options.exports = {*parse_export("a=shaped:iops=100:memory:1MiB")};
       auto server = Server::create(std::move(options));
       ASSERT_TRUE(server) << server.error().message();
       loop_ = std::this_thread::get_id();
+      auto neighbour = beside(**server, folder_);
       EXPECT_TRUE((*server)->run([&] { ready_.set_value(server->get()); }));
+      neighbour.reset();
       over_.get_future().wait();  // others may still hold on to it
     });
     server_ = ready_.get_future().get();

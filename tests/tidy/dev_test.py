@@ -118,11 +118,11 @@ class Usage(unittest.TestCase):
                 self.assertIn("usage: ./dev COMMAND", done.stderr)
 
     def test_wrong_names_are_answered_with_the_right_ones(self):
-        self.assertIn("no preset 'nonsense'; there are: dev ",
+        self.assertIn("unknown preset 'nonsense'; expected one of: dev ",
                       run(ROOT / "dev", "build", "nonsense").stderr)
-        self.assertIn("no fuzzer 'nonsense'; there are: canary ",
+        self.assertIn("unknown fuzzer 'nonsense'; expected one of: canary ",
                       run(ROOT / "dev", "fuzz", "nonsense").stderr)
-        self.assertIn("no drill 'nonsense'; there are: hostile kill memory network power",
+        self.assertIn("unknown drill 'nonsense'; expected one of: hostile kill memory network",
                       run(ROOT / "dev", "drill", "nonsense").stderr)
 
     def test_drills_are_listed(self):
@@ -259,7 +259,7 @@ class Scratch(unittest.TestCase):
         done = self.dev("test", "nonsense")
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stdout.splitlines()[-1], "0 passed, 0 failed, 0 skipped")
-        self.assertIn("these labels are there: unit", done.stderr)
+        self.assertIn("the labels are: unit", done.stderr)
 
     def test_a_failed_check_does_not_stop_the_others(self):
         done = self.dev("check")
@@ -422,7 +422,7 @@ class BadInput(StandIns):
         write_scripts(self.bin, {"apt-get": """
             case $* in update) echo "W: Failed to fetch http://deb.debian.org/debian" ;;
             *) echo "E: Unable to locate package perl"; exit 100 ;; esac"""})
-        self.refused(self.run_dev(), r"cannot download what is missing; connect this machine to "
+        self.refused(self.run_dev(), r"cannot download packages or files; connect this machine to "
                      r"the network, or set http_proxy and https_proxy, and run \./dev run again "
                      r"\(whole log: build/setup\.log\)", ["install perl"])
 
@@ -433,7 +433,7 @@ class BadInput(StandIns):
             *) echo "fetch: cannot download https://registry.npmjs.org/x"; exit 1 ;; esac"""})
         for name in "flock", "touch":
             (self.bin / name).symlink_to(shutil.which(name))
-        self.refused(self.run_dev(), r"cannot download what is missing; connect this machine .* "
+        self.refused(self.run_dev(), r"cannot download packages or files; connect this machine .* "
                      r"\(whole log: build/release/dev\.log\)", ["configure release"])
 
     def test_without_root(self):
@@ -448,8 +448,8 @@ class BadInput(StandIns):
     def test_on_another_distribution(self):
         (self.bin / "dpkg-query").unlink()
         (self.bin / "apt-get").unlink()
-        self.refused(self.run_dev(), r"this is not Debian; install what these packages of Debian "
-                     r"12 contain, then run \./dev run again: g\+\+ cmake .*")
+        self.refused(self.run_dev(), r"this is not Debian; install the equivalents of these Debian "
+                     r"12 packages, then run \./dev run again: g\+\+ cmake .*")
         self.assertEqual(self.calls.read_text(), "")
 
     def test_on_another_distribution_without_a_library(self):
@@ -466,7 +466,7 @@ class BadInput(StandIns):
         self.assertEqual(done.returncode, 1)
         self.assertIn("Could not find fmtConfig.cmake\n", done.stderr)
         self.assertRegex(done.stderr.splitlines()[-1],
-                         r"^dev: install what cmake names; it is in these packages of Debian 12: "
+                         r"^dev: install what cmake misses; these Debian 12 packages contain it: "
                          r"g\+\+ cmake .* \(whole log: ")
 
     def test_on_a_relative_of_debian_that_lacks_a_package(self):

@@ -121,11 +121,15 @@ class Violations(unittest.TestCase):
 
     def test_declared_unknown_module(self):
         self.declared("weir_module(pace LAYER 1 PURE DEPS base nowhere)",
-                      "weir/pace depends on 'nowhere', which is no module")
+                      "weir/pace depends on 'nowhere', which is not a module")
 
     def test_declared_and_not_used(self):
         self.declared("weir_module(pace LAYER 2 PURE DEPS base account)",
-                      "weir/pace declares account in its DEPS and includes nothing of it")
+                      "weir/pace declares account in its DEPS but includes none of its headers")
+
+    def test_declared_for_tests_and_not_used(self):
+        self.declared("weir_module(pace LAYER 2 PURE DEPS base TEST_DEPS account)",
+                      "weir/pace declares account in its TEST_DEPS but includes none of its")
 
     def test_included_of_a_folder_in_a_folder(self):
         self.refused({"weir/pace/late.h": '#pragma once\n#include "weir/pace/parts/part.h"\n'},
@@ -167,14 +171,15 @@ class Violations(unittest.TestCase):
 class Includes(unittest.TestCase):
     """check_includes.cmake, called as weir_module() does for a PURE module with DEPS base."""
 
-    def check(self, text, name="pace", pure="TRUE", file="sample.h"):
+    def check(self, text, name="pace", pure="TRUE", file="sample.h", declared=()):
         with tempfile.TemporaryDirectory() as folder:
             sample = pathlib.Path(folder) / file
             sample.write_text(text)
             other = pathlib.Path(folder) / "other.h"
             other.write_text('#include "weir/base/x.h"\n#include "weir/account/x.h"\n')
             return run("cmake", f"-DNAME={name}", f"-DPURE={pure}", "-DDEPS=base;account",
-                       f"-DFILES={sample};{other}", "-P", CMAKE / "check_includes.cmake")
+                       *declared, f"-DFILES={sample};{other}", "-P",
+                       CMAKE / "check_includes.cmake")
 
     def passes(self, text, **how):
         status, output = self.check(text, **how)
@@ -185,6 +190,30 @@ class Includes(unittest.TestCase):
             status, output = self.check(text, **how)
             self.assertNotEqual(status, 0, "passed, but must not")
             self.assertIn(message, output)
+
+    def test_libraries_that_are_declared_are_included(self):
+        for library, header in (("fmt::fmt", "fmt/format.h"), ("tl::expected", "tl/expected.hpp"),
+                                ("absl::btree", "absl/container/btree_map.h"),
+                                ("Boost::headers", "boost/intrusive/list.hpp")):
+            declared = [f"-DLIBRARIES={library}"]
+            self.passes(f"#include <{header}>\n", declared=declared)
+            self.refused("#include <vector>\n", declared=declared,
+                         message=f"weir/pace declares {library} in its SYSTEM but includes none")
+            self.refused(f"#include <{header}>\n", file="sample_test.cc", declared=declared,
+                         message=f"{library} in its SYSTEM, which only tests include")
+            self.passes(f"#include <{header}>\n", file="sample_test.cc",
+                        declared=[f"-DTEST_LIBRARIES={library}"])
+        self.refused("#include <vector>\n", declared=["-DLIBRARIES=mystery"],
+                     message="weir/pace links mystery: name its headers in check_includes.cmake")
+
+    def test_modules_of_tests_are_for_tests(self):
+        declared = ["-DTEST_DEPS=lock"]
+        self.passes('#include "weir/lock/x.h"\n', file="sample_test.cc", declared=declared)
+        self.refused('#include "weir/lock/x.h"\n', "which is not in its DEPS (base;account)",
+                     declared=declared)
+        self.refused('#include "weir/lock/x.h"\n', file="sample_bench.cc",
+                     declared=["-DDEPS=base;account;lock"],
+                     message="weir/pace declares lock in its DEPS, which only tests include")
 
     def test_what_policies_are_inside_is_for_the_target(self):
         for header in "tbf", "tbf/types", "crrn", "fifo", "rule_engine":

@@ -197,7 +197,7 @@ def readers_of_rules(tree):
     verbs = "start|change|stop"
     literal = re.compile(
         r'//[^\n]*|R"(?P<d>[^(\s]*)\(.*?\)(?P=d)"|"(?P<text>(?:\\.|[^"\\\n])*)"', re.DOTALL)
-    makes = re.compile(rf"(^|\W)({keys})=(\{{|$)|^((reg|hp) )?({verbs}) ($|\{{)")
+    makes = re.compile(rf"(^|\W)({keys})=([{{%([\\]|$)|^((reg|hp) )?({verbs}) ($|[{{%])")
     compares = re.compile(r"([!=]=|\b(starts_with|find|has|contains)\()\s*$")
     compared = re.compile(rf"((reg|hp) )?({verbs})|({keys})=.*")
     for file in tree.cxx():
@@ -261,6 +261,37 @@ def scattered_protocols(tree):
                  and knows(tree, file, folder)]
         if len(users) > PROTOCOL_FILES_MAX:
             yield f"{folder}: is known in {', '.join(map(str, sorted(users)))}"
+
+
+# As check_includes.cmake, which reads modules alone.
+POLICY_INSIDES = re.compile(r"weir/schedule/(fifo|crrn|tbf[a-z_]*|rule_engine)(\.h|/)")
+
+
+def policy_insides(tree):
+    """What policies are inside is for the Gate and the Target: programs and tests use a Target."""
+    for file in tree.cxx():
+        if file.parts[0] == "weir":
+            continue
+        for number, line in enumerate(tree.text(file).splitlines(), 1):
+            found = re.match(r'#include "(.*)"', line)
+            if found and POLICY_INSIDES.match(found[1]):
+                yield f"{file}:{number}: {found[1]} is for weir/schedule and weir/target"
+
+
+def modules_of_programs(tree):
+    """A module that the commands link is one that they include."""
+    file = pathlib.PurePath("apps/weir/CMakeLists.txt")
+    if file not in tree.files:
+        return
+    included = set()
+    for source in tree.cxx():
+        if source.parent == file.parent:
+            included |= set(re.findall(r'^#include "weir/([a-z/]+)/\w+\.h"', tree.text(source),
+                                       re.MULTILINE))
+    for declared in re.findall(r"\bMODULES ([a-z/\s]+)\)", tree.text(file)):
+        for module in declared.split():
+            if module not in included | {"commands"}:
+                yield f"{file}: links {module}, of which nothing is included"
 
 
 def unused_functions(tree):
@@ -353,6 +384,12 @@ class Rules(unittest.TestCase):
     def test_a_protocol_is_a_folder_and_three_files(self):
         self.keeps(scattered_protocols)
 
+    def test_policies_are_used_through_a_target(self):
+        self.keeps(policy_insides)
+
+    def test_commands_link_what_they_use(self):
+        self.keeps(modules_of_programs)
+
     def test_every_function_is_called(self):
         self.keeps(unused_functions)
 
@@ -407,15 +444,29 @@ class Bites(unittest.TestCase):
                  '     .form = "rate=N"},\n    {.name = "scope"},\n};\n')
         bad = ('a = fmt::format("change {} x", n);\nb = word == "start";\nc = "stop " + name;\n'
                'if (pair.starts_with("rate=")) d();\ne = fmt::format("{} rate={}", n, r);\n'
-               'if (text.find("scope=cluster") != npos) f();\n')
+               'if (text.find("scope=cluster") != npos) f();\n'
+               'sscanf(text, "rate=%u", &r);\nstd::regex g("rate=([0-9]+)");\n')
         fine = ('// "stop " + name\nhint("give rate=, or scope=cluster");\nadd("start", "Go");\n'
                 'a = R"(weir rule start dd rate={})";\nb = json["rate"];\nc("stop it first");\n')
         self.finds(readers_of_rules,
                    {"weir/classify/rule_keys.cc": table, "weir/serve/a.cc": bad,
                     "apps/weir/b.cc": fine, "weir/classify/command.cc": bad,
                     "weir/serve/a_test.cc": bad},
-                   *(f"weir/serve/a.cc:{line}:" for line in range(1, 7)))
+                   *(f"weir/serve/a.cc:{line}:" for line in range(1, 9)))
         self.finds(readers_of_rules, {"weir/serve/a.cc": bad})
+
+    def test_policy_insides(self):
+        text = ('#include "weir/schedule/gate.h"\n#include "weir/schedule/tbf.h"\n'
+                '#include "weir/schedule/tbf/root.h"\n')
+        self.finds(policy_insides, {"apps/weir/a.cc": text, "weir/target/a.cc": text},
+                   "apps/weir/a.cc:2", "apps/weir/a.cc:3")
+
+    def test_modules_of_programs(self):
+        self.finds(modules_of_programs,
+                   {"apps/weir/CMakeLists.txt": "f(main MODULES commands base\n  pace host)\n",
+                    "apps/weir/a.cc": '#include "weir/base/x.h"\n#include "weir/host/x.h"\n',
+                    "tests/b.cc": '#include "weir/pace/x.h"\n'},
+                   "apps/weir/CMakeLists.txt: links pace")
 
     def test_unused_functions(self):
         self.finds(unused_functions,

@@ -62,6 +62,12 @@ class Client:
         return status, data
 
 
+class Size(unittest.TestCase):
+    def test_a_protocol_is_as_short_as_docs_extending_says(self):
+        source = pathlib.Path(__file__).with_name("toy.cc")
+        self.assertLess(len(source.read_text(encoding="utf-8").splitlines()), 200)
+
+
 class Served(unittest.TestCase):
     def test_what_is_written_is_read_in_either_protocol(self):
         text = os.urandom(3 * MIB)

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What jobs did on a target: requests and tokens that arrived, started and finished, bytes, waiting
-// and latency. Counters only grow, so that any number of readers can each take differences; there
-// is no "clear" that others would notice.
+// Statistics of the jobs on a target: requests and tokens that arrived, started and finished,
+// bytes, wait and latency. Counters only increase, so that any number of readers can each compute
+// differences; there is no "clear" that other readers would notice.
 //
 //   JobStats::Entry& entry = stats.hold(job, now);      once, for example by a queue of that job
-//   entry.arrive(cost, now);  entry.start(cost, waited);  entry.finish(record, ...);    per request
+//   entry.arrive(cost, now);  entry.start(record, cost);  entry.finish(record, ...);    per request
 //   stats.release(entry);                                when the queue ends
 //
 //   waiting = arrived - started - withdrawn          running = started - finished - abandoned
 //
-// What a request costs is counted as it was estimated until it finishes; what it cost in the end is
-// counted then, by the difference:   served = finished + surcharged - refunded
+// Until a request finishes, its estimated cost is counted. When it finishes, the difference from
+// its actual cost is counted:   served = finished + surcharged - refunded
 //
-// At most jobs_max jobs are kept. An entry that is held stays where it is; of the others the one
-// released longest ago makes room, and its counters go into gone(), so that totals never shrink. If
-// all are held, newcomers share overflow(), which is counted: invented job ids take no memory. A
-// job that was forgotten and returns starts from 0 again, with another `since`.
+// At most jobs_max jobs are kept. An entry that is held stays. If there is no room, the entry that
+// was released longest ago is removed and its counters are added to gone(), so that totals never
+// decrease. If all entries are held, new jobs share overflow(), which is counted: invented job ids
+// take no memory. A job that was removed and returns starts from 0, with another `since`.
 //
-// O(1); allocates nothing per request, and after the constructor only as entries come into use. No
-// clock; one owner, no locks.
+// O(1). Does not allocate per request; entries are allocated when they are first used. No clock;
+// one owner, no locks.
 #pragma once
 
 #include <algorithm>
@@ -59,12 +59,12 @@ class JobStats {
   };
   struct Entry {
     JobId job{};
-    Instant since{};      // its counters were 0
-    Instant last_seen{};  // a request arrived or finished
+    Instant since{};      // when its counters were 0
+    Instant last_seen{};  // when a request last arrived or finished
     Count arrived{};
     Count started{};
-    Count withdrawn{};  // before they started
-    Count abandoned{};  // after that, but the device has never seen them
+    Count withdrawn{};  // requests withdrawn before they started
+    Count abandoned{};  // requests that started but never reached the device
     Count finished{};
     Tokens surcharged{};
     Tokens refunded{};
@@ -73,7 +73,7 @@ class JobStats {
     Nanoseconds wait_sum{0};
     Nanoseconds latency_sum{0};
     Nanoseconds latency_max{0};
-    std::uint64_t mark = 0;  // the owner's, to know whom it has met
+    std::uint64_t mark = 0;  // for the owner: marks entries that it has already visited
 
     void arrive(Tokens cost, Instant now) {
       arrived.add(cost);
@@ -81,11 +81,11 @@ class JobStats {
     }
     void withdraw(Tokens cost) { withdrawn.add(cost); }
     void abandon(Tokens cost) { abandoned.add(cost); }
-    void start(Tokens cost, Nanoseconds waited) {
+    void start(const RequestRecord& record, Tokens cost) {
       started.add(cost);
-      wait_sum += waited;
+      wait_sum += record.waited();
     }
-    // What it cost when it arrived, and in the end.
+    // Cost as charged on arrival, and actual cost.
     void finish(const RequestRecord& record, Tokens at_arrival, Tokens settled) {
       finished.add(at_arrival);
       if (settled > at_arrival) {
@@ -102,13 +102,13 @@ class JobStats {
 
     Count waiting() const { return arrived - started - withdrawn; }
     Count running() const { return started - finished - abandoned; }
-    // Only grows, since a request that gets something back has paid it.
+    // Only increases, because a refund never exceeds what the request was charged.
     Count served() const { return {finished.requests, finished.cost + surcharged - refunded}; }
 
    private:
     friend class JobStats;
     std::uint32_t holds_ = 0;
-    // Neighbours in the list of those not held, longest ago first.
+    // Neighbours in the list of entries that are not held, oldest first.
     Entry* older_ = nullptr;
     Entry* newer_ = nullptr;
   };
@@ -118,26 +118,25 @@ class JobStats {
   JobStats& operator=(const JobStats&) = delete;
 
   // The entry of a job, for as long as it is held; each hold needs a release. REQUIRES of release:
-  // what the holder counted is neither waiting nor running any more.
+  // none of the requests that the holder counted is waiting or running.
   Entry& hold(const JobId& job, Instant now);
   void release(Entry& entry);
 
-  // Told of each job whose entry makes room.
+  // Called for each job whose entry is removed to make room.
   void on_forget(std::function<void(const JobId&)> listener) { listener_ = std::move(listener); }
 
-  // None if the job is not kept.
+  // nullptr if the job has no entry.
   const Entry* find(const JobId& job) const;
   // In the order of ids, without overflow().
   std::vector<const Entry*> sorted() const;
   std::size_t size() const { return index_.size(); }
-  // One after another, in no order that means anything; may be another one after a hold().
-  // REQUIRES: at < size().
+  // By index, in no particular order; a hold() may change the indexes. REQUIRES: at < size().
   const Entry& entry(std::size_t at) const { return entries_[at]; }
 
-  // Shared by those there was no room for, and how often that was so.
+  // Shared by jobs for which there was no room, and the number of such jobs.
   const Entry& overflow() const { return overflow_; }
   std::uint64_t overflowed() const { return overflowed_; }
-  // The sum of entries that made room, and how many.
+  // The sum of all removed entries, and their number.
   const Entry& gone() const { return gone_; }
   std::uint64_t forgotten() const { return forgotten_; }
 
@@ -146,7 +145,7 @@ class JobStats {
   void unlink(Entry& entry);
 
   std::size_t jobs_max_;
-  std::deque<Entry> entries_;  // never moves what it holds
+  std::deque<Entry> entries_;  // a deque, because entries must not move
   absl::flat_hash_map<JobId, Entry*, std::hash<JobId>> index_;
   Entry* oldest_ = nullptr;
   Entry* newest_ = nullptr;

@@ -24,7 +24,7 @@ TEST(JobStats, CountsARequestFromArrivalToEnd) {
   entry.arrive(Tokens{4}, instant_at(10));
   entry.arrive(Tokens{6}, instant_at(20));
   EXPECT_EQ(entry.waiting(), (JobStats::Count{2, Tokens{10}}));
-  entry.start(Tokens{4}, milliseconds{3});
+  entry.start({.started = Instant{} + milliseconds{3}}, Tokens{4});
   EXPECT_EQ(entry.waiting(), (JobStats::Count{1, Tokens{6}}));
   EXPECT_EQ(entry.running(), (JobStats::Count{1, Tokens{4}}));
   entry.finish(

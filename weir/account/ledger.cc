@@ -15,7 +15,7 @@ using Wide = unsigned __int128;
 constexpr std::uint64_t kLn2 = 726817;
 constexpr int kLn2Bits = 20;
 
-constexpr const char* kHint = "start without the saved state: records begin at 0 again";
+constexpr const char* kHint = "start without the saved state; records then start at 0";
 
 bool fits(std::int64_t remainder) {
   return -kSettleRemainderMax <= remainder && remainder <= kSettleRemainderMax;

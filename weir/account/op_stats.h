@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What jobs did on one export, operation by operation, the way a Lustre server keeps job_stats: how
-// often, the smallest, the largest, the sum and the sum of squares, and for bytes a histogram by
-// powers of two. Latencies are those of the device alone, without the wait in the scheduler.
+// Operation counters of jobs on one export, as in job_stats of a Lustre server: number, minimum,
+// maximum, sum and sum of squares, and for bytes a histogram by powers of two. Latencies are those
+// of the device, without the wait in the scheduler.
 //
 //   OpStats::Handle handle;                          one for each connection
 //   stats.record(handle, job, record);               of each request that succeeded
 //
-// Jobs are kept in the order they came. One that was idle for longer than the cleanup interval is
-// dropped when the next new job comes or somebody reads; above jobs_max the one that was idle for
-// longest makes room. A second list has them in the order of their last request, so that a client
-// that invents job ids costs O(1) for each. Requests without a job are not recorded.
+// Jobs are kept in order of arrival. A job that was idle for longer than the cleanup interval is
+// removed when the next new job arrives or the statistics are read; above jobs_max the job that was
+// idle longest is removed. A second list is in the order of last requests, so that a client that
+// invents job ids costs O(1) for each. Requests without a job are not recorded.
 //
-// A handle remembers where its job is, so that recording searches nothing; one that has become
-// stale is found out and searches again. No clock; one owner, no locks.
+// A handle remembers where its job is, so that recording needs no search; a stale handle is
+// detected and the job is searched again. No clock; one owner, no locks.
 #pragma once
 
 #include <array>
@@ -80,13 +80,13 @@ class OpStats {
   OpStats(const OpStats&) = delete;
   OpStats& operator=(const OpStats&) = delete;
 
-  // Operations without a counter are left out. REQUIRES: records come in the order they ended.
+  // Operations without a counter are ignored. REQUIRES: records arrive in the order of completion.
   void record(Handle& handle, const JobId& job, const RequestRecord& record);
 
-  // In the order they came; first drops who has been idle for too long.
+  // In order of arrival; first removes jobs that were idle for too long.
   const std::list<Job>& jobs(Instant now);
   void clear();
-  // False if there is none of that id.
+  // False if there is no such job.
   bool drop(const JobId& job);
 
   // 0: never.
@@ -102,7 +102,7 @@ class OpStats {
   Ring<Job, &Job::idle_link> by_idle_time_;
   absl::flat_hash_map<JobId, std::list<Job>::iterator, std::hash<JobId>> index_;
   Nanoseconds cleanup_ = kCleanupDefault;
-  std::uint64_t generation_ = 1;  // grows when a job goes
+  std::uint64_t generation_ = 1;  // increases when a job is removed
 };
 
 }  // namespace weir

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What became of a request: when it arrived, started and ended, what it was charged for and what it
-// moved. Made once for each request that ends (Target::record_of); every account reads the same
-// record, so that they agree.
+// The record of a request: when it arrived, started and ended, what it was charged and what it
+// moved. The request keeps it (Request::starting, ending), and all accounts read the same record,
+// so that they agree:
 //
 //        arrived ------- waited() ------- started ------- device_time() ------- ended
 //              '------------------------- latency() --------------------------'
 //
-// A request that was deferred has started when it got its slot for the last time.
+//   arrives   JobStats::Entry::arrive, WaitBreakdown::arrive
+//   starts    JobStats::Entry::start, ClassTotals::start, WaitBreakdown::depart
+//   ends      JobStats::Entry::finish, OpStats::record, CapacityEstimate::complete
+//
+// The start of a deferred request is when it last got a slot. A value.
 #pragma once
 
 #include "weir/base/operation_kind.h"
@@ -20,7 +24,8 @@ struct RequestRecord {
   Nanoseconds waited() const { return started - arrived; }
   Nanoseconds device_time() const { return ended - started; }
   Nanoseconds latency() const { return ended - arrived; }
-  // What is charged and moves no data, such as a flush, is neither read nor written.
+  // An operation that is charged but moves no data, such as a flush, counts as neither read nor
+  // written.
   Bytes read() const { return operation == OperationKind::kRead ? moved : Bytes{0}; }
   Bytes written() const {
     const bool writes = operation == OperationKind::kWrite || operation == OperationKind::kZero;
@@ -29,10 +34,10 @@ struct RequestRecord {
 
   OperationKind operation = OperationKind::kRead;
   Bytes charged{};
-  Bytes moved{};  // in the end
+  Bytes moved{};  // until it ends, what it is charged
   Instant arrived{};
-  Instant started{};
-  Instant ended{};
+  Instant started{};  // or the present moment
+  Instant ended{};    // or the present moment
 };
 
 }  // namespace weir

@@ -229,7 +229,7 @@ Allocator::State Allocator::state() const {
 Result<void> Allocator::restore(State state) {
   if (state.carry_of == 0 || state.carry >= state.carry_of) {
     return fail(std::errc::invalid_argument, "saved allocation", "a fraction is 1 or more",
-                "start without the saved state; records then begin at 0");
+                "start without the saved state; records then start at 0");
   }
   if (auto restored = ledger_.restore(std::move(state.ledger)); !restored) return restored;
   carry_ = scaled(state.carry, options_.rate.time_ns(), state.carry_of);

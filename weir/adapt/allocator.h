@@ -7,8 +7,8 @@
 //
 //   budget         N = floor(T * period + carry), the fraction carried on
 //   initial        a = settle(nodes, N)
-//   redistribution what a job does not need, s = max(0, a - demand), goes to the others by how much
-//                  more they use than they had, weighted by nodes:
+//   redistribution tokens that a job does not need, s = max(0, a - demand), are given to other jobs
+//                  by how much more they use than they had, weighted by nodes:
 //                                                        aRD = a - s + settle(DF, sum(s))
 //   re-compensation borrowers repay lenders:             aRC = aRD - t, aRD + back
 //   records        rise by what was lent and fall by what was borrowed; they sum to 0
@@ -17,9 +17,8 @@
 // with `floor` a job keeps at least half of its initial share when it repays. An idle period
 // allocates nothing and keeps the carry, but records decay in it too: a half-life is a time.
 //
-// Input and output are in the byte order of job ids, which also breaks ties. The state
-// of jobs is in the Ledger, which is bounded. O(n), about 70 ns a job; no clock; one
-// owner.
+// Input and output are in the byte order of job ids, which also breaks ties. The state of jobs is
+// in the Ledger, which is bounded. O(n), about 70 ns per job; no clock; one owner.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +43,8 @@ class Allocator {
   struct Options {
     Rate rate;  // T
     Nanoseconds period{0};
-    std::optional<Nanoseconds> half_life = {};  // of records; none: for ever
-    bool floor = false;                         // who repays keeps half of what it was first given
+    std::optional<Nanoseconds> half_life = {};  // of records; none: records do not fade
+    bool floor = false;  // a job that repays keeps half of its initial allocation
     std::size_t jobs_max = Ledger::kJobsMaxDefault;
   };
   struct Demand {
@@ -53,14 +52,14 @@ class Allocator {
     std::uint64_t nodes = 1;
     Tokens demand;  // 0: not active
   };
-  // All that one period leaves to the next.
+  // The state that one period passes to the next.
   struct State {
     Ledger::State ledger;
     std::uint64_t carry = 0;     // of a token, in 1/carry_of
     std::uint64_t carry_of = 1;  // nanoseconds of the reduced rate
   };
 
-  // What fits in 64 and 128 bits with room to spare; outside input is checked against these.
+  // Bounds that keep products within 64 and 128 bits; input is checked against them.
   static constexpr std::uint64_t kNodesMax = std::uint64_t{1} << 40;
   static constexpr Tokens kDemandMax{INT64_MAX};
   static constexpr Tokens kBudgetMax{std::uint64_t{1} << 60};
@@ -68,8 +67,8 @@ class Allocator {
   // REQUIRES: 0 < period <= Ledger::kPeriodMax; rate x period < kBudgetMax; half-life > 0.
   explicit Allocator(const Options& options);
 
-  // From the next period on. The fraction of a token carried is kept, rounded down to the new
-  // rate's. REQUIRES: as for the constructor.
+  // Takes effect in the next period. The carried fraction of a token is kept, rounded down to the
+  // new rate. REQUIRES: as for the constructor.
   void set_rate(Rate rate);
   Rate rate() const { return options_.rate; }
 
@@ -77,23 +76,22 @@ class Allocator {
   // REQUIRES: as Ledger::settle_loans.
   void settle_loans(std::span<const Ledger::Loan> loans) { ledger_.settle_loans(loans); }
 
-  // One period: fills `jobs` with the active ones, in the order of their ids, and answers the
-  // budget, which is the sum of what they finally got; 0 if none is active.
-  // REQUIRES: demands are in the order of their jobs, each job once; nodes from 1 to kNodesMax.
+  // One period: fills `jobs` with the active jobs, in the order of their ids, and returns the
+  // budget, which is the sum of their final allocations; 0 if no job is active. REQUIRES: demands
+  // are in the order of job ids, each job once; nodes from 1 to kNodesMax.
   Tokens allocate(std::span<const Demand> demands, std::vector<JobPeriod>& jobs);
-  // A period in which nobody knows how much there is: nothing is handed out, and what was handed
-  // out last is forgotten.
+  // A period with unknown capacity: allocates nothing and discards the last allocation.
   void skip();
 
   const Ledger& ledger() const { return ledger_; }
 
   State state() const;
-  // On failure nothing has changed.
+  // On failure nothing changes.
   Result<void> restore(State state);
 
  private:
-  // An active job on its way through the steps: one cache line, since there may be many. Its factor
-  // (DF, 20 fraction bits) is the weight of its share.
+  // An active job during the computation: one cache line, since there may be many. Its factor (DF,
+  // 20 fraction bits) is the weight of its share.
   struct alignas(64) Row {
     std::size_t account = 0;
     std::uint64_t nodes = 0;
@@ -104,7 +102,8 @@ class Allocator {
     std::uint64_t final = 0;
     std::int64_t record_before = 0;  // r
 
-    // A record changes by what a job got less than its initial share: rRD, and in the end rRC.
+    // A record changes by the difference between initial and actual allocation: rRD, and finally
+    // rRC.
     std::int64_t record() const {
       return record_before + static_cast<std::int64_t>(initial - final);
     }
@@ -123,7 +122,7 @@ class Allocator {
   Options options_;
   std::uint64_t carry_ = 0;
   Ledger ledger_;
-  // Of the period at work; kept for their memory.
+  // Of the current period; members, so that their memory is reused.
   std::vector<Row> rows_;
   std::vector<SettleShare> shares_;  // one for each row
   std::vector<SettleShare> lenders_;

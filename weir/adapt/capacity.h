@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Estimates the capacity of a device: tokens completed per second while all slots are busy
-// and more requests wait. At other times the device is not the bottleneck, and nothing is
-// learned.
+// Estimates the capacity of a device: tokens completed per second while all slots are busy and more
+// requests wait. At other times the device is not the bottleneck, and nothing is measured.
 //
 //   busy time    |-- 100 ms --|-- 100 ms --| ... |-- 100 ms --|  open
 //   tokens            203          198               201         87
 //                 \__________ the last 5 s, at most _________/
 //
-// The estimate is the tokens of the last 5 s of busy time over that time, and unknown before the
-// first 100 ms. A device that gets slower or faster is noticed sooner: when the last half second
-// differs from what is before it by more than chance explains, what is before it is forgotten.
-// Chance: n completions vary by about sqrt(n), so a relative difference e with e^2 * n > 4^2, n
-// being the smaller of the two numbers of completions, is four times what is usual.
+// The estimate is the tokens of the last 5 s of busy time divided by that time; it is unknown
+// before the first 100 ms. A change of speed is detected sooner: when the last half second differs
+// from the time before it by more than chance explains, the older samples are dropped. Chance: n
+// completions vary by about sqrt(n), so a relative difference e with e^2 * n > 4^2, where n is the
+// smaller of the two numbers of completions, is four times the usual deviation.
 //
-// It changes once in 100 ms of busy time, so that rates made of it do not change all the time.
-// Integers only; time is given; one owner, no locks. Does not allocate.
+// The estimate changes at most once in 100 ms of busy time, so that rates derived from it are
+// stable. Integers only; time is an argument; one owner, no locks. Does not allocate.
 #pragma once
 
 #include <array>
@@ -35,16 +34,16 @@ class CapacityEstimate {
   static constexpr std::size_t kSlices = 50;  // remembered
   static constexpr std::size_t kRecent = 5;
 
-  // A ceiling is never exceeded, whatever is measured.
+  // The estimate never exceeds the ceiling.
   explicit CapacityEstimate(std::optional<Rate> ceiling = std::nullopt) : ceiling_(ceiling) {}
 
   void set_ceiling(std::optional<Rate> ceiling) { ceiling_ = ceiling; }
 
-  // All slots have become busy and requests wait; and: that has ended. Said again, nothing changes.
-  // Calls come in the order of time; what completes at the moment it ends comes before.
+  // Call when all slots become busy and requests wait, and when that ends; repeated calls change
+  // nothing. Calls are in order of time; completions at the moment it ends are reported before.
   void saturate(Instant now);
   void relax(Instant now);
-  // Requests were completed that cost so much.
+  // Requests with this total cost were completed.
   void complete(Tokens cost, Instant now);
 
   // Tokens a second; none while unknown.

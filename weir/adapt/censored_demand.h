@@ -21,7 +21,7 @@
 //   demand.count({job, served, allowed});   ...   for each job that has counters
 //   for (const JobDemand& job : demand.end()) ...
 //
-// `allowed` is what its rule would have let through in the time, by the rate as written; none
+// `allowed` is the number of requests that its rule allows in this time at the written rate; none
 // without a rule. Integers only, no clock; one owner.
 #pragma once
 
@@ -52,10 +52,10 @@ struct JobDemand {
 
 class CensoredDemand {
  public:
-  // Shorter pauses are part of being active.
+  // A shorter pause does not make a job idle.
   static constexpr Nanoseconds kIdleAfter = std::chrono::milliseconds{250};
   static constexpr Nanoseconds kUnknownFor = std::chrono::seconds{1};
-  // Over how long a job is compared with its rule: at low rates one round holds few requests.
+  // Time over which a job is compared with its rule: at low rates one round has few requests.
   static constexpr Nanoseconds kWindow = std::chrono::milliseconds{100};
   // In this time after it became active half of its own is enough to be backlogged: its first round
   // may be cut anywhere.
@@ -72,18 +72,18 @@ class CensoredDemand {
 
   // A round of so long; the sum is over all jobs, with and without counters.
   void begin(Nanoseconds elapsed, std::optional<Tokens> served_all);
-  // In the order of their ids, each once.
+  // In the order of job ids, each once.
   void count(const Count& count);
-  // A job that had counters and has none; with what would have been counted of its rule. One that
-  // nothing is remembered of is left out.
+  // A job whose counters vanished, with what its rule would have allowed. A job that is not known
+  // is ignored.
   void vanish(const JobId& job, std::optional<Tokens> allowed, Tokens own);
-  // All jobs but those idle for so long that nothing is remembered of them. Valid until begin().
+  // All known jobs. Valid until begin().
   const std::vector<JobDemand>& end();
 
   bool is_known(const JobId& job) const { return jobs_.contains(job); }
-  // Whether there are requests of jobs that have no name.
+  // Whether there are requests that belong to no known job.
   bool has_unattributed() const { return strange_ >= kWindow; }
-  // Jobs that are remembered, in the order of their ids.
+  // Known jobs, in the order of their ids.
   std::vector<JobId> jobs() const;
 
  private:
@@ -95,8 +95,8 @@ class CensoredDemand {
   struct Job {
     JobDemand demand;
     std::vector<Round> rounds;      // of the last kWindow
-    Nanoseconds quiet{0};           // since it was served
-    Nanoseconds away{0};            // since its counters vanished
+    Nanoseconds quiet{0};           // time since it was last served
+    Nanoseconds away{0};            // time since its counters vanished
     std::uint64_t usual = 0;        // served a second, when it was last known
     std::optional<Tokens> allowed;  // in this round
     Tokens own{};
@@ -113,7 +113,7 @@ class CensoredDemand {
   Nanoseconds elapsed_{0};
   std::optional<Tokens> served_all_;
   std::uint64_t counted_ = 0;
-  Nanoseconds strange_{0};  // so long requests have been nobody's
+  Nanoseconds strange_{0};  // time for which requests have been unattributed
   absl::btree_map<JobId, Job> jobs_;
   std::vector<JobDemand> result_;
 };

@@ -60,14 +60,14 @@ struct JobSample {
   Tokens waiting{};  // at the start of the period
   // The most that an administrator's limits let it use in a period; caps its demand.
   std::optional<Tokens> limit = {};
-  Tokens borrowed{};  // beyond its share, while nobody else could use them
-  Tokens lent{};      // fell over the rim of its share while it had nothing waiting
+  Tokens borrowed{};  // beyond its share, while no other job could use them
+  Tokens lent{};      // spilled by its share bucket while it had nothing waiting
 };
 
 class Controller {
  public:
-  // What only the controller knows. Nodes of jobs are not part of it: whoever set them (the command
-  // line, the journal, Slurm) sets them again at the next start.
+  // The state that only the controller knows. Nodes of jobs are not part of it: their source (the
+  // command line, the journal, Slurm) sets them again at the next start.
   struct State {
     Allocator::State allocator;
   };
@@ -75,7 +75,7 @@ class Controller {
     std::uint64_t periods = 0;
     std::uint64_t written = 0;   // shares set, changed or dropped
     std::uint64_t failed = 0;    // attempts of these that failed
-    std::uint64_t overflow = 0;  // newcomers without a share, since jobs_max hold one
+    std::uint64_t overflow = 0;  // new jobs without a share, because jobs_max jobs have one
   };
 
   static constexpr std::size_t kNodesTableMax = std::size_t{1} << 20;
@@ -83,46 +83,47 @@ class Controller {
   // The enforcer must outlive it. REQUIRES: options are in their ranges.
   Controller(const ControllerOptions& options, Enforcer& enforcer);
 
-  // Tokens a second the target does; none: unknown. Acts from the next decision on.
+  // Tokens per second that the target can serve; none: unknown. Takes effect with the next
+  // decision.
   void set_capacity(std::optional<Rate> capacity);
   std::optional<Rate> capacity() const { return capacity_; }
 
-  // How many nodes a job runs on; 1 for one that was never named. Acts from the next decision on.
-  // `now` matters to nodes_used_at() alone.
+  // Number of nodes of a job; 1 if it was never set. Takes effect with the next decision. `now` is
+  // used by nodes_used_at() only.
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes, Instant now = {});
   void forget_nodes(const JobId& job) { nodes_.erase(job); }
   std::uint64_t nodes_of(const JobId& job) const;
-  // When they were set or the job was last active, so that those of ended jobs can be forgotten;
-  // none: they are not set.
+  // When the nodes were set or the job was last active, so that those of ended jobs can be removed;
+  // none if they are not set.
   std::optional<Instant> nodes_used_at(const JobId& job) const;
 
   void observe(const JobSample& sample);
-  // Ends the period. The report is good until the next call.
+  // Ends the period. The report is valid until the next call.
   const PeriodReport& decide(Instant now);
-  // Call when a request arrives of a job without a share; one with a share is left as it is.
+  // Call when a request of a job without a share arrives; does nothing if the job has a share.
   void first_request(const JobId& job, Instant now);
 
-  // Takes all shares away and lets things be, for a reason to be shown. What is observed meanwhile
-  // does not count.
+  // Removes all shares and pauses, for a reason that is shown to users. Observations are ignored
+  // meanwhile.
   void suspend(std::string reason, Instant now);
   void resume() { suspended_.reset(); }
   const std::optional<std::string>& suspended() const { return suspended_; }
 
   const Ledger& ledger() const { return allocator_.ledger(); }
   const Counters& counters() const { return counters_; }
-  // What the enforcer said last when it failed; none if it never has.
+  // The last error of the enforcer; none if it never failed.
   const std::optional<Error>& last_error() const { return last_error_; }
-  // The share of a job as it was last enforced; none if it has none, or none that is certain.
+  // The share of a job as last enforced; none if it has none or its state is uncertain.
   std::optional<Share> share_of(const JobId& job) const;
 
   State state() const;
-  // Before the first decision; nodes that were set stay. On failure nothing has changed.
+  // Call before the first decision; nodes that were set stay. On failure nothing changes.
   Result<void> restore(const State& state);
 
  private:
   struct Holder {
     Share wanted;
-    std::optional<Share> enforced = {};  // none: not known to be there, or how
+    std::optional<Share> enforced = {};  // none: not known whether or how it is enforced
     std::uint64_t idle = 0;              // periods since its job was active
   };
   using Holders = absl::btree_map<JobId, Holder>;
@@ -154,7 +155,7 @@ class Controller {
   absl::btree_map<JobId, Nodes> nodes_;
   Holders holders_;
   std::uint64_t nodes_held_ = 0;  // by all holders
-  bool adopted_ = false;          // what the enforcer held at the start
+  bool adopted_ = false;          // whether shares found in the enforcer at the start were adopted
   std::optional<std::string> suspended_;
   std::optional<Error> last_error_;
   Counters counters_;

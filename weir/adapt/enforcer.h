@@ -9,7 +9,7 @@
 // idempotent, so a call that repeats one that succeeded succeeds too and changes nothing: set() of
 // an existing share changes it, drop() of a missing one succeeds.
 //
-// Calls come in the order of job ids, and only when something changed.
+// Calls are in the order of job ids, and only when something changed.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@
 
 namespace weir {
 
-// A job's part of a target.
+// A job's fraction of a target.
 struct Share {
-  std::optional<Rate> rate;  // none: what the target can do is unknown, shares only order
-  Tokens depth;              // of the bucket; it has no meaning without a rate
+  std::optional<Rate> rate;  // none: the capacity is unknown, and shares only determine the order
+  Tokens depth;              // of the bucket; unused without a rate
   std::uint64_t nodes = 1;   // the job's weight in the fair order
 
   bool operator==(const Share&) const = default;
@@ -41,12 +41,12 @@ class Enforcer {
   virtual Result<void> set(const JobId& job, const Share& share, Instant now) = 0;
   // Another rate, depth or weight for a share that was set; the balance stays.
   virtual Result<void> change(const JobId& job, const Share& share, Instant now) = 0;
-  // May refuse while the bucket is not full, so that nobody loses a debt by being idle: it is asked
-  // again.
+  // May be refused while the bucket is not full, so that a job does not lose a debt by being idle;
+  // the controller tries again.
   virtual Result<void> drop(const JobId& job, Instant now) = 0;
 
-  // The shares that are there, in any order, for a controller that starts. One whose shares end
-  // with the process has none.
+  // Existing shares, in any order, for a controller that starts. Empty if shares end with the
+  // process.
   virtual Result<std::vector<JobId>> held() { return std::vector<JobId>{}; }
 
  protected:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a controller divides a target: what it uses as demand, how often it decides, whether idle
-// bandwidth is lent within a period, and how long a loan is remembered.
+// Options of a controller: what it uses as demand, how often it decides, whether idle bandwidth is
+// lent within a period, and how fast records fade.
 //
-//   ControllerOptions{}           Weir's own: backlog, 20 ms, lending, records fade by half in 60 s
-//   ControllerOptions::paper()    as published: served counts, 100 ms, no lending, records for ever
+//   ControllerOptions{}           Weir's own: backlog, 20 ms, lending, records halve in 60 s
+//   ControllerOptions::paper()    as published: served counts, 100 ms, no lending, no fading
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@ namespace weir {
 
 struct ControllerOptions {
   enum class Demand : std::uint8_t {
-    kServed,   // what was served in the period: what a server that keeps no count of waiters knows
-    kBacklog,  // what waited at its start and what arrived in it
+    kServed,   // what was served in the period, for servers that do not count waiting requests
+    kBacklog,  // what waited at the start of the period plus what arrived in it
   };
 
   static constexpr Nanoseconds kPeriodMin = std::chrono::milliseconds{1};
@@ -31,13 +31,14 @@ struct ControllerOptions {
   Demand demand = Demand::kBacklog;
   Nanoseconds period = std::chrono::milliseconds{20};
   bool lending = true;
-  std::optional<Nanoseconds> half_life = std::chrono::seconds{60};  // of records; none: for ever
-  bool floor = true;  // who repays keeps half of what it was first given
-  // Of share buckets. None: kShareDepthPeriods of the job's allocation, kShareDepthMin at least.
-  // While a device is slower than usual for a moment nobody can use its tokens; if large jobs kept
-  // fewer periods of them than small ones, the small would win by it.
+  std::optional<Nanoseconds> half_life =
+      std::chrono::seconds{60};  // of records; none: records do not fade
+  bool floor = true;             // a job that repays keeps half of its initial allocation
+  // Depth of share buckets. None: kShareDepthPeriods of the job's allocation, at least
+  // kShareDepthMin. While a device is slower than usual, no job can use its tokens; if large jobs
+  // could keep fewer periods of tokens than small ones, the small jobs would gain.
   std::optional<Tokens> depth = std::nullopt;
-  // Jobs whose records are remembered, and jobs that hold a share.
+  // Maximum number of jobs with records, and of jobs with a share.
   std::size_t jobs_max = 8192;
 
   static ControllerOptions paper() {

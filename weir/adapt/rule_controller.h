@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides on rules for a server that only knows rates (a Lustre server: weir/lustre drives one),
-// from what it counts. The allocation is the Controller's; here is what such a server needs beyond
-// it, pure, and what the driver does is to read and to write:
+// Decides on rules for a server that has only rates (a Lustre server, driven by weir/lustre), from
+// the server's counters. The allocation is that of the Controller. This is the pure part; the
+// driver only reads and writes:
 //
 //   counts -> CensoredDemand -> Controller (AdapTBF, records) -> which jobs are held, at which rate
 //
@@ -66,11 +66,11 @@ struct JobCount {
   bool can_hold = true;  // false: no rule can name it
 };
 
-// A rule of the driver's own that is in force.
+// A rule of the driver that is in effect.
 struct RuleSeen {
   JobId job;
   std::uint32_t rate = 1;
-  std::uint32_t reach = 1;  // CPTs on which requests of the job have met it
+  std::uint32_t reach = 1;  // CPTs on which requests of the job have matched it
 };
 
 struct RuleRound {
@@ -81,7 +81,7 @@ struct RuleRound {
   std::vector<RuleSeen> rules;  // in the order of their jobs
 };
 
-// The same for a glance: both are sums over all jobs.
+// The same for a glance: sums over all jobs.
 struct RuleGlance {
   Instant at;
   std::uint64_t queued = 0;
@@ -94,7 +94,7 @@ struct JobRateChange {
   std::string reason;
 };
 
-// What is in force after a change, in the order of jobs.
+// The rules in effect after a change, in the order of jobs.
 void apply_to(std::vector<RuleSeen>& rules, const JobRateChange& change);
 
 class RuleController {
@@ -107,7 +107,7 @@ class RuleController {
   struct Options {
     Mode mode = Mode::kWeir;
     Nanoseconds period = std::chrono::milliseconds{20};
-    std::optional<Rate> capacity;  // none: it is measured while no rule is in force
+    std::optional<Rate> capacity;  // none: measured while no rule is in effect
     std::uint32_t cpts = 1;
     std::uint32_t depth = 3;          // free tokens of a change on one CPT
     std::uint32_t step_percent = 10;  // a smaller change is not written
@@ -129,30 +129,30 @@ class RuleController {
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes);
   void forget_nodes(const JobId& job);
 
-  // What to change. Of the first round, which has nothing to compare with, and whenever nobody
-  // needs to be held: to stop every rule there is. Good until the next call.
+  // The changes to make. In the first round, which has nothing to compare with, and whenever no job
+  // needs to be limited: stop every rule. Valid until the next call.
   const std::vector<JobRateChange>& decide(const RuleRound& round);
-  // What to change before the next round, on the word of a glance. Good until the next call.
+  // The changes to make before the next round, based on a glance. Valid until the next call.
   const std::vector<JobRateChange>& glance(const RuleGlance& seen);
 
   const Options& options() const { return options_; }
-  // What the server does a second, as given or measured.
+  // Requests per second that the server can do, as given or measured.
   std::optional<Rate> capacity() const { return capacity_; }
   const std::vector<JobDemand>& demands() const { return demands_; }
-  // Whether anything is remembered of the job.
+  // Whether there is any state for the job.
   bool is_known(const JobId& job) const { return demand_.is_known(job); }
   const PeriodReport& report() const { return report_; }
 
  protected:
-  // What running servers taught (docs/design/lustre.md). A subclass can leave one out, to measure
-  // what it is worth.
+  // Measures against the behaviour of real servers (docs/design/lustre.md). A subclass can leave
+  // one out, to measure its effect.
   enum class Lesson : std::uint8_t {
     kVanished,  // a job that vanishes from the counters is unknown, not idle
-    kIdling,    // requests that wait while the server idles wait for a rule: rates are too low
-    kLone,      // who is alone, or most entitled, has no rule
+    kIdling,    // requests that wait while the server is idle wait for a rule: rates are too low
+    kLone,      // a job that is alone, or has the largest entitlement, has no rule
     kYield,     // a rule gives less than its rate, and more on several CPTs
-    kRefill,    // every change gives tokens away
-    kReturn,    // who comes back finds room at once
+    kRefill,    // every change gives free tokens
+    kReturn,    // a job that returns finds free capacity at once
     kBacklog,   // a job at its rate wants more
   };
   virtual bool heeds(Lesson /*lesson*/) const { return true; }
@@ -210,7 +210,7 @@ class RuleController {
   std::uint64_t gain_ = 1024;  // in 1/1024
   std::uint64_t use_ = 1024;   // of the capacity, lately
   std::uint64_t usual_queue_ = 0;
-  // Doubt about a sign that turned out to be none: it is not believed for a time that doubles.
+  // A sign that was a false alarm is ignored for a time that doubles.
   struct Caution {
     static constexpr Nanoseconds kMin = std::chrono::seconds{1};
     static constexpr Nanoseconds kMax = std::chrono::minutes{1};
@@ -226,13 +226,13 @@ class RuleController {
       next = std::min(next * 2, kMax);
     }
   };
-  Nanoseconds suspected_{0};  // somebody has come, for so long yet
+  Nanoseconds suspected_{0};  // remaining time for which a new job is suspected
   Caution newcomer_;
-  Nanoseconds released_{0};  // nobody is held, for so long yet
+  Nanoseconds released_{0};  // remaining time for which no job is limited
   Caution release_;
-  bool was_full_ = false;        // requests waited for nothing but the server
+  bool was_full_ = false;        // requests waited for the server, not for a rule
   std::uint64_t most_busy_ = 0;  // requests in service while others waited
-  std::uint32_t idling_ = 0;     // glances in a row
+  std::uint32_t idling_ = 0;     // consecutive glances that saw it idle
   std::uint64_t active_nodes_ = 0;
   std::uint64_t active_count_ = 0;
 };

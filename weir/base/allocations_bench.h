@@ -14,7 +14,7 @@
 namespace weir {
 
 std::uint64_t allocations();
-// What is in memory now: allocated and touched.
+// Resident memory of the process.
 std::uint64_t resident_bytes();
 
 }  // namespace weir

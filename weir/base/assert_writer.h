@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the text of a failed assertion (assert.h) goes: to standard error, unless the process has
-// another way to write it. A process that must never wait for the reader of its log sets one, so
-// that an abort does not wait either.
+// Sets where the text of a failed assertion (assert.h) is written. The default is standard error. A
+// process that must never wait for the reader of its log sets its own writer, so that an abort does
+// not wait either.
 //
 //   detail::set_assertion_writer(write_last_words);
 //

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Integers in network byte order: most significant byte first, at any alignment. The caller checks
-// that the bytes exist: a reader that has counted its bytes, a buffer of known size.
+// that there are enough bytes.
 //
 //   load_be<std::uint32_t>(bytes)         the number in bytes[0..4)
-//   store_be<std::uint16_t>(bytes, 7)     writes bytes[0..2), gives the place behind them
+//   store_be<std::uint16_t>(bytes, 7)     writes bytes[0..2) and returns the position after them
 #pragma once
 
 #include <bit>

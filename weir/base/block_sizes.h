@@ -20,11 +20,11 @@ struct BlockSizes {
   bool operator==(const BlockSizes&) const = default;
 };
 
-// More than this in one request is an attack, whatever an export allows.
+// A larger payload in one request is treated as an attack, whatever an export allows.
 inline constexpr std::uint32_t kPayloadMax = 1U << 26;
 
-// The constraints that the NBD protocol puts on them (section "Block size constraints"), which suit
-// every store, and maximum <= kPayloadMax.
+// Whether they meet the constraints of the NBD protocol (section "Block size constraints"), which
+// suit every store, and maximum <= kPayloadMax.
 bool are_valid(const BlockSizes& blocks, std::uint64_t export_size);
 
 }  // namespace weir

@@ -10,8 +10,8 @@
 
 namespace weir {
 
-// Whether it has bytes that a terminal would obey or a line would end with: control characters of
-// ASCII, and those of Latin-1 in UTF-8.
+// Whether the text contains bytes that a terminal would interpret or that end a line: control
+// characters of ASCII, and those of Latin-1 in UTF-8.
 bool has_control(std::string_view text);
 
 }  // namespace weir

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CRC-32C (Castagnoli), as used by iSCSI and ext4: tells a damaged file from an intact one. It does
-// not protect against deliberate changes.
+// CRC-32C (Castagnoli), as used by iSCSI and ext4, to detect damaged files. It does not protect
+// against deliberate changes.
 //
 //   crc32c("123456789") = e3069283
 //

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hashing that is the same in every run, with every compiler and on every machine, so that a seed
-// or a trace replays whatever looks things up. Library hashes promise none of that, and some draw a
-// random seed when the process starts.
+// A hash that is the same in every run, with every compiler and on every machine, so that runs with
+// a seed or a trace can be repeated. Library hashes do not guarantee this, and some use a random
+// seed per process.
 //
-// One step multiplies two words to 128 bits and folds the halves, the mixing of wyhash and of
-// Abseil's low-level hash; steps of one key do not wait for each other. It does not resist
-// deliberate collisions: tables keyed by it are bounded.
+// One step multiplies two words to 128 bits and folds the halves, as in wyhash and Abseil's
+// low-level hash; the steps of one key are independent. It does not resist deliberate collisions:
+// tables that use it are bounded.
 #pragma once
 
 #include <cstdint>

@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A priority queue of objects that live elsewhere: the smallest key first, equal keys in the order
-// they came. Queues waiting for tokens stand in one by time, the simulator's events in another.
+// A priority queue of objects that are stored elsewhere: smallest key first, equal keys in
+// order of insertion. It holds queues that wait for tokens, ordered by time, and the events of
+// the simulator.
 //
 //   position      0
 //             /  |  |  \         children of i: 4i + 1 ... 4i + 4
 //            1   2  3   4        entry: { key, sequence, slot }, the node's hook: { slot }
 //                                of each slot: its position among the entries, its node
 //
-// Four children a level instead of two: half as many levels, and the four keys compared lie side by
-// side. Keys are kept in the array, so ordering never touches a node. An entry that moves notes its
-// new position under its slot, which lets update() and erase() find it: positions lie side by side
-// too, and a heap of a hundred thousand nodes that are spread over memory moves none of them into
-// the cache but the one it gives out.
+// Four children per node instead of two: half as many levels, and the four keys to compare are
+// adjacent. Keys are stored in the array, so ordering never accesses a node. An entry that moves
+// stores its new position under its slot, so that update() and erase() find it. Positions are
+// adjacent too: in a heap of a hundred thousand nodes spread over memory, only the node that is
+// returned enters the cache.
 //
 // Ties. Every push takes the next sequence number, and so does every change of key (replace_top,
-// update), even to an equal key: a node that gets a new key comes after nodes with an equal key, as
-// serving in turns requires. Order is by (key, sequence) alone, so it is the same in every run;
-// addresses play no part.
+// update), even to an equal key: a node that gets a new key is ordered after nodes with an equal
+// key, as serving in turns requires. The order depends only on (key, sequence), not on addresses,
+// so it is the same in every run.
 //
-// Invariants (is_valid): no entry is before its parent, and the slot of entry i's node says i.
-// The heap owns no node: a node must leave it before it dies or moves, and the heap must go before
-// its nodes do (declare it after them); the hook asserts it. Two heaps may share one hook if a node
-// stands in one of them at a time. Not for several threads, not copyable, no iteration in order.
+// Invariants (is_valid): no entry is ordered before its parent, and the slot of entry i's node
+// contains i. The heap does not own nodes: remove a node before it is destroyed or moved, and
+// destroy the heap before its nodes (declare it after them); the hook asserts this. Two heaps may
+// share one hook if a node is in one of them at a time. Not thread-safe, not copyable, no iteration
+// in order.
 //
-// Cost: push, pop, replace_top, update, erase O(log n); the rest O(1), clear O(n). No allocation
-// within what reserve() set aside. 36 bytes an entry with a 64-bit key, and 4 bytes in the node.
+// Cost: push, pop, replace_top, update, erase O(log n); the rest O(1), clear O(n). Does not
+// allocate within the size set by reserve(). 36 bytes per entry with a 64-bit key, and 4 bytes in
+// the node.
 #pragma once
 
 #include <cstddef>
@@ -37,14 +40,14 @@
 
 namespace weir {
 
-// What a node carries to stand in a Heap. Being in a heap belongs to the object, not to its value:
-// a copy of a node is in no heap, and assigning to a node leaves it where it stands.
+// The hook of a node in a Heap. Membership belongs to the object, not to its value: a copy of a
+// node is in no heap, and assignment to a node leaves its membership unchanged.
 class HeapHook {
  public:
   HeapHook() = default;
   HeapHook(const HeapHook&) noexcept {}
   HeapHook& operator=(const HeapHook&) noexcept { return *this; }
-  // REQUIRES: not in a heap, which would be left with a pointer to nowhere.
+  // REQUIRES: not in a heap, which would keep a dangling pointer.
   ~HeapHook() { WEIR_ASSERT(!is_linked(), slot_); }
 
   bool is_linked() const { return slot_ != kNone; }
@@ -77,7 +80,7 @@ class Heap {
     nodes_.reserve(n);
   }
 
-  // Whether the node stands in this very heap, also where others use the same hook.
+  // Whether the node is in this heap; works also if several heaps share the hook.
   bool contains(const T& node) const {
     const std::uint32_t slot = (node.*kHook).slot_;
     return slot < nodes_.size() && nodes_[slot] == &node;
@@ -92,8 +95,8 @@ class Heap {
     sift_up(entries_.size() - 1, keyed(slot, key));
   }
 
-  // The same with a turn of the caller's own in place of the next sequence number: ties go by it.
-  // A heap is given turns for all of its entries or for none.
+  // The same with a turn from the caller instead of the next sequence number, which orders ties.
+  // Use turns for all entries of a heap or for none.
   void push(T& node, Key key, std::uint64_t turn) {
     next_sequence_ = turn;
     push(node, key);
@@ -102,10 +105,10 @@ class Heap {
   // The first node. REQUIRES: not empty.
   T& top() const { return *nodes_[first().slot]; }
   const Key& top_key() const { return first().key; }
-  // The same, or nullptr if there is none.
+  // The first node, or nullptr if the heap is empty.
   T* peek() const { return entries_.empty() ? nullptr : nodes_[entries_.front().slot]; }
 
-  // Takes the first node out. REQUIRES: not empty.
+  // Removes and returns the first node. REQUIRES: not empty.
   T& pop() {
     T& node = top();
     remove(0);
@@ -131,13 +134,13 @@ class Heap {
     update(node, key);
   }
 
-  // Takes any node out. REQUIRES: contains(node).
+  // Removes a node. REQUIRES: contains(node).
   void erase(T& node) {
     WEIR_ASSERT(contains(node), size());
     remove(slots_[(node.*kHook).slot_]);
   }
 
-  // Lets all nodes go. O(n).
+  // Removes all nodes. O(n).
   void clear() {
     for (const Entry& entry : entries_) (nodes_[entry.slot]->*kHook).slot_ = HeapHook::kNone;
     entries_.clear();
@@ -167,9 +170,9 @@ class Heap {
   static std::size_t parent(std::size_t i) { return (i - 1) / kFanout; }
   static std::size_t first_child(std::size_t i) { return kFanout * i + 1; }
 
-  // Written without a branch, as is least_child(): which of two keys is smaller is what a branch
-  // predictor cannot guess, and one wrong guess costs as much as all comparisons of a level. Plain
-  // numbers are compared with their sequence behind them as one number of 128 bits.
+  // Branch-free, like least_child(): the result of a key comparison is unpredictable, and one
+  // misprediction costs as much as all comparisons of a level. Plain numbers are compared together
+  // with their sequence as one number of 128 bits.
   static bool is_before(const Entry& a, const Entry& b) {
     if constexpr (std::is_same_v<Key, std::uint64_t>) {
       using Wide = unsigned __int128;
@@ -187,7 +190,7 @@ class Heap {
     return entries_.front();
   }
 
-  // 2^64 numbers outlast any run: one every nanosecond for 584 years.
+  // 2^64 numbers are enough for any run: one per nanosecond for 584 years.
   Entry keyed(std::uint32_t slot, const Key& key) { return {key, next_sequence_++, slot}; }
 
   std::uint32_t take_slot(T& node) {
@@ -230,8 +233,8 @@ class Heap {
     return begin + least;
   }
 
-  // The next three put an entry where it belongs, starting from a hole at i. They move what stands
-  // in the way into the hole instead of swapping, so each step writes one entry.
+  // The next three functions place an entry, starting from a hole at i. They move entries into the
+  // hole instead of swapping, so each step writes one entry.
   void sift_up(std::size_t i, const Entry& entry) {
     while (i > 0 && is_before(entry, entries_[parent(i)])) {
       place(i, entries_[parent(i)]);
@@ -240,9 +243,9 @@ class Heap {
     place(i, entry);
   }
 
-  // First to the bottom along the least children, then up again. Who is keyed anew mostly belongs
-  // near the bottom, so this compares less than asking at each level, and a way of fixed length has
-  // no end to guess wrong.
+  // First to the bottom along the least children, then up again. An entry with a new key usually
+  // belongs near the bottom, so this needs fewer comparisons than checking at each level, and a
+  // loop of fixed length has no exit to mispredict.
   void sift_down(std::size_t i, const Entry& entry) {
     const std::size_t size = entries_.size();
     const std::size_t start = i;
@@ -266,8 +269,8 @@ class Heap {
     }
   }
 
-  // Fills the hole at i with the last entry, which may have to go either way: it comes from another
-  // branch.
+  // Fills the hole at i with the last entry, which may move up or down, because it is from
+  // another branch.
   void remove(std::size_t i) {
     free_slot(entries_[i].slot);
     const Entry last = entries_.back();
@@ -276,7 +279,8 @@ class Heap {
   }
 
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> slots_;  // position of the entry; of a free slot the next free one
+  std::vector<std::uint32_t>
+      slots_;  // position of the entry, or for a free slot the next free slot
   std::vector<T*> nodes_;
   std::uint32_t free_slot_ = HeapHook::kNone;
   std::uint64_t next_sequence_ = 0;

@@ -12,14 +12,15 @@
 //
 //   v <= quantile <= v + v / 16     and exactly v where v < 32, and at the lowest and highest rank
 //
-// It errs upwards only: a promise "99 % wait at most x" read from here is kept.
+// The error is only upward: if quantile() reports that 99 % waited at most x, that is true.
 //
-// A bucket counts up to 2^32 - 1 and stays there: what comes on top still counts in count(), sum(),
-// min() and max(), but no longer weighs in quantiles. It takes 4 billion equal values to get there.
-// Merging equals having recorded everything in one place, in any order, so shards can be added up.
+// A bucket counts up to 2^32 - 1 and then saturates: further values still count in count(), sum(),
+// min() and max(), but no longer in quantiles. This takes 4 billion equal values. Merging two
+// histograms gives the same result as recording all values in one, in any order, so shards can be
+// added up.
 //
-// No allocation, trivially copyable, not for several threads. record() is O(1), a few nanoseconds;
-// quantile(), merge() and reset() pass over all 976 buckets.
+// No allocation, trivially copyable, not thread-safe. record() is O(1), a few nanoseconds;
+// quantile(), merge() and reset() visit all 976 buckets.
 #pragma once
 
 #include <array>
@@ -35,7 +36,7 @@ class Histogram {
   // 16 exact values, then 16 buckets for each power of two from 2^4 to 2^63.
   static constexpr std::size_t kBuckets = 16 + 60 * 16;
 
-  // Notes a value that came up so many times; none at all changes nothing.
+  // Records a value `times` times; 0 times changes nothing.
   void record(std::uint64_t value, std::uint64_t times = 1);
 
   // How many values were recorded; saturates at 2^64 - 1.
@@ -47,16 +48,16 @@ class Histogram {
   std::uint64_t max() const { return max_; }
 
   // The smallest value that at least numerator / denominator of the values do not exceed, rounded
-  // up as said above: quantile(1, 2) is the median, quantile(0, 1) is min(), quantile(1, 1) is
-  // max(). 0 when nothing was recorded.
+  // up as described above: quantile(1, 2) is the median, quantile(0, 1) is min(), quantile(1, 1) is
+  // max(). 0 if nothing was recorded.
   // REQUIRES: denominator > 0, numerator <= denominator.
   std::uint64_t quantile(std::uint64_t numerator, std::uint64_t denominator) const;
 
   void merge(const Histogram& other);
   void reset() { *this = Histogram(); }
 
-  // The buckets themselves, for those who export them: bucket b holds the values from lowest_in(b)
-  // to highest_in(b), and together they cover all of uint64 without a gap. REQUIRES: b < kBuckets.
+  // The buckets, for exporters: bucket b holds the values from lowest_in(b) to highest_in(b);
+  // together they cover all of uint64 without a gap. REQUIRES: b < kBuckets.
   static constexpr std::size_t bucket_of(std::uint64_t value);
   static constexpr std::uint64_t lowest_in(std::size_t bucket);
   static constexpr std::uint64_t highest_in(std::size_t bucket);
@@ -90,7 +91,8 @@ constexpr std::uint64_t Histogram::lowest_in(std::size_t bucket) {
 }
 
 constexpr std::uint64_t Histogram::highest_in(std::size_t bucket) {
-  // The last bucket's successor would start at 2^64, which wraps to 0, and so the end is right too.
+  // For the last bucket, the next one would start at 2^64, which wraps to 0, so the result is
+  // correct too.
   return lowest_in(bucket + 1) - 1;
 }
 

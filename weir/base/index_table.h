@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A hash table for objects that are stored elsewhere: an open table of (hash, index) pairs, eight
-// bytes each, for owners that keep their objects in an array. Space for the expected bound is
-// allocated at the start, so that no insert up to the bound has to move the table: the slowest
-// takes as long as the fastest, where a table that grows stops the world for milliseconds at a
-// hundred thousand entries. Beyond the bound it doubles.
+// bytes each, for owners that keep their objects in an array. Space for the expected number of
+// entries is allocated at the start, so that no insert up to that number has to move the table. A
+// table that grows would stop its owner for milliseconds at a hundred thousand entries. Beyond the
+// bound it doubles.
 //
 //   table.insert(hash, 17);
 //   table.find(hash, [&](std::uint32_t index) { return things[index].key == key; })   // 17
 //
-// Linear probing; an erase moves what follows back, so there are no tombstones and a table that is
-// filled and emptied for years stays as fast as on its first day. Not for several threads.
+// Linear probing; erase moves the following entries back, so there are no tombstones, and a table
+// that is filled and emptied for years stays as fast as a new one. Not thread-safe.
 #pragma once
 
 #include <bit>
@@ -34,7 +34,8 @@ class IndexTable {
 
   std::size_t size() const { return size_; }
 
-  // The index whose object is the one, or kNone. `is_it` is asked only where hashes agree.
+  // The index of the object for which `is_it` returns true, or kNone. `is_it` is called only for
+  // equal hashes.
   template <class IsIt>
   std::uint32_t find(std::uint64_t hash, IsIt is_it) const {
     const std::uint32_t tag = tag_of(hash);
@@ -61,7 +62,7 @@ class IndexTable {
       hole = (hole + 1) & mask_;
     }
     --size_;
-    // What stands behind the hole moves into it, unless it would then stand before its own start.
+    // Entries after the hole move into it, unless they would then be before their own start.
     for (std::size_t at = (hole + 1) & mask_; slots_[at] != kEmpty; at = (at + 1) & mask_) {
       const std::size_t home = tag_in(slots_[at]) & mask_;
       if (((at - home) & mask_) < ((at - hole) & mask_)) continue;
@@ -78,7 +79,7 @@ class IndexTable {
   static std::uint32_t tag_in(std::uint64_t slot) { return static_cast<std::uint32_t>(slot >> 32); }
   static std::uint32_t index_in(std::uint64_t slot) { return static_cast<std::uint32_t>(slot); }
 
-  // Four in five are used at most.
+  // At most four of five slots are used.
   static std::size_t slots_for(std::size_t entries) {
     return std::bit_ceil(entries + entries / 4 + 1);
   }

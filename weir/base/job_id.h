@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The id of a job as requests carry it: up to 31 bytes, any bytes, inline in 32. Lustre sends a
-// field of 32 bytes whose last one ends the string, so a client can send at most 31; a longer text
-// is cut to its first 31 bytes. Unused bytes are zero: comparing and hashing take four words.
+// The id of a job in requests: up to 31 bytes of any value, stored inline in 32. Lustre sends a
+// field of 32 bytes whose last byte ends the string, so a client can send at most 31; a longer text
+// is truncated to 31 bytes. Unused bytes are zero, so comparing and hashing use four words.
 //
-//   JobId("dd.500").text() == "dd.500"        JobId() is the empty id: no job was named
+//   JobId("dd.500").text() == "dd.500"        JobId() is the empty id: the request names no job
 //
 // Trivially copyable; holds no pointer.
 #pragma once
@@ -41,8 +41,8 @@ class alignas(8) JobId {
     for (std::size_t at = 0; at < sizeof *this; at += 8) differs |= word_at(at) ^ other.word_at(at);
     return differs == 0;
   }
-  // Byte order, as of their texts: unused bytes are zero, and where all bytes agree the size, which
-  // comes last, tells the shorter one.
+  // Byte order of the texts: unused bytes are zero, and if all bytes are equal the size, which is
+  // last, orders the shorter one first.
   std::strong_ordering operator<=>(const JobId& other) const {
     return std::memcmp(this, &other, sizeof *this) <=> 0;
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The word that was probably meant: of a list of known words the one with the fewest insertions,
-// deletions and replacements. For messages about a key, a name or a command that does not exist.
-// Words that differ in more than half of their letters are not offered: a wrong guess is worse than
-// none.
+// Suggests the word that was probably meant: the known word with the fewest insertions, deletions
+// and replacements. For messages about a key, a name or a command that does not exist. Words that
+// differ in more than half of their letters are not suggested, because a wrong suggestion is worse
+// than none.
 //
 //   nearest("capcity", {"capacity", "cost"}) == "capacity"
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace weir {
 
-// The first of the nearest ones.
+// The first of the nearest words.
 std::optional<std::string_view> nearest(std::string_view word,
                                         std::span<const std::string_view> known);
 

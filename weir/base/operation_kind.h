@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a request does to a device, in Weir's own words: a session says it (weir/serve/session.h),
-// and policies and accounts need nothing else. What protocols and rules call an operation is
-// another matter; weir/classify/opcode.h has the kind of each of Lustre's opcodes.
+// The kind of a request: what it does to a device. Sessions set it (weir/serve/session.h), and
+// policies and accounts use it. Protocols and rules have other names for operations;
+// weir/classify/opcode.h has the kind of each of Lustre's opcodes.
 //
 //   operation_name(OperationKind::kMetadataChange)      "metadata change"
 #pragma once

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts that must not be mixed up: Tokens (what buckets hold and requests cost) and Bytes.
-// Unsigned 64 bits each, no conversion between them but through count(). Addition and subtraction
-// wrap like the integers beneath: callers know their bounds, and outside input is checked where it
-// is parsed. Signed amounts, such as records of what was lent, are not quantities of this kind.
+// Types for counts that must not be confused: Tokens (held by buckets, the cost of requests) and
+// Bytes. Unsigned 64 bits each, with conversion only through count(). Addition and subtraction wrap
+// like integers: callers know their bounds, and input is checked where it is parsed. Signed
+// amounts, such as lending records, have no such type.
 //
 //   Tokens{1} + Tokens{2} == Tokens{3}       Tokens{4096} + Bytes{1} does not compile
 #pragma once

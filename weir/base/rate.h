@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rate: so many tokens in so many nanoseconds, kept as a reduced fraction, so that one token a
-// day and 10^12 tokens a second are both exact. Never zero: "no rate" is said by having none.
+// A rate: a number of tokens in a number of nanoseconds, stored as a reduced fraction, so that one
+// token a day and 10^12 tokens a second are both exact. Never zero: use an optional for "no rate".
 //
 //   Rate::per_second(3)          3 tokens / 10^9 ns
 //   Rate(Tokens{1}, 24h)         1 token  / 86,400 * 10^9 ns
@@ -18,7 +18,7 @@
 
 namespace weir {
 
-// The fastest rate outside input may ask for: 10^12 tokens per second.
+// The fastest rate that input may specify: 10^12 tokens per second.
 inline constexpr std::uint64_t kTokensPerNanosecondMax = 1000;
 
 class Rate {
@@ -50,7 +50,7 @@ class Rate {
   std::uint64_t time_ns_;
 };
 
-// Whole tokens that a rate makes in a time, rounded down; saturates at 2^64 - 1.
+// Whole tokens of a rate in a time, rounded down; saturates at 2^64 - 1.
 constexpr Tokens tokens_in(Rate rate, Nanoseconds time) {
   WEIR_ASSERT(time.count() >= 0, time.count());
   using Wide = unsigned __int128;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Result<T>: a value or an Error. For I/O and input errors (a bad option, an unreadable
-// file), never for bugs in Weir, which are assertions (assert.h). No exception crosses a Weir
-// header.
+// Result<T>: a value or an Error. For I/O and input errors (a bad option, an unreadable file),
+// never for bugs in Weir, which are assertions (assert.h). No exception crosses a Weir header.
 //
 //   Result<Bytes> size = parse_bytes("64KB");
 //   if (!size) return tl::unexpected(size.error());
 //
-// The text of an Error is for the person who must act on it: what is wrong, with which object, and
-// what to try. Its code is an errno value, since both callers and exit statuses are made of them.
+// The text of an Error is for the person who has to act on it: the object, what is wrong, and what
+// to try. Its code is an errno value, from which callers and exit statuses are derived.
 #pragma once
 
 #include <string>
@@ -42,7 +41,7 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
 tl::unexpected<Error> fail(std::errc code, std::string_view where, std::string_view what,
                            std::string_view hint = {});
 
-// For a call of the system that failed: its errno value says what is wrong.
+// For a failed system call, described by its errno value.
 tl::unexpected<Error> fail_errno(int errno_value, std::string_view where,
                                  std::string_view hint = {});
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A queue of objects that live elsewhere: last in at the back, first out at the front, and any one
-// can be taken out of the middle. The objects form a ring, and the queue itself is one pointer, to
-// the first: a hundred thousand queues, most of them empty, cost eight bytes each.
+// A FIFO queue of objects that are stored elsewhere; any object can be removed from the middle. The
+// objects form a ring, and the queue itself is one pointer to the first: a hundred thousand queues,
+// most of them empty, take eight bytes each.
 //
 //   first -> second -> ... -> last -> first        links: { next, previous } in the object
 //
-// An object stands in one ring at a time and must leave it before it dies; the link asserts it.
+// An object is in one ring at a time and must be removed before it is destroyed; the link
+// asserts this.
 #pragma once
 
 #include "weir/base/assert.h"
@@ -37,7 +38,7 @@ class Ring {
   bool empty() const { return first_ == nullptr; }
   // REQUIRES: not empty.
   T& front() const { return *first_; }
-  // The object behind, or nullptr if this is the last. REQUIRES: it is in this ring.
+  // The next object, or nullptr if this is the last. REQUIRES: it is in this ring.
   T* behind(const T& node) const {
     T* const next = (node.*kLink).next_;
     return next == first_ ? nullptr : next;

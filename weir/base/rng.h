@@ -18,9 +18,9 @@
 // Rng per consumer and pass it by reference.
 //
 // The generator is xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number
-// generators", ACM TOMS 47:4, 2021), its state filled by SplitMix64 as its authors advise. It is
-// not for secrets: a few outputs give away the rest. One object belongs to one thread. A draw takes
-// about a nanosecond; a split one mixing step for each byte of the name.
+// generators", ACM TOMS 47:4, 2021), with its state initialized by SplitMix64 as the authors
+// recommend. Do not use it for secrets: a few outputs reveal the rest. One object belongs to one
+// thread. A draw takes about a nanosecond; a split takes one mixing step for each byte of the name.
 #pragma once
 
 #include <array>
@@ -36,10 +36,10 @@ class Rng {
  public:
   explicit Rng(std::uint64_t seed);
 
-  // A stream of its own for whoever goes by this name.
+  // A separate stream for the consumer with this name.
   Rng split(std::string_view name) const;
 
-  // All 64-bit values, equally likely.
+  // Any 64-bit value, all equally likely.
   std::uint64_t next() {
     const std::uint64_t drawn = std::rotl(state_[1] * 5, 7) * 9;
     const std::uint64_t shifted = state_[1] << 17;
@@ -70,20 +70,20 @@ class Rng {
     return static_cast<std::uint64_t>(product >> 64);
   }
 
-  // lo ... hi, both included, equally likely; any range, also all of int64.
-  // REQUIRES: lo <= hi.
+  // lo ... hi, both included, all equally likely; any range, including all of int64. REQUIRES: lo
+  // <= hi.
   std::int64_t between(std::int64_t lo, std::int64_t hi);
 
-  // True in numerator of denominator cases. What it draws depends on the denominator alone: setting
-  // the numerator to 0, to switch a fault off, does not move what is drawn afterwards.
-  // REQUIRES: denominator > 0, numerator <= denominator.
+  // True in numerator of denominator cases. The number of draws depends on the denominator only:
+  // setting the numerator to 0, to disable a fault, does not change later draws. REQUIRES:
+  // denominator > 0, numerator <= denominator.
   bool chance(std::uint64_t numerator, std::uint64_t denominator) {
     WEIR_ASSERT(numerator <= denominator, numerator, denominator);
     return below(denominator) < numerator;
   }
 
  private:
-  std::uint64_t seed_;  // kept for split(): the state moves on, this does not
+  std::uint64_t seed_;  // kept for split(); never changes
   std::array<std::uint64_t, 4> state_;
 };
 

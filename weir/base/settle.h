@@ -11,19 +11,19 @@
 //      and rises by 2^32
 // A tie goes to the share that comes first, so give them in the byte order of their ids.
 //
-// The paper's eq. 24 drops the old remainder in step 1, and tokens with it; kept, it makes up next
-// time for what rounding took. Worked example: 10 tokens a period for a, b and c of equal weight
-// (shown as exact thirds; in 32 bits they are cut off):
+// The paper's eq. 24 drops the old remainder in step 1 and so loses tokens; keeping it compensates
+// for rounding in the next period. Worked example: 10 tokens a period for a, b and c of equal
+// weight (shown as exact thirds; in 32 bits they are truncated):
 //
 //   period     want               after step 1         step 2 gives to    got        remainder
 //      1       3 1/3 3 1/3 3 1/3  3 3 3  1/3 1/3 1/3   a (tie)            4  3  3    -2/3  1/3  1/3
 //      2       2 2/3 3 2/3 3 2/3  2 3 3  2/3 2/3 2/3   a, b (ties)        3  4  3    -1/3 -1/3  2/3
-//      3       3     3     4      3 3 4   0   0   0    nobody             3  3  4      0    0    0
+//      3       3     3     4      3 3 4   0   0   0    none               3  3  4      0    0    0
 //
-// Keeps nothing between calls, knows no ids; threads may settle different shares at once. O(n)
-// where nobody moves more than one token in steps 2 and 3, which is the rule; else O(n + m log n)
-// for m tokens moved, at most about n and the tokens in the remainders brought along, and then, or
-// for few shares, it allocates 16 bytes a share.
+// Keeps no state between calls and does not use ids; threads may settle different shares at the
+// same time. O(n) if no share moves by more than one token in steps 2 and 3, which is the normal
+// case; otherwise O(n + m log n) for m moved tokens, at most about n plus the tokens in the given
+// remainders. In that case, and for few shares, it allocates 16 bytes per share.
 #pragma once
 
 #include <cstdint>
@@ -41,14 +41,14 @@ struct SettleShare {
   bool operator==(const SettleShare&) const = default;
 };
 
-// What a remainder may be on the way in: 2^30 tokens either way. Settling alone keeps them within a
-// few tokens; this leaves room in 64 bits for the steps above.
+// Bound of an input remainder: 2^30 tokens either way. Settling alone keeps remainders within a few
+// tokens; this leaves room in 64 bits for the steps above.
 inline constexpr std::int64_t kSettleRemainderMax = std::int64_t{1} << 62;
 
 // Sets `got` and `remainder` of every share; afterwards sum(got) == total. A share of weight 0
-// takes part: it may be given, or give back, a token for the sake of its remainder. A total of 0
-// sets every `got` to 0 and leaves the remainders as they are, whatever the weights: that is what
-// the steps come to, and it also holds where W = 0, on which the steps are silent.
+// takes part: because of its remainder it may get a token or give one back. A total of 0 sets every
+// `got` to 0 and leaves the remainders unchanged, whatever the weights. This follows from the
+// steps, and also applies if W = 0, which the steps do not cover.
 //
 // REQUIRES: total < 2^63; W < 2^64, and W > 0 unless the total is 0; |remainder| at most
 // kSettleRemainderMax.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Time as a value. An Instant is a point on a timeline that cannot be asked what time it is: its
-// clock has no now(), so code below host/ can only work with the time it is given, and runs the
-// same under a real clock and under a simulated one.
+// Time as a value. An Instant is a point in time of a clock without now(), so code below host/ can
+// only use the time that it is given, and runs the same with a real clock and with a simulated one.
 //
 // Resolution is one nanosecond in 64 bits. Instants must stay within +-kTimelineHalf of zero (146
 // years), which leaves room to add or subtract any span up to that length without overflow.
@@ -27,7 +26,7 @@ using Instant = Timeline::time_point;
 
 inline constexpr Nanoseconds kTimelineHalf{std::int64_t{1} << 62};
 
-// Later than anything that happens: the answer to "when?" for what will not happen by itself.
+// Later than any event: the answer to "when?" for something that will not happen by itself.
 inline constexpr Instant kNever = Instant::max();
 
 constexpr Instant instant_at(std::int64_t ns) { return Instant{Nanoseconds{ns}}; }

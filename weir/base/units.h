@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers with units, as people write them and as Weir prints them.
+// Parses and prints numbers with units.
 //
 //   count       20k  1.5M  1000000              k M G T P E are powers of 1000
 //   size        64KiB  1.5GiB  4MB  512B  512   KiB = 1024, KB = 1000; a bare number is bytes
@@ -10,8 +10,8 @@
 //                                               number could be bits, bytes or megabytes
 //
 // Fractions are exact: 1.5KiB is 1536 bytes, 0.3KiB is rejected as a size because it is not a whole
-// number, and as a bandwidth it is 307.2 bytes per second to the last digit. What print_x() writes,
-// parse_x() reads back as the same value. Errors quote the input and name the cure.
+// number, and as a bandwidth it is exactly 307.2 bytes per second. parse_x() reads the output of
+// print_x() as the same value. Errors quote the input and name the remedy.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ std::string print_duration(Nanoseconds duration);
 std::string print_rate(Rate rate);
 std::string print_bandwidth(Rate rate);
 
-// Three or four digits, for people to watch: 49.9MiB, 1023B.
+// Three or four digits, for people: 49.9MiB, 1023B.
 std::string about_size(Bytes size);
 
 }  // namespace weir

@@ -31,7 +31,7 @@ namespace weir {
 enum class Field : std::uint8_t { kJobid, kNid, kOpcode, kUid, kGid, kProjid, kNodemap };
 inline constexpr unsigned kFields = 7;
 
-// What rules call it: jobid, nid, opcode, uid, gid, projid, nodemap.
+// Its name in rules: jobid, nid, opcode, uid, gid, projid, nodemap.
 std::string_view field_name(Field field);
 
 class FieldSet {
@@ -55,7 +55,8 @@ class FieldSet {
   // Names joined with '+' without a limit of length, or "generic"; for `by=`.
   static Parsed<FieldSet> read(std::string_view text);
 
-  // Joined with '+' in the order of Field. All is "", the way a policy of type generic is shown.
+  // Joined with '+' in the order of Field. All fields print as "", as a policy of type generic
+  // is shown.
   std::string print_type() const;
 
   constexpr bool has(Field field) const { return (bits_ & bit(field)) != 0; }
@@ -77,7 +78,7 @@ class FieldSet {
   std::uint8_t bits_ = 0;
 };
 
-// What an id is when a request does not say, as on a Lustre server.
+// The id of a field that a request does not have, as on a Lustre server.
 inline constexpr std::uint32_t kUnknownId = 0xFFFF'FFFF;
 
 struct Attributes {
@@ -89,7 +90,7 @@ struct Attributes {
   std::uint32_t projid = kUnknownId;
   std::uint32_t nodemap = kUnknownId;  // the id of the client's nodemap
 
-  // These fields; the others zero or empty.
+  // These fields; the others are zero or empty.
   Attributes only(FieldSet fields) const;
 
   bool operator==(const Attributes&) const = default;

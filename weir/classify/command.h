@@ -32,29 +32,29 @@
 
 namespace weir {
 
-// A change of a rule as policies of one type have it.
+// A rule change for policies of one type.
 struct RuleCommand : RuleChange {
   Conditions conditions;  // of start
-  FieldSet type;          // what it was read for; the key of rules without by=
+  FieldSet type;          // the type it was parsed for; also the key of rules without by=
 };
 
-// The id of a nodemap, or nothing if there is none of that name.
+// The id of a nodemap, or nothing if it does not exist.
 using NodemapLookup = std::function<std::optional<std::uint32_t>(std::string_view name)>;
 
-// No nodemap but "default", which has id 0.
+// Knows only the nodemap "default", which has id 0.
 std::optional<std::uint32_t> default_nodemap_only(std::string_view name);
-// Besides it these, whose ids are their places in the list, from 1.
+// Also knows these nodemaps, whose ids are their positions in the list, starting at 1.
 NodemapLookup nodemaps_named(std::vector<std::string> names);
 
-// EINVAL for whatever is wrong, except ENAMETOOLONG for a rule's own name.
+// EINVAL for every error, except ENAMETOOLONG for the name of the rule.
 Result<RuleCommand> parse_command(std::string_view text, FieldSet type,
                                   const NodemapLookup& nodemaps = default_nodemap_only);
-// The same from a value. Columns are those of print(change).
+// The same from a value. Columns refer to print(change).
 Result<RuleCommand> bind(const RuleChange& change, FieldSet type,
                          const NodemapLookup& nodemaps = default_nodemap_only);
 
-// What can be told of a command that may have mistakes: which heads it is for, whether it starts a
-// rule, and whether it begins as one at all.
+// What can be determined of a command that may have errors: the heads it is for, whether it starts
+// a rule, and whether it looks like a rule command at all.
 struct RuleOutline {
   Heads heads = Heads::kBoth;
   bool starts = false;

@@ -6,9 +6,9 @@
 //
 //   jobid={dd.* cp.0}&opcode={ost_write},uid={500}
 //
-// The lists are prepared when they are read: literal job ids and numbers are sorted, NIDs are
-// masks. So matching allocates nothing and takes a few nanoseconds a test. Commands are read in
-// command.h, which makes these.
+// The lists are prepared when they are parsed: literal job ids and numbers are sorted, NIDs are
+// masks. So matching does not allocate and takes a few nanoseconds per test. command.h parses
+// commands and creates conditions.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@
 
 namespace weir {
 
-// Job ids: literal ones and patterns. An item longer than any id is kept for the listing and fits
+// Job ids: literals and patterns. An item longer than any id is kept for the listing and can match
 // only as a pattern.
 class JobList {
  public:
   void add(std::string_view item);
-  // To be called once, after the last add().
+  // Call once, after the last add().
   void seal();
   bool matches(const JobId& id) const;
 
@@ -44,7 +44,7 @@ class JobList {
 class NumberList {
  public:
   void add(std::uint32_t number) { numbers_.push_back(number); }
-  // To be called once, after the last add().
+  // Call once, after the last add().
   void seal();
   bool matches(std::uint32_t number) const;
 
@@ -54,7 +54,7 @@ class NumberList {
 
 struct FieldTest {
   Field field;
-  // Where it was written: bytes of the text of the conditions.
+  // Its position in the text of the conditions, in bytes.
   std::uint16_t text_at;
   std::uint16_t text_size;
   std::variant<JobList, NidList, NumberList> list;

@@ -14,7 +14,7 @@
 // RuleKeys are the keys of one command, Limits the resulting limits. The table in rule_keys.cc has
 // one row for each key.
 //
-// Values only: the buckets are made by the scheduler.
+// Values only: the scheduler creates the buckets.
 #pragma once
 
 #include <cstdint>
@@ -78,20 +78,20 @@ struct Limits {
   Scope scope = Scope::kLocal;
   bool realtime = false;
 
-  // Operations a second; 0 if only bytes are limited.
+  // Operations per second; 0 if only bytes are limited.
   std::uint32_t rate_in_force() const { return rate ? *rate : bps ? 0 : kDefaultRate; }
 
-  // EINVAL for a burst of bytes without bps, of tokens without a rate, or one that would take more
-  // than 100 years to fill.
+  // EINVAL for a burst in bytes without bps, a burst in tokens without a rate, or a burst that
+  // would take more than 100 years to fill.
   Result<void> check() const;
 
-  // "rate=100 bps=1000000 burst=9", for people to look at: bytes a second without a unit.
+  // "rate=100 bps=1000000 burst=9", for display: bytes per second without a unit.
   std::string summary() const;
 
   bool operator==(const Limits&) const = default;
 };
 
-// Keys that were given; the others stay as they are.
+// The given keys; others stay unchanged.
 struct RuleKeys {
   std::optional<std::uint32_t> rate;
   std::optional<Rate> bps;
@@ -102,7 +102,7 @@ struct RuleKeys {
   std::optional<bool> realtime;  // for start only: change ignores it, as on a Lustre server
   std::optional<FieldSet> by;    // empty: by=rule
   std::optional<std::uint8_t> layer;
-  std::optional<std::string> rank;  // the rule to stand directly before
+  std::optional<std::string> rank;  // the name of the rule to be placed before
 
   bool operator==(const RuleKeys&) const = default;
 };

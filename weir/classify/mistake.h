@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An error in a text, and its position. Parsers of a part (a NID list inside a condition inside a
-// command) report the position in their part; their caller adds the offset of the part, and the
-// outermost turns it into an Error that names the column:
+// An error in a text, and its position. A parser of part of a text (a NID list inside a condition
+// inside a command) reports the position in its part; the caller adds the offset of the part, and
+// the outermost caller converts it into an Error that names the column:
 //
 //   column 23: 'ost_foo' is not an opcode; expected a wire name such as ost_read
 //
@@ -27,7 +27,7 @@ struct Mistake {
   std::string hint{};  // what was expected; may be empty
   std::errc code = std::errc::invalid_argument;
 
-  // The same in a text in which this one begins after so many bytes.
+  // The same error in a text in which this one starts after so many bytes.
   Mistake moved_by(std::size_t bytes) && {
     at += bytes;
     return std::move(*this);
@@ -35,7 +35,7 @@ struct Mistake {
   Error to_error() const;
 };
 
-// The column that an Error made by to_error() names, so that the place can be shown.
+// The column named in an Error that to_error() created, so that the position can be shown.
 std::optional<std::size_t> column_of(const Error& error);
 
 template <class T>

@@ -14,8 +14,8 @@
 // or hexadecimal after 0x. Ranges are separated by spaces. An IPv4 range never matches an IPv6
 // address, nor the other way round; *@net matches both.
 //
-// A list is kept as the ranges that were written and is never expanded, so its size is bounded by
-// its text. matches() takes about a nanosecond for each range and does not allocate.
+// A list stores the ranges as written and never expands them, so its size is bounded by its text.
+// matches() takes about a nanosecond per range and does not allocate.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ enum class AddressFamily : std::uint8_t { kNone, kIpv4, kIpv6, kNumber };
 
 struct Nid {
   std::uint64_t high = 0;  // of an IPv6 address
-  std::uint64_t low = 0;   // of an IPv6 address; all of the others
+  std::uint64_t low = 0;   // of an IPv6 address; the whole of other addresses
   std::uint32_t net_number = 0;
   NetType net = NetType::kNone;
   AddressFamily family = AddressFamily::kNone;
@@ -69,15 +69,15 @@ static_assert(std::is_trivially_copyable_v<Nid>);
 // One address on one network, without *, brackets or a prefix.
 Result<Nid> parse_nid(std::string_view text);
 
-// What parse_nid reads back as the same: tcp for tcp0, IPv6 in its shortest form (RFC 5952). The
-// empty NID prints as "none", which does not parse.
+// parse_nid() reads the result as the same NID: tcp for tcp0, IPv6 in its shortest form (RFC 5952).
+// The empty NID prints as "none", which does not parse.
 std::string print_nid(const Nid& nid);
 
 class NidList {
  public:
-  // One range or more. The error says at which column of the text it is.
+  // One or more ranges. An error names the column in the text.
   static Result<NidList> parse(std::string_view text);
-  // The same for readers of a larger text.
+  // The same for parsers of a larger text.
   static Parsed<NidList> read(std::string_view text);
 
   bool matches(const Nid& nid) const {
@@ -89,12 +89,12 @@ class NidList {
     return false;
   }
 
-  // How many ranges were written.
+  // The number of ranges.
   std::size_t size() const { return ranges_.size(); }
   // As it was written.
   const std::string& text() const { return text_; }
 
-  // The same ranges in the same order; two lists may match the same and differ.
+  // The same ranges in the same order; lists that match the same NIDs may differ.
   bool operator==(const NidList& other) const {
     return ranges_ == other.ranges_ && octets_ == other.octets_ && steps_ == other.steps_;
   }
@@ -108,8 +108,8 @@ class NidList {
     AddressFamily family;
     Kind kind;
     std::uint32_t net_number;
-    // kMasked: address bits and which of them count. Others: low is where it starts in octets_ or
-    // steps_, mask_low how many there are.
+    // kMasked: address bits and a mask of the significant ones. Others: low is the first index in
+    // octets_ or steps_, mask_low the number of entries.
     std::uint64_t high;
     std::uint64_t low;
     std::uint64_t mask_high;
@@ -140,7 +140,7 @@ class NidList {
 
   std::string text_;
   std::vector<Range> ranges_;
-  std::vector<Octets> octets_;  // which values each part of an IPv4 address may have
+  std::vector<Octets> octets_;  // the allowed values of each part of an IPv4 address
   std::vector<Step> steps_;     // of numeric addresses
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole numbers as they are written in rules and NIDs. The base is in the number, as in C: 0x10 is
-// sixteen, 010 is eight, and 10 is ten. Lustre reads addresses, strides and ids so, and rates and
-// counts as plain decimals.
+// Whole numbers in rules and NIDs. The prefix determines the base, as in C: 0x10 is sixteen, 010 is
+// eight, and 10 is ten. Lustre parses addresses, strides and ids this way, and rates and counts as
+// plain decimals.
 //
 // Digits only, except for read_count(): no sign, no space, no unit. A number above 64 bits is read
 // as UINT64_MAX, so that every check against a bound rejects it.
@@ -14,10 +14,11 @@
 
 namespace weir {
 
-// In the base that its first digits tell.
+// In the base given by the prefix.
 std::optional<std::uint64_t> read_number(std::string_view text);
 std::optional<std::uint64_t> read_decimal(std::string_view text);
-// As Lustre reads rates and flags: decimal, perhaps with a + before it and a newline behind it.
+// As Lustre parses rates and flags: decimal, with an optional leading + and an optional
+// trailing newline.
 std::optional<std::uint64_t> read_count(std::string_view text);
 
 }  // namespace weir

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The key of a queue or class in as few words as its fields need: four for a job id alone, twelve
-// for all fields. A table of a hundred thousand jobs keeps 32 bytes for each key, not 80.
+// for all fields. A table of a hundred thousand jobs stores 32 bytes for each key instead of 80.
 //
 //   PackedKey key(request.attributes, fields);
 //   key.hash();   key == stored_words;   PackedKey::unpack(fields, stored_words)
@@ -43,7 +43,7 @@ class PackedKey {
     return std::memcmp(words_.data(), words, size_ * sizeof(std::uint64_t)) == 0;
   }
 
-  // The attributes it was made of; other fields than these zero or empty.
+  // The attributes it was made from; other fields are zero or empty.
   static Attributes unpack(FieldSet fields, const std::uint64_t* words);
 
  private:

@@ -27,31 +27,31 @@ class Rule {
   Rule(const Rule&) = delete;
   Rule& operator=(const Rule&) = delete;
 
-  // Unique among all rules a list ever had, in the order they were started; `default` has 0.
+  // Unique among all rules that a list ever had, in the order they were started; `default` has 0.
   std::uint64_t id() const { return id_; }
-  // Grows when limits() or by() change.
+  // Increases when limits() or by() change.
   std::uint64_t version() const { return version_; }
   const std::string& name() const { return name_; }
-  // As written, with the blanks it was written with; "*" for `default`.
+  // As written, including its spaces; "*" for `default`.
   const std::string& conds() const { return conds_; }
   const Conditions& conditions() const { return conditions_; }
-  // For which heads it was started.
+  // The heads for which it was started.
   Heads heads() const { return heads_; }
   const Limits& limits() const { return limits_; }
-  // What makes a class: attributes.only(by()). Empty: one class for the whole rule.
+  // The key of a class: attributes.only(by()). Empty: one class for the whole rule.
   FieldSet by() const { return by_; }
   std::uint8_t layer() const { return layer_; }
   bool is_default() const { return id_ == 0; }
-  // Whether it still stands in its list.
+  // Whether it is still in its list.
   bool is_listed() const { return listed_; }
   std::uint64_t refs() const { return refs_; }
 
-  // Counts a user, as a RuleRef does, for holders who have no room for one. Each retain is followed
-  // by one release, which may end the rule.
+  // Counts a user, like a RuleRef, for holders without room for one. Each retain needs one release,
+  // which may delete the rule.
   void retain() const { ++refs_; }
   void release() const;
 
-  // Its conditions alone: `default` matches nothing, RuleList::match falls back on it.
+  // Tests only its conditions: `default` matches nothing, and RuleList::match falls back to it.
   bool matches(const Attributes& attributes) const { return conditions_.matches(attributes); }
 
   // "<name> <conds> <rate>, ref <n>", as a Lustre server lists it; rate 0: only bytes are limited.

@@ -31,14 +31,15 @@ enum class Verb : std::uint8_t { kStart, kChange, kStop };
 
 struct RuleKey {
   enum class Of : std::uint8_t { kLustre, kWeir };
-  // kStart: for start alone, change ignores it. kPlace: where the rule stands, nothing of its own.
+  // kStart: only for start; change ignores it. kPlace: position of the rule, not a property of
+  // its own.
   enum class Use : std::uint8_t { kAlways, kStart, kPlace };
-  // Of the members of RuleKeys that the key sets.
+  // Operations on the members of RuleKeys that the key sets.
   struct Members {
     bool (*given)(const RuleKeys& keys);
     // Sets those that `from` has.
     void (*set)(RuleKeys& keys, const RuleKeys& from);
-    // Takes away those that `other` has with the same value.
+    // Removes those that `other` has with the same value.
     void (*drop_same)(RuleKeys& keys, const RuleKeys& other);
     // Whether all that `other` has are given.
     bool (*cover)(const RuleKeys& keys, const RuleKeys& other);
@@ -51,21 +52,21 @@ struct RuleKey {
   Of of;
   Use use;
   Members members;
-  // Places of mistakes count from the value.
+  // Positions of errors are relative to the value.
   Parsed<void> (*read)(std::string_view value, RuleKeys& keys);
-  // The values that are given, each to be printed behind its own "name=".
+  // The given values, each to be printed after its own "name=".
   std::vector<std::string> (*print)(const RuleKeys& keys);
   // Members of a JSON object, such as "rate":5; nullptr: none.
   std::string (*json)(const Rule& rule);
-  // What it sets in the limits of a rule; nullptr: nothing.
+  // Sets its value in the limits of a rule; nullptr: sets nothing.
   void (*limit)(const RuleKeys& keys, Limits& limits);
 };
 
-// In the order of the manual, which is the order they are printed in.
+// In the order of the manual, which is also the order of printing.
 std::span<const RuleKey> rule_keys();
 const RuleKey* find_rule_key(std::string_view name);
 
-// Whether no name is in it twice; checked where the table is made.
+// Whether all names differ; checked at compile time.
 constexpr bool are_distinct(std::span<const RuleKey> keys) {
   for (std::size_t i = 0; i < keys.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
@@ -80,24 +81,25 @@ constexpr bool are_distinct(std::span<const RuleKey> keys) {
 const std::string& rule_key_hint();
 std::string rule_key_hint(std::string_view unknown);
 
-// " rate=5 burst=9": a blank before each.
+// " rate=5 burst=9": a space before each.
 std::string print_keys(const RuleKeys& keys);
-// `keys` with those of a start or change set, but for what the verb ignores and places.
+// Sets the keys of a start or change in `keys`, except positions and keys that the verb ignores.
 void merge_keys(RuleKeys& keys, const RuleKeys& change, Verb verb);
-// Whether everything that `other` gives is given by `keys`.
+// Whether `keys` gives every key that `other` gives.
 bool covers(const RuleKeys& keys, const RuleKeys& other);
 // Whether a change command would change anything.
 bool can_change(const RuleKeys& keys);
-// Whether a Lustre server knows all of them.
+// Whether a Lustre server supports all of them.
 bool are_of_lustre(const RuleKeys& keys);
-// The limits of a rule once these keys are set.
+// The limits of a rule after these keys are set.
 Limits with_keys(Limits limits, const RuleKeys& keys, Verb verb);
-// Whether each can be read back, for values that were not read from text. Places are 0.
+// Whether each value can be parsed again, for values that were not parsed from text. Positions
+// are 0.
 Parsed<void> check_keys(const RuleKeys& keys);
-// Members of a JSON object: all keys of a rule with their values in force.
+// Members of a JSON object: all keys of a rule with their current values.
 std::string json_keys(const Rule& rule);
 
-// A rule's name, or one to rank before: 1 to 15 letters, digits and underscores.
+// The name of a rule, also as a rank: 1 to 15 letters, digits and underscores.
 inline constexpr std::size_t kRuleNameMax = 15;  // bytes
 Parsed<void> check_rule_name(std::string_view name);
 

@@ -37,7 +37,7 @@
 
 namespace weir {
 
-// `default` among them.
+// Including `default`.
 inline constexpr std::size_t kRulesMax = 65536;
 
 class RuleList {
@@ -49,21 +49,24 @@ class RuleList {
 
   FieldSet type() const { return type_; }
 
-  // With the same rules in the same order, which are its own.
+  // A copy with the same rules in the same order.
   std::unique_ptr<RuleList> copy() const;
 
-  // EEXIST: start of a name that is there. ENOENT: change of one that is not, or no such rule to
-  // rank before. EPERM: stop default. ENOSPC: kRulesMax. EINVAL: limits that do not go together, or
-  // a command that was read for another type. To stop what is not there succeeds.
+  // EEXIST: start of an existing name. ENOENT: change of a rule that does not exist, or a rank
+  // that does not exist. EPERM: stop of default. ENOSPC: kRulesMax. EINVAL: limits that
+  // contradict each other, or a command that was parsed for another type. Stopping a rule that
+  // does not exist succeeds.
   Result<void> check(const RuleCommand& command) const;
-  // The same, and then does it. The heads of the command are the caller's business.
+  // Checks the command and applies it. The caller handles the heads of the command.
   Result<void> apply(const RuleCommand& command);
 
-  // The rule for a request, or nullptr in a layer 1-3 where none fits. REQUIRES: layer < kLayers.
+  // The rule for a request, or nullptr if no rule of a layer 1-3 matches. REQUIRES: layer
+  // < kLayers.
   const Rule* match(const Attributes& attributes, unsigned layer) const;
-  // Makes what the next match would else have to make, after the last of some commands.
+  // Builds the index that the next match would have to build; call it after the last of
+  // several commands.
   void prepare() const;
-  // Whether any rule stands in the layer; always for layer 0.
+  // Whether the layer has any rule; always true for layer 0.
   bool has_layer(unsigned layer) const { return counts_[layer] != 0; }
 
   std::uint64_t generation() const { return generation_; }
@@ -77,18 +80,19 @@ class RuleList {
 
   // One line for each rule, in list order, each ending in a newline.
   std::string listing() const;
-  // "NAME\treason": which rule match() gives and why not one before it; "-" for none.
+  // "NAME\treason": the rule that match() returns, and why earlier rules do not match; "-"
+  // for none.
   std::string explain(const Attributes& attributes, unsigned layer) const;
 
  private:
   using Order = std::list<Rule*>;
 
-  // Where the rules of a layer are found; positions count in list order.
+  // Index of the rules of a layer; positions are in list order.
   struct Index {
     std::vector<const Rule*> rules;
-    // Rules that a request with this job id may match, and no others by that id.
+    // Rules that a request with this job id may match, found only by this id.
     std::unordered_map<JobId, std::vector<std::uint32_t>> by_job;
-    // Rules that have to be tried whatever the job id is.
+    // Rules that must be tried for every job id.
     std::vector<std::uint32_t> tried;
   };
 

@@ -29,7 +29,7 @@ class RuleLog {
   struct Record {
     std::string target;
     std::string text;
-    std::optional<RuleChange> change = {};  // what it says
+    std::optional<RuleChange> change = {};  // its parsed form
   };
 
   RuleLog() = default;
@@ -40,11 +40,11 @@ class RuleLog {
   ~RuleLog() = default;
 
   void add(std::string_view target, std::string_view text);
-  // Takes out the commands that say the same, or have this text, blanks aside, or all of the
-  // target; they are returned.
+  // Removes and returns the commands of the target that are equivalent to this text, or have this
+  // text except for spaces; without a text, all commands of the target.
   std::vector<std::string> forget(std::string_view target, std::optional<std::string_view> text);
 
-  // Gives those commands another target instead.
+  // Moves those commands to another target instead.
   void move(std::string_view target, std::optional<std::string_view> text, std::string_view to);
 
   std::vector<Record> records() const;
@@ -62,8 +62,8 @@ class RuleLog {
   };
   using Place = std::list<Logged>::iterator;
 
-  // The places of the same rule behind the last command that could have ended the rule, or put it
-  // elsewhere, in another way. Where that is hard to tell everything is kept.
+  // The positions of commands for the same rule after the last command that could have ended or
+  // moved the rule in another way. In doubt everything is kept.
   std::vector<Place> mergeable(const Logged& next) const;
   bool supersede(const Logged& next);
   static bool is_it(const Logged& one, std::string_view target,

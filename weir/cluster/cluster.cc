@@ -52,7 +52,7 @@ Result<std::string> read_password(const std::string& path) {
   std::string line;
   if (!std::getline(file, line) || line.empty()) {
     return errno != 0 ? Result<std::string>(fail_errno(errno, path))
-                      : fail(std::errc::invalid_argument, path, "holds no password");
+                      : fail(std::errc::invalid_argument, path, "contains no password");
   }
   return line;
 }
@@ -88,7 +88,7 @@ class EtcdCluster final : public Cluster {
 
   void status(Answer<ClusterStatus> answer) override;
   void rules(Answer<std::vector<serve::ClusterRule>> answer) override;
-  void command(std::string service, std::string text, Answer<void> answer) override;
+  void change_rule(std::string service, RuleChange change, Answer<void> answer) override;
   void forget(std::string name, Answer<void> answer) override;
 
  private:
@@ -269,7 +269,7 @@ bool EtcdCluster::refuses(const Answer<T>& answer) const {
     const host::MutexLock lock(mutex_);
     if (!is_stopped_) return false;
   }
-  answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
+  answer(fail(std::errc::operation_canceled, "cluster", "this server is leaving it"));
   return true;
 }
 
@@ -288,11 +288,11 @@ void EtcdCluster::keep(MembershipView& view) {
     // To the end, though its revision may grow past ours: what it has is still not what it had.
     if (error.empty()) {
       error = fmt::format(
-          "the rules of etcd are not taken, since it has lost what it knew: {} "
-          "has rules of its revision {}, and it is at {}{}; if its data was "
+          "the rules in etcd are not used, because etcd has lost data: {} has rules "
+          "of its revision {}, and etcd is at revision {}{}; if its data was "
           "replaced on purpose, remove the file and start this server again",
           state_->path(), known.generation, view.generation,
-          view.history == known.history ? "" : " of another history");
+          view.history == known.history ? "" : " of another data set");
     }
     view.rules = known.rules;
   }
@@ -300,7 +300,9 @@ void EtcdCluster::keep(MembershipView& view) {
   const auto names = static_cast<std::uint32_t>(names_in(view, options_.name).size());
   known.members = std::max(names, members_told_ != 0 ? members_told_ : known.members);
   const auto kept = state_->keep(std::move(known));
-  state_error_ = kept ? "" : fmt::format("rules are not kept: {}", kept.error().message());
+  state_error_ =
+      kept ? ""
+           : fmt::format("the rules of the cluster cannot be saved: {}", kept.error().message());
   const host::MutexLock lock(mutex_);
   history_error_ = std::move(error);
   start_words_.clear();
@@ -312,14 +314,14 @@ void EtcdCluster::unheard(const Error& why) {
   const ClusterState& known = state_->state();
   std::optional<std::uint32_t> pace;
   if (known.knows_rules()) {
-    say(fmt::format("cluster: serving by the {} rules in {}, of etcd's revision {}",
+    say(fmt::format("cluster: etcd does not answer; using the {} rules in {} (etcd revision {})",
                     known.rules.size(), state_->path(), known.generation));
   } else {
     const bool is_open = options_.start_without == serve::ClusterOptions::StartWithout::kRate;
     if (is_open) pace = options_.start_rate;
-    std::string words = is_open ? fmt::format("at most {} operations a second are served", *pace)
-                                : "no clients are accepted";
-    words += " until etcd answers, since the rules of the cluster are not known";
+    std::string words = is_open ? fmt::format("serving at most {} operations per second", *pace)
+                                : "accepting no clients";
+    words += " until etcd answers, because the rules of the cluster are not known";
     say(fmt::format("cluster: {} (start_without in [cluster]): {}", words, why.message()));
     const host::MutexLock lock(mutex_);
     start_words_ = std::move(words);
@@ -446,7 +448,7 @@ Result<void> EtcdCluster::check(const std::string& service, const RuleChange& ch
     const serve::Service* const found = server.find_service(service);
     if (found == nullptr) {
       return fail(std::errc::no_such_file_or_directory, "service " + quote(service),
-                  "is not on this server", "ask one that has it");
+                  "does not exist on this server", "send the command to a server that has it");
     }
     return found->target.check_rules({&change, 1});
   });
@@ -528,7 +530,7 @@ void EtcdCluster::add_state(ClusterStatus& status, const EpochTransport::LinkSta
   const bool waits = !is_in_epochs && link.is_joined;
   status.why = !trouble.empty()         ? trouble
                : is_in_epochs           ? ""
-               : waits                  ? "the leader has not begun an epoch with this server yet"
+               : waits                  ? "the leader has not started an epoch with this server yet"
                : !status.leader.empty() ? link.why
                                         : leaderless_why();
   const host::MutexLock lock(mutex_);
@@ -537,7 +539,7 @@ void EtcdCluster::add_state(ClusterStatus& status, const EpochTransport::LinkSta
 
 std::string EtcdCluster::leaderless_why() const {
   const host::MutexLock lock(mutex_);
-  return fmt::format("no server leads; {} of {} registered servers reach each other here",
+  return fmt::format("no leader; this server and those that reach it are {} of {} registered",
                      transport_->connected(), view_.members.size());
 }
 
@@ -547,20 +549,20 @@ void EtcdCluster::rules(Answer<std::vector<serve::ClusterRule>> answer) {
     const host::MutexLock lock(mutex_);
     rules.reserve(view_.rules.size());
     for (const SharedRule& rule : view_.rules) {
-      rules.push_back({rule.service, rule.name, print_all(rule.changes)});
+      rules.push_back({rule.service, rule.name, rule.changes});
     }
   }
   answer(std::move(rules));
 }
 
-void EtcdCluster::command(std::string service, std::string text, Answer<void> answer) {
+void EtcdCluster::change_rule(std::string service, RuleChange change, Answer<void> answer) {
   if (refuses(answer)) return;
-  const auto command = read_shared_command(text);
-  if (!command) return answer(tl::unexpected(command.error()));
+  const auto shared = shared_change(std::move(change));
+  if (!shared) return answer(tl::unexpected(shared.error()));
   if (const std::string error = history_error(); !error.empty()) {
-    return answer(fail(std::errc::device_or_resource_busy, "rule " + quote(command->name), error));
+    return answer(fail(std::errc::device_or_resource_busy, "rule " + quote(shared->name), error));
   }
-  membership_->change_rule(service, *command, answer);
+  membership_->change_rule(service, *shared, answer);
 }
 
 // A server that etcd has lost sight of may be in the epochs all the same.
@@ -571,7 +573,7 @@ void EtcdCluster::forget(std::string name, Answer<void> answer) {
       for (const serve::MemberStatus& one : described.leader->members) {
         if (one.name != name || !one.is_joined) continue;
         return answer(fail(std::errc::device_or_resource_busy, "member " + quote(name),
-                           "is in the epochs", "stop it first"));
+                           "takes part in the epochs", "stop it first"));
       }
     }
     membership_->forget(name, answer);

@@ -8,20 +8,20 @@
 //   server->run(...);
 //   cluster->stop();                    leaves; others take over at once
 //
-//   the server's loop      ClusterMember: what is used, what may be used
-//   transport's thread     EpochTransport: streams to the leader; the leader's part
-//   membership's thread    Membership: etcd, who leads, which rules there are
+//   the server's loop      ClusterMember: demand and slices
+//   transport's thread     EpochTransport: streams to the leader; the leader's role
+//   membership's thread    Membership: etcd, the leader, the rules of the cluster
 //
-// Each owns its state, and they communicate by letters only. Without etcd the server continues
-// alone: known rules of the cluster are limited to what an isolated server may use.
+// Each owns its state, and they communicate only through mailboxes. Without etcd the server
+// continues alone: known rules of the cluster are limited to what an isolated server may use.
 //
 // Limits of the cluster hold from the first client on. Clients are accepted when the rules of the
 // state file are active (cluster_state.h) and etcd was asked once for newer ones, whether it
 // answered or not. A server without rules that cannot reach etcd accepts no clients, or serves at a
 // configured rate, until etcd answers.
 //
-// Made, started, stopped and destroyed by the thread that runs the server, before and after it
-// runs. Callers of the port may call it after stop(), until the destruction.
+// Created, started, stopped and destroyed by the thread that runs the server, before and after it
+// runs. The port may be called after stop(), until destruction.
 #pragma once
 
 #include <cstdint>
@@ -39,20 +39,20 @@ namespace weir::cluster {
 
 class Cluster : public serve::ClusterPort {
  public:
-  // Reads its state and listens for the others. The error names the file or the address.
+  // Reads its state and listens for the other servers. The error names the file or the address.
   // REQUIRES: the server does not run yet, outlives it, and options.is_on().
   static Result<std::unique_ptr<Cluster>> create(serve::Server& server,
                                                  const serve::ClusterOptions& options);
 
-  // Puts the rules it knows in force, and begins to look for etcd. The server must run soon, and to
+  // Applies the rules it knows and starts to contact etcd. The server must run soon after, until
   // its end. REQUIRES: all other rules of the server have been started.
   virtual void start() = 0;
-  // All that was asked has been answered then, and what follows is answered with ECANCELED.
+  // When it returns, all pending calls have been answered; later calls are answered with ECANCELED.
   virtual void stop() = 0;
-  // Where the others come in.
+  // The port for the other servers.
   virtual std::uint16_t port() const = 0;
-  // The certificates as they are on disk now, checked; connections to and from the others and to
-  // etcd use them that are made after the call of what is returned.
+  // Reads and checks the certificates on disk. Calling the result makes new connections to and from
+  // other servers and to etcd use them.
   virtual Result<std::function<void()>> read_certificates() = 0;
 };
 

@@ -43,9 +43,9 @@ Result<ClusterLeader::Welcome> ClusterLeader::greet(const Hello& hello, Instant 
   const std::string member = "member " + quote(hello.name);
   if (hello.protocol != kEpochProtocol) {
     return fail(std::errc::protocol_not_supported, member,
-                fmt::format("speaks version {} of the protocol, and the leader, {}, version {}",
+                fmt::format("uses version {} of the protocol, but the leader, {}, uses version {}",
                             hello.protocol, options_.name, kEpochProtocol),
-                "run versions of weir that speak the same");
+                "run compatible versions of weir");
   }
   if (hello.term != options_.term) {
     return fail_errno(
@@ -53,16 +53,16 @@ Result<ClusterLeader::Welcome> ClusterLeader::greet(const Hello& hello, Instant 
         fmt::format("{} leads in term {}, not in {}", options_.name, options_.term, hello.term));
   }
   if (hello.name.empty() || hello.name.size() > kNameMax) {
-    return fail(std::errc::invalid_argument, member, "is no name of a server");
+    return fail(std::errc::invalid_argument, member, "is not a valid server name");
   }
   if (names_.size() >= kEpochMembersMax) {
-    return fail(std::errc::no_space_on_device, member, "is one more than there may be");
+    return fail(std::errc::no_space_on_device, member, "exceeds the maximum number of members");
   }
   Known& known = known_[hello.name];
   const bool is_same = known.id != 0 && known.incarnation == hello.incarnation;
   if (known.is_joined && !is_same && now - known.heard < kSilence) {
-    return fail(std::errc::file_exists, member, "is the name of another server, which is alive",
-                "give each server a name of its own in [cluster]");
+    return fail(std::errc::file_exists, member, "is already the name of another running server",
+                "give each server its own name in [cluster]");
   }
   Welcome welcome;
   if (known.is_joined) {
@@ -99,9 +99,10 @@ Result<void> ClusterLeader::receive(MemberId from, const std::string& course, Ep
   if (!message) {
     error = message.error();
   } else if (std::holds_alternative<Start>(*message) || std::holds_alternative<Refuse>(*message)) {
-    error = {std::errc::bad_message, "message", "is one that only a leader sends", {}};
+    error = {std::errc::bad_message, "message", "only a leader may send this message", {}};
   } else if (course.size() > kNameMax) {
-    error = {std::errc::bad_message, "message", "is of a course that no service is called by", {}};
+    error = {
+        std::errc::bad_message, "message", "names a course that is not a valid service name", {}};
   } else {
     if (!course.empty()) {
       receive_of_course(from, course, *message, now);

@@ -9,21 +9,21 @@
 //   ended(id)                     its stream has broken
 //   set_known(names, running)     the servers of the cluster, running or away
 //
-// Epochs run in courses, each with a leader's part, numbers and members of its own: that of slices,
+// Epochs run in courses, each with its own EpochLeader, numbers and members: the course of slices,
 // which has no name, and one for the groups of each service that takes turns (epoch_course.h). They
-// are created on demand and kept, since numbers may only increase.
+// are created on demand and kept, because numbers must increase.
 //
-// A restarted member has another incarnation and gets another number; the old number is forgotten
-// when all leases it may have held have expired. A name belongs to a member while it is heard from:
-// a second server of the same name is rejected meanwhile.
+// A restarted member has another incarnation and gets another number; the old number is dropped
+// when all leases it may have held have expired. A name belongs to a member while messages arrive
+// from it: a second server of the same name is rejected meanwhile.
 //
-// A server that is away keeps its reserved part as long as its name is known. A server without a
+// A server that is away keeps its reserved amount as long as its name is known. A server without a
 // known name has left or was forgotten, and is no longer counted.
 //
 // A new leader accepts no member until the slices of the previous one have nearly expired: it could
-// only grant nothing, and an isolated server may use more than that.
+// grant nothing, and an isolated server may use more than that.
 //
-// Time is given. One owner, no locks.
+// Time is an argument. One owner, no locks.
 #pragma once
 
 #include <array>
@@ -51,15 +51,15 @@ class ClusterLeader {
  public:
   static constexpr std::size_t kNameMax = 31;
   static constexpr std::size_t kRoundsKept = 1024;
-  // As many as a server may have services; Ready for another is refused with -ENOSPC.
+  // The maximum number of services of a server; Ready for another course is refused with -ENOSPC.
   static constexpr std::size_t kCoursesMax = 256;
-  // Who is not heard of for so long may have its name taken.
+  // After this time without a message, the name of a member can be used by another server.
   static constexpr Nanoseconds kSilence = std::chrono::seconds{2};
 
   struct Options {
     std::string name;  // of the server
     std::uint32_t term = 1;
-    bool is_first = false;  // nobody has led before: nothing is held
+    bool is_first = false;  // there was no earlier leader, so no slices are held
     SliceTerms terms = {};
   };
   struct Hello {
@@ -70,7 +70,7 @@ class ClusterLeader {
   };
   struct Welcome {
     MemberId id = 0;
-    MemberId replaced = 0;  // whose stream is to be ended; 0: nobody's
+    MemberId replaced = 0;  // the member whose stream must be closed; 0: none
   };
   struct Outgoing {
     MemberId to = 0;
@@ -78,20 +78,21 @@ class ClusterLeader {
     EpochMessage message;
   };
 
-  // The limits outlive it.
+  // REQUIRES: the limits outlive it.
   ClusterLeader(const Options& options, const SliceLimits& limits, Instant now);
 
   std::uint32_t term() const { return options_.term; }
 
   // EPROTONOSUPPORT: another version of the protocol; ESTALE: another term; EEXIST: the name is
-  // taken; EINVAL: no name; ENOSPC: too many. The words are for the member.
+  // taken; EINVAL: the name is not valid; ENOSPC: too many members. The member is sent the
+  // error text.
   Result<Welcome> greet(const Hello& hello, Instant now);
-  // On failure the member is evicted and its stream is to be ended.
+  // On failure the member is evicted, and its stream must be closed.
   Result<void> receive(MemberId from, const std::string& course, EpochView bytes, Instant now);
   void ended(MemberId member, Instant now);
   const std::string& name_of(MemberId member) const;
-  // Servers that said something within kSilence, the leader's own counted in any case. One that is
-  // evicted since it was slow for a moment is not lost by that.
+  // The number of servers from which a message arrived within kSilence, always including the leader
+  // itself. A member that was evicted because it was slow for a moment still counts.
   std::size_t connected(Instant now) const;
 
   void tick(Instant now);
@@ -100,9 +101,9 @@ class ClusterLeader {
   void confirm(Instant until);
   // The limits have changed.
   void reload() { slices_.reload(); }
-  // All names there are, and those of servers that run; to be told again and again. Whoever has
-  // neither a name nor a stream is forgotten. Until it is told, nobody is. A server that runs and
-  // has not come yet serves its clients at what it may use when cut off.
+  // The names of all servers and of those that run; call it repeatedly. A server with neither a
+  // name nor a stream is forgotten, but none before the first call. A server that runs and has not
+  // joined yet uses the amount of a server that is cut off.
   void set_known(MemberNames names, MemberNames running = {});
 
   serve::LeaderStatus describe(Instant now) const;
@@ -111,7 +112,7 @@ class ClusterLeader {
   struct Known {
     MemberId id = 0;
     std::uint64_t incarnation = 0;
-    bool is_joined = false;  // its stream stands
+    bool is_joined = false;  // its stream is open
     bool has_signalled = false;
     Instant heard{};
   };
@@ -122,20 +123,20 @@ class ClusterLeader {
   Nanoseconds round_quantile(std::size_t permille) const;
 
   Options options_;
-  Instant speaks_at_;  // what comes before is not heard
+  Instant speaks_at_;  // messages before this time are ignored
   const SliceLimits& limits_;
   SliceLeader slices_;
   EpochLeader leader_;                          // of slices
-  std::map<std::string, EpochLeader> courses_;  // the others, by name
-  std::vector<Outgoing> refused_;               // those of courses there is no room for
+  std::map<std::string, EpochLeader> courses_;  // the other courses, by name
+  std::vector<Outgoing> refused_;               // answers for courses beyond kCoursesMax
   Instant confirmed_until_ = kNever;
   std::map<std::string, Known, std::less<>> known_;
-  std::map<MemberId, std::string> names_;  // of those that are joined
+  std::map<MemberId, std::string> names_;  // of joined members
   std::optional<MemberNames> named_;
   MemberNames running_;
   MemberId next_id_ = 1;
   std::uint64_t garbage_ = 0;
-  std::uint64_t rounds_ = 0;  // of which the times are kept
+  std::uint64_t rounds_ = 0;  // rounds whose times are recorded
   std::array<Nanoseconds, kRoundsKept> times_{};
 };
 

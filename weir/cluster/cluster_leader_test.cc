@@ -67,8 +67,8 @@ TEST_F(ClusterLeaderTest, AMemberIsRefusedForItsProtocolWithClearWords) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, std::errc::protocol_not_supported);
   EXPECT_EQ(refused.error().message(),
-            "member 'b': speaks version 7 of the protocol, and the leader, a, version 1; run "
-            "versions of weir that speak the same");
+            "member 'b': uses version 7 of the protocol, but the leader, a, uses version 1; run "
+            "compatible versions of weir");
 }
 
 TEST_F(ClusterLeaderTest, AnotherTermAndNamesThatAreNoneAreRefused) {

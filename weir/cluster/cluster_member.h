@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A server's part in the epochs of its cluster, on its own loop: what its services could use of the
-// cluster's rules goes out with every epoch, and the slices that come back are set where requests
-// are scheduled. So a slice ends with its lease by this server's clock, whatever else stands still.
+// A server's role as a member of its cluster, on its own loop: every epoch it reports how much its
+// services could use of the cluster's rules, and sets the slices that it is granted where requests
+// are scheduled. So a slice ends with its lease by this server's clock, even if other threads hang.
 //
 //   services --gauges--> SliceMember --Ready--> send(term, message) ... the transport's thread
 //            <--set_slice--          <--Start-- receive(term, message)
 //
-// Rules of the cluster are started, changed and stopped here to be what sync_rules() was told; they
-// stand among the administrator's own in every service that they name, and from that moment on at
-// no more than this server's part. Groups of clients take turns in step with the other servers, in
-// a course of epochs for each service (epoch_course.h).
+// sync_rules() starts, changes and stops the rules of the cluster here. They are listed among the
+// administrator's own rules in every service that they name, and are limited to this server's slice
+// from the start. Groups of clients take turns in step with the other servers, in a course of
+// epochs for each service (epoch_course.h).
 //
 // After a change of policy and back, the cluster's rules are active again before another request is
 // scheduled.
 //
-// When the server stops, it no longer takes part; accepted requests are served within its slices
-// until their lease ends, and then as by an isolated server. It does not say goodbye to the leader,
-// which would give its slices to others at once.
+// When the server stops, it no longer takes part in epochs; accepted requests are served within its
+// slices until their lease ends, and then at the amount of an isolated server. It does not notify
+// the leader, which would give its slices to others at once.
 //
-// A Guest of the loop: everything is called there. Time is given. One owner, no locks.
+// A Guest of the loop: all calls are made there. Time is an argument. One owner, no locks.
 #pragma once
 
 #include <cstdint>
@@ -50,12 +50,13 @@ class ClusterMember final : public serve::Guest, private EpochUse {
     Nanoseconds timeout = std::chrono::milliseconds{100};
     SliceTerms terms = {};
   };
-  // By a course of epochs: that of slices has no name, others are called as the service.
+  // Sends by a course of epochs: the course of slices has no name, the others have the name of
+  // their service.
   using Send =
       std::function<void(std::uint32_t term, const std::string& course, EpochMessage message)>;
 
   // REQUIRES: the server outlives it and does not run yet. `ended` is called when the server stops:
-  // the leader is not to wait for this member any more.
+  // the leader must no longer wait for this member.
   ClusterMember(const Options& options, serve::Server& server, Send send,
                 std::function<void()> ended);
   ~ClusterMember() override;
@@ -64,17 +65,17 @@ class ClusterMember final : public serve::Guest, private EpochUse {
   void wake(Instant now) override;
   void stopping(Instant now) override;
 
-  // Another leads, or nobody: term 0.
+  // There is another leader, or none: term 0.
   void follow(std::uint32_t term, Instant now);
   void receive(std::uint32_t term, const std::string& course, const EpochMessage& message,
                Instant now);
 
-  // These rules, in this order, and no others, on so many servers as far as is known. The errors of
-  // those that do not fit here.
+  // Applies exactly these rules, in this order, for this known number of servers. Returns the
+  // errors of rules that cannot be applied here.
   std::vector<std::string> sync_rules(const std::vector<SharedRule>& rules, std::uint32_t members,
                                       Instant now);
 
-  // That limits are shared among, as a leader has told; 0: none has.
+  // The number of members that share the limits, as last received from a leader; 0: never received.
   std::uint32_t members_told() const { return slices_.is_told() ? slices_.members() : 0; }
 
   void describe(serve::ClusterStatus& status, Instant now) const override;
@@ -104,10 +105,11 @@ class ClusterMember final : public serve::Guest, private EpochUse {
   EpochMember member_;
   EpochParticipant participant_;
   std::vector<std::unique_ptr<ClusterRules>> services_;
-  std::map<std::string, std::unique_ptr<EpochCourse>> courses_;  // by service, of those with groups
-  std::map<std::string, Applied> applied_;                       // by SharedRule::key()
+  std::map<std::string, std::unique_ptr<EpochCourse>>
+      courses_;                             // by service, for services with groups
+  std::map<std::string, Applied> applied_;  // by SharedRule::key()
   std::vector<SharedRule> rules_;
-  std::uint64_t switches_ = 0;  // of policies, when the rules were put in force
+  std::uint64_t switches_ = 0;  // number of policy switches when the rules were applied
   std::uint32_t term_ = 0;
   Instant apply_at_ = kNever;
   bool has_started_ = false;

@@ -18,8 +18,8 @@ namespace {
 constexpr std::string_view kTitle = "weir cluster state 1\n";
 constexpr std::string_view kRule = "rule ";
 constexpr std::string_view kCure =
-    "restore it from a backup, or remove it: then rules are asked of etcd before clients are "
-    "accepted";
+    "restore it from a backup, or remove it: the server then reads the rules from etcd before it "
+    "accepts clients";
 
 std::string sum_line(std::string_view text) { return fmt::format("sum {:08x}\n", crc32c(text)); }
 
@@ -119,7 +119,7 @@ Result<ClusterState> parse_cluster_state(std::string_view text) {
       if (auto state = read_body(summed.substr(kTitle.size()))) return std::move(*state);
     }
   }
-  return fail(std::errc::invalid_argument, {}, "is damaged, or not the state of a cluster",
+  return fail(std::errc::invalid_argument, {}, "is damaged, or not the state file of a cluster",
               std::string(kCure));
 }
 
@@ -151,8 +151,8 @@ Result<ClusterStateFile> ClusterStateFile::open(const std::string& path,
   }
   if (state.prefix != prefix) {
     return refused({std::errc::invalid_argument, path,
-                    fmt::format("holds the rules of the cluster {}, not of {}", quote(state.prefix),
-                                quote(prefix)),
+                    fmt::format("contains the rules of the cluster {}, not of {}",
+                                quote(state.prefix), quote(prefix)),
                     "name another file, or set prefix in [cluster] to that of the file"});
   }
   ClusterStateFile opened(path, std::move(*file), std::move(state));

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a server of a cluster keeps on disk, so that limits of the cluster hold from its first
-// client on, whether etcd is available or not: the rules, their revisions, and the number of
-// servers.
+// The state of a cluster member on disk: the rules, their revisions and the number of servers, so
+// that limits of the cluster hold from the first client on, whether etcd is available or not.
 //
 //   weir cluster state 1
-//   prefix /weir                                 which cluster of that etcd it is
-//   history 9f3c07d1a2b4e586                     of that etcd, from its key; 0: it was never asked
-//   generation 57                                etcd's revision at which the rules were these
-//   members 3                                    servers, as a leader or etcd has counted them
+//   prefix /weir                                 the prefix of the cluster in etcd
+//   history 9f3c07d1a2b4e586                     of that etcd, from its key; 0: never read
+//   generation 57                                etcd's revision of these rules
+//   members 3                                    number of servers, from a leader or etcd
 //   rule ost_io/wide 12 40                       created and modified at these revisions
 //   start wide jobid={*} rate=1500 by=rule scope=cluster
 //   change wide rate=2000
 //   sum 7a41c0de                                 CRC-32C of all lines before
 //
-// The file is replaced as a whole (host::StateFile). A damaged file is rejected rather than guessed
-// at: without its rules a server would serve without limits.
+// The file is replaced atomically (host::StateFile). A damaged file is rejected: without its rules
+// a server would serve without limits.
 //
 // The generation decides between the file and etcd: revisions of an etcd only increase, so an etcd
 // with a smaller one has lost data, and one with another id is a different etcd. Rules of such an
@@ -40,31 +39,31 @@ struct ClusterState {
   std::uint32_t members = 0;
   std::vector<SharedRule> rules = {};  // in the order they were started
 
-  // That there are none is known too.
+  // Also true if it is known that there are no rules.
   bool knows_rules() const { return generation > 0; }
-  // Whether rules of this generation in a history are as new as these, or newer.
+  // Whether rules with this generation and history are at least as new as these.
   bool is_followed_by(std::uint64_t other_history, std::int64_t other_generation) const {
     return !knows_rules() || (history == other_history && generation <= other_generation);
   }
   bool operator==(const ClusterState&) const = default;
 };
 
-// EINVAL: not what print_cluster_state() writes.
+// EINVAL: not written by print_cluster_state().
 Result<ClusterState> parse_cluster_state(std::string_view text);
-// Rules that could not be read again are left out: no server has a service of such a name.
+// Rules that could not be parsed again are omitted: no server has a service of such a name.
 std::string print_cluster_state(const ClusterState& state);
 
-// The file, for as long as the server runs. One owner, one thread at a time.
+// The file, open as long as the server runs. One owner, one thread at a time.
 class ClusterStateFile {
  public:
-  // EBUSY: another server has it; EINVAL: it is damaged, or another cluster's. The error names the
-  // file and what to do. A file that is not there yet knows no rules.
+  // EBUSY: another server uses it; EINVAL: it is damaged or belongs to another cluster. The error
+  // names the file and the remedy. A missing file means that no rules are known.
   static Result<ClusterStateFile> open(const std::string& path, const std::string& prefix);
 
   const ClusterState& state() const { return state_; }
   const std::string& path() const { return path_; }
-  // On disk before it returns, unless it is what the file holds already. On failure state() is the
-  // new one all the same, and the next call writes it.
+  // Saved on disk before it returns, unless the file already contains it. On failure state() is
+  // still the new one, and the next call writes it.
   Result<void> keep(ClusterState state);
 
  private:

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which servers of the cluster have recently reached this one. A server that looks for a leader
-// greets all registered servers (epoch_greetings_grpc.h), and each counts the greetings it
-// gets:
+// Counts the servers of the cluster that have recently reached this one. A server that looks for
+// a leader greets all registered servers (epoch_greetings_grpc.h), and each counts the greetings
+// it receives:
 //
 //   connections.set_peers(registered);
 //   connections.greeted("b", incarnation, now);
 //   connections.count(now)                       this server and "b": 2
 //
-// A greeting that arrived proves a connection whose ends have checked each other, in the direction
-// that matters: members open their streams to the leader. It counts for kFresh, and only for a
-// server that is registered with this incarnation. A greeting may arrive before its server is seen
-// in etcd; a few of those are kept.
+// A greeting that arrived proves a connection on which both ends have checked each other, in the
+// direction that matters: members open their streams to the leader. It counts for kFresh, and only
+// for a server that is registered with this incarnation. A greeting may arrive before its server is
+// listed in etcd; a few of those are kept.
 //
-// Time is given. One owner, no locks.
+// Time is an argument. One owner, no locks.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@
 
 namespace weir::cluster {
 
-// A server as it is registered.
+// A registered server.
 struct Peer {
   std::string name;
   std::uint64_t incarnation = 0;
@@ -45,7 +45,7 @@ class Connections {
 
   void set_peers(const std::vector<Peer>& peers);
   void greeted(const std::string& name, std::uint64_t incarnation, Instant now);
-  // Servers by name, this one included.
+  // The number of servers, by name, including this one.
   std::size_t count(Instant now) const;
 
  private:

@@ -26,7 +26,7 @@ constexpr int kUnacknowledgedMaxMs = 2000;
 // them: the TCP_USER_TIMEOUT of the socket.
 constexpr int kPingEveryMs = 3600 * 1000;
 
-constexpr const char* kWanted = "it is needed for TLS";
+constexpr const char* kWanted = "TLS requires this file";
 
 using Pair = Certificates::Pair;
 
@@ -35,7 +35,8 @@ Result<Pair> read_pair(const std::string& directory, const std::string& role) {
   if (!certificate) return tl::unexpected(certificate.error());
   auto key = host::read_pem(directory + "/" + role + "-key.pem", kWanted);
   if (!key) return tl::unexpected(key.error());
-  if (auto checked = host::check_pair(*certificate, *key, "the two belong together"); !checked) {
+  if (auto checked = host::check_pair(*certificate, *key, "the certificate and the key must match");
+      !checked) {
     return tl::unexpected(checked.error());
   }
   return Pair{*std::move(certificate), *std::move(key)};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Certificates and authorities for all gRPC connections of this module. Without a directory
-// connections are plain; with one they are TLS, and both ends show a certificate of the same
-// authority:
+// connections are plain text; with one they use TLS, and both ends present a certificate of the
+// same authority:
 //
 //   ca-cert.pem                          the authority
-//   server-cert.pem, server-key.pem      shown to incoming connections
+//   server-cert.pem, server-key.pem      for incoming connections
 //   client-cert.pem, client-key.pem      for outgoing ones; if missing, the server's
 //
 // The names are the same as in [tls] of weir.conf. A channel to a server that asks for no
@@ -15,13 +15,13 @@
 //   auto credentials = Credentials::load(directory, Credentials::Use::kBoth);
 //   builder.AddListeningPort(address, (*credentials)->server(), &port);
 //   ...
-//   auto renewed = (*credentials)->read_again();    they were renewed: read and checked, no more
-//   if (renewed) (*credentials)->use(*renewed);     connections from now on, either way
+//   auto renewed = (*credentials)->read_again();    reads and checks renewed files
+//   if (renewed) (*credentials)->use(*renewed);     new connections use them, in and out
 //
 // Open connections keep their certificates. A channel keeps its certificates too, also for its next
 // connection: create a new channel to use new ones.
 //
-// gRPC's own types are only named here, so no user of this header needs its headers. Thread-safe.
+// gRPC types are only declared here, so users of this header do not need its headers. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class ServerCredentials;
 
 namespace weir::cluster {
 
-// The files of a directory, as they were at one moment.
+// The files of a directory, read at one moment.
 struct Certificates {
   struct Pair {
     host::PemFile certificate;
@@ -61,28 +61,29 @@ class Credentials {
   using Ptr = std::unique_ptr<Credentials>;
   using Renewed = std::shared_ptr<const Certificates>;
 
-  // What for: to go somewhere, with a certificate of our own or with one if there is one; for those
-  // who come, who need a certificate of the authority; or for both.
+  // Purpose: outgoing connections, with our certificate (kGo) or with one if it exists
+  // (kGoIfThere); incoming connections, for which clients need a certificate of the authority;
+  // or both.
   enum class Use : std::uint8_t { kGo, kGoIfThere, kListen, kBoth };
 
-  // An empty directory: plain.
+  // An empty directory: plain text.
   static Result<Ptr> load(const std::string& directory, Use use);
 
-  // For going somewhere, with the certificates of this moment.
+  // For outgoing connections, with the current certificates.
   std::shared_ptr<grpc::ChannelCredentials> channel() const;
-  // For those who come, each with the certificates of its moment. For one server, which lives
-  // shorter than this.
+  // For incoming connections, each with the certificates of its time. For one server, which must be
+  // destroyed before this.
   std::shared_ptr<grpc::ServerCredentials> server();
 
-  // The files as they are now, which a plain one has none of. A certificate that has changed has to
-  // be valid now, too.
+  // Reads the current files; without a directory there are none. A changed certificate must also be
+  // valid now.
   Result<Renewed> read_again() const;
-  // Whether that changes anything.
+  // Returns whether this changes anything.
   bool use(Renewed renewed);
 
-  // Those in use; none if plain.
+  // The certificates in use; none without TLS.
   Renewed current() const;
-  // The same for the server; none if they are those that it was given last.
+  // The same for the server; none if it already has them.
   Renewed take_new();
 
  private:
@@ -92,19 +93,18 @@ class Credentials {
   const Use use_;
   mutable host::Mutex mutex_;
   Renewed certificates_ ABSL_GUARDED_BY(mutex_);
-  Renewed given_ ABSL_GUARDED_BY(mutex_);  // to the server
+  Renewed given_ ABSL_GUARDED_BY(mutex_);  // last given to the server
 };
 
-// What all our channels have in common: no proxy, and a peer that comes back is found within a
-// second.
+// Arguments of all our channels: no proxy, and reconnection within a second.
 grpc::ChannelArguments channel_arguments();
-// The same for channels to servers of the cluster and to etcd, which also give up a connection when
-// nobody has acknowledged what was sent for 2 s. TCP itself waits for a quarter of an hour, and
-// after a cut for as long again as it lasted before it tries once more.
+// The same for channels to servers of the cluster and to etcd, which also close a connection if
+// sent data is not acknowledged for 2 s. TCP itself waits for a quarter of an hour, and after a cut
+// it retries only after as long as the cut has lasted.
 grpc::ChannelArguments peer_channel_arguments();
 
-// gRPC writes lines of its own to standard error; what matters we say ourselves. Once a process,
-// before the first channel; more calls do nothing.
+// Stops gRPC from writing its own messages to standard error. Call it before the first channel;
+// further calls do nothing.
 void quiet_grpc();
 
 }  // namespace weir::cluster

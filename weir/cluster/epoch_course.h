@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The epoch handler of a service whose groups of clients take turns in step with the other servers
-// (weir/coordinate/group_epochs.h): a course of epochs of its own, named after the service, beside
-// that of slices. Turns are longer than slices' epochs, and each service has its own.
+// (weir/coordinate/group_epochs.h): a separate course of epochs, named after the service, beside
+// the course of slices. Turns are longer than the epochs of slices, and each service has its own.
 //
 //   GateEpochs --next_epoch--> EpochCourse --send(message)--> ... the leader, by this course
 //              <--callback----             <--receive(message)--
 //
 // Without a leader a call fails at once with -ENOTCONN, so that the groups take turns locally.
-// Messages are sent within the call that creates them. Lives on the server's loop. Time is given.
-// One owner, no locks.
+// Messages are sent within the call that creates them. Runs on the server's loop. Time is an
+// argument. One owner, no locks.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ class EpochCourse final : public EpochHandler {
  public:
   using Send = std::function<void(EpochMessage message)>;
 
-  // The timeout is longer than the longest turn.
+  // REQUIRES: the timeout is longer than the longest turn.
   EpochCourse(Nanoseconds timeout, Send send);
 
   void next_epoch(std::int64_t current, EpochBytes data, EpochCallback callback,
                   Instant now) override;
   void last_epoch(std::int64_t current, Instant now) override;
 
-  // Another leads than before, or nobody that is known.
+  // The leader has changed, or is no longer known.
   void follow(bool is_led, Instant now);
   void receive(const EpochMessage& message, Instant now);
   void tick(Instant now);

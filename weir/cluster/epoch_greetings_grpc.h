@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sends the greetings of a server that looks for a leader: to each peer, every kEvery while there
-// are peers. See connections.h for what they prove.
+// Sends the greetings of a server that looks for a leader: to each peer, every kEvery, while there
+// are peers. connections.h explains what they prove.
 //
-// Connections are kept while a peer is greeted and closed with it. A greeting that fails is tried
-// again with the next; a peer has one on its way at a time. All of it is used by the thread that
-// reads the box, where gRPC's callbacks leave a letter each. It exposes gRPC types, so it is
-// private to this module and not installed.
+// Connections are kept while a peer is greeted, and closed with it. A failed greeting is repeated
+// with the next one; each peer has one in progress at a time. All calls are made by the thread that
+// reads the mailbox, to which gRPC's callbacks write. It exposes gRPC types, so it is private to
+// this module and not installed.
 #pragma once
 
 #include <list>
@@ -28,20 +28,20 @@ class Greeter {
  public:
   static constexpr Nanoseconds kEvery = std::chrono::milliseconds{300};
 
-  // The credentials and the box outlive it.
+  // REQUIRES: the credentials and the mailbox outlive it.
   Greeter(Greeting own, const Credentials& credentials, Letters& letters);
   ~Greeter();
   Greeter(const Greeter&) = delete;
   Greeter& operator=(const Greeter&) = delete;
 
-  // Whom to greet from now on; those that are new at once.
+  // The peers to greet from now on; new ones at once.
   void set_peers(const std::vector<Peer>& peers, Instant now);
   bool has_peers() const { return !targets_.empty(); }
-  // The certificates have changed: next greetings go over connections with the new ones.
+  // The certificates have changed: the next greetings use connections with the new ones.
   void renew();
   void tick(Instant now);
   Instant next_wake() const { return targets_.empty() ? kNever : greet_at_; }
-  // Calls that are on their way end soon.
+  // Calls in progress end soon.
   void close();
   bool is_over() const { return calls_.empty(); }
 

@@ -4,13 +4,12 @@
 // events on one thread.
 //
 //   PeerStream   the leader's end    came -> frames ... -> ended -> over
-//   LinkStream   the member's end    frames ... -> ended, with the reason, and over
+//   LinkStream   the member's end    frames ... -> ended, with the reason; then it is over
 //
-// gRPC calls a stream in its own threads, where it does nothing but write a letter to the owner's
-// mailbox: at most one for a read, one for a write and one for the end are under way. Everything
-// else happens on the thread that reads the box. A stream may be destroyed when it is over, since
-// that letter is the last. It exposes gRPC types, so it is private to this module and not
-// installed.
+// gRPC calls a stream in its own threads, where it only writes a letter to the owner's mailbox: at
+// most one for a read, one for a write and one for the end are in progress. Everything else happens
+// on the thread that reads the mailbox. A stream may be destroyed when it is over, since that
+// letter is the last. It exposes gRPC types, so it is private to this module and not installed.
 #pragma once
 
 #include <cstddef>
@@ -31,25 +30,25 @@ namespace weir::cluster {
 
 using Letters = host::Mailbox<std::function<void()>>;
 
-// REQUIRES: the box outlives all streams and calls, so it is open.
+// REQUIRES: the mailbox outlives all streams and calls, so it is open.
 inline void tell(Letters& letters, std::function<void()> letter) {
   const bool is_put = letters.put_always(std::move(letter));
   WEIR_ASSERT(is_put);
 }
 
-// Frames on their way out, one at a time.
+// Outgoing frames, written one at a time.
 class FrameQueue {
  public:
-  // Whoever does not read so many is not alive, or no friend.
+  // A peer that does not read this many frames is dead or hostile.
   static constexpr std::size_t kFramesMax = 64;
 
-  // False: too many wait, and it was dropped.
+  // False: too many frames wait, and this one was dropped.
   bool push(Frame frame) {
     if (frames_.size() >= kFramesMax) return false;
     frames_.push_back(std::move(frame));
     return true;
   }
-  // The one to be written next, if none is being written.
+  // The next frame to write, if none is being written.
   const Frame* next() const { return is_writing_ || frames_.empty() ? nullptr : &frames_.front(); }
   void begin() { is_writing_ = true; }
   void end() {
@@ -72,16 +71,16 @@ class PeerStream : public grpc::ServerBidiReactor<Frame, Frame> {
     std::function<void(PeerStream&)> over;
   };
 
-  // In gRPC's thread. The first letter tells the owner, to whom it belongs from then on.
+  // Called in gRPC's thread. The first letter passes the stream to its owner.
   PeerStream(grpc::CallbackServerContext& context, Letters& letters, const Events& events);
   PeerStream(const PeerStream&) = delete;
   PeerStream& operator=(const PeerStream&) = delete;
 
   void send(Frame frame);
-  // Ends it with these words to the peer.
+  // Closes it with this status for the peer.
   void finish(const grpc::Status& status);
 
-  MemberId member = 0;  // once it has said who it is
+  MemberId member = 0;  // after its hello
 
  private:
   void OnReadDone(bool is_ok) override {
@@ -112,7 +111,7 @@ class LinkStream : public grpc::ClientBidiReactor<Frame, Frame> {
  public:
   struct Events {
     std::function<void(LinkStream&, const Frame&)> frame;
-    // And over.
+    // The stream is over after this call.
     std::function<void(LinkStream&, const grpc::Status&)> ended;
   };
 

@@ -61,7 +61,7 @@ grpc::Status status_of(const Error& error) {
       return {grpc::StatusCode::UNAVAILABLE, error.message()};
   }
 }
-grpc::Status stopping() { return {grpc::StatusCode::UNAVAILABLE, "this server stops"}; }
+grpc::Status stopping() { return {grpc::StatusCode::UNAVAILABLE, "this server is shutting down"}; }
 bool is_refusal(grpc::StatusCode code) {
   return code == grpc::StatusCode::FAILED_PRECONDITION ||
          code == grpc::StatusCode::ALREADY_EXISTS || code == grpc::StatusCode::INVALID_ARGUMENT;
@@ -251,7 +251,7 @@ Result<void> Transport::open() {
   if (server_ == nullptr || port_ == 0) {
     server_.reset();
     return fail(std::errc::address_in_use, "cluster: " + quote(options_.listen),
-                "cannot be listened on", "choose another address or port for [cluster] listen");
+                "cannot listen on this address", "set another address or port in [cluster] listen");
   }
   thread_ = std::thread([this] { run(); });
   return {};
@@ -334,7 +334,7 @@ void Transport::end_leading() {
   leader_.reset();
   for (const auto& [id, stream] : std::exchange(streams_, {})) {
     stream->member = 0;
-    stream->finish({grpc::StatusCode::UNAVAILABLE, "this server does not lead any more"});
+    stream->finish({grpc::StatusCode::UNAVAILABLE, "this server is no longer the leader"});
   }
 }
 
@@ -371,7 +371,7 @@ void Transport::count_connections(Instant now) {
 
 void Transport::greet(PeerStream& stream, const Hello& hello) {
   if (!leader_) {
-    return stream.finish({grpc::StatusCode::UNAVAILABLE, options_.name + " does not lead"});
+    return stream.finish({grpc::StatusCode::UNAVAILABLE, options_.name + " is not the leader"});
   }
   const auto welcome = leader_->greet({.protocol = hello.protocol(),
                                        .name = hello.name(),
@@ -382,7 +382,7 @@ void Transport::greet(PeerStream& stream, const Hello& hello) {
   if (welcome->replaced != 0) {
     PeerStream& old = *streams_.extract(welcome->replaced).mapped();
     old.member = 0;
-    old.finish({grpc::StatusCode::ABORTED, "the member has come again"});
+    old.finish({grpc::StatusCode::ABORTED, "the member has connected again"});
   }
   stream.member = welcome->id;
   streams_[stream.member] = &stream;
@@ -401,7 +401,7 @@ void Transport::peer_frame(PeerStream& stream, const Frame& frame) {
   const auto received =
       leader_->receive(stream.member, frame.course(), view_of(frame.message()), host::now());
   if (received) return;
-  listener_.say(fmt::format("cluster: member {} sent what is no message and is evicted: {}",
+  listener_.say(fmt::format("cluster: member {} sent a malformed message and is evicted: {}",
                             quote(leader_->name_of(stream.member)), received.error().message()));
   peer_ended(stream);
   stream.finish({grpc::StatusCode::INVALID_ARGUMENT, received.error().message()});
@@ -438,7 +438,7 @@ void Transport::start_following(std::uint32_t term, const std::string& address) 
     address_.clear();
     return;
   }
-  why_ = "the leader was not reached yet";
+  why_ = "the leader has not been reached yet";
   listener_.joined(link_state());
   if (address != address_ || stub_ == nullptr) {
     address_ = address;
@@ -488,7 +488,7 @@ void Transport::link_frame(const Frame& frame) {
   auto message = decode(view_of(frame.message()));
   if (!message) {
     say_once(
-        fmt::format("cluster: the leader sent what is no message: {}", message.error().message()));
+        fmt::format("cluster: the leader sent a malformed message: {}", message.error().message()));
     return link_->close();
   }
   listener_.received(term_, frame.course(), std::move(*message));
@@ -530,13 +530,13 @@ grpc::ServerUnaryReactor* Transport::Describe(grpc::CallbackServerContext* conte
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const host::Put asked = letters_.put([this, reactor, reply] {
     if (!leader_) {
-      return reactor->Finish({grpc::StatusCode::UNAVAILABLE, "this server does not lead"});
+      return reactor->Finish({grpc::StatusCode::UNAVAILABLE, "this server is not the leader"});
     }
     to_wire(leader_->describe(host::now()), *reply);
     reactor->Finish(grpc::Status::OK);
   });
   if (asked != host::Put::kDone) {
-    reactor->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "too many ask this server"});
+    reactor->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "too many requests to this server"});
   }
   return reactor;
 }
@@ -555,13 +555,13 @@ EpochTransport::LinkState Transport::link_state() const {
 
 void Transport::describe(const std::function<void(Description)>& answer) {
   if (put([this, answer] { this->answer(answer); })) return;
-  answer({{}, fail(std::errc::operation_canceled, "cluster", "is being left")});
+  answer({{}, fail(std::errc::operation_canceled, "cluster", "this server is leaving it")});
 }
 
 void Transport::answer(const std::function<void(Description)>& answer) {
   if (leader_) return answer({link_state(), leader_->describe(host::now())});
   if (is_ending_ || term_ == 0) {
-    return answer({link_state(), fail(std::errc::host_unreachable, "leader", "none is known")});
+    return answer({link_state(), fail(std::errc::host_unreachable, "leader", "is not known")});
   }
   Asked& asked = *asked_.emplace_back(std::make_unique<Asked>());
   asked.context.set_deadline(std::chrono::system_clock::now() + kDescribeTimeout);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Epoch messages between servers: each member, including the leader itself, has one stream to the
-// leader. The leader's part of the epochs (EpochLeader and SliceLeader) lives here too, on the one
-// thread that all of gRPC's callbacks write letters to.
+// leader. The leader's role in the epochs (ClusterLeader) also runs here, on the one thread that
+// all of gRPC's callbacks write letters to.
 //
 //   member's loop --send()--> link ==stream==> ClusterLeader --> all streams
 //                 <--received-- link <==========                |
@@ -39,22 +39,23 @@ class EpochTransport {
  public:
   struct Options {
     std::string name;
-    std::uint64_t incarnation = 0;  // another with every start of the server
+    std::uint64_t incarnation = 0;  // differs with every start of the server
     std::string listen;             // ADDRESS:PORT
-    std::string tls_directory;      // see credentials.h; empty: plain
+    std::string tls_directory;      // see credentials.h; empty: plain text
     SliceTerms terms = {};
   };
   struct LinkState {
     bool is_joined = false;
-    bool is_refused = false;  // by the leader, for what we are
-    std::string why;          // it is not joined
-    std::string leader;       // the name it gave, while it is joined
+    bool is_refused = false;  // the leader refuses this server
+    std::string why;          // reason if it is not joined
+    std::string leader;       // name of the leader, while joined
   };
   // Called on the transport's thread.
   struct Listener {
     std::function<void(std::uint32_t term, std::string course, EpochMessage message)> received;
-    std::function<void(const LinkState& state)> joined;  // or not, any more
-    std::function<void()> connected;                     // with more servers than before
+    std::function<void(const LinkState& state)>
+        joined;                       // called when it joins and when it is no longer joined
+    std::function<void()> connected;  // called when it is connected with more servers than before
     std::function<void(std::string_view line)> say;
   };
   struct Description {
@@ -64,33 +65,33 @@ class EpochTransport {
 
   // Listens and starts its thread. The error names the address or the file.
   static Result<std::unique_ptr<EpochTransport>> create(const Options& options, Listener listener);
-  // As stop().
+  // Calls stop().
   virtual ~EpochTransport() = default;
   EpochTransport(const EpochTransport&) = delete;
   EpochTransport& operator=(const EpochTransport&) = delete;
 
-  // Ends all streams and the thread; all that was asked has been answered then.
+  // Ends all streams and the thread; all pending calls have been answered then.
   virtual void stop() = 0;
 
   // The port the kernel chose for port 0.
   virtual std::uint16_t port() const = 0;
 
-  // The certificates as they are on disk now, checked; streams that begin after the call of what is
-  // returned use them, either way. Those that stand go on.
+  // Reads and checks the certificates on disk. Calling the result makes new streams use them, in
+  // both directions. Open streams continue.
   virtual Result<std::function<void()>> read_certificates() = 0;
 
-  // ---- a member's part ----
+  // ---- role of a member ----
 
-  // Who leads in which term; term 0: nobody that is known.
+  // The leader and its term; term 0: no known leader.
   virtual void follow(std::uint32_t term, const std::string& address) = 0;
-  // To the leader of that term; dropped if another is followed or no stream stands.
+  // To the leader of that term; dropped if there is another leader or no open stream.
   virtual void send(std::uint32_t term, const std::string& course, EpochMessage message) = 0;
 
-  // ---- a leader's part ----
+  // ---- role of a leader ----
 
-  // Whether somebody has led before: then slices may be held that nobody here knows of.
+  // Whether there was an earlier leader: then members may hold slices that are not known here.
   enum class Before : std::uint8_t { kNobody, kSomebody };
-  // From now on; silent from `until` on unless it is confirmed.
+  // Leads from now on; sends nothing from `until` on unless confirmed.
   virtual void lead(std::uint32_t term, Before before, Instant until) = 0;
   virtual void confirm(Instant until) = 0;
   virtual void stop_leading() = 0;
@@ -98,16 +99,17 @@ class EpochTransport {
   // See ClusterLeader.
   virtual void set_known(MemberNames names, MemberNames running) = 0;
 
-  // ---- a candidate's part ----
+  // ---- role of a candidate ----
 
-  // The servers that are registered, to be greeted until this is called without any.
+  // Greets these registered servers, until it is called with an empty list.
   virtual void seek(std::vector<Peer> registered) = 0;
-  // Servers that are connected with this one, itself included: while it leads those it has
-  // heard lately, while it seeks those whose greetings arrived lately. Otherwise 1.
+  // Number of servers connected with this one, including itself: while it leads, those from which
+  // messages arrived lately; while it looks for a leader, those whose greetings arrived lately.
+  // Otherwise 1.
   virtual std::size_t connected() const = 0;
 
-  // Asks the leader, here or elsewhere, at most for a second. The answer comes on its thread;
-  // at once with ECANCELED if it has stopped.
+  // Asks the leader, which may be this server, for at most a second. The answer is delivered on its
+  // thread; at once with ECANCELED if it has stopped.
   virtual void describe(const std::function<void(Description)>& answer) = 0;
 
  protected:

@@ -189,7 +189,7 @@ TEST_F(EpochTransportTest, ASecondServerOfTheSameNameIsRefusedAndSaysWhy) {
   twin.transport().follow(kTerm, leader.address());
   EXPECT_TRUE(twin.wait([](const Node& it) { return it.state_.is_refused; }));
   EXPECT_TRUE(twin.wait([](const Node& it) {
-    return it.said_.find("is the name of another server") != it.said_.npos;
+    return it.said_.find("is already the name of another running server") != it.said_.npos;
   }));
   expect_a_round(leader, 1);
 }

@@ -40,15 +40,15 @@ Error error_of(const grpc::Status& status, const std::string& endpoint) {
   const std::string what = peer_words(status.error_message());
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
-      return {std::errc::host_unreachable, where, what, "see that it runs and can be reached"};
+      return {std::errc::host_unreachable, where, what, "check that etcd runs and is reachable"};
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return {std::errc::timed_out, where, "does not answer",
-              "see that more than half of its nodes run"};
+              "check that more than half of the etcd nodes run"};
     case grpc::StatusCode::UNAUTHENTICATED:
     case grpc::StatusCode::PERMISSION_DENIED:
     case grpc::StatusCode::INVALID_ARGUMENT:  // what it calls a wrong password
       return {std::errc::permission_denied, where, what,
-              "see user and password_file in [cluster], and the role of the user"};
+              "check user and password_file in [cluster], and the role of the user in etcd"};
     case grpc::StatusCode::NOT_FOUND:
       return {std::errc::no_such_file_or_directory, where, what, {}};
     default:
@@ -228,7 +228,7 @@ Result<Nanoseconds> EtcdClient::keep_alive(std::int64_t lease) {
   });
   if (!done) return tl::unexpected(done.error());
   if (response.ttl() <= 0) {
-    return fail(std::errc::no_such_file_or_directory, "lease in etcd", "has run out");
+    return fail(std::errc::no_such_file_or_directory, "lease in etcd", "has expired");
   }
   return Nanoseconds{std::chrono::seconds{response.ttl()}};
 }

@@ -11,11 +11,10 @@
 // the next call starts with the one that did. A transaction without an answer may still have been
 // applied, so the caller must read again. Keys and values are bytes.
 //
-// With a user, the token from etcd is renewed when it expires. An EtcdWatch has its own
-// thread and reports that something below the prefix has changed, or may have; a listing
-// shows what.
+// With a user, the token from etcd is renewed when it expires. An EtcdWatch has its own thread and
+// reports that something below the prefix has changed, or may have changed; a listing shows what.
 //
-// May be used by several threads. gRPC and its types stay inside.
+// Thread-safe. gRPC and its types stay inside.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +33,7 @@ struct EtcdOptions {
   std::vector<std::string> endpoints;  // HOST:PORT, one or more
   std::string user;                    // empty: none
   std::string password;
-  std::string tls_directory;  // see credentials.h; empty: plain
+  std::string tls_directory;  // see credentials.h; empty: plain text
   Nanoseconds timeout = std::chrono::seconds{1};
 };
 
@@ -43,20 +42,20 @@ class EtcdClient {
   struct Entry {
     std::string key;
     std::string value;
-    std::int64_t created = 0;  // revisions of the whole etcd, which only grow
+    std::int64_t created = 0;  // revisions of the whole etcd, which only increase
     std::int64_t modified = 0;
     std::int64_t lease = 0;
   };
-  // All there is at one moment.
+  // All entries at one moment.
   struct Listing {
     std::int64_t revision = 0;  // of the whole etcd, when it answered
     std::vector<Entry> entries;
   };
   struct Lease {
     std::int64_t id = 0;
-    Nanoseconds length{0};  // may be more than was asked for
+    Nanoseconds length{0};  // may be longer than requested
   };
-  // That the key is as it was at this revision; 0: that there is none.
+  // The key is unchanged since this revision; 0: the key does not exist.
   struct Condition {
     std::string key;
     std::int64_t modified = 0;
@@ -65,29 +64,29 @@ class EtcdClient {
   struct Write {
     std::string key;
     std::optional<std::string> value;  // none: the key is deleted
-    std::int64_t lease = 0;            // with which it ends; 0: none
+    std::int64_t lease = 0;            // the lease it ends with; 0: none
   };
 
-  // Reads the certificates; nobody is asked yet.
+  // Reads the certificates; does not connect yet.
   static Result<std::unique_ptr<EtcdClient>> create(const EtcdOptions& options);
   ~EtcdClient();
   EtcdClient(const EtcdClient&) = delete;
   EtcdClient& operator=(const EtcdClient&) = delete;
 
-  // The certificates as they are on disk now, checked; connections made after the call of what is
-  // returned use them. What is under way goes on as it is.
+  // Reads and checks the certificates on disk. Calling the result makes new connections use them.
+  // Calls in progress are not affected.
   Result<std::function<void()>> read_certificates();
 
-  // Errors of all of these: EHOSTUNREACH or ETIMEDOUT, nobody answered; EACCES, wrong credentials;
-  // EIO, anything else.
+  // Errors of all of these: EHOSTUNREACH or ETIMEDOUT, no endpoint answered; EACCES, wrong
+  // credentials; EIO, anything else.
   Result<Listing> look(const std::string& prefix);
   Result<std::vector<Entry>> list(const std::string& prefix);
   // REQUIRES: at least a second.
   Result<Lease> grant(Nanoseconds length);
-  // How long it now runs, from when this was called. ENOENT: it has run out.
+  // The remaining time of the lease, from the call on. ENOENT: it has expired.
   Result<Nanoseconds> keep_alive(std::int64_t lease);
   Result<void> revoke(std::int64_t lease);
-  // All of it or nothing; false if a condition does not hold.
+  // All writes or none; false if a condition does not hold.
   Result<bool> commit(const std::vector<Condition>& conditions, const std::vector<Write>& writes);
 
  private:
@@ -99,7 +98,7 @@ class EtcdClient {
 
 class EtcdWatch {
  public:
-  // `changed` is called on the watch's thread, once at the least.
+  // `changed` is called on the watch's thread, at least once.
   EtcdWatch(const EtcdClient& client, const std::string& prefix, std::function<void()> changed);
   ~EtcdWatch();
   EtcdWatch(const EtcdWatch&) = delete;

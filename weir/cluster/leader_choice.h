@@ -5,21 +5,21 @@
 // server. A server with a wrong certificate, or behind a cut network, is registered like any other,
 // and as a leader it would leave all others cut off.
 //
-// Two servers are connected when a call of the one has reached the other: with TLS both have
-// checked the certificate of the other then. A server counts its connections before it leads (it
-// counts itself, too):
+// Two servers are connected when a call from one has reached the other; with TLS each has then
+// checked the certificate of the other. A server counts its connections, including itself, before
+// it leads:
 //
 //   it is alone in etcd                                leads at once
 //   connected with more than half of the registered    leads at once
 //   fewer, but it is or was connected with another     waits for the better connected first
 //   never connected with another server                does not lead
 //
-// A leader stays while no server would do better. Servers that do not reach the leader count their
-// connections with each other and challenge it: a leader that has fewer connections than a
-// challenger yields. Ties leave the leader where it is, so two halves, or two servers that do not
-// reach each other, keep the one they have.
+// A leader stays while no other server would be better. Servers that do not reach the leader count
+// their connections with each other and challenge it: a leader that has fewer connections than a
+// challenger yields. A tie leaves the leader in place, so two halves, or two servers that do not
+// reach each other, keep the leader they have.
 //
-// Pure functions. Time is given.
+// Pure functions. Time is an argument.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ struct Standing {
   bool was_connected = false;  // with another server, at any time since it started
 };
 
-// The time that a server leaves to better ones, from when it learns that nobody leads.
-// Registrations of servers that have died end meanwhile. None: it does not lead.
+// How long a server waits for better connected ones, from when it learns that there is no leader.
+// Registrations of dead servers end meanwhile. None: it does not lead.
 inline std::optional<Nanoseconds> wait_to_lead(const Standing& standing, Nanoseconds lease) {
   const auto [registered, connected, was_connected] = standing;
   if (registered <= 1 || 2 * connected > registered) return Nanoseconds{0};
@@ -51,7 +51,7 @@ inline Nanoseconds patience(Nanoseconds lease) { return lease / 2; }
 // Whether a server that does not reach the leader challenges it.
 inline bool should_challenge(const Standing& standing) { return standing.connected >= 2; }
 
-// Whether a leader makes way for a challenger with so many connections.
+// Whether a leader yields to a challenger with so many connections.
 inline bool should_yield(const Standing& standing, std::size_t challenger) {
   return challenger > standing.connected;
 }

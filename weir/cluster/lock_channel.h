@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The connection of a lock client to its server: a separate gRPC channel that reconnects
-// soon after a failure. A lease lasts seconds, while gRPC by default waits for up to two
-// minutes.
+// The connection of a lock client to its server: a separate gRPC channel that reconnects soon after
+// a failure. A lease lasts seconds, while gRPC by default waits for up to two minutes.
 //
 //   auto opener = LockChannel::load({.server = "10.0.0.1:10811"});
 //   auto channel = (*opener)->open();                               connects with its first call
 //
-// With a directory of certificates it uses TLS, and both ends show a certificate (credentials.h).
+// With a directory of certificates it uses TLS, and both ends present a certificate
+// (credentials.h).
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class LockChannel {
 
   enum class For : std::uint8_t { kStreams, kCalls };
   std::shared_ptr<grpc::Channel> open(For what = For::kStreams) const;
-  // Whether the certificates on disk are others now, good ones: then open() uses them. Those that
-  // cannot be used are passed over.
+  // Whether the certificates on disk have changed and are valid; open() then uses them. Invalid
+  // ones are ignored.
   bool renew();
 
  private:
@@ -47,7 +47,7 @@ class LockChannel {
   std::unique_ptr<Credentials> credentials_;
 };
 
-// One for a call or two. The error names the certificate that cannot be read.
+// A channel for one or two calls. The error names the certificate that cannot be read.
 Result<std::shared_ptr<grpc::Channel>> open_channel(const lock::ConnectOptions& options);
 
 }  // namespace weir::cluster

@@ -42,11 +42,11 @@ Result<void> check(const ConnectOptions& options) {
   const bool is_unix = server.starts_with("unix:") && server.size() > 5;
   const auto colon = server.rfind(':');
   if (!is_unix && (colon == std::string::npos || colon == 0 || colon + 1 == server.size())) {
-    return fail(std::errc::invalid_argument, "lock server", quote(server) + " is no address",
+    return fail(std::errc::invalid_argument, "lock server", quote(server) + " is not an address",
                 "expected ADDRESS:PORT or unix:PATH");
   }
   if (options.job.size() > JobId::kSizeMax) {
-    return fail(std::errc::invalid_argument, "job", "has more than 31 bytes");
+    return fail(std::errc::invalid_argument, "job", "id has more than 31 bytes");
   }
   return {};
 }
@@ -535,14 +535,14 @@ namespace {
 tl::unexpected<Error> refusal(std::string_view name, Refusal why) {
   switch (why) {
     case Refusal::kWouldWait:
-      return fail(std::errc::resource_unavailable_try_again, name, "is locked by somebody else");
+      return fail(std::errc::resource_unavailable_try_again, name, "is held by another client");
     case Refusal::kBadName:
-      return fail(std::errc::invalid_argument, name.substr(0, 32), "is no name for a lock",
+      return fail(std::errc::invalid_argument, name.substr(0, 32), "is not a valid lock name",
                   "expected 1 to 255 bytes");
     case Refusal::kTooMany:
       break;
   }
-  return fail(std::errc::no_buffer_space, name, "too many locks are waited for");
+  return fail(std::errc::no_buffer_space, name, "too many lock requests are waiting");
 }
 
 }  // namespace
@@ -572,7 +572,7 @@ Result<HeldLock> Client::wait_for(std::string_view name, Mode mode, OrWait or_wa
   }
   release(acquired.ticket);
   if (answer) return refusal(name, answer->why);
-  return fail(std::errc::timed_out, name, "was not to be had in time");
+  return fail(std::errc::timed_out, name, "was not granted within the timeout");
 }
 
 }  // namespace weir::lock

@@ -8,21 +8,19 @@
 //   write_to_storage(data, lock->fence());     storage rejects fences below the largest it has seen
 //   if (lock->is_lost()) ...                   another client may have it now: stop
 //
-// Without waiting: acquire() with a Listener, which is told that the lock is held, refused,
-// or later lost. A thread of the client calls listeners one at a time, in order, without
-// holding a mutex: they may call the client. After release() returns, a ticket has no more
-// events.
+// Without waiting: acquire() with a Listener, which is notified when the lock is held, refused, or
+// later lost. A thread of the client calls listeners one at a time, in order, without holding a
+// mutex: they may call the client. After release() returns, there are no more events for a ticket.
 //
-// A connection that breaks costs nothing as long as it, or the server, is back within the lease:
-// the client reconnects and replays its locks. Otherwise they are lost, and each user is told when
-// the lease ends, whether or not a server can be reached. Certificates that were renewed meanwhile
-// are used by the next connection.
+// A broken connection loses no lock if the client reaches the server again within the lease: it
+// reconnects and replays its locks. Otherwise they are lost, and each user is notified when the
+// lease ends, whether or not a server can be reached. The next connection uses certificates that
+// were renewed meanwhile.
 //
-// It checks once a second whether memory is short, and then drops a share of its
-// cache.
+// It checks once a second whether memory is short, and then drops a fraction of its cache.
 //
-// Thread-safe. A lock that is cached is taken again and let go in about 100 ns. A fork(2)ed child
-// must not use its parent's client.
+// Thread-safe. Acquiring and releasing a cached lock takes about 100 ns. A forked child must not
+// use its parent's client.
 #pragma once
 
 #include <chrono>
@@ -43,14 +41,14 @@ namespace weir::lock {
 
 struct ConnectOptions {
   std::string server;  // ADDRESS:PORT, NAME:PORT or unix:PATH
-  std::string job;     // whom it works for, where the server lets it say so; may be empty
+  std::string job;     // claimed job, if the server accepts the claim; may be empty
   ClientOptions client{};
-  std::string tls_directory{};  // as credentials.h has it; empty: plain
-  // Where to see that memory is short; none: where it shows for this process.
+  std::string tls_directory{};  // see credentials.h; empty: plain text
+  // Sources of memory pressure; none: those of this process.
   std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
 };
 
-// EINVAL: no address.
+// EINVAL: not an address.
 Result<void> check(const ConnectOptions& options);
 
 class Listener {
@@ -60,13 +58,13 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
   virtual ~Listener() = default;
 
-  // kHeld or kRefused once, unless acquire() said so already; kLost after kHeld.
+  // kHeld or kRefused once, unless acquire() already returned it; kLost after kHeld.
   virtual void lock_event(const LockClient::Event& event) = 0;
 };
 
 class Client;
 
-// A lock that is held until this goes away.
+// A lock that is held until this object is destroyed.
 class HeldLock {
  public:
   HeldLock(HeldLock&&) noexcept;
@@ -74,7 +72,7 @@ class HeldLock {
   ~HeldLock();
 
   std::uint64_t fence() const;
-  // By any thread.
+  // May be called by any thread.
   bool is_lost() const;
   void release();
 
@@ -90,44 +88,44 @@ class Client {
   using Ticket = LockClient::Ticket;
   using OrWait = LockTable::OrWait;
 
-  // Connects in the background. Whoever asks before that waits. An error for certificates that
-  // cannot be read.
+  // Connects in the background; earlier calls wait for the connection. Fails if certificates cannot
+  // be read.
   static Result<std::unique_ptr<Client>> create(const ConnectOptions& options);
-  // As close().
+  // Calls close().
   virtual ~Client() = default;
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // The listener lives until the ticket is released. Held at once if a cached lock serves.
+  // The listener must live until the ticket is released. Held at once if a cached lock can be used.
   virtual LockClient::Acquired acquire(std::string_view name, Mode mode, OrWait or_wait,
                                        Listener& listener) = 0;
-  // Ends a ticket in any state. Waits for its listener, if that is being called by another thread.
+  // Ends a ticket in any state. Waits for its listener if another thread is calling it.
   virtual void release(Ticket ticket) = 0;
-  // Whether the ticket's lock is held at this very moment: it was granted, and the lease has not
-  // ended. A listener may be told of the end a little later.
+  // Whether the ticket's lock is held now: it was granted, and the lease has not ended. A listener
+  // may be notified of the end a little later.
   virtual bool is_held(Ticket ticket) = 0;
 
-  // The same, and waits. ETIMEDOUT: not within the timeout; EAGAIN: refused, since somebody has it
-  // (a try); EINVAL: no name; ENOBUFS: this client waits for too many.
+  // Acquires a lock and waits for it. ETIMEDOUT: not within the timeout; EAGAIN: another client
+  // holds it (try_take); EINVAL: not a valid name; ENOBUFS: this client waits for too many locks.
   Result<HeldLock> take(std::string_view name, Mode mode,
                         std::optional<Nanoseconds> timeout = std::nullopt);
   Result<HeldLock> try_take(std::string_view name, Mode mode);
 
-  // Memory is short: drops the oldest `nr` cached locks, and says how many went. 0 drops none and
-  // says how many could go.
+  // Call when memory is short: drops the oldest `nr` cached locks and returns how many were
+  // dropped. 0 drops none and returns how many could be dropped.
   virtual std::size_t shrink(std::size_t nr) = 0;
-  // The same where nobody says how many: the share of the options.
+  // The same with the fraction given in the options.
   virtual std::size_t relieve() = 0;
 
-  // Gives all back and leaves. No calls may follow, and none may be under way. Waits for the server
-  // as long as `patience`; one that does not hear of it takes the locks back at the lease's end.
+  // Returns all locks and disconnects. No call may follow or be in progress. Waits up to `patience`
+  // for the server; if it does not answer, it revokes the locks when the lease ends.
   virtual void close(Nanoseconds patience) = 0;
   void close() { close(std::chrono::seconds{2}); }
 
   struct Status {
     bool is_connected = false;
-    bool is_refused = false;  // a server answers, and does not let it in
-    std::string trouble;      // why it is not connected, as far as known
+    bool is_refused = false;  // a server answers but refuses this client
+    std::string trouble;      // why it is not connected, if known
     std::size_t held = 0;
     std::size_t cached = 0;
     Nanoseconds lease{0};
@@ -143,8 +141,8 @@ class Client {
                             std::optional<Nanoseconds> timeout);
 };
 
-// Of an application with several servers: shares the `nr` out over its clients by the size of their
-// caches. How many went, or with 0 how many could.
+// For an application with several servers: divides `nr` over its clients by the size of their
+// caches. Returns how many locks were dropped, or with 0 how many could be dropped.
 std::size_t shrink(std::span<Client* const> clients, std::size_t nr);
 
 }  // namespace weir::lock

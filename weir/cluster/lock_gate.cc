@@ -6,6 +6,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/classify/opcode.h"
+#include "weir/serve/options.h"
 #include "weir/target/nrs_text.h"
 
 namespace weir::cluster {
@@ -25,7 +26,7 @@ bool is_gated(const lock::ClientOp& op) {
 
 Target::Options target_options(const LockGateOptions& options) {
   Target::Options target;
-  target.gate.nodemaps = options.nodemaps;
+  target.gate.nodemaps = nodemaps_named(options.nodemaps);
   return target;
 }
 
@@ -51,9 +52,16 @@ LockGate::LockGate(const LockGateOptions& options, std::uint64_t incarnation,
                    lock::LockServer::Start start, Instant now)
     : server_(options.server, incarnation, start, now, options.secret_of),
       target_(target_options(options), now),
-      waiting_max_(options.server.waiting_max) {}
+      waiting_max_(options.server.waiting_max) {
+  if (options.trace == nullptr) return;
+  target_.record(&options.trace->add_target({.name = std::string(serve::LockOptions::kService),
+                                             .options = target_options(options),
+                                             .nodemaps = options.nodemaps,
+                                             .made_at = now}));
+}
 
 LockGate::~LockGate() {
+  target_.record(nullptr);  // what follows is not of its life
   while (!links_.empty()) disconnect(links_.begin()->first, Instant::max());
 }
 

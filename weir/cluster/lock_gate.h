@@ -7,11 +7,11 @@
 //           --> cancels: high-priority head, one request each --> Target --run--> |
 //           --> enqueues: regular head, one request each ------->              '-> answers
 //
-// Each enqueue and each cancel is a request of its own (opcodes ldlm_enqueue, ldlm_cancel; job and
-// address of the connection), so that a rate counts locks, however clients batch them. Cancels go
-// first: another client may wait for the lock. A request is complete when it was passed to the
-// LockServer: an enqueue that waits for a conflicting lock holds no slot. Keep-alives never wait
-// for tokens, or a limit would cost a client its locks.
+// Each enqueue and each cancel is a separate request (opcodes ldlm_enqueue, ldlm_cancel; job and
+// address of the connection), so that a rate counts locks, however clients batch them. Cancels have
+// high priority, because another client may wait for the lock. A request is complete when it was
+// passed to the LockServer: an enqueue that waits for a conflicting lock holds no slot. Keep-alives
+// never wait for tokens; otherwise a limit could cost a client its locks.
 //
 // Bounds. A connection has at most waiting_max enqueues in the Target; more are rejected. Cancels
 // above that number bypass the scheduler: memory stays bounded, and no client gains by it.
@@ -34,23 +34,25 @@
 #include "weir/classify/attributes.h"
 #include "weir/lock/message.h"
 #include "weir/lock/server.h"
+#include "weir/serve/trace_file.h"
 #include "weir/target/target.h"
 
 namespace weir::cluster {
 
 struct LockGateOptions {
   lock::ServerOptions server{};
-  std::string policy = "fifo";     // as written to nrs_policies
-  std::vector<std::string> rules;  // as written to nrs_tbf_rule
-  NodemapLookup nodemaps = default_nodemap_only;
-  lock::SecretOf secret_of;  // one there must be
+  std::string policy = "fifo";        // as written to nrs_policies
+  std::vector<std::string> rules;     // as written to nrs_tbf_rule
+  std::vector<std::string> nodemaps;  // names
+  lock::SecretOf secret_of;           // required
+  serve::TraceFile* trace = nullptr;  // records the Target's calls; outlives the gate
 };
 
 class LockGate {
  public:
   using Connection = lock::LockServer::Connection;
 
-  // EINVAL, ENOENT: a policy or rule there is none of.
+  // EINVAL, ENOENT: the policy or a rule is not valid.
   static Result<std::unique_ptr<LockGate>> create(const LockGateOptions& options,
                                                   std::uint64_t incarnation,
                                                   lock::LockServer::Start start, Instant now);
@@ -62,13 +64,14 @@ class LockGate {
   void connect(Connection connection, const Attributes& who, std::string_view principal,
                Instant now);
   void disconnect(Connection connection, Instant now);
-  // False: the peer broke the rules. Send what take() gives, then close.
+  // False: the peer violated the protocol. Send the messages of take(), then close.
   bool receive(Connection connection, lock::ClientMessage message, Instant now);
   std::vector<Connection>& dirty() { return server_.dirty(); }
   lock::ServerMessage take(Connection connection) { return server_.take(connection); }
 
   // ---- time ----
-  // Runs what may run, and whatever is due. After each receive(), and when next_turn() says so.
+  // Runs requests that may run, and everything that is due. Call after each receive(), and
+  // at next_turn().
   void turn(Instant now);
   Instant next_turn() const { return next_turn_; }
 
@@ -101,7 +104,7 @@ class LockGate {
   lock::LockServer server_;
   Target target_;
   std::size_t waiting_max_;
-  std::vector<std::unique_ptr<Operation>> operations_;  // all there are
+  std::vector<std::unique_ptr<Operation>> operations_;  // all operations
   std::vector<Operation*> free_;
   absl::flat_hash_map<Connection, std::unique_ptr<Link>> links_;
   Instant next_turn_{};

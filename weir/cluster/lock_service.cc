@@ -36,8 +36,8 @@ constexpr int kPingEveryMs = 20'000;
 constexpr std::chrono::seconds kStopPatience{2};
 
 // "ipv4:10.1.2.3:4567", "ipv6:%5B::1%5D:4567", "unix:..." as gRPC writes it.
-serve::ClientIdentity peer_of(std::string_view text) {
-  serve::ClientIdentity peer;
+serve::ClientIdentity identity_of(std::string_view text) {
+  serve::ClientIdentity identity;
   sockaddr_storage address{};
   const auto last = text.rfind(':');
   if (text.starts_with("ipv4:")) {
@@ -57,9 +57,9 @@ serve::ClientIdentity peer_of(std::string_view text) {
   } else {
     address.ss_family = AF_UNIX;
   }
-  peer.nid = serve::nid_of(address);
-  peer.is_local = serve::is_loopback(address);
-  return peer;
+  identity.nid = serve::nid_of(address);
+  identity.is_local = serve::is_loopback(address);
+  return identity;
 }
 
 // As people write it: "10.1.2.3:4567", "[::1]:4567", "unix".
@@ -94,7 +94,7 @@ bool may_list(const grpc::ServerContextBase& context) {
   return context.auth_context()->IsPeerAuthenticated() || context.peer().starts_with("unix:");
 }
 
-grpc::Status stopping() { return {StatusCode::UNAVAILABLE, "the server stops"}; }
+grpc::Status stopping() { return {StatusCode::UNAVAILABLE, "the server is shutting down"}; }
 
 bool says_go_away(const lock::ServerMessage& message) {
   return std::any_of(message.ops.begin(), message.ops.end(), [](const lock::ServerOp& op) {
@@ -178,10 +178,11 @@ class Stream : public grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBat
 class LockService::Owner {
  public:
   Owner(const LockServiceOptions& options, LockStateFile state, host::Fd wake_fd,
-        std::unique_ptr<LockGate> gate)
+        std::unique_ptr<serve::TraceFile> trace, std::unique_ptr<LockGate> gate)
       : options_(options),
         state_(std::move(state)),
         letters_(std::move(wake_fd)),
+        trace_(std::move(trace)),
         gate_(std::move(gate)),
         pressure_(options.pressure.value_or(host::MemoryPressure::of_this_process())) {}
 
@@ -218,6 +219,7 @@ class LockService::Owner {
 
   // ---- in its thread ----
   LockGate& gate() { return *gate_; }
+  Instant now() const { return now_; }
   lock::NamespaceView look() const;
   lock::LockList list(const lock::ListOptions& options) const;
   lock::LockStats stats() const;
@@ -238,6 +240,7 @@ class LockService::Owner {
   LockServiceOptions options_;
   LockStateFile state_;
   Letters letters_;
+  std::unique_ptr<serve::TraceFile> trace_;  // nullptr: nothing is recorded
   std::unique_ptr<LockGate> gate_;
   host::MemoryPressure pressure_;
   absl::flat_hash_map<Stream*, std::unique_ptr<Stream>> streams_;
@@ -252,7 +255,8 @@ class LockService::Owner {
 void LockService::Owner::wait() {
   const auto pressure = pressure_.waits();
   std::array<pollfd, 3> waits{pollfd{letters_.fd(), POLLIN, 0}, pressure[0], pressure[1]};
-  const Instant until = gate_->next_turn();
+  const Instant until =
+      std::min(gate_->next_turn(), trace_ == nullptr ? kNever : trace_->wakes_at());
   const Nanoseconds left =
       std::clamp(until - host::boot_now(), Nanoseconds{0}, Nanoseconds{std::chrono::seconds{3600}});
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
@@ -275,9 +279,11 @@ void LockService::Owner::run() {
     for (Letter& letter : letters_.take()) handle(letter);
     gate_->turn(now_);
     flush_dirty();
+    if (trace_ != nullptr) trace_->turn(now_);
   }
   leave_in_order();
   for (Letter& letter : letters_.close()) handle(letter);
+  if (trace_ != nullptr) trace_->finish();
 }
 
 void LockService::Owner::handle(Letter& letter) {
@@ -326,7 +332,7 @@ bool LockService::Owner::admit(Stream& stream, const std::string& job) {
   }
   if (!job.empty()) claims.job = JobId(job);
   const auto who =
-      serve::attributes_of(peer_of(stream.peer()), claims, options_.claims, options_.nodemaps);
+      serve::attributes_of(identity_of(stream.peer()), claims, options_.claims, options_.nodemaps);
   if (!who) {
     finish(stream, grpc::Status(StatusCode::PERMISSION_DENIED, who.error().what));
     return false;
@@ -340,7 +346,8 @@ bool LockService::Owner::admit(Stream& stream, const std::string& job) {
 void LockService::Owner::receive(Stream& stream, Letter& letter) {
   if (stream.is_finished) return;
   if (!letter.message) {
-    return finish(stream, grpc::Status(StatusCode::INVALID_ARGUMENT, "no batch of lock.proto"));
+    return finish(stream,
+                  grpc::Status(StatusCode::INVALID_ARGUMENT, "not a valid batch of weir.lock.v1"));
   }
   if (stream.number == 0 && !admit(stream, letter.job)) return;
   const bool is_fine = gate_->receive(stream.number, *std::move(letter.message), now_);
@@ -497,7 +504,7 @@ Result<void> LockService::Transport::open(const LockServiceOptions& options) {
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
     return fail(std::errc::address_in_use, "lock service " + serve::print_listen(listening_),
-                "cannot listen there", "it may be taken already, or need rights you do not have");
+                "cannot listen on this address", "check that it is free and that you may use it");
   }
   if (is_tcp) listening_.port = static_cast<std::uint16_t>(port);
   return {};
@@ -517,16 +524,16 @@ lock::SecretOf secrets_of(const host::Key& key) {
   };
 }
 
-LockGateOptions gate_options(const LockServiceOptions& options, const host::Key& key) {
+LockGateOptions gate_options(const LockServiceOptions& options, const host::Key& key,
+                             serve::TraceFile* trace) {
   LockGateOptions gate;
+  gate.trace = trace;
   gate.secret_of = secrets_of(key);
   gate.server = options.lock.server;
   gate.policy = options.lock.policy;
   gate.rules = options.lock.rules;
-  std::vector<std::string> names;
-  names.reserve(options.nodemaps.size());
-  for (const serve::NodemapOptions& nodemap : options.nodemaps) names.push_back(nodemap.name);
-  gate.nodemaps = nodemaps_named(std::move(names));
+  gate.nodemaps.reserve(options.nodemaps.size());
+  for (const serve::NodemapOptions& one : options.nodemaps) gate.nodemaps.push_back(one.name);
   return gate;
 }
 
@@ -540,13 +547,19 @@ Result<std::unique_ptr<LockService>> LockService::create(const LockServiceOption
   if (!state) return tl::unexpected(state.error());
   const auto start =
       state->was_clean() ? lock::LockServer::Start::kFresh : lock::LockServer::Start::kRecovering;
-  auto gate = LockGate::create(gate_options(options, state->key()), state->incarnation(), start,
-                               host::boot_now());
+  std::unique_ptr<serve::TraceFile> trace;
+  if (!options.trace_file.empty()) {
+    auto opened = serve::TraceFile::create(options.trace_file);
+    if (!opened) return tl::unexpected(opened.error());
+    trace = *std::move(opened);
+  }
+  auto gate = LockGate::create(gate_options(options, state->key(), trace.get()),
+                               state->incarnation(), start, host::boot_now());
   if (!gate) return tl::unexpected(gate.error());
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
-  auto owner =
-      std::make_unique<Owner>(options, *std::move(state), *std::move(wake_fd), *std::move(gate));
+  auto owner = std::make_unique<Owner>(options, *std::move(state), *std::move(wake_fd),
+                                       std::move(trace), *std::move(gate));
   auto transport = std::make_unique<Transport>(*owner);
   if (auto opened = transport->open(options); !opened) return tl::unexpected(opened.error());
   owner->start();
@@ -570,6 +583,14 @@ Result<std::function<void()>> LockService::read_certificates() {
       [this, renewed = *std::move(renewed)] { (void)transport_->credentials().use(renewed); });
 }
 
+bool LockService::look(const Look& visit) {
+  const auto done = owner_->ask([&visit](Owner& owner) {
+    visit(owner.gate().target(), owner.now());
+    return true;
+  });
+  return done.has_value();
+}
+
 std::vector<lock::NamespaceView> LockService::view() {
   auto seen = owner_->ask([](Owner& owner) { return owner.look(); });
   if (!seen) return {};
@@ -581,7 +602,7 @@ std::vector<lock::NamespaceView> LockService::view() {
 Result<lock::LockList> LockService::list(std::string_view name, const lock::ListOptions& options) {
   if (name != kLockNamespace) return fail_errno(ENOENT, name);
   auto found = owner_->ask([options](Owner& owner) { return owner.list(options); });
-  if (!found) return fail_errno(EAGAIN, name, "the server stops");
+  if (!found) return fail_errno(EAGAIN, name, "the server is shutting down");
   return *std::move(found);
 }
 
@@ -589,7 +610,7 @@ Result<void> LockService::set(std::string_view name, lock::Tunable tunable, std:
   if (name != kLockNamespace) return fail_errno(ENOENT, name);
   const auto done =
       owner_->ask([=](Owner& owner) { return lock::turn(owner.gate().server(), tunable, value); });
-  if (!done) return fail_errno(EAGAIN, name, "the server stops");
+  if (!done) return fail_errno(EAGAIN, name, "the server is shutting down");
   return *done;
 }
 

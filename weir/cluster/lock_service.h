@@ -4,30 +4,31 @@
 // owns the locks.
 //
 //   gRPC's threads                      letters                the owner's thread
-//   a batch came: decode, check  ------------------------->  LockGate::receive ... turn
-//   a batch was sent             ------------------------->  what has gathered meanwhile goes next
-//   console, lists, figures      ------------------------->  looked up, answered
+//   a batch arrived: decode, check  ---------------------->  LockGate::receive ... turn
+//   a batch was sent                ---------------------->  sends messages collected meanwhile
+//   console, lists, statistics      ---------------------->  answers
 //
 // A stream has one read and one write in progress at a time. While a batch is being sent to a
 // client, further messages are collected for the next one, so a busier service sends larger
-// batches. A client that does not read its answers is not read from either, until its lease ends.
+// batches. If a client does not read its answers, the service stops reading from it, until its
+// lease ends.
 //
 // Incarnation. Each start takes the next number from the state file (lock_state.h) and saves it
 // before it accepts clients: fences and client numbers increase with it. The file also records
-// whether the last server stopped in order with no lock granted; unless it did, this one recovers
-// and grants nothing for its grace period.
+// whether the last server shut down normally with no lock granted; otherwise this one recovers and
+// grants nothing for its grace period.
 //
 // With TLS, it accepts only TLS, and clients need a certificate of its authority. A session belongs
-// to the client that got its secret, and with TLS to the subject of its certificate as well. The
-// secret is a digest of the client's number and that subject, by a key in the state file: it
-// outlives the server as sessions do. Lock names are listed only for clients with a certificate or
-// on a Unix socket; statistics for all clients.
+// to the client that got its secret, and with TLS also to the subject of its certificate. The
+// secret is a digest of the client's number and that subject, with a key from the state file, so it
+// stays valid across restarts, as sessions do. Lock names are listed only for clients with a
+// certificate or on a Unix socket; statistics for all clients.
 //
-// Memory. When it is short (weir/host/memory_pressure.h), the volume falls, so that clients give
-// back locks they only keep.
+// Memory. When it is short (weir/host/memory_pressure.h), the volume falls, so that clients return
+// cached locks.
 //
-// Time is boot time, which goes on while the machine sleeps, as leases do. stop() ends all streams;
-// clients keep their locks for their lease and replay them to whoever serves next.
+// Time is boot time, which continues while the machine sleeps, as leases do. stop() ends all
+// streams; clients keep their locks for their lease and replay them to the next server.
 #pragma once
 
 #include <cstdint>
@@ -42,41 +43,47 @@
 #include "weir/host/memory_pressure.h"
 #include "weir/lock/view.h"
 #include "weir/serve/options.h"
+#include "weir/serve/target_port.h"
 
 namespace weir::cluster {
 
-// What namespaces of parameters call it: a server has one.
+// Its name in parameters; a server has one namespace.
 inline constexpr std::string_view kLockNamespace = "locks";
 
 struct LockServiceOptions {
-  serve::LockOptions lock;  // with somewhere to listen
+  serve::LockOptions lock;  // with an address to listen on
   serve::ClaimsOptions claims;
   std::vector<serve::NodemapOptions> nodemaps;
   serve::TlsOptions tls;
-  // Where to see that memory is short; none: where it shows for this process.
+  // Records the calls on the Target, for weir sim --replay; empty: nothing is recorded.
+  std::string trace_file = {};
+  // Sources of memory pressure; none: those of this process.
   std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
 };
 
-class LockService : public lock::Console {
+class LockService : public lock::Console, public serve::TargetPort {
  public:
-  // Serves when it returns. EBUSY: the state file is another server's; EADDRINUSE: so is the
-  // address.
+  // Serves when it returns. EBUSY: another server uses the state file; EADDRINUSE: the address is
+  // in use.
   static Result<std::unique_ptr<LockService>> create(const LockServiceOptions& options);
   ~LockService() override;
 
   // Where it listens, with the port that was chosen for port 0.
   const serve::ListenAddress& listening() const;
-  // Ends all streams and waits for them. The views are empty from then on.
+  // Ends all streams and waits for them. The views are empty afterwards.
   void stop();
 
-  // The certificates as they are on disk now, checked; clients that connect after the call of what
-  // is returned are shown them. Those that are connected stay.
+  // Reads and checks the certificates on disk. Calling the result makes new connections use them;
+  // existing ones continue.
   Result<std::function<void()>> read_certificates();
 
   // ---- for every thread ----
   std::vector<lock::NamespaceView> view() override;
   Result<lock::LockList> list(std::string_view name, const lock::ListOptions& options) override;
   Result<void> set(std::string_view name, lock::Tunable tunable, std::int64_t value) override;
+  // The scheduler that lock requests pass.
+  std::string_view service() const override { return serve::LockOptions::kService; }
+  bool look(const Look& visit) override;
 
  private:
   class Owner;

@@ -123,6 +123,27 @@ class RudePeers : public testing::Test {
   std::string folder_;
 };
 
+// Another thread looks at the scheduler while requests pass it.
+TEST_F(RudePeers, TheSchedulerIsLookedAtBesideThem) {
+  EXPECT_EQ(service->service(), "locks");
+  std::uint64_t finished = 0;
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(decent->take("look/" + std::to_string(i), lock::Mode::kExclusive, kStuck));
+    ASSERT_TRUE(service->look([&](const Target& target, Instant now) {
+      EXPECT_GT(now, Instant{});
+      EXPECT_EQ(target.stats().size(), 1U);
+      const std::uint64_t seen = target.stats().entry(0).finished.requests;
+      EXPECT_GT(seen, finished);
+      finished = seen;
+    }));
+  }
+  EXPECT_GT(finished, 100U) << "and the one before";
+  service->stop();
+  EXPECT_FALSE(service->look([](const Target&, Instant) { FAIL() << "nobody is there"; }));
+  service.reset();
+  service = serve_on(folder() + "/s", folder() + "/state");
+}
+
 TEST_F(RudePeers, GarbageEndsItsOwnStreamAlone) {
   RudePeer peer(to);
   wire::ClientBatch batch = peer.hello();

@@ -66,7 +66,7 @@ std::string absolute(const std::string& path) {
 tl::unexpected<Error> damaged(const std::string& path, bool is_missing, bool has_copy) {
   const std::string file = absolute(path);
   const std::string copy = file + ".copy";
-  const char* const what = is_missing ? "is missing, while its copy is there" : "is damaged";
+  const char* const what = is_missing ? "is missing, but its copy exists" : "is damaged";
   if (has_copy) {
     return fail(
         std::errc::invalid_argument, path, what,
@@ -75,8 +75,8 @@ tl::unexpected<Error> damaged(const std::string& path, bool is_missing, bool has
   return fail(
       std::errc::invalid_argument, path, fmt::format("{}, and so is its copy {}.copy", what, path),
       fmt::format("if the server was started fewer than {} times, run: rm -f -- {} && "
-                  "echo '{}{}{}' > {}; else use a number above the largest fence that "
-                  "storage has seen, divided by 2^{}",
+                  "echo '{}{}{}' > {}; otherwise use a number larger than the largest fence "
+                  "that storage has seen, divided by 2^{}",
                   kFarAhead, shell_word(copy), kCount, kFarAhead,
                   kByHand.substr(0, kByHand.size() - 1), shell_word(file), lock::kFenceCountBits));
 }
@@ -119,7 +119,7 @@ Result<LockState> parse_lock_state(std::string_view text) {
       text == fmt::format("{}{}{}", kCount, state.incarnation, kByHand)) {
     return state;
   }
-  return fail(std::errc::invalid_argument, {}, "does not hold the state of a lock server");
+  return fail(std::errc::invalid_argument, {}, "is not the state of a lock server");
 }
 
 std::string print_lock_state(const LockState& state) {
@@ -139,8 +139,9 @@ Result<LockStateFile> LockStateFile::begin(const std::string& path) {
   auto state = last_state(path, *file, *copy);
   if (!state) return tl::unexpected(state.error());
   if (state->incarnation == lock::kIncarnationMax) {
-    return fail(std::errc::value_too_large, path, "this lock server was started too often",
-                "move its users to a new one");
+    return fail(std::errc::value_too_large, path,
+                "this lock server has reached the maximum number of starts",
+                "move its clients to a new lock server");
   }
   if (!state->key) {
     const auto key = host::random_key();

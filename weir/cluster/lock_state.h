@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The persistent state of a lock server: the number of starts, which fences depend on; whether the
-// last server stopped in order with no lock granted, which saves the grace period; and the key of
+// last server shut down normally with no lock granted, which saves the grace period; and the key of
 // session secrets, so that clients can prove their identity after a restart.
 //
 //   weir lock state 2
-//   incarnation 7          the number of the last start
-//   clean 0                1: no lock was held when it stopped
+//   incarnation 7          number of the last start
+//   clean 0                1: no lock was held at the shutdown
 //   key 8d1f...            32 bytes; only the owner may read the file
 //
-// The file has a copy beside it, FILE.copy, written before it. Neither is ever empty or half there
-// by itself (host::StateFile). A file that is missing while its copy exists, empty, truncated or
-// otherwise not written by a server is damaged and is rejected with the command that repairs it,
-// rather than guessed at: a server that starts counting again would issue fences that storage has
-// already seen. Of two intact ones the larger number is used.
+// FILE.copy is a copy, written before the file. Both are always written completely
+// (host::StateFile). A file that is missing while its copy exists, is empty or truncated, or was
+// not written by a server, is damaged; it is rejected with the command that repairs it, because a
+// server that starts counting again would issue fences that storage has already seen. Of two intact
+// files the larger number is used.
 //
-// Two more forms are understood: "incarnation 7\nclean 0\n", which servers before this one wrote,
-// and "incarnation 7 by hand\n", for an administrator who has lost both files. Neither has a key: a
-// new one is made, and clients that held locks lose them.
+// Two more forms are accepted: "incarnation 7\nclean 0\n", which earlier servers wrote, and
+// "incarnation 7 by hand\n", for an administrator who has lost both files. Neither has a key: a new
+// one is created, and clients that held locks lose them.
 #pragma once
 
 #include <cstdint>
@@ -39,25 +39,25 @@ struct LockState {
   bool operator==(const LockState&) const = default;
 };
 
-// EINVAL: none of the three forms. Every proper prefix of them is none either.
+// EINVAL: not one of the three forms. No proper prefix of a form is a valid form.
 Result<LockState> parse_lock_state(std::string_view text);
 // REQUIRES: a key.
 std::string print_lock_state(const LockState& state);
 
-// The file and its copy, for as long as the server runs. One owner.
+// The file and its copy, open as long as the server runs. One owner.
 class LockStateFile {
  public:
-  // A start: takes the next number and writes it down before it returns. EBUSY: another server has
-  // the file. EINVAL: it is damaged; the hint is a command that mends it.
+  // Records a start: takes the next number and saves it before it returns. EBUSY: another server
+  // uses the file. EINVAL: it is damaged; the hint is the command that repairs it.
   static Result<LockStateFile> begin(const std::string& path);
 
   std::uint64_t incarnation() const { return state_.incarnation; }
   const host::Key& key() const { return *state_.key; }
-  // The server before this one left in order, or there was none.
+  // The previous server shut down normally, or there was none.
   bool was_clean() const { return was_clean_; }
 
-  // This server leaves in order. If that cannot be written the next one waits for its grace period,
-  // which is always right.
+  // Records a normal shutdown. If this cannot be written, the next server uses its grace period,
+  // which is always safe.
   void leave();
 
  private:

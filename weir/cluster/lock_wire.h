@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages of the lock service as protobuf carries them (lock.proto), to and from the plain ones
-// of weir/lock/message.h. What comes from the other side is checked here, field by field: whatever
-// passes has values that exist, numbers in range and no more operations than kOpsMax. What does not
-// pass ends that connection and nothing else.
+// Converts messages of the lock service between protobuf (lock.proto) and the plain structs of
+// weir/lock/message.h. Received messages are checked here, field by field: accepted ones have valid
+// enumerators, numbers in range and at most kOpsMax operations. An invalid message ends only its
+// own connection.
 //
 // Names are not checked here: the server rejects one that is too long with an answer to its client,
 // and the stream continues.
@@ -25,28 +25,29 @@ class StatsReply;
 
 namespace weir::cluster {
 
-// Operations of one batch, either way. A batch of the longest names stays below 2 MiB.
+// Maximum operations of one batch, in either direction. A batch of the longest names is below
+// 2 MiB.
 inline constexpr std::size_t kOpsMax = 4096;
-// Bytes of a message that are taken in at all; it leaves room for a name of 10 KB and more, which
-// deserves an answer.
+// Maximum size of a received message; it leaves room for names of 10 KB and more, which are
+// answered with an error.
 inline constexpr int kBatchBytesMax = 4 << 20;
 
-// The batch's own memory is used again.
+// Reuses the memory of the batch.
 void to_wire(const lock::ClientMessage& message, const std::string& job,
              lock::v1::ClientBatch& batch);
 void to_wire(const lock::ServerMessage& message, lock::v1::ServerBatch& batch);
 
-// None: garbage.
+// None: not a valid message.
 std::optional<lock::ClientMessage> from_wire(lock::v1::ClientBatch& batch);
 std::optional<lock::ServerMessage> from_wire(const lock::v1::ServerBatch& batch);
-// What the hello of a batch says of the job; empty if it says nothing.
+// The job in the hello of a batch; empty if there is none.
 std::string job_in(const lock::v1::ClientBatch& batch);
 
 void to_wire(const lock::LockList& list, lock::v1::ListReply& reply);
 lock::LockList from_wire(const lock::v1::ListReply& reply);
 
 void to_wire(const lock::LockStats& stats, lock::v1::StatsReply& reply);
-// The view without clients, but for their number (others.clients).
+// The view contains only the number of clients (others.clients).
 lock::LockStats from_wire(const lock::v1::StatsReply& reply);
 
 }  // namespace weir::cluster

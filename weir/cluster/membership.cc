@@ -78,7 +78,7 @@ bool is_registered(const MembershipView& view, std::string_view name) {
                      [&](const auto& one) { return one.name == name; });
 }
 
-// "away are: b, c"
+// "members that are away: b, c"
 std::string away_text(const MembershipView& view) {
   std::string text;
   std::size_t count = 0;
@@ -87,7 +87,7 @@ std::string away_text(const MembershipView& view) {
     if (count++ < kNamesTold) text += (text.empty() ? "" : ", ") + one.name;
   }
   if (count > kNamesTold) text += fmt::format(" and {} more", count - kNamesTold);
-  return count == 0 ? "nobody is away" : "away are: " + text;
+  return count == 0 ? "no member is away" : "members that are away: " + text;
 }
 
 class EtcdMembership final : public Membership {
@@ -200,7 +200,8 @@ void EtcdMembership::stop() {
   watch_.reset();
   for (Asked& one : letters_.close()) asked_.push_back(std::move(one));
   for (const Asked& one : std::exchange(asked_, {})) {
-    if (one.answer) one.answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
+    if (one.answer)
+      one.answer(fail(std::errc::operation_canceled, "cluster", "this server is leaving it"));
   }
   if (lease_ == 0) return;
   for (int tries = trouble().empty() ? kGoodbyes : 1; tries > 0; --tries) {
@@ -373,9 +374,9 @@ Result<void> EtcdMembership::challenge(const MembershipView& view, const Standin
 // leaders in one term, if etcd did not answer.
 Result<void> EtcdMembership::yield(const Standing& standing, std::size_t challenger) {
   listener_.say(
-      fmt::format("cluster: {} servers reach each other and not this one, which is connected with "
-                  "{} of {}: one of them may lead; if this repeats, check the certificates and the "
-                  "network of this server",
+      fmt::format("cluster: {} servers reach each other but not this one, which is connected with "
+                  "{} of {}: stepping down as leader; if this repeats, check the certificates and "
+                  "the network of this server",
                   challenger, standing.connected, standing.registered));
   const std::int64_t lease = lease_;
   lose_lease();
@@ -386,7 +387,7 @@ Result<void> EtcdMembership::yield(const Standing& standing, std::size_t challen
 Result<void> EtcdMembership::campaign(const MembershipView& view) {
   if (last_term_ >= kTermMax) {
     return fail(std::errc::value_too_large, "cluster", "has used up all terms",
-                "give it another prefix in [cluster]");
+                "set another prefix in [cluster]");
   }
   const std::uint32_t term = last_term_ + 1;
   const auto won =
@@ -490,9 +491,9 @@ void EtcdMembership::tell_away(const Error& why) {
   if (told_ == now || told_ == Told::kAlone) return;
   told_ = now;
   const std::string_view words = now == Told::kAlone
-                                     ? "running alone until etcd can be used"
-                                     : "in epochs as long as their leader is there, though etcd "
-                                       "cannot be used";
+                                     ? "running alone until etcd is available"
+                                     : "etcd is not available; continuing in the epochs while the "
+                                       "leader is reachable";
   listener_.say(fmt::format("cluster: {}: {}", words, why.message()));
 }
 
@@ -518,7 +519,7 @@ void EtcdMembership::note(const Result<void>& turned) {
 
 void EtcdMembership::ask(std::function<Result<void>()> carry_out, const Answer& answer) {
   if (letters_.put_always({std::move(carry_out), answer})) return;
-  answer(fail(std::errc::operation_canceled, "cluster", "is being left"));
+  answer(fail(std::errc::operation_canceled, "cluster", "this server is leaving it"));
 }
 
 // Its registration writes the same key, so a server that comes back meanwhile is not forgotten.
@@ -529,8 +530,8 @@ Result<void> EtcdMembership::drop(const std::string& name) {
   const std::string member = "member " + quote(name);
   if (is_registered(view, name)) {
     return fail(std::errc::device_or_resource_busy, member, "is registered",
-                fmt::format("stop it first; one that was killed is registered until its lease "
-                            "has run out, {} s here",
+                fmt::format("stop it first; a server that was killed stays registered until its "
+                            "lease expires ({} s)",
                             options_.lease / std::chrono::seconds{1}));
   }
   const std::string known_key = key(kKnown) + name;
@@ -543,7 +544,7 @@ Result<void> EtcdMembership::drop(const std::string& name) {
   if (!done) return tl::unexpected(done.error());
   if (*done) return {};
   return fail(std::errc::resource_unavailable_try_again, member,
-              "has come back, or was forgotten, at the same time", "look at: weir cluster status");
+              "came back or was forgotten concurrently", "check with: weir cluster status");
 }
 
 Result<void> EtcdMembership::carry_out(const std::string& service, const RuleChange& change) {
@@ -555,10 +556,10 @@ Result<void> EtcdMembership::carry_out(const std::string& service, const RuleCha
                                   [&](const auto& one) { return one.key == rule_key; });
   const bool is_there = found != entries->end();
   if (is_there == (change.verb == Verb::kStart)) {
-    return is_there ? fail(std::errc::file_exists, "rule " + quote(name), "is there already",
+    return is_there ? fail(std::errc::file_exists, "rule " + quote(name), "already exists",
                            "change it, or stop it first")
                     : fail(std::errc::no_such_file_or_directory, "rule " + quote(name),
-                           "is none of the cluster's", "list them with: weir cluster rule list");
+                           "is not a rule of the cluster", "list them: weir cluster rule list");
   }
   EtcdClient::Write write{rule_key, std::nullopt, 0};
   if (change.verb == Verb::kStart) {
@@ -575,7 +576,7 @@ Result<void> EtcdMembership::carry_out(const std::string& service, const RuleCha
   if (!done) return tl::unexpected(done.error());
   if (*done) return {};
   return fail(std::errc::resource_unavailable_try_again, "rule " + quote(name),
-              "was changed by somebody else at the same time", "try again");
+              "was changed concurrently", "try again");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The error text of a peer or library, made safe for a log line: unprintable bytes become a
-// question mark, and long text is truncated. The limit is higher than that of weir/base/quote.h,
-// since the reason of a TLS failure is at the end of a long sentence.
+// Makes the error text of a peer or library safe for a log line: unprintable bytes become question
+// marks, and long text is truncated. The limit is higher than that of weir/base/quote.h, because
+// the reason of a TLS failure is at the end of a long sentence.
 //
 //   peer_words(status.error_message())
 #pragma once

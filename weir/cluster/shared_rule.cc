@@ -2,21 +2,12 @@
 #include "weir/cluster/shared_rule.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "weir/base/quote.h"
-#include "weir/classify/command.h"
 #include "weir/coordinate/slices.h"
 
 namespace weir::cluster {
 namespace {
-
-// Rules are read here for their limits alone, so what they ask for may be anything: the server that
-// carries them out knows its policy and its nodemaps.
-Result<RuleChange> parse(std::string_view text) {
-  return parse_command(text, FieldSet::all(),
-                       [](std::string_view) { return std::optional<std::uint32_t>(0); });
-}
 
 std::int64_t milli_of(Rate rate) {
   const std::uint64_t tokens = tokens_in(rate, std::chrono::seconds{kMilli}).count();
@@ -54,7 +45,8 @@ Result<SharedRule> read_shared_rule(std::string_view key, std::string_view value
                       change->verb == (rule.changes.empty() ? Verb::kStart : Verb::kChange);
     if (!fits) {
       return fail(std::errc::invalid_argument, "rule " + quote(key) + " in etcd",
-                  quote(line) + " is no command of it", "stop it with: weir cluster rule stop");
+                  quote(line) + " is not a valid command for this rule",
+                  "stop the rule: weir cluster rule stop");
     }
     rule.changes.push_back(*std::move(change));
   }
@@ -64,29 +56,32 @@ Result<SharedRule> read_shared_rule(std::string_view key, std::string_view value
   return rule;
 }
 
-Result<RuleChange> read_shared_command(std::string_view text) {
-  auto change = parse(text);
-  if (!change) return change;
-  if (change->heads != Heads::kBoth) {
-    return fail(std::errc::invalid_argument, quote(text), "is for one head only",
-                "rules of the cluster are for both: leave out reg and hp");
+Result<RuleChange> shared_change(RuleChange change) {
+  const std::string text = print(change);
+  if (change.heads != Heads::kBoth) {
+    return fail(std::errc::invalid_argument, quote(text), "applies to one priority only",
+                "rules of the cluster apply to both: omit reg and hp");
   }
-  if (text.find('\n') != std::string_view::npos) {
+  if (change.is_old_form) {
+    return fail(std::errc::invalid_argument, quote(text), "does not name the field of its list",
+                "write jobid={...} or another field of weir-rules(7), and rate=");
+  }
+  if (text.find('\n') != std::string::npos) {
     return fail(std::errc::invalid_argument, quote(text), "has more than one line");
   }
-  if (change->name == "default") {
+  if (change.name == "default") {
     return fail(std::errc::operation_not_permitted, "rule 'default'",
-                "is each server's own and not the cluster's");
+                "cannot be a rule of the cluster: each server has its own");
   }
-  RuleKeys& keys = change->keys;
+  RuleKeys& keys = change.keys;
   if (keys.scope && *keys.scope != Scope::kCluster) {
-    return fail(std::errc::invalid_argument, quote(text), "is no rule of the cluster",
-                "start it on its server with: weir rule start");
+    return fail(std::errc::invalid_argument, quote(text), "is not a rule of the cluster",
+                "start it on one server: weir rule start");
   }
-  if (change->verb != Verb::kStart) return change;
+  if (change.verb != Verb::kStart) return change;
   if (!keys.rate && !keys.bps) {
     return fail(std::errc::invalid_argument, quote(text), "has no limit",
-                "give rate= or bps=, which holds for all servers together");
+                "give rate= or bps=, the limit for all servers together");
   }
   keys.scope = Scope::kCluster;
   return change;

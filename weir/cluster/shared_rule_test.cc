@@ -15,13 +15,13 @@ SharedRule rule_of(const std::string& value) {
 }
 
 RuleChange command_of(const std::string& text) {
-  auto command = read_shared_command(text);
+  auto command = parse_rule(text).and_then(shared_change);
   EXPECT_TRUE(command) << command.error().message();
   return command ? *command : RuleChange{};
 }
 
 std::errc refusal_of(const std::string& text) {
-  const auto command = read_shared_command(text);
+  const auto command = parse_rule(text).and_then(shared_change);
   EXPECT_FALSE(command) << text;
   return command ? std::errc{} : command.error().code;
 }
@@ -77,7 +77,9 @@ TEST(SharedCommand, WhatCannotBeTheClustersIsRefused) {
   EXPECT_EQ(refusal_of("change default rate=5"), std::errc::operation_not_permitted);
   EXPECT_EQ(refusal_of("begin dd"), std::errc::invalid_argument);
   EXPECT_EQ(refusal_of("start dd {500} 10"), std::errc::invalid_argument) << "of which field?";
-  EXPECT_EQ(refusal_of("change dd rate=5\n"), std::errc::invalid_argument);
+  RuleChange lines = start_of({.name = "dd", .conds = "jobid={a\nb}"});
+  lines.keys.rate = 5;
+  EXPECT_EQ(shared_change(lines).error().code, std::errc::invalid_argument) << "two lines";
 }
 
 }  // namespace

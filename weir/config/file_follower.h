@@ -10,12 +10,12 @@
 // necessary, and a file with an error, a rule that cannot be applied, or a limit that the system
 // cannot provide changes nothing. Keys that need a restart are reported, and the rest is applied.
 //
-// Only rules from the file are touched. A rule that an administrator started is not part of the
+// Only rules from the file are changed. A rule that an administrator started is not part of the
 // file, even if the file had one of the same name that was stopped: an edit that would affect it is
-// rejected. Changes by administrators to rules of the file outlast the edit, as they outlast a
+// rejected. Changes by administrators to rules of the file survive the edit, as they survive a
 // restart (weir/serve/kept_rules.h).
 //
-// On the server's loop only: the files are read there, once, while clients wait.
+// Used on the server's loop only: the files are read there, once, while clients wait.
 #pragma once
 
 #include <functional>
@@ -32,19 +32,19 @@ namespace weir::config {
 
 class FileFollower {
  public:
-  // The file as it is now. What the command line set instead of it must be set in the answer too.
+  // Reads the current file. Settings from the command line must be included in the result.
   using Read = std::function<Result<serve::ServeOptions>()>;
 
-  // `started_with` is what the answer was when the server was created, just now.
+  // `started_with` is the result of `read` when the server was created.
   FileFollower(Read read, serve::ServeOptions started_with);
 
-  // Lines for the operator: what was changed and what waits for the next start, or why nothing was
-  // changed. The last one says whether the file is applied now. `more` is done with the changes, or
-  // not at all: for what is read again besides the file, and was checked already.
+  // Log lines for the operator: what was changed and what needs a restart, or why nothing was
+  // changed. The last line states whether the file is applied. `more` is called together with the
+  // changes, or not at all: for anything else that is reloaded and was already checked.
   std::vector<std::string> follow(serve::Server& server, const std::function<void()>& more = {});
 
  private:
-  // What each service whose rules were edited has to be told.
+  // The changes for each service whose rules were edited.
   using RulePlans = std::vector<std::pair<std::string, std::vector<RuleChange>>>;
 
   static Result<std::vector<RuleChange>> plan_rules(const serve::KeptRules& rules,

@@ -185,7 +185,7 @@ class Plan {
     };
     if (shape.bandwidth) add("bps", print_bandwidth(*shape.bandwidth));
     if (shape.latency > Nanoseconds{0}) add("latency", print_duration(shape.latency));
-    return text.empty() ? "as fast as it is" : text;
+    return text.empty() ? "not shaped" : text;
   }
 
   const ServeOptions& before_;

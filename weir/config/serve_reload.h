@@ -5,16 +5,16 @@
 // administrator since then remain. FileFollower applies the plan.
 //
 //   ServeReload plan = plan_reload(applied, read_now);
-//   plan.services, plan.shapes, plan.limits, plan.jobs     to be applied at once
+//   plan.services, plan.shapes, plan.limits, plan.jobs     to apply at once
 //   plan.changes                              a line each, for the log
-//   plan.restart                              keys that take effect at the next start only
-//   applied = reached(applied, plan, read_now)              for the next time
+//   plan.restart                              keys that take effect only at the next start
+//   applied = reached(applied, plan, read_now)              for the next reload
 //
-// At once: rules, capacities (to `auto` and back as well), shapes of stores that are opened as
-// shaped ones, limits, jobs. Rules become commands that turn the old list into the
-// new one: a rule of which only limits differ is changed, and its classes keep their balances; from
-// the first other difference on rules are stopped and started again, so that the order is that of
-// the file. Rules that the file never had are left alone. Pure: values in, values out.
+// Applied at once: rules, capacities (also to and from `auto`), shapes of stores that were opened
+// as shaped, limits, jobs. Rules become commands that turn the old list into the new one: a rule of
+// which only limits differ is changed, and its classes keep their balances; from the first other
+// difference on, rules are stopped and started again, so that the order is that of the file. Rules
+// that were never in the file are not touched. Pure: values in, values out.
 #pragma once
 
 #include <optional>
@@ -42,7 +42,7 @@ struct ShapeReload {
 };
 
 struct JobsReload {
-  std::string file;  // read again whether or not its name is another
+  std::string file;  // read again even if its name has not changed
   std::vector<serve::JobNodes> nodes;
   serve::UnknownJobs unknown = serve::UnknownJobs::kOne;
 
@@ -50,8 +50,8 @@ struct JobsReload {
 };
 
 struct ServeReload {
-  std::vector<ServiceReload> services;       // those that change, in the order of the file
-  std::vector<ShapeReload> shapes;           // the same
+  std::vector<ServiceReload> services;       // services that change, in the order of the file
+  std::vector<ShapeReload> shapes;           // shapes that change, in the order of the file
   std::optional<serve::ServeLimits> limits;  // if any of them changes
   std::optional<JobsReload> jobs;            // if [jobs] changes
   std::vector<std::string> changes;          // "server.connections: 4096 -> 100"
@@ -60,10 +60,11 @@ struct ServeReload {
   bool operator==(const ServeReload&) const = default;
 };
 
-// Both as parse_serve_config() gave them.
+// Both are results of parse_serve_config().
 ServeReload plan_reload(const serve::ServeOptions& before, const serve::ServeOptions& after);
 
-// What of `after` is in force when the plan was carried out; the rest is as it was.
+// The options in effect after the plan was applied: those of `after` where the plan changed them,
+// otherwise those of `before`.
 serve::ServeOptions reached(serve::ServeOptions before, const ServeReload& plan,
                             const serve::ServeOptions& after);
 

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sizes of jobs from Slurm: `squeue --json` in, job ids as the storage sees them and their nodes
-// out. A pattern describes these ids in the codes of Lustre's jobid_name:
+// Sizes of jobs from Slurm: `squeue --json` in, job ids in the storage system and their nodes out.
+// A pattern describes these ids with the codes of Lustre's jobid_name:
 //
 //   %j   the job's number (SLURM_JOB_ID)      %u   the user's number
-//   %h %H the host, whole and short           %e %g %p   program, group and process
-//   %.Nx the first N bytes of code x          else itself
+//   %h %H the host, full and short name       %e %g %p   program, group and process
+//   %.Nx the first N bytes of code x          other characters: themselves
 //
 //   "%j" -> 4711         "%j.%u" -> 4711.1000         "%e.%H" -> dd.n17
 //
-// Where Slurm knows all of it (%j, %u), ids are made of what it runs. Where it does not, ids that
-// the storage has seen are taken apart: the number or the host in them says whose they are, and the
-// nodes of a job are divided by how many of its ids were seen, one at least each. So a job of four
-// nodes that writes from all of them has four ids of one, and one that writes from its first has
-// one of four. An id whose host Slurm does not know counts one node, and so does one of a host that
-// several jobs are on, since it may be any of theirs; both are counted. Hosts are compared up to
-// their first dot.
+// If Slurm knows all codes of the pattern (%j, %u), ids are made from its running jobs. Otherwise
+// ids that were seen in the storage system are parsed: the number or host in an id identifies its
+// job, and the nodes of a job are divided by the number of its ids seen, at least one each. So a
+// job with four nodes that writes from all of them has four ids with one node, and one that writes
+// only from its first node has one id with four. An id whose host Slurm does not know counts as one
+// node, and so does an id of a host that several jobs use; both are counted. Hosts are compared up
+// to the first dot.
 //
-// An id is cut to 31 bytes, as a client cuts it. A pattern without %j, %h and %H is rejected.
+// Ids are truncated to 31 bytes, as by clients. A pattern without %j, %h and %H is rejected.
 //
-// Which jobs count: those in state RUNNING, COMPLETING, SUSPENDED or STOPPED. An array's tasks are
-// jobs of their own, each with its own number, as SLURM_JOB_ID is theirs. The parts of a
-// heterogeneous job have numbers of their own too, and share the id of the first (SLURM_JOB_ID of
-// its steps is the leader's), so their nodes are added up under it.
+// Jobs in state RUNNING, COMPLETING, SUSPENDED or STOPPED count. The tasks of an array are jobs
+// with their own numbers, as in SLURM_JOB_ID. The components of a heterogeneous job have their own
+// numbers too, but share the id of the first (SLURM_JOB_ID of its steps is that of the first
+// component), so their nodes are added up under it.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@
 namespace weir::config {
 
 struct JobNodes {
-  std::string job;  // as the storage sees it
+  std::string job;  // id in the storage system
   std::uint64_t nodes = 1;
 
   bool operator==(const JobNodes&) const = default;
@@ -49,15 +49,15 @@ class JobPattern {
   struct Piece {
     Code code = Code::kText;
     std::string text;      // of kText
-    std::size_t most = 0;  // bytes, of the others
+    std::size_t most = 0;  // maximum bytes, of the other kinds
   };
 
   static Result<JobPattern> parse(std::string_view text);
-  // The same, of codes that Slurm knows only: for who does not see ids before they matter.
+  // The same, but only with codes that Slurm knows, for users that do not see ids in advance.
   static Result<JobPattern> parse_known(std::string_view text);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
-  // Slurm knows every code in it: ids need not be seen.
+  // Slurm knows every code of the pattern: ids need not be seen.
   bool is_known() const { return is_known_; }
 
  private:
@@ -65,26 +65,26 @@ class JobPattern {
   bool is_known_ = true;
 };
 
-// What holds nodes, of one answer of squeue.
+// The jobs that hold nodes, from one output of squeue.
 class SlurmJobs {
  public:
   static constexpr std::size_t kHostsMax = std::size_t{1} << 20;
 
   struct Job {
-    std::uint64_t number = 0;  // of the leader, of one with parts
+    std::uint64_t number = 0;  // of the first component, for heterogeneous jobs
     std::uint64_t user = 0;
     std::uint64_t nodes = 0;
   };
   struct Sizes {
     std::vector<JobNodes> jobs;  // in the order of ids, each once
-    std::uint64_t shared = 0;    // ids of a host that several jobs are on
-    std::uint64_t unknown = 0;   // ids of which Slurm knows nothing
+    std::uint64_t shared = 0;    // ids of hosts that several jobs use
+    std::uint64_t unknown = 0;   // ids that Slurm does not know
   };
 
-  // EINVAL for text that is not squeue's JSON. Entries without a number or nodes are left out.
+  // EINVAL for text that is not JSON of squeue. Entries without a number or nodes are ignored.
   static Result<SlurmJobs> parse(std::string_view json);
 
-  // `seen` are ids of the storage, in any order; they do not matter if the pattern is known.
+  // `seen` are ids in the storage system, in any order; they are ignored if the pattern is known.
   Sizes sizes(const JobPattern& pattern, const std::vector<std::string>& seen) const;
 
  private:
@@ -100,11 +100,11 @@ class SlurmJobs {
   std::map<std::string, Place, std::less<>> hosts_;  // short names
 };
 
-// The hosts of an expression such as "n[1-3,7],rack[01-02]a": EINVAL for one that is none, or
-// of more than `most`.
+// The hosts of an expression such as "n[1-3,7],rack[01-02]a". EINVAL: not a valid expression, or
+// more than `most` hosts.
 Result<std::vector<std::string>> expand_hosts(std::string_view text, std::size_t most);
 
-// Lines "JOB NODES"; empty ones and those that begin with # are skipped. EINVAL names the line.
+// Lines "JOB NODES"; empty lines and lines that start with # are ignored. EINVAL names the line.
 Result<std::vector<JobNodes>> parse_nodes(std::string_view text);
 
 }  // namespace weir::config

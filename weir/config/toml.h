@@ -7,9 +7,9 @@
 //   Result<TomlDocument> document = parse_toml("slots = 4\n", "weir.conf");
 //   *document->find("slots")->as<std::int64_t>() == 4
 //
-// Members of a table are given in the order of the file, also when it opens the table in several
-// places. Dates and times of day are not supported: no setting of Weir has one. A view is valid as
-// long as a copy of its document lives.
+// Members of a table are in the order of the file, also if the file opens the table in several
+// places. Dates and times of day are not supported: no setting of Weir uses them. A view is valid
+// as long as a copy of its document exists.
 #pragma once
 
 #include <compare>
@@ -31,7 +31,7 @@ class table;
 
 namespace weir::config {
 
-// Both counted from 1; columns in characters.
+// Both start at 1; columns are in characters.
 struct TomlPlace {
   std::uint32_t line = 1;
   std::uint32_t column = 1;
@@ -49,15 +49,15 @@ class TomlValue {
   explicit TomlValue(const toml::node& node);
 
   TomlPlace at() const;
-  // A bool, std::int64_t, double or std::string; nullptr if it is of another kind.
+  // A bool, std::int64_t, double or std::string; nullptr if the value has another kind.
   template <class Kind>
   const Kind* as() const;
   bool is_table() const;
-  // Of a table; nothing if there is none of the name, or it is no table. O(log n).
+  // Of a table; nothing if the key does not exist, or the value is not a table. O(log n).
   std::optional<TomlValue> find(std::string_view key) const;
-  // Of a table; empty if it is none.
+  // Of a table; empty if it is not a table.
   std::vector<TomlMember> members() const;
-  // Of an array; nothing if it is none.
+  // Of an array; nothing if it is not an array.
   std::optional<std::vector<TomlValue>> items() const;
 
  private:
@@ -83,7 +83,7 @@ struct TomlMember {
   TomlValue value;
 };
 
-// The table of the whole.
+// The top-level table.
 class TomlDocument : public TomlValue {
  public:
   explicit TomlDocument(std::shared_ptr<const toml::table> table);
@@ -92,7 +92,8 @@ class TomlDocument : public TomlValue {
   std::shared_ptr<const toml::table> table_;
 };
 
-// EINVAL with the place of what is no TOML; `file` is how messages call it.
+// EINVAL with the position of the error if the text is not TOML; `file` is the name used
+// in messages.
 Result<TomlDocument> parse_toml(std::string_view text, std::string_view file);
 
 }  // namespace weir::config

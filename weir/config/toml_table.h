@@ -9,8 +9,8 @@
 //   std::string user = server.text("user", "");
 //   mistakes.in_order()      weir.conf:3:1: server: unknown key 'usr'; did you mean user?
 //
-// After an error, reading continues with the default, so that later errors are found too. Tables
-// belong to the document they were made from, which must live longer.
+// After an error, reading continues with the default, so that later errors are found too. A table
+// refers to its document, which must outlive it.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ namespace weir::config {
 
 class TomlMistakes {
  public:
-  // A file that is no settings at all should not fill a screen.
+  // Bounds the output for a file that is not a configuration at all.
   static constexpr std::size_t kToldMax = 100;
 
   explicit TomlMistakes(std::string file) : file_(std::move(file)) {}
@@ -40,7 +40,7 @@ class TomlMistakes {
   const std::string& file() const { return file_; }
   void add(TomlPlace at, std::string_view what, std::string_view hint = {});
   bool empty() const { return found_.empty(); }
-  // By place, at most kToldMax of them; then one that says how many more there are.
+  // By position, at most kToldMax; then one that states how many more there are.
   std::vector<Error> in_order() const;
 
  private:
@@ -54,8 +54,8 @@ class TomlMistakes {
 
 class TomlTable {
  public:
-  // `name` is how messages call the table. A value that is no table is a mistake and reads as an
-  // empty one.
+  // `name` is the name of the table in messages. A value that is not a table is an error and reads
+  // as an empty table.
   TomlTable(const TomlValue& value, std::string name, TomlMistakes& mistakes,
             std::vector<std::string_view> keys);
 
@@ -64,11 +64,12 @@ class TomlTable {
   TomlPlace at() const { return value_.at(); }
   bool has(std::string_view key) const { return get(key).has_value(); }
   std::optional<TomlValue> get(std::string_view key) const { return value_.find(key); }
-  // Of the value of a key; of the table if it is not given.
+  // Position of the value of a key; of the table if the key is missing.
   TomlPlace place_of(std::string_view key) const;
-  // "NAME: KEY WHAT; HINT", at the place of the key's value.
+  // "NAME: KEY WHAT; HINT", at the position of the key's value.
   void refuse(std::string_view key, std::string_view what, std::string_view hint = {}) const;
-  // "NAME: KEY is missing; HINT", unless a key was told of already that may have meant this one.
+  // "NAME: KEY is missing; HINT", unless an unknown key was already reported that may have meant
+  // this one.
   void miss(std::string_view key, std::string_view hint = {}) const;
 
   std::string text(std::string_view key, std::string without) const;
@@ -78,13 +79,13 @@ class TomlTable {
                        std::uint64_t most) const;
   std::uint32_t small(std::string_view key, std::uint32_t without, std::uint32_t least,
                       std::uint32_t most) const;
-  // Texts with a unit: '16ms', '4KiB'; a bare number is a size in bytes.
+  // Strings with a unit: '16ms', '4KiB'; a bare number is a size in bytes.
   Nanoseconds time(std::string_view key, Nanoseconds without, Nanoseconds least,
                    Nanoseconds most) const;
   Bytes size(std::string_view key, Bytes without, Bytes least, Bytes most) const;
   // 'op', 'bytes' or 'affine:A:B'
   Cost cost(std::string_view key, Cost without) const;
-  // One of some words, by its place among them.
+  // One of several words, as an index.
   std::size_t word(std::string_view key, std::size_t without,
                    std::initializer_list<std::string_view> words) const;
 
@@ -92,7 +93,7 @@ class TomlTable {
     std::string text;
     TomlPlace at;
   };
-  // An array of texts; a single text counts as an array of one.
+  // An array of strings; a single string counts as an array of one.
   std::vector<Item> texts(std::string_view key) const;
 
   // Each table of an array of tables; a single table counts as an array of one.
@@ -108,7 +109,7 @@ class TomlTable {
   std::string name_;
   TomlMistakes& mistakes_;
   std::vector<std::string_view> keys_;
-  std::vector<std::string_view> meant_;  // by keys that do not exist
+  std::vector<std::string_view> meant_;  // suggestions for keys that do not exist
 };
 
 }  // namespace weir::config

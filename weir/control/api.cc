@@ -410,9 +410,7 @@ std::string live_event(const Snapshot& shot, std::string_view generation) {
     }
     ClassTotals others;
     for (auto one = last; one != order.end(); ++one) {
-      others.served += (*one)->totals.served;
-      others.bytes += (*one)->totals.bytes;
-      others.waited_ns += (*one)->totals.waited_ns;
+      others += (*one)->totals;
     }
     Json json = service_json(service);
     json["top"] = classes;
@@ -518,15 +516,16 @@ std::string cluster_json(const serve::ClusterStatus& status) {
 std::string cluster_rules_json(const std::vector<serve::ClusterRule>& rules) {
   Json all = Json::array();
   for (const serve::ClusterRule& one : rules) {
-    all.push_back({{"service", one.service}, {"rule", one.rule}, {"commands", one.commands}});
+    all.push_back(
+        {{"service", one.service}, {"rule", one.rule}, {"commands", print_all(one.changes)}});
   }
   return text_of(all);
 }
 
 // ---- explaining ----
 
-void WaitHistory::add(Instant at, std::vector<std::vector<WaitView>> services) {
-  samples.push_back({at, std::move(services)});
+void WaitHistory::add(Sample sample) {
+  samples.push_back(std::move(sample));
   if (samples.size() > kSamplesMax) samples.pop_front();
 }
 
@@ -535,15 +534,15 @@ DelaySums WaitHistory::since(std::size_t service, const WaitView& now, Instant a
   DelaySums delays = now.delays;
   from = now.begun;
   for (const Sample& sample : samples) {
-    if (at - sample.at > kWindow || service >= sample.services.size()) continue;
-    for (const WaitView& before : sample.services[service]) {
+    if (service >= sample.size() || at - sample[service].at > kWindow) continue;
+    for (const WaitView& before : sample[service].waits) {
       if (before.key != now.key || before.head != now.head || before.begun != now.begun) continue;
       for (std::size_t i = 0; i < kDelays; ++i) delays[i] = now.delays[i] - before.delays[i];
-      from = sample.at;
+      from = sample[service].at;
       return delays;
     }
     // It was not watched then: what it has is younger.
-    if (now.begun >= sample.at) return delays;
+    if (now.begun >= sample[service].at) return delays;
   }
   return delays;
 }
@@ -587,12 +586,12 @@ std::string explain_json(const Snapshot& shot, const Explained& explained,
   }
   DelaySums sums{};
   std::uint64_t waiting = 0;
-  Instant since = shot.moment.now;
+  Instant since = service.now;
   bool is_watched = false;
   for (const WaitView& wait : service.waits) {
     if (wait.key.only(found.by) != found.key) continue;
     Instant from{};
-    const DelaySums delays = history.since(explained.service, wait, shot.moment.now, from);
+    const DelaySums delays = history.since(explained.service, wait, service.now, from);
     for (std::size_t i = 0; i < kDelays; ++i) sums[i] += delays[i];
     since = std::min(since, from);
     waiting += wait.waiting;
@@ -606,7 +605,7 @@ std::string explain_json(const Snapshot& shot, const Explained& explained,
       delays[std::string(delay_name(static_cast<Delay>(i))) + "_ns"] = sums[i];
     }
     delays["wait_ns"] = std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
-    delays["window_ns"] = (shot.moment.now - since).count();
+    delays["window_ns"] = (service.now - since).count();
   }
   json["delays"] = delays;
   Json debtors = Json::array(), lenders = Json::array();
@@ -786,9 +785,11 @@ Result<ClusterChange> read_cluster_change(const HttpRequest& request) {
   if (!body) return tl::unexpected(body.error());
   auto service = body->text("service");
   if (!service) return tl::unexpected(service.error());
-  auto command = body->text("command");
+  const auto command = body->text("command");
   if (!command) return tl::unexpected(command.error());
-  return ClusterChange{std::move(*service), std::move(*command)};
+  auto change = parse_rule(*command);
+  if (!change) return tl::unexpected(change.error());
+  return ClusterChange{std::move(*service), std::move(*change)};
 }
 
 Result<ChangeRequest> read_change(const HttpRequest& request) {

@@ -24,24 +24,23 @@
 
 namespace weir::control {
 
-// {"error":..., "where":..., "hint":..., "errno":...} with the status that fits the errno.
+// {"error":..., "where":..., "hint":..., "errno":...} with the HTTP status for the errno.
 HttpResponse error_response(const Error& error);
 HttpResponse error_response(unsigned status, std::string_view what, std::string_view hint = {});
 
 // ---- reading ----
 
-// Whether the path is one that a snapshot answers, and the answer. 404 with the name of what is not
-// there.
+// Whether a snapshot answers this path, and the answer. 404 names the object that does not exist.
 bool is_snapshot_path(std::string_view path);
 HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::string_view version,
                          std::string_view generation);
 
-// /v1/locks/NAME/list: asked of the service itself, part by part, up to the limit of the request.
+// /v1/locks/NAME/list: read from the lock service page by page, up to the limit of the request.
 bool is_lock_list_path(std::string_view path);
 HttpResponse answer_lock_list(lock::Console& console, const HttpRequest& request);
 
-// One event of the page's stream: the classes that do or wait most, and the sums of the others; and
-// the lock service.
+// One event of the page's stream: the busiest classes, the sums of the others, and the
+// lock service.
 std::string live_event(const Snapshot& shot, std::string_view generation);
 
 std::string params_json(const std::vector<ParamOutcome>& outcomes);
@@ -56,50 +55,52 @@ std::string cluster_rules_json(const std::vector<serve::ClusterRule>& rules);
 
 struct ClusterChange {
   std::string service;
-  std::string command;
+  RuleChange change;
 };
-// EINVAL: not JSON, wrong types, unknown keys.
+// EINVAL: not JSON, wrong types, unknown keys, not a rule command.
 Result<ClusterChange> read_cluster_change(const HttpRequest& request);
 
 // ---- explaining ----
 
-// Waits of some time ago, to tell what the last minute brought.
+// Samples of earlier waits, to compute those of the last minute.
 struct WaitHistory {
-  struct Sample {
-    Instant at{};
-    std::vector<std::vector<WaitView>> services;
+  struct OfService {
+    Instant at{};  // of the clock that its Target goes by
+    std::vector<WaitView> waits = {};
   };
+  using Sample = std::vector<OfService>;
   static constexpr std::size_t kSamplesMax = 13;
   static constexpr Nanoseconds kWindow = std::chrono::seconds{60};
 
-  void add(Instant at, std::vector<std::vector<WaitView>> services);
-  // The delays of this queue since up to a minute ago, and since when.
+  void add(Sample sample);
+  // The delays of this queue since up to a minute ago, and the time since when.
   DelaySums since(std::size_t service, const WaitView& now, Instant at, Instant& from) const;
 
   std::deque<Sample> samples;
 };
 
-// Where what is asked about (Sought) was found.
+// Where the sought object (Sought) was found.
 struct Explained {
   std::size_t service = 0;
   const ClassShot* found = nullptr;
 };
-// A job may have had classes under several rules: the one under `rule` counts first.
+// A job may have had classes under several rules: the one under `rule` is preferred.
 std::optional<Explained> find_class(const Snapshot& shot, std::string_view service,
                                     std::string_view name, std::string_view rule = {});
-// `reason` is what RuleList::explain says of it.
+// `reason` is the result of RuleList::explain.
 std::string explain_json(const Snapshot& shot, const Explained& explained,
                          const WaitHistory& history, std::string_view reason);
 
 // ---- changing ----
 
 struct ChangeRequest {
-  std::vector<Change> changes = {};  // each applied and answered for itself
+  std::vector<Change> changes = {};  // each is applied and answered separately
   bool persists = true;              // in the journal
-  bool applies = true;               // false: of the journal alone
-  bool is_params = false;            // answered like lctl
+  bool applies = true;               // false: only changes the journal
+  bool is_params = false;            // the response has the format of lctl
 };
-// EINVAL: not JSON, wrong types, unknown keys; ENOENT: no such path; ENOTSUP: no such method there.
+// EINVAL: not JSON, wrong types, unknown keys; ENOENT: no such path; ENOTSUP: no such method for
+// the path.
 Result<ChangeRequest> read_change(const HttpRequest& request);
 
 }  // namespace weir::control

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an administrator can change while a server runs, as one value: it is applied on the loop,
-// and written to the journal as one line of JSON, from which the next start reads it back.
+// A change that an administrator can make while a server runs, as one value: it is applied on the
+// loop, and written to the journal as one line of JSON, from which the next start reads it.
 //
 //   {"param":"ost.OSS.ost_io.nrs_tbf_rule","value":"start dd jobid={dd.*} rate=100"}
 //   {"param":"ost.OSS.ost_io.nrs_policies","value":"tbf nid"}
-//   {"job":"ior.17","nodes":64}           nodes 0: back to what it counts as without being named
+//   {"job":"ior.17","nodes":64}           nodes 0: remove the setting
 //   {"service":"ost_io","capacity":"4000"}
-//   {"forget":"ost.OSS.ost_io.nrs_tbf_rule","value":"start ..."}   of the journal alone (-P -d)
+//   {"forget":"ost.OSS.ost_io.nrs_tbf_rule","value":"start ..."}   only in the journal (-P -d)
 //
 // effective() reduces the records of a journal to those with an effect: forgotten records, rules
-// that were started and stopped again, limits and values that were changed again are left out.
-// Policies and values come first, then the rules, which outlive policies (weir/serve/kept_rules.h).
-// Applying it gives the same rules as applying all records.
+// that were started and stopped again, and limits and values that were changed again are omitted.
+// Policies and values are first, then the rules, which outlive policies (weir/serve/kept_rules.h).
+// Applying the result gives the same rules as applying all records.
 #pragma once
 
 #include <cstdint>
@@ -39,26 +39,26 @@ struct Change {
 
 std::string print_change(const Change& change);
 Result<Change> parse_change(std::string_view line);
-// Records that are none are left out and told of in `mistakes`.
+// Invalid records are omitted and reported in `mistakes`.
 std::vector<Change> effective(const std::vector<std::string>& records,
                               std::vector<std::string>& mistakes);
-// The same as records, for a journal that has grown long. All of them if one is none: somebody
-// should see that first.
+// The same as records, to shorten a journal. Returns all of them if one is not valid, so that an
+// administrator can see it first.
 std::vector<std::string> effective_records(const std::vector<std::string>& records);
 
-// Sizes and capacities: whether apply() would succeed, and doing it. REQUIRES: on the loop, or
-// before it runs. ENOENT: no such service.
+// For sizes and capacities: checks whether apply() would succeed, and applies. REQUIRES: on the
+// loop, or before it runs. ENOENT: no such service.
 Result<void> check(serve::Server& server, const Change& change);
 Result<void> apply(serve::Server& server, const Change& change);
 
-// Whether it is this server's own to change: EPERM for rules of its cluster, which are the same on
-// all servers. REQUIRES: on the loop.
+// EPERM for rules of the cluster, which are the same on all servers and cannot be changed on one.
+// REQUIRES: on the loop.
 Result<void> check_own(const serve::Server& server, const Change& change);
 
 bool is_rule(const Change& change);
 bool is_policy(const Change& change);
 
-// The parameter that takes the rule commands, or policies, of a service.
+// The parameter for the rule commands, or policies, of a service.
 std::string rule_path(std::string_view service);
 std::string policy_path(std::string_view service);
 

@@ -3,9 +3,9 @@
 // The queue of changes to a server: no change takes effect before it is durable, and none is
 // confirmed before it has taken effect.
 //
-//   wait ---> try on the loop ---> write and sync ---> carry out on the loop ---> confirm
-//                  |                    |                       |
-//                  refused              |                       refused: its record is forgotten
+//   wait ---> try on the loop ---> write and sync ---> apply on the loop ---> confirm
+//                  |                    |                   |
+//                  refused              |                   refused: its record is revoked
 //                                       refused: nothing was changed
 //
 // One group of changes is processed at a time, so a change that was tried can be applied, and
@@ -17,8 +17,8 @@
 // Each applied change and each reload of the file increases a number, the generation. A request may
 // expect a generation and is rejected if it has changed.
 //
-// Functions marked "loop" run on the server's loop, all others on the owner's thread; Host
-// transfers calls between the two. With a Host that does so at once there are no threads.
+// Functions marked "loop" run on the server's loop, all others on the owner's thread; Host passes
+// calls between the two. With a Host that calls directly there are no threads.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@
 
 namespace weir::control {
 
-// Whether it may be for the lock service, which is asked elsewhere and later than the server.
+// Whether it may be for the lock service, which is asked separately and later than the server.
 bool may_be_for_locks(const Change& change);
 
 class ChangeQueue {
@@ -48,11 +48,12 @@ class ChangeQueue {
   enum class Journalling : std::uint8_t { kNone, kFirst };
 
   struct Host {
-    // Runs one there and the other here, which is told if that could not be.
+    // Runs the first function on the loop and the second one here, with an error if the loop
+    // is closed.
     std::function<void(std::function<void(serve::Server&)> on_loop,
                        std::function<void(const Result<void>&)> then)>
         ask;
-    // Makes all records durable or none.
+    // Makes all records durable, or none.
     std::function<void(const std::vector<std::string>& records,
                        std::function<void(const Result<void>&)> then)>
         write;
@@ -63,17 +64,17 @@ class ChangeQueue {
     bool is_stale = false;  // nothing was done: the generation is not the expected one
     std::vector<ParamOutcome> outcomes = {};
     std::uint64_t number = 0;
-    std::string generation = {};  // its name
+    std::string generation = {};  // name of the generation
   };
   using Done = std::function<void(const Result<Answer>&)>;
 
-  // Generations are called BOOT-NUMBER.
+  // Generations are named BOOT-NUMBER.
   ChangeQueue(Host host, std::string boot) : host_(std::move(host)), boot_(std::move(boot)) {}
 
-  // `done` is called exactly once. EAGAIN: too many wait.
+  // `done` is called exactly once. EAGAIN: too many changes wait.
   void add(ChangeRequest request, std::string expected, Journalling journalling, const Done& done);
 
-  // Loop: something is changed by other means. At once, or after the group that is on its way.
+  // Loop: makes a change from another source. At once, or after the group in progress.
   void change_elsewhere(const std::function<void()>& change);
   // Loop.
   std::uint64_t generation() const { return generation_; }
@@ -94,16 +95,16 @@ class ChangeQueue {
   struct Item {
     std::shared_ptr<Waiting> of;
     ChangeItem item;
-    bool is_first = false;  // of its request
+    bool is_first = false;  // first change of its request
     Tried tried = {};
     bool is_refused = false;
-    bool has_failed = false;  // was written, and could not be carried out
+    bool has_failed = false;  // was written, but could not be applied
 
     bool is_off() const { return is_refused || of->answer.is_stale; }
   };
   struct Group {
     std::vector<Item> items;
-    std::vector<ParamOutcome> locks_before = {};  // what parameters of locks were
+    std::vector<ParamOutcome> locks_before = {};  // values of lock parameters before the change
     std::uint64_t generation = 0;
   };
   using GroupPtr = std::shared_ptr<Group>;
@@ -125,7 +126,7 @@ class ChangeQueue {
   bool is_busy_ = false;
 
   std::uint64_t generation_ = 1;                     // loop
-  bool is_unsettled_ = false;                        // loop: tried, and not carried out yet
+  bool is_unsettled_ = false;                        // loop: tried, and not applied yet
   std::vector<std::function<void()>> when_settled_;  // loop
 };
 

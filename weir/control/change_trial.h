@@ -8,8 +8,8 @@
 //   ... its records are written and synced ...
 //   carry_out(server, item, moment);     succeeds, unless something else has changed meanwhile
 //
-// A group of changes is tried together and shares one sync. A change of policy is a separate group:
-// which changes are possible after it is not known before.
+// A group of changes is tried together and shares one sync. A change of policy forms a separate
+// group, because it determines which later changes are possible.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@ namespace weir::control {
 
 struct ChangeItem {
   Change change;
-  bool is_kept = true;        // over policies, and in the journal if there is one
+  bool is_kept = true;        // survives changes of policy, and restarts if there is a journal
   bool is_for_locks = false;  // the lock service has parameters of that name
 };
 
@@ -38,7 +38,7 @@ struct Tried {
 
 class ChangeTrial {
  public:
-  // REQUIRES: on the loop; the server's rules and policies stay as they are.
+  // REQUIRES: on the loop; the server's rules and policies do not change meanwhile.
   ChangeTrial(serve::Server& server, const Moment& moment)
       : server_(server), params_(server_params(server, moment)) {}
   Tried apply(const ChangeItem& item);
@@ -48,7 +48,7 @@ class ChangeTrial {
 
   serve::Server& server_;
   Params params_;
-  bool is_needed_ = false;  // what is being tried, by the next start
+  bool is_needed_ = false;  // whether the next start needs the change being tried
   std::map<std::string, std::unique_ptr<serve::KeptRules::Trial>> rules_;  // by service
 };
 
@@ -56,9 +56,9 @@ class ChangeTrial {
 std::vector<ParamOutcome> carry_out(serve::Server& server, const ChangeItem& item,
                                     const Moment& moment);
 
-// The changes of a journal at the start of a server. What does not fit any more is told and left
-// out. Returns records for the journal, which forget starts of rules that the file or the command
-// line have now: those are in force. REQUIRES: before the loop runs.
+// Applies the changes of a journal at the start of a server. Changes that can no longer be applied
+// are reported and skipped. Returns records for the journal that revoke starts of rules that the
+// file or the command line now has, which take precedence. REQUIRES: before the loop runs.
 std::vector<std::string> replay(serve::Server& server, const std::vector<Change>& changes,
                                 std::vector<std::string>& mistakes);
 

@@ -18,7 +18,7 @@
 
 namespace weir::control {
 
-// /run/weir.sock for root, else weir.sock in $XDG_RUNTIME_DIR; empty if there is none.
+// /run/weir.sock for root, otherwise weir.sock in $XDG_RUNTIME_DIR; empty if that is not set.
 std::string default_control_socket();
 // The option if it is given, else $WEIR_SOCKET, else the default.
 std::string control_socket_of(const std::string& option);
@@ -26,7 +26,7 @@ std::string control_socket_of(const std::string& option);
 struct ControlAnswer {
   unsigned status = 0;
   std::string etag;
-  std::uint64_t time_ns = 0;  // when what is answered was so; 0: not told
+  std::uint64_t time_ns = 0;  // time of the data in the answer; 0: unknown
   std::string body;
 };
 
@@ -34,11 +34,11 @@ class ControlClient {
  public:
   explicit ControlClient(std::string socket_path) : path_(std::move(socket_path)) {}
 
-  // Whatever the server answers.
+  // Returns any answer of the server.
   Result<ControlAnswer> send(std::string_view method, std::string_view target,
                              std::string_view body = {}, std::string_view if_match = {}) const;
-  // What comes with a 200; else an error with the server's words and errno. ENOTCONN: there is no
-  // server to ask.
+  // The body of a 200; otherwise an error with the server's message and errno. ENOTCONN: no
+  // server answers.
   Result<ControlAnswer> ask(std::string_view method, std::string_view target,
                             std::string_view body = {}) const;
 
@@ -46,7 +46,7 @@ class ControlClient {
   std::string path_;
 };
 
-// For a part of a path or a query.
+// Escapes text for a path or a query.
 std::string url_text(std::string_view text);
 
 }  // namespace weir::control

@@ -66,12 +66,28 @@ ParamOutcome not_found(const std::string& pattern, const std::string& value = {}
       pattern, pattern, value, {std::errc::no_such_file_or_directory, pattern, "not found", {}}};
 }
 
+// Which rule a class is under, and why, as RuleList::explain says it.
+std::string reason_of(const Target& target, const Attributes& key) {
+  const RuleView* const rules = target.rules(Head::kRegular);
+  if (rules == nullptr) return policies_with_rules() + " is not active";
+  return rules->rules(Head::kRegular).explain(key, 0);
+}
+
+WaitHistory::OfService waits_of(const Target& target, Instant now) {
+  WaitHistory::OfService waits{now};
+  if (const RuleView* const rules = target.rules(Head::kRegular)) {
+    rules->visit_waits(now, [&](const WaitView& wait) { waits.waits.push_back(wait); });
+  }
+  return waits;
+}
+
 // Everything but what is marked "loop" happens in the HTTP server's thread.
 class HttpControl final : public Control {
  public:
   HttpControl(serve::Server& server, const ControlOptions& options)
       : server_(server),
         locks_(options.locks),
+        lock_target_(options.lock_target),
         version_(options.version),
         boot_(fmt::format("{:x}", moment_at(server.now()).wall_ns)),
         changes_(host(), boot_) {}
@@ -134,6 +150,7 @@ class HttpControl final : public Control {
   serve::Server& server_;
   serve::ClusterPort* cluster_ = nullptr;
   lock::Console* locks_;
+  serve::TargetPort* lock_target_;
   std::string version_;
   std::string boot_;
   ChangeQueue changes_;
@@ -352,21 +369,24 @@ void HttpControl::explain(const HttpRequest& request, const Reply& reply) {
     }
     const Attributes key = found->found->key;
     const std::string in = shot->services[found->service].name;
+    const auto then = [this, shot, name, service, reply](const Result<std::string>& told) {
+      const std::string reason = told.value_or("");
+      const std::size_t tab = std::min(reason.find('\t'), reason.size());
+      const auto under = find_class(*shot, service, name, reason.substr(0, tab));
+      reply({.body = explain_json(*shot, *under, history_,
+                                  reason.substr(std::min(tab + 1, reason.size())))});
+    };
+    if (lock_target_ != nullptr && in == lock_target_->service()) {
+      std::string reason;
+      lock_target_->look([&](const Target& target, Instant) { reason = reason_of(target, key); });
+      return then(reason);
+    }
     ask<std::string>(
         [key, in](serve::Server& server) -> Result<std::string> {
           const serve::Service* const there = server.find_service(in);
-          const RuleView* const rules =
-              there == nullptr ? nullptr : there->target.rules(Head::kRegular);
-          if (rules == nullptr) return policies_with_rules() + " is not active";
-          return rules->rules(Head::kRegular).explain(key, 0);
+          return there == nullptr ? "" : reason_of(there->target, key);
         },
-        [this, shot, name, service, reply](const Result<std::string>& told) {
-          const std::string reason = told.value_or("");
-          const std::size_t tab = std::min(reason.find('\t'), reason.size());
-          const auto under = find_class(*shot, service, name, reason.substr(0, tab));
-          reply({.body = explain_json(*shot, *under, history_,
-                                      reason.substr(std::min(tab + 1, reason.size())))});
-        });
+        then);
   });
 }
 
@@ -459,7 +479,7 @@ bool HttpControl::answer_of_cluster(const HttpRequest& request, const Reply& rep
 void HttpControl::change_cluster_rule(const HttpRequest& request, const Reply& reply) {
   const auto wanted = read_cluster_change(request);
   if (!wanted) return reply(error_response(wanted.error()));
-  cluster_->command(wanted->service, wanted->command, answer_of_change(reply));
+  cluster_->change_rule(wanted->service, wanted->change, answer_of_change(reply));
 }
 
 void HttpControl::forget_member(const HttpRequest& request, const Reply& reply) {
@@ -581,6 +601,7 @@ void HttpControl::take(const std::shared_ptr<SnapshotTaker>& taker, Taken then) 
         if (!step) return then(tl::unexpected(step.error()));
         generation_ = std::max(generation_, step->second);
         if (!step->first) return take(taker, then);
+        if (lock_target_ != nullptr) taker->add(*lock_target_);
         then(taker->finish());
       });
 }
@@ -606,22 +627,22 @@ void HttpControl::publish_event() {
 }
 
 void HttpControl::sample_waits() {
-  using Waits = std::pair<Instant, std::vector<std::vector<WaitView>>>;
-  ask<Waits>(
-      [](serve::Server& server) -> Result<Waits> {
-        Waits waits;
-        waits.first = server.now();
+  using Sample = WaitHistory::Sample;
+  ask<Sample>(
+      [](serve::Server& server) -> Result<Sample> {
+        Sample sample;
         for (const auto& service : server.services()) {
-          auto& of_service = waits.second.emplace_back();
-          const RuleView* const rules = service->target.rules(Head::kRegular);
-          if (rules == nullptr) continue;
-          rules->visit_waits(server.now(),
-                             [&](const WaitView& wait) { of_service.push_back(wait); });
+          sample.push_back(waits_of(service->target, server.now()));
         }
-        return waits;
+        return sample;
       },
-      [this](Result<Waits> waits) {
-        if (waits) history_.add(waits->first, std::move(waits->second));
+      [this](Result<Sample> sample) {
+        if (!sample) return;
+        if (lock_target_ != nullptr) {
+          lock_target_->look(
+              [&](const Target& target, Instant now) { sample->push_back(waits_of(target, now)); });
+        }
+        history_.add(*std::move(sample));
       });
 }
 

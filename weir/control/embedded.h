@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The live page and what it is drawn with, compiled into the binary
-// (weir/base/embedded_file.h), in the order of their paths.
+// The files of the live page, compiled into the binary (weir/base/embedded_file.h), ordered
+// by path.
 //
 //   find_embedded(embedded_files(), "live.html")
 #pragma once

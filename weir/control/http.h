@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An HTTP server for a few administrators and many readers, in one thread of its own: a Unix
-// socket, and perhaps TCP on loopback, where every request but the page's own files needs a bearer
-// token. Boost.Beast is used in http.cc and in client.cc, its other end, and nowhere else.
+// An HTTP server for a few administrators and many readers, in its own thread: a Unix socket, and
+// optionally TCP on loopback, where every request except for the files of the page needs a bearer
+// token. Only http.cc and client.cc use Boost.Beast.
 //
-//   auto http = HttpServer::create(options, answer);     bound; no request is answered yet
+//   auto http = HttpServer::create(options, answer);     bound; answers no request yet
 //   std::thread thread([&] { http->run(); });
 //   http->stop();  thread.join();
 //
@@ -13,14 +13,14 @@
 // publish() is sent to it as server-sent events. A slow reader gets the newest event and skips
 // older ones.
 //
-// Bounds: kConnectionsMax connections on the Unix socket and as many on TCP, kStreamsMax of each
-// streams, requests of kHeadMax and kBodyMax bytes that have to come within kRequestTime, idle
-// connections closed after kIdleTime. Requests beyond a bound are answered with 431, 413, 408 or
-// 503, or closed, and affect no other client.
+// Bounds: kConnectionsMax connections on the Unix socket and as many on TCP, kStreamsMax streams of
+// each, requests of kHeadMax and kBodyMax bytes that must arrive within kRequestTime; idle
+// connections are closed after kIdleTime. Requests beyond a bound are answered with 431, 413, 408
+// or 503, or closed, and affect no other client.
 //
 // TCP and the Unix socket have separate bounds, so that TCP clients never block an administrator on
-// the Unix socket. When one is full, its longest idle connection is closed for the next; when
-// descriptors run out, one of TCP is closed.
+// the Unix socket. When one is full, its longest idle connection is closed to admit the next; when
+// descriptors run out, a TCP connection is closed.
 #pragma once
 
 #include <chrono>
@@ -46,7 +46,7 @@ struct HttpRequest {
   std::string if_match;  // without quotes; empty: not given
   bool is_authorized = true;
 
-  // The first of the name.
+  // The first value of that name.
   std::optional<std::string_view> find(std::string_view name) const;
 };
 
@@ -55,27 +55,27 @@ struct HttpResponse {
   std::string body = {};
   std::string type = "application/json";
   std::string etag = {};      // empty: none
-  std::uint64_t time_ns = 0;  // since 1970, when it was so; 0: not told
+  std::uint64_t time_ns = 0;  // time of the data, since 1970; 0: none
   bool is_stream = false;
 };
 
 struct HttpOptions {
   std::string socket_path;  // empty: none
   std::string tcp;          // "127.0.0.1:9090"; empty: none. Loopback only
-  std::string token;        // needed on TCP
+  std::string token;        // required on TCP
 };
 
-// EINVAL: TCP beyond loopback, or without a token. Opens nothing.
+// EINVAL: a TCP address that is not loopback, or TCP without a token. Opens nothing.
 Result<void> check(const HttpOptions& options);
 
-// "/a%20b?x=1" in its parts; nothing if it is no path.
+// Splits "/a%20b?x=1"; false if it is not a path.
 bool split_target(std::string_view target, HttpRequest& request);
-// Takes as long whatever they are, but for their lengths.
+// Compares in constant time, except for the lengths.
 bool is_same_secret(std::string_view a, std::string_view b);
 
 class HttpServer {
  public:
-  static constexpr std::size_t kConnectionsMax = 640;  // on each of both ways
+  static constexpr std::size_t kConnectionsMax = 640;  // on each of the Unix socket and TCP
   static constexpr std::size_t kStreamsMax = 512;
   static constexpr std::size_t kHeadMax = 8192;
   static constexpr std::size_t kBodyMax = std::size_t{1} << 20;
@@ -85,21 +85,21 @@ class HttpServer {
   using Reply = std::function<void(HttpResponse)>;
   using Answer = std::function<void(const HttpRequest&, Reply)>;
 
-  // EINVAL: what check() refuses.
+  // EINVAL: rejected by check().
   static Result<std::unique_ptr<HttpServer>> create(const HttpOptions& options, Answer answer);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Until stop().
+  // Runs until stop().
   void run();
-  // These two may be called by any thread, and are never refused.
+  // These two are thread-safe and never refused.
   void stop();
   void post(std::function<void()> function);
-  // Calls the function again and again, in the server's thread.
+  // Calls the function periodically in the server's thread.
   void every(std::chrono::milliseconds interval, std::function<void()> function);
 
-  // To all streams. In the server's thread.
+  // Sends an event to all streams. Call in the server's thread.
   void publish(const std::string& event);
   std::size_t streams() const;
   // The port the kernel chose, for port 0.

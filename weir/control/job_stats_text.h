@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OpStats as a Lustre server prints obdfilter.<target>.job_stats, byte for byte, so that exporters
-// and scripts made for Lustre read a Weir server unchanged. Wall-clock times are worked out from
-// one pair of clock readings, since everything inside counts monotonic time.
+// Prints OpStats in the format of obdfilter.<target>.job_stats on a Lustre server, byte for byte,
+// so that exporters and scripts for Lustre work with a Weir server unchanged. Wall-clock times are
+// computed from one pair of clock readings, since all internal times are monotonic.
 //
 //   print_job_stats(stats, {server.now(), wall_ns});
 //
-// Also the escaping of names from clients: printable_id() writes characters outside
-// [A-Za-z0-9.@_:/-] as \xHH, which is safe in a terminal, in HTML and in a line of metrics, and
-// read_id() reads it back.
+// Also escapes names from clients: printable_id() writes characters outside [A-Za-z0-9.@_:/-] as
+// \xHH, which is safe in a terminal, in HTML and in a line of metrics; read_id() reverses it.
 #pragma once
 
 #include <cstdint>
@@ -32,17 +31,17 @@ struct Moment {
 };
 
 std::string print_job_stats(OpStats& stats, const Moment& moment);
-// "clear", or one job id, perhaps quoted, with \xHH in it. EINVAL: no such job, or no id.
+// "clear", or one job id, optionally quoted, with \xHH escapes. EINVAL: no such job, or not an id.
 Result<void> write_job_stats(OpStats& stats, std::string_view text);
 
-// Whole seconds; 0 is never. Half of it is kept, as Lustre does: 5 reads back as 4.
+// Whole seconds; 0: never. Rounded to half of it as on Lustre: 5 reads back as 4.
 std::string print_cleanup_interval(const OpStats& stats);
 Result<void> write_cleanup_interval(OpStats& stats, std::string_view text);
 // Whether that would succeed.
 Result<void> check_cleanup_interval(std::string_view text);
 
 std::string printable_id(std::string_view id);
-// EINVAL for a backslash that begins no \xHH, and for nothing at all.
+// EINVAL for a backslash that does not start \xHH, and for an empty text.
 Result<std::string> read_id(std::string_view text);
 
 }  // namespace weir::control

@@ -15,10 +15,10 @@
 // kept, the damaged file is saved as PATH.damaged, and a report states what was kept and
 // dropped.
 //
-// A file that has grown past kShortenAbove, and to twice what it was when last shortened, is
-// replaced by its effective records, which `shorten` computes; at the start and while it runs.
+// A file larger than kShortenAbove and twice its size after the last rewrite is replaced by its
+// effective records, which `shorten` computes; at the start and while the server runs.
 //
-// Any thread may append; `done` and `shorten` are called in the journal's own.
+// Any thread may append; `done` and `shorten` are called in the journal's own thread.
 #pragma once
 
 #include <atomic>
@@ -37,13 +37,13 @@
 
 namespace weir::control {
 
-// What a file holds.
+// The content of a file.
 struct JournalText {
   std::vector<std::string> records;
-  std::size_t torn = 0;        // bytes of a last line that was never finished
+  std::size_t torn = 0;        // bytes of an incomplete last line
   std::size_t damaged_at = 0;  // the line, from 1; 0: none
-  std::size_t dropped = 0;     // lines from there on
-  std::size_t zeroes = 0;      // bytes at the end, if that is where the damage is
+  std::size_t dropped = 0;     // number of lines from there on
+  std::size_t zeroes = 0;      // number of zero bytes at the end, if the damage is there
 };
 JournalText read_journal(std::string_view text);
 std::string journal_line(std::string_view record);
@@ -52,31 +52,31 @@ class Journal {
  public:
   enum class Damage : std::uint8_t { kRefuse, kRepair };
   using Done = std::function<void(Result<void>)>;
-  // Fewer records that come to the same.
+  // Fewer records with the same effect.
   using Shorten = std::function<std::vector<std::string>(const std::vector<std::string>&)>;
   static constexpr std::uint64_t kShortenAbove = 64 << 10;
 
-  // Creates the file if there is none. EBUSY: another server has it; EILSEQ: damaged.
+  // Creates the file if it is missing. EBUSY: another server uses it; EILSEQ: damaged.
   static Result<std::unique_ptr<Journal>> open(const std::string& path, Damage damage,
                                                Shorten shorten);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // What was there; to be applied in this order.
+  // The existing records; apply them in this order.
   const std::vector<std::string>& records() const { return records_; }
-  // What was kept and what was dropped; empty if all was well.
+  // What was kept and what was dropped; empty if nothing was damaged.
   const std::string& report() const { return report_; }
 
-  // All of them or none. REQUIRES: no newline in them.
+  // All records or none. REQUIRES: no newline in them.
   void append(const std::vector<std::string>& records, Done done);
-  // Syncs so far, for whoever wonders how well they are shared.
+  // Number of syncs so far, to measure how well they are shared.
   std::uint64_t syncs() const { return syncs_; }
 
  private:
   struct Waiting {
     std::string lines;
-    Done done;  // none: the journal ends
+    Done done;  // none: stops the journal
   };
 
   Journal(std::string path, host::Fd file, Shorten shorten, host::Fd wake_fd)
@@ -97,8 +97,8 @@ class Journal {
   std::uint64_t shorten_above_ = kShortenAbove;
   std::vector<std::string> records_;
   std::string report_;
-  std::uint64_t size_ = 0;  // of what was confirmed
-  bool has_more_ = false;   // the file may be longer than that
+  std::uint64_t size_ = 0;  // of confirmed records
+  bool has_more_ = false;   // the file may be longer than size_
   bool is_folder_synced_ = true;
   std::atomic<std::uint64_t> syncs_ = 0;
 
@@ -106,8 +106,8 @@ class Journal {
   std::thread thread_;
 };
 
-// Writes a file whole: beside, synced, renamed. What is there before or after a crash is one of
-// both.
+// Replaces a file atomically: writes a temporary file, syncs and renames it. After a crash the file
+// has the old or the new content.
 Result<void> replace_file(const std::string& path, std::string_view text);
 
 }  // namespace weir::control

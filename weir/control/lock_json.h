@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lock services as the HTTP API and the page show them: views (weir/lock/view.h) in, JSON text out.
+// Lock services as JSON for the HTTP API and the page: views (weir/lock/view.h) in, text out.
 //
 //   {"namespace":"locks","preset":"weir","limit":1000,"granted":904,...,
 //    "top":[{"client":4294967297,"locks":600,...}],"others":{"clients":1,"locks":4,"waiting":0}}
@@ -17,10 +17,10 @@
 
 namespace weir::control {
 
-// An array of all, each with its clients.
+// An array of all namespaces, each with its clients.
 std::string namespaces_json(const std::vector<lock::NamespaceView>& views);
 std::string namespace_json(const lock::NamespaceView& view);
-// `is_whole`: there are no more that fit.
+// `is_whole`: the list is complete.
 std::string lock_list_json(const std::vector<lock::LockView>& locks, bool is_whole);
 
 }  // namespace weir::control

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parameters of a lock service under the names Lustre has for them, with Lustre's formats:
+// The parameters of a lock service, with Lustre's names and formats:
 //
 //   ldlm.namespaces.NAME.pool.{server_lock_volume,granted,grant_rate,cancel_rate,grant_speed,
 //                              grant_plan,lock_volume_factor,state}                  read
@@ -9,14 +9,13 @@
 //   ldlm.namespaces.NAME.{lru_size,lru_max_age}                                      and written
 //   ldlm.server_pool.*          the pool of the first namespace, as the document of 2007 names it
 //
-// Values are numbers and a newline; rates are per second. recalc_period counts seconds and
-// lru_max_age milliseconds ("5s" and "500ms" are understood by both). lru_size and lru_max_age
-// apply to the caches of all clients: 0 leaves them to the volume and to the clients. A write to a
-// read-only parameter fails with EACCES, as on Lustre; lock_volume_factor is set by the clients
-// here.
+// Values are numbers and a newline; rates are per second. recalc_period is in seconds and
+// lru_max_age in milliseconds (both accept "5s" and "500ms"). lru_size and lru_max_age apply to the
+// caches of all clients: 0 leaves them to the volume and to the clients. A write to a read-only
+// parameter fails with EACCES, as on Lustre; lock_volume_factor is set by the clients here.
 //
-// A Params made here is for one use, in the thread that may ask the console: reads are of one view,
-// writes go to the console.
+// A Params object created here is for one use, in the thread that may call the console: reads use
+// one view, writes call the console.
 #pragma once
 
 #include <string>
@@ -29,7 +28,7 @@ namespace weir::control {
 
 Params lock_params(lock::Console& console);
 
-// The parameter of a namespace's pool, for changes that come by another way.
+// The parameter of a namespace's pool, for changes from other sources.
 std::string lock_pool_path(std::string_view name, std::string_view leaf);
 std::string lock_namespace_path(std::string_view name, std::string_view leaf);
 

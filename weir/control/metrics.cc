@@ -187,9 +187,10 @@ void add_cluster(std::string& page, const serve::ClusterStatus& status) {
   one("weir_cluster_in_epoch", "gauge", "1 while this server takes part in epochs.",
       std::uint64_t{status.epoch > 0});
   one("weir_cluster_term", "gauge", "Term of the current leader; 0 if none.", status.term);
-  one("weir_cluster_epochs_total", "counter", "Epochs in which this server took part.",
+  one("weir_cluster_epochs_total", "counter", "Epochs that this server took part in.",
       status.epochs);
-  one("weir_cluster_epoch_errors_total", "counter", "Failed epoch calls.", status.errors);
+  one("weir_cluster_epoch_errors_total", "counter", "Epoch calls that failed or timed out.",
+      status.errors);
   std::vector<const serve::SliceStatus*> slices;
   slices.reserve(status.slices.size());
   for (const auto& slice : status.slices) slices.push_back(&slice);
@@ -228,11 +229,11 @@ void add_lock_gauges(std::string& page, const Locks& locks) {
   for (const lock::NamespaceView& one : locks) {
     volume.add(labels_of_locks(one), one.server_lock_volume);
   }
-  family("weir_lock_limit", "Maximum number of granted locks.",
+  family("weir_lock_limit", "Target for the number of granted locks.",
          [](const auto& one) { return one.limit; });
   family("weir_lock_granted", "Granted locks, in use or cached.",
          [](const auto& one) { return one.granted; });
-  family("weir_lock_grant_plan", "Planned number of locks at the end of this period.",
+  family("weir_lock_grant_plan", "Planned number of granted locks at the end of this period.",
          [](const auto& one) { return one.grant_plan; });
   family("weir_lock_grant_speed", "Grants minus cancels per second in the last period.",
          [](const auto& one) { return one.grant_speed; });
@@ -421,14 +422,15 @@ std::string Metrics::scrape(const Snapshot& shot) {
     }
   };
   family("weir_rule_requests_total", "Requests served under a rule.", &Sums::requests, false, true);
-  family("weir_rule_bytes_total", "Bytes of these.", &Sums::bytes, false, true);
-  family("weir_rule_wait_seconds_total", "What these waited before they ran.", &Sums::wait_ns, true,
+  family("weir_rule_bytes_total", "Bytes of requests served under a rule.", &Sums::bytes, false,
          true);
-  family("weir_job_requests_total", "Requests of a job that completed.", &Sums::requests, false,
+  family("weir_rule_wait_seconds_total", "Time that requests under a rule waited before dispatch.",
+         &Sums::wait_ns, true, true);
+  family("weir_job_requests_total", "Completed requests of a job.", &Sums::requests, false, false);
+  family("weir_job_bytes_total", "Bytes of completed requests of a job.", &Sums::bytes, false,
          false);
-  family("weir_job_bytes_total", "Bytes of these.", &Sums::bytes, false, false);
-  family("weir_job_wait_seconds_total", "What these waited before they ran.", &Sums::wait_ns, true,
-         false);
+  family("weir_job_wait_seconds_total", "Time that requests of a job waited before dispatch.",
+         &Sums::wait_ns, true, false);
   Family records(page, "weir_job_record_tokens", "gauge",
                  "Tokens that a job has lent (positive) or borrowed (negative).");
   for (const ServiceShot& one : shot.services) {

@@ -8,11 +8,11 @@
 //   by namespace of locks   always, where there is a lock service
 //   by client of locks      the kLockClientsMax largest; all others are summed as client="other"
 //
-// A job gets a series of its own from the moment it is among the busiest; what it did before stays
-// in "other", so that neither ever shrinks. A series that has not changed for kIdleTime is removed
-// and its place goes to another job. Sums over classes add what each class grew by, so forgotten
-// classes do not reduce them. Names of clients are escaped (printable_id(), and again for the
-// format), so none can end a line or a label.
+// A job gets its own series when it becomes one of the busiest; its earlier requests stay in
+// "other", so that neither counter decreases. A series that has not changed for kIdleTime is
+// removed and its place goes to another job. Sums over classes add the increase of each class, so
+// removed classes do not reduce them. Names of clients are escaped (printable_id(), and again for
+// the format), so that none can end a line or a label.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@
 
 namespace weir::control {
 
-// In double quotes, with what the text format asks to be escaped.
+// In double quotes, escaped for the text format.
 std::string metric_label(std::string_view value);
 
 class Metrics {
@@ -40,7 +40,7 @@ class Metrics {
   static constexpr std::size_t kSlicesMax = 50;
   static constexpr Nanoseconds kIdleTime = std::chrono::minutes{5};
 
-  // The page of a scrape. Snapshots are given in the order they were taken.
+  // The response of a scrape. Snapshots must be given in the order they were taken.
   std::string scrape(const Snapshot& shot);
 
  private:
@@ -71,7 +71,8 @@ class Metrics {
   void add_locks(std::string& page, const std::vector<lock::NamespaceView>& locks);
 
   std::map<std::string, Service> services_;
-  std::map<std::string, std::set<std::uint64_t>> lock_clients_;  // with a series, by namespace
+  std::map<std::string, std::set<std::uint64_t>>
+      lock_clients_;  // clients with a series, by namespace
 };
 
 }  // namespace weir::control

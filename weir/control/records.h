@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Saves lending records across restarts of a server. They are copied out of the loop as values,
-// written as a whole each second and at the end, and read back before the first period.
+// written each second and at shutdown, and read before the first period.
 //
 //   service NAME period written_off half_life fade_period fade_carry carry carry_of
 //   account JOB record remainder allotted last_active ...      (then a line "end")
@@ -28,7 +28,7 @@ Records records_of(const serve::Server& server);
 std::string print_records(const Records& records);
 // EILSEQ: damaged.
 Result<Records> parse_records(std::string_view text);
-// No file is fine; services that are not there any more are left out.
+// A missing file is not an error; services that no longer exist are ignored.
 Result<void> restore_records(serve::Server& server, const std::string& path);
 
 }  // namespace weir::control

@@ -108,9 +108,10 @@ void add_rule(ServiceShot& shot, RuleShot one) {
   if (shot.rules.size() < ServiceShot::kRulesMax) shot.rules.push_back(std::move(one));
 }
 
-void add_rules(ServiceShot& shot, const serve::Service& service) {
+// Those in force. Without a book of what is kept all are.
+void add_rules(ServiceShot& shot, const Target& target, const serve::KeptRules* book) {
   for (const Head head : kHeads) {
-    const RuleView* const rules = service.target.rules(head);
+    const RuleView* const rules = target.rules(head);
     if (rules == nullptr) continue;
     for (const Rule* const rule : rules->rules(head).rules()) {
       // One that was started for both heads is listed once.
@@ -127,13 +128,16 @@ void add_rules(ServiceShot& shot, const serve::Service& service) {
       if (rule->limits().bps) {
         one.bps = tokens_in(*rule->limits().bps, std::chrono::seconds{1}).count();
       }
-      if (is_temporary(service.rules, rule->name(), head)) one.state = "temporary";
+      if (book != nullptr && is_temporary(*book, rule->name(), head)) one.state = "temporary";
       add_rule(shot, std::move(one));
     }
   }
-  const RuleBook::Entries& kept = service.rules.kept().entries();
+}
+
+void add_inactive_rules(ServiceShot& shot, const serve::KeptRules& book) {
+  const RuleBook::Entries& kept = book.kept().entries();
   for (auto entry = kept.rbegin(); entry != kept.rend(); ++entry) {
-    if (entry->is_default() || service.rules.running().find(entry->name) != nullptr) continue;
+    if (entry->is_default() || book.running().find(entry->name) != nullptr) continue;
     RuleShot one{.name = entry->name,
                  .conditions = entry->conds,
                  .limits = print_keys(entry->keys),
@@ -179,9 +183,9 @@ GroupsShot groups_shot(const serve::ServiceGroups& groups, const Target& target)
   return shot;
 }
 
-void begin_service(const serve::Service& service, ServiceShot& shot, Instant now) {
-  const Target& target = service.target;
-  shot.name = service.name;
+void begin_target(const Target& target, const serve::Service* service, ServiceShot& shot,
+                  Instant now) {
+  shot.now = now;
   shot.queued = target.queued();
   shot.running = target.running();
   shot.capacity_unit = unit_of(target.cost());
@@ -191,13 +195,16 @@ void begin_service(const serve::Service& service, ServiceShot& shot, Instant now
   const Controller* const controller = target.controller();
   shot.adaptive = controller == nullptr ? "off" : controller->suspended().value_or("on");
   add_policies(shot, target);
-  add_rules(shot, service);
+  add_rules(shot, target, service == nullptr ? nullptr : &service->rules);
   if (const RuleView* const rules = target.rules(Head::kRegular)) {
     shot.overflowed = rules->overflowed();
     shot.classes.reserve(rules->classes());
     rules->visit_waits(now, [&](const WaitView& wait) { shot.waits.push_back(wait); });
   }
-  if (service.groups != nullptr) shot.groups = groups_shot(*service.groups, target);
+  if (service == nullptr) return;
+  shot.name = service->name;
+  add_inactive_rules(shot, service->rules);
+  if (service->groups != nullptr) shot.groups = groups_shot(*service->groups, target);
 }
 
 }  // namespace
@@ -268,15 +275,16 @@ void SnapshotTaker::begin(serve::Server& server) {
   }
 }
 
-bool SnapshotTaker::step_service(serve::Service& service, ServiceShot& shot, Instant now) {
+bool SnapshotTaker::step_target(const Target& target, const serve::Service* service,
+                                ServiceShot& shot, Instant now) {
   const std::size_t step = sought_ ? kSeekStep : kStep;
   switch (part_) {
     case Part::kHead:
-      begin_service(service, shot, now);
+      begin_target(target, service, shot, now);
       part_ = Part::kClasses;
       return false;
     case Part::kClasses: {
-      const RuleView* const rules = service.target.rules(Head::kRegular);
+      const RuleView* const rules = target.rules(Head::kRegular);
       const auto keep = [&](const ClassView& view) {
         if (!sought_ || sought_->may_be(view)) shot.classes.push_back(class_shot(view));
       };
@@ -289,12 +297,12 @@ bool SnapshotTaker::step_service(serve::Service& service, ServiceShot& shot, Ins
     case Part::kJobs:
       break;
   }
-  const JobStats& stats = service.target.stats();
+  const JobStats& stats = target.stats();
   const std::size_t end = std::min(at_ + step, stats.size());
   for (; at_ < end; ++at_) {
     const JobStats::Entry& entry = stats.entry(at_);
-    if (sought_ && !sought_->is_job(entry.job) && !has_record(service.target, entry.job)) continue;
-    shot.jobs.push_back(job_shot(service.target, entry));
+    if (sought_ && !sought_->is_job(entry.job) && !has_record(target, entry.job)) continue;
+    shot.jobs.push_back(job_shot(target, entry));
   }
   if (at_ < stats.size()) return false;
   at_ = 0;
@@ -305,11 +313,24 @@ bool SnapshotTaker::step_service(serve::Service& service, ServiceShot& shot, Ins
 bool SnapshotTaker::step(serve::Server& server) {
   if (!has_begun_) begin(server);
   const auto services = server.services();
-  if (service_ < services.size() &&
-      step_service(*services[service_], shot_.services[service_], server.now())) {
-    ++service_;
+  if (service_ < services.size()) {
+    const serve::Service& service = *services[service_];
+    if (step_target(service.target, &service, shot_.services[service_], server.now())) ++service_;
   }
   return service_ >= services.size();
+}
+
+void SnapshotTaker::add(serve::TargetPort& port) {
+  ServiceShot shot;
+  shot.name = port.service();
+  bool is_whole = false;
+  while (!is_whole) {
+    const bool is_there = port.look([&](const Target& target, Instant now) {
+      is_whole = step_target(target, nullptr, shot, now);
+    });
+    if (!is_there) return;
+  }
+  shot_.services.push_back(std::move(shot));
 }
 
 }  // namespace weir::control

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The state of a server at one moment, copied out of its loop as plain values, so that any number
-// of readers can use it without asking the loop again. It is taken in steps, each one command that
-// looks at a bounded number of classes and jobs:
+// of readers can use it without calling the loop again. It is taken in steps, each one a command
+// that visits a bounded number of classes and jobs:
 //
 //   auto taker = std::make_unique<SnapshotTaker>();
 //   on the loop:  while (!taker->step(server)) { give way to requests }
-//   elsewhere:    Snapshot shot = taker->finish();
+//   elsewhere:    taker->add(port);                  a Target of another thread, in steps too
+//                 Snapshot shot = taker->finish();
 //
-// A reader of one class names it (Sought): the walk keeps only matching classes and the jobs with
-// lending records, and takes a fraction of the time with a hundred thousand classes.
+// A reader of one class names it (Sought): the snapshot then contains only matching classes and the
+// jobs with lending records, which takes a fraction of the time with a hundred thousand classes.
 //
-// The numbers of one class are consistent; two classes may be a few milliseconds apart, and new or
-// removed ones may be missing. Counters only increase, so readers compute differences.
+// The numbers of one class are consistent; those of two classes may be a few milliseconds
+// apart, and new or removed classes may be missing. Counters only increase, so readers
+// compute differences.
 //
-// A class is called RULE/KEY, the key being its fields joined with '+', names of clients as
-// printable_id() shows them: "default/dd.500", "per_user/1000+10.0.0.7@tcp"; the class of those
-// beyond the bound is "RULE/(others)", that of a whole rule "RULE/*".
+// A class is named RULE/KEY, where the key is its fields joined with '+', with names of clients as
+// in printable_id(): "default/dd.500", "per_user/1000+10.0.0.7@tcp"; the overflow class is
+// "RULE/(others)", the class of a whole rule "RULE/*".
 #pragma once
 
 #include <cstddef>
@@ -35,6 +37,7 @@
 #include "weir/serve/cluster_port.h"
 #include "weir/serve/loop_context.h"
 #include "weir/serve/server.h"
+#include "weir/serve/target_port.h"
 
 namespace weir::control {
 
@@ -43,10 +46,10 @@ struct ClassShot {
   Attributes key;  // only the fields of `by`
   FieldSet by;
   bool is_overflow = false;
-  std::uint64_t rate = 0;  // operations a second; 0: not limited
+  std::uint64_t rate = 0;  // operations per second; 0: not limited
   std::uint64_t depth = 0;
   std::uint64_t level = 0;
-  std::uint64_t bps = 0;  // bytes a second; 0: not limited
+  std::uint64_t bps = 0;  // bytes per second; 0: not limited
   std::uint64_t byte_depth = 0;
   std::uint64_t byte_level = 0;
   ClassTotals totals;
@@ -65,9 +68,9 @@ struct JobShot {
   std::uint64_t wait_ns = 0;  // sums
   std::uint64_t latency_ns = 0;
   std::uint64_t nodes = 1;
-  std::optional<std::uint64_t> share = {};  // tokens a second; none: not paced
+  std::optional<std::uint64_t> share = {};  // tokens per second; none: not paced
   std::int64_t record = 0;                  // above 0: it has lent
-  std::uint64_t lent = 0;                   // instant loans of all time, settled
+  std::uint64_t lent = 0;                   // settled instant loans since the start
   std::uint64_t borrowed = 0;
 };
 
@@ -80,7 +83,8 @@ struct RuleShot {
   std::uint64_t rate = 0;
   std::uint64_t bps = 0;
   std::uint64_t classes = 0;
-  // "active"; "temporary": not, or not so, after a restart; "inactive": kept, but not in force now.
+  // "active"; "temporary": does not exist, or differs, after a restart; "inactive": kept, but not
+  // in effect.
   std::string state = "active";
 };
 
@@ -93,7 +97,7 @@ struct PolicyShot {
   std::uint64_t running = 0;
 };
 
-// The turns that groups of clients take at a service.
+// The turns of groups of clients at a service.
 struct GroupsShot {
   struct Group {
     std::string name;
@@ -101,25 +105,26 @@ struct GroupsShot {
     std::uint64_t waiting = 0;  // queues with requests
   };
   std::vector<Group> groups;
-  std::string preferred;  // empty: nobody is
-  // With whom turns are taken: "own", "cluster", "cut off" from it, or "mixed": the servers have
+  std::string preferred;  // empty: no group is preferred
+  // How turns are taken: "own", "cluster", "cut off" from the cluster, or "mixed": the servers have
   // different groups.
   std::string step;
-  std::int64_t epoch = 0;  // 0: none that others know
+  std::int64_t epoch = 0;  // 0: not shared with other servers
   std::uint64_t ragged = 0;
 };
 
 struct ServiceShot {
   std::string name;
+  Instant now{};  // of the clock that its Target goes by
   std::vector<PolicyShot> policies;
   std::vector<RuleShot> rules;  // the first kRulesMax
   std::size_t rules_in_all = 0;
   std::vector<ClassShot> classes;
   std::vector<JobShot> jobs;
   std::vector<WaitView> waits;
-  std::optional<std::uint64_t> capacity;  // of the unit, a second
+  std::optional<std::uint64_t> capacity;  // in the unit, per second
   std::string_view capacity_unit;         // "operations", "bytes" or "tokens"
-  std::string adaptive;                   // "off", "on", or why it is suspended
+  std::string adaptive;                   // "off", "on", or the reason why it is suspended
   std::uint64_t queued = 0;
   std::uint64_t running = 0;
   std::uint64_t overflowed = 0;
@@ -132,9 +137,9 @@ struct ServiceShot {
 struct HungExportShot {
   std::string name;
   std::string service;
-  std::uint64_t unfinished = 0;  // requests that the store was given
-  std::uint64_t kept = 0;        // requests that wait until it goes on
-  std::uint64_t silent_ns = 0;   // since it last finished one
+  std::uint64_t unfinished = 0;  // requests given to the store
+  std::uint64_t kept = 0;        // requests that wait until it continues
+  std::uint64_t silent_ns = 0;   // since it last completed one
 };
 
 struct Snapshot {
@@ -143,48 +148,53 @@ struct Snapshot {
   std::string_view io;  // "io_uring" or "epoll"
   std::uint32_t connections = 0;
   std::uint64_t memory_used = 0;  // bytes that connections hold
-  std::uint64_t memory_kept = 0;  // of buffers that nobody holds
+  std::uint64_t memory_kept = 0;  // of free buffers
   std::uint64_t memory_limit = 0;
-  std::uint64_t log_dropped = 0;  // texts that could not be written
+  std::uint64_t log_dropped = 0;  // lines that could not be written
   std::vector<ServiceShot> services;
   std::vector<std::string> exports;
   std::vector<HungExportShot> hung;
   std::vector<lock::NamespaceView> locks;       // of the lock service, if there is one
-  std::optional<serve::ClusterStatus> cluster;  // what this server itself knows of it
+  std::optional<serve::ClusterStatus> cluster;  // as known by this server
 };
 
-// What is asked about: a class "RULE/KEY", a key, or a job.
+// The object of a query: a class "RULE/KEY", a key, or a job.
 class Sought {
  public:
   explicit Sought(std::string name);
 
   const std::string& name() const { return name_; }
-  // Whether it is called so.
+  // Whether this may be its name.
   bool may_be(const ClassView& view) const;
   bool is_job(const JobId& job) const { return job == whole_ || job == rest_; }
 
  private:
   std::string name_;
-  std::optional<JobId> whole_;  // it as a job
-  std::optional<JobId> rest_;   // what is after the rule as one
+  std::optional<JobId> whole_;  // the text as a job id
+  std::optional<JobId> rest_;   // the text after the rule as a job id
 };
 
 class SnapshotTaker {
  public:
-  // Classes or jobs looked at in one step; more where nearly none is copied.
+  // Classes or jobs visited in one step; more if hardly any are copied.
   static constexpr std::size_t kStep = 1024;
   static constexpr std::size_t kSeekStep = 4096;
 
   SnapshotTaker() = default;
   explicit SnapshotTaker(Sought sought) : sought_(std::move(sought)) {}
 
-  // REQUIRES: on the loop. True when all has been seen.
+  // REQUIRES: on the loop. True when the snapshot is complete.
   bool step(serve::Server& server);
+  // One more service, after those of the server; nothing if the thread of its Target has ended.
+  // REQUIRES: on another thread than that one.
+  void add(serve::TargetPort& port);
   Snapshot finish() { return std::move(shot_); }
 
  private:
   void begin(serve::Server& server);
-  bool step_service(serve::Service& service, ServiceShot& shot, Instant now);
+  // `service` has what a Target alone does not know; nullptr: nothing is known besides.
+  bool step_target(const Target& target, const serve::Service* service, ServiceShot& shot,
+                   Instant now);
 
   std::optional<Sought> sought_;
   Snapshot shot_;
@@ -194,7 +204,7 @@ class SnapshotTaker {
   std::size_t at_ = 0;
 };
 
-// Now, on both clocks. `now` is the loop's.
+// The current time on both clocks. `now` is the loop's.
 Moment moment_at(Instant now);
 
 // "dd.500", "1000+10.0.0.7@tcp", "*"

@@ -66,7 +66,7 @@ class ByteReader {
     left_ = left_.subspan(length);
     return found;
   }
-  // How many things of so many bytes can still follow.
+  // The number of items of this size that the remaining bytes can hold.
   std::size_t room_for(std::size_t size) const { return left_.size() / size; }
 
   void fail() {

@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules with scope=cluster on one server: it reports its demand with every epoch and sets
-// the slices it gets at the scheduler. It is an EpochUse, to be driven by an
-// EpochParticipant:
+// Rules with scope=cluster on one server: it reports its demand with every epoch and sets the
+// slices that it gets in the scheduler. It is an EpochUse, driven by an EpochParticipant:
 //
 //   Target --gauges--> SliceMember --Ready--> leader --Start--> SliceMember --set_slices--> Target
 //
-// A limit means the same on ten servers as on one: each class of the rule, as its by= makes them,
+// A limit means the same on ten servers as on one: each class of the rule, according to its by=,
 // may pass at the limit on all servers together. `jobid={a.*} rate=1000 scope=cluster` gives every
-// job it matches 1000 a second in the whole cluster, and with by=rule all of them together. So a
-// class has a slot of its own among the slices, found by its name on every server:
+// matching job 1000 a second in the whole cluster, and with by=rule all of them together. So each
+// class has its own slot among the slices, with the same name on every server:
 //
 //   wide/ops                 of a rule with by=rule
 //   each/ops:dd.0            of the class of job dd.0 under the rule each
 //   each/bytes:dd.0+500      its bytes; by=jobid+uid
 //
-// Classes without demand for a while release their slot. Without a slice under lease a class runs
-// at limit / (10 x members), also before the first epoch; so does one without a slot. follow() is
-// to be called when rules or the number of members have changed, before anything else is scheduled,
-// and apply() when next_apply() has come. REQUIRES: a policy with rules on the regular head, and
-// RuleOptions::in_cluster; under others there are no rules and no demand. Time is given. One owner,
-// no locks.
+// Classes without demand for a while release their slot. A class without a slot or without a valid
+// slice runs at limit / (10 x members), also before the first epoch. Call follow() when rules or
+// the number of members have changed, before anything else is scheduled, and apply() at
+// next_apply(). REQUIRES: a policy with rules on the regular head, and RuleOptions::in_cluster;
+// under other policies there are no rules and no demand. Time is an argument. One owner, no locks.
 #pragma once
 
 #include <cstdint>
@@ -42,19 +40,18 @@
 
 namespace weir {
 
-// The limit that a class's slices are cut from, by its name: "each/ops" of "each/ops:dd.0". For
-// SliceLeader::LimitOf.
+// The name of the limit of a class: "each/ops" for "each/ops:dd.0". For SliceLeader::LimitOf.
 std::string_view limit_name(std::string_view slice_name);
-// What it is, in kMilli; none if the rule has none of that kind, or is not the whole cluster's.
+// The limit in kMilli; none if the rule has no such limit, or is not a rule of the cluster.
 std::optional<std::int64_t> slice_limit(const Limits& limits, bool is_bytes);
 
 class ClusterRules final : public EpochUse {
  public:
-  // A class that wanted nothing for so long has no place among the slices.
+  // A class without demand for this time has no slot.
   static constexpr Nanoseconds kIdleTime = std::chrono::seconds{2};
 
-  // Target and slices outlive it. `prefix` stands before the names of its classes, to tell the
-  // rules of several Targets apart.
+  // REQUIRES: Target and slices outlive it. `prefix` precedes the names of its classes, to
+  // distinguish the rules of several Targets.
   ClusterRules(Target& target, SliceMember& slices, Nanoseconds epoch, std::string prefix = {})
       : target_(target), slices_(slices), epoch_(epoch), prefix_(std::move(prefix)) {}
 
@@ -63,13 +60,13 @@ class ClusterRules final : public EpochUse {
   Nanoseconds start_epoch(std::int64_t epoch, EpochView reduced, Instant now) override;
   void alone(std::int64_t error, Instant now) override;
 
-  // Looks at the rules again, and sets what each class may use now.
+  // Reads the rules again, and sets what each class may use now.
   void follow(Instant now);
   // Sets what each class may use now.
   void apply(Instant now);
   Instant next_apply(Instant now) const;
 
-  // Classes that have a place among the slices; and how often there was none for one.
+  // Number of classes with a slot; and how often no slot was free.
   std::size_t classes() const { return classes_.size(); }
   std::uint64_t refused() const { return refused_; }
 
@@ -91,7 +88,7 @@ class ClusterRules final : public EpochUse {
     std::optional<SliceMember::ClassIndex> ops;
     std::optional<SliceMember::ClassIndex> bytes;
     Instant wanted_at;
-    bool is_whole = false;   // all of the rule
+    bool is_whole = false;   // the class is the whole rule
     bool is_listed = false;  // in this epoch
   };
   struct RuleLimits {
@@ -115,9 +112,9 @@ class ClusterRules final : public EpochUse {
   Nanoseconds epoch_;
   std::string prefix_;
   std::vector<RuleLimits> rules_;
-  std::vector<Sliced> classes_;  // in the order they came
+  std::vector<Sliced> classes_;  // in order of arrival
   absl::flat_hash_map<ClassId, std::size_t, ClassIdHash> place_of_;
-  std::vector<ClassId> given_back_;  // since the last apply()
+  std::vector<ClassId> given_back_;  // slots released since the last apply()
   Instant measured_at_ = Instant::min();
   std::uint64_t refused_ = 0;
 };

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Group epochs: all servers prefer the requests of one group of clients at a time, say of one rack
+// Group epochs: all servers prefer the requests of one group of clients at a time, such as one rack
 // or one network, and take turns over the groups together. Clients whose work is spread over many
-// servers then get all of them at once, instead of a part of each with gaps in between.
+// servers then get all of them at once, instead of a fraction of each with gaps in between.
 //
 //   server 1   | rack A ......... | rack B ......... | rack A ...
 //   server 2   | rack A ......... | rack B ......... | rack A ...
 //                                 ^ next epoch: all have signalled, or the timeout has passed
 //
-// It is an EpochUse, to be driven by an EpochParticipant. Each server hands in, for each group,
-// whether it has requests, for how many epochs the group has waited, and how long it should last;
-// from the sums all of them choose the same: of the groups with requests the one that has waited
-// longest. So no group waits for longer than all others take for a turn each. Clients of no group
-// are a group, too, the last.
+// It is an EpochUse, driven by an EpochParticipant. For each group, each server submits whether it
+// has requests, for how many epochs the group has waited, and how long its turn should last. From
+// the sums all servers make the same choice: of the groups with requests, the one that has waited
+// longest. So no group waits longer than one turn of each other group. Clients without a group form
+// the last group.
 //
-// It is a preference and not a wall: whenever the group has nothing that may run, others do. An
-// epoch ends before its length has passed when the group has nothing left and others wait. With
-// `quiesce` no server starts a request between the end of an epoch and the next (those of the
-// high-priority head excepted), and signals when what it had begun is done: so nothing of one epoch
-// runs into the next. Nobody is quiet for longer than `quiet_max`, whomever it waits for; and since
-// all are quiet together, several servers keep to the length.
+// It is only a preference: whenever the group has no request that may run, others run. An epoch
+// ends before its length has passed when the group has no requests left and others wait. With
+// `quiesce` a server starts no request between the end of an epoch and the next (except on the
+// high-priority head), and signals when its running requests are done: so no request of one epoch
+// runs into the next. A quiet phase lasts at most `quiet_max`; and since all servers are quiet
+// together, epochs of several servers do not end early.
 //
-// A server that is cut off takes turns alone, by what waits at itself. Where servers have different
-// groups nobody is preferred, and is_mixed() says so. REQUIRES: a policy with rules on the regular
-// head, with as many groups; under others nobody is preferred. Time is given. One owner, no
-// locks.
+// A server that is cut off takes turns alone, based on its own waiting requests. If servers have
+// different groups, no group is preferred, and is_mixed() is true. REQUIRES: a policy with rules on
+// the regular head, with the same number of groups; under other policies no group is preferred.
+// Time is an argument. One owner, no locks.
 #pragma once
 
 #include <cstddef>
@@ -42,23 +42,23 @@
 namespace weir {
 
 struct GroupOptions {
-  // For each group, in the order of RuleOptions::groups, how long it is preferred in a row.
+  // For each group, in the order of RuleOptions::groups, the length of its turn.
   std::vector<Nanoseconds> lengths;
-  Nanoseconds rest_length = std::chrono::milliseconds{100};  // of clients of no group
+  Nanoseconds rest_length = std::chrono::milliseconds{100};  // of clients without a group
   bool quiesce = false;
   Nanoseconds quiet_max = std::chrono::milliseconds{50};
-  // One number for what the groups are: servers that differ in it do not take turns.
+  // A number computed from the groups: servers with different numbers do not take turns.
   std::uint32_t meaning = 0;
 };
 
-// So that all places of the data are guaranteed to a scheduler (kEpochDataGuaranteed).
+// Keeps the data within the guaranteed size (kEpochDataGuaranteed).
 inline constexpr std::size_t kGroupsMax = 128;
 inline constexpr Nanoseconds kGroupLengthMin = std::chrono::milliseconds{1};
 inline constexpr Nanoseconds kGroupLengthMax = std::chrono::seconds{10};
 
 class GroupEpochs final : public EpochUse {
  public:
-  // The Target outlives it. REQUIRES: at most kGroupsMax groups, lengths within their bounds.
+  // REQUIRES: the Target outlives it; at most kGroupsMax groups, lengths within their bounds.
   GroupEpochs(Target& target, GroupOptions options);
 
   EpochBytes ready(Instant now) override;
@@ -69,17 +69,18 @@ class GroupEpochs final : public EpochUse {
   void tick(Instant now) override;
   Instant next_wake() const override;
 
-  // Who is preferred; none: nobody waits, or the servers do not agree. The number of groups stands
-  // for clients of none.
+  // The preferred group; none: no request waits, or the servers do not agree. The number of groups
+  // stands for clients without a group.
   std::optional<std::uint32_t> preferred() const { return preferred_; }
-  // Nothing of the regular head is begun until the next epoch.
+  // No request of the regular head is started until the next epoch.
   bool is_quiet() const { return is_held_; }
   bool is_mixed() const { return is_mixed_; }
-  // The last epoch was one of all; false: it takes turns alone.
+  // The last epoch was shared with other servers; false: this server takes turns alone.
   bool is_in_step() const { return is_in_step_; }
-  // Quiet phases that lasted too long: what ran here, or another server, was not done in time.
+  // Number of quiet phases that lasted too long, because running requests here or on another server
+  // did not complete in time.
   std::uint64_t ragged() const { return ragged_; }
-  // How often each was preferred, clients of no group last.
+  // The number of turns of each group, clients without a group last.
   const std::vector<std::uint64_t>& turns() const { return turns_; }
 
  private:
@@ -98,12 +99,12 @@ class GroupEpochs final : public EpochUse {
 
   Target& target_;
   GroupOptions options_;
-  std::vector<std::int64_t> waited_;  // epochs, of each group with requests
+  std::vector<std::int64_t> waited_;  // number of epochs, for each group with requests
   std::vector<std::uint64_t> turns_;
   std::optional<std::uint32_t> preferred_;
   Instant began_ = Instant::min();
   Nanoseconds length_{0};
-  std::optional<Instant> quiet_since_;  // none: the epoch is not over
+  std::optional<Instant> quiet_since_;  // none: the epoch has not ended
   bool is_held_ = false;
   bool is_in_step_ = false;
   bool is_mixed_ = false;

@@ -9,16 +9,17 @@
 //     |                  '------------- Start to each -----------|  been evicted
 //     '----------------------------- none remain ----------------'
 //
-// The timeout runs from the first Ready of a round; it is the largest that any participant asked
-// for. Members that have not signalled by then, or do not confirm a Start within it, are evicted.
-// An evicted or unknown member that names an epoch gets -ESTALE at once and comes back with
-// kFirstEpoch; a joiner takes part in the round that is closing.
+// The timeout runs from the first Ready of a round; it is the largest that any participant
+// requested. Members that have not signalled by then, or do not confirm a Start within it, are
+// evicted. An evicted or unknown member that names an epoch gets -ESTALE at once and joins again
+// with kFirstEpoch; a new member takes part in the round that is closing.
 //
 // Messages may be lost, late, duplicated and out of order: a repeated Ready gets the same answer
 // again, and Starts are repeated until they are confirmed.
 //
 // Bounds: kEpochMembersMax members, kEpochDataMax of data each; refusals are counted. Cost of a
-// round: one combine for each member. Time is given, of one monotonic clock. One owner, no locks.
+// round: one combine for each member. Time is an argument, of one monotonic clock. One owner,
+// no locks.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@ class EpochLeader {
 
   struct Options {
     std::uint32_t term = 1;                 // 1 ... kTermMax; no two leaders have the same
-    EpochCombine combine;                   // none: the data of all must not matter, and is dropped
+    EpochCombine combine;                   // none: the data is not used and is dropped
     EpochSwab swab = {};                    // for opaque data
     LeaderRoundPayload* payload = nullptr;  // outlives the leader
     Nanoseconds resend = std::chrono::milliseconds{20};  // of a Start that is not confirmed
@@ -49,7 +50,7 @@ class EpochLeader {
     std::uint64_t evictions = 0;
     std::uint64_t stale = 0;    // refused with -ESTALE
     std::uint64_t refused = 0;  // for any other reason
-    std::uint64_t garbage = 0;  // evicted for what rode along
+    std::uint64_t garbage = 0;  // evicted because of an invalid payload
     Nanoseconds last_round{0};  // from the first Ready to the Starts
   };
   struct Outgoing {
@@ -60,39 +61,40 @@ class EpochLeader {
   explicit EpochLeader(Options options);
 
   void receive(MemberId from, const EpochMessage& message, Instant now);
-  // To be called at next_wake(), and at any other time.
+  // Call at next_wake(); may be called at any time.
   void tick(Instant now);
-  // May come early, never late.
+  // May be early, never late.
   Instant next_wake() const { return wake_; }
-  // What there is to send, in order.
+  // Messages to send, in order.
   std::vector<Outgoing> take_outgoing();
 
-  // The leader is who it says until then, by its own clock; from then on it is silent. Without this
-  // call it is for ever.
+  // The leader is confirmed until then, by its own clock; afterwards it sends nothing. Without this
+  // call it is always confirmed.
   void confirm(Instant until) {
     confirmed_until_ = until;
     wake_ = earliest_wake();
   }
-  // A member whose bytes did not decode, or whose connection broke its word.
+  // Evicts a member whose message could not be decoded, or whose connection violated the protocol.
   void evict(MemberId member, Instant now);
 
   State state() const { return state_; }
   std::int64_t epoch() const { return epoch_number(options_.term, count_); }
   std::size_t members() const { return members_.size(); }
-  // Whether the member takes part in the current epoch; nobody does while the leader is silent.
+  // Whether the member takes part in the current epoch; false for all while the leader is
+  // not confirmed.
   bool is_in_epochs(MemberId member, Instant now) const {
     return !is_silent(now) && members_.contains(member);
   }
   const Counters& counters() const { return counters_; }
-  // No number is left in this term: it is silent, and another leader is needed.
+  // This term has no numbers left: the leader sends nothing, and another leader is needed.
   bool is_worn_out() const { return count_ == UINT32_MAX; }
 
  private:
-  // A participant. Who was evicted is not here, but its last serial is in `serials_`.
+  // A participant. Evicted members are removed, but their last serials are kept.
   struct Member {
     bool is_ready = false;
     Nanoseconds timeout{0};
-    std::int64_t epoch = kFirstEpoch;  // it was told last
+    std::int64_t epoch = kFirstEpoch;  // last epoch that it was sent
     EpochBytes data;
     std::optional<Start> unconfirmed;
     Instant confirm_by = kNever;
@@ -125,8 +127,8 @@ class EpochLeader {
   Options options_;
   State state_ = State::kIdle;
   std::uint32_t count_ = 0;
-  std::map<MemberId, Member> members_;     // in order, so that rounds are the same again
-  std::map<MemberId, Answered> answered_;  // the last call of each that was ever heard of
+  std::map<MemberId, Member> members_;     // ordered, so that rounds are reproducible
+  std::map<MemberId, Answered> answered_;  // the last call of every member that was ever seen
   std::size_t ready_ = 0;                  // members that have signalled
   Instant first_signal_{};
   Nanoseconds round_timeout_{0};  // the largest of all members

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The global epoch handler, member's side: turns the calls of a scheduler into messages to the
-// leader. It keeps asking until it is answered, takes only epochs that grow, and calls back once:
+// leader. It repeats Ready until it is answered, accepts only increasing epochs, and calls
+// back once:
 //
 //   next_epoch --> Ready, again every `resend` ----> Start   -> callback(epoch, reduced), Taken
 //                                              |---> Refuse  -> callback(-ESTALE ...)
 //                                              '---> nothing -> callback(-ETIMEDOUT)
 //
-// The callback comes at most max(timeout, the round's timeout as last told) + grace after the call.
-// After an error the scheduler goes on alone and calls with kFirstEpoch when it likes.
+// The callback is called at most max(timeout, the last known timeout of the round) + grace after
+// the call. After an error the scheduler continues alone and calls again with kFirstEpoch.
 //
-// A call goes to one leader only: when there is another, lose_leader() ends the call, and the next
-// one goes there. Time is given, of one monotonic clock. One owner, no locks.
+// A call is sent to one leader only: when the leader changes, lose_leader() ends the call, and
+// the next one is sent to the new leader. Time is an argument, of one monotonic clock. One owner,
+// no locks.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +30,10 @@ namespace weir {
 class EpochMember final : public EpochHandler {
  public:
   struct Options {
-    Nanoseconds timeout = std::chrono::milliseconds{100};  // whoever is slower is left behind
-    Nanoseconds grace = std::chrono::milliseconds{50};     // for the way there and back
+    Nanoseconds timeout = std::chrono::milliseconds{100};  // a slower member is evicted
+    Nanoseconds grace = std::chrono::milliseconds{50};     // for message delays
     Nanoseconds resend = std::chrono::milliseconds{20};
-    std::uint64_t first_serial = 1;         // larger than any the same member used before
+    std::uint64_t first_serial = 1;         // larger than any serial that this member used before
     EpochSwab swab = {};                    // for opaque data
     MemberRoundPayload* payload = nullptr;  // outlives the member
   };
@@ -42,17 +44,17 @@ class EpochMember final : public EpochHandler {
                   Instant now) override;
   void last_epoch(std::int64_t current, Instant now) override;
 
-  // From the leader.
+  // A message from the leader.
   void receive(const EpochMessage& message, Instant now);
   void tick(Instant now);
   Instant next_wake() const;
-  // To the leader, in order.
+  // Messages to the leader, in order.
   std::vector<EpochMessage> take_outgoing();
-  // There is none, or another one: a call under way ends with -ENOTCONN.
+  // There is no leader, or another one: a call in progress ends with -ENOTCONN.
   void lose_leader(Instant now);
 
   bool is_calling() const { return call_.has_value(); }
-  // The latest it was called back for; 0 before the first.
+  // The epoch of the last callback; 0 before the first.
   std::int64_t epoch() const { return epoch_; }
 
  private:
@@ -68,7 +70,7 @@ class EpochMember final : public EpochHandler {
 
   Options options_;
   std::uint64_t serial_;
-  std::uint64_t started_serial_ = 0;  // of the call that was answered last by a Start
+  std::uint64_t started_serial_ = 0;  // of the last call that a Start answered
   std::int64_t epoch_ = 0;
   Nanoseconds told_timeout_{0};
   std::optional<Call> call_;

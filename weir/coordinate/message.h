@@ -10,9 +10,8 @@
 //   leader -> member   Start    the new epoch, the reduced data and the payload (grant)
 //                      Refuse   a negative errno instead
 //
-// `serial` grows with every call of a member, also over its restarts, and answers repeat it,
-// so a late or duplicate message is recognised. docs/design/epochs.md is the protocol in
-// full.
+// `serial` increases with every call of a member, also across its restarts, and answers repeat it,
+// so a late or duplicate message is recognised. docs/design/epochs.md describes the protocol.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +24,12 @@
 namespace weir {
 
 inline constexpr std::uint16_t kEpochProtocol = 1;
-// What rides along: asks or definitions of slots, and vectors as long as the data may be.
+// Maximum payload: requests for slots or definitions of slots, and vectors as long as the data
+// may be.
 inline constexpr std::size_t kEpochRiderMax = 2 * kEpochDataMax;
 inline constexpr Nanoseconds kEpochTimeoutMax = std::chrono::hours{1};
 
-// Whose byte order opaque data has.
+// The byte order of opaque data.
 enum class ByteOrder : std::uint8_t { kBig, kLittle };
 ByteOrder native_order();
 
@@ -55,7 +55,7 @@ struct Leave {
 struct Start {
   std::int64_t epoch = 0;
   std::uint64_t serial = 0;
-  Nanoseconds timeout{0};  // of the round: the largest of all
+  Nanoseconds timeout{0};  // of the round: the largest of all members
   std::uint32_t members = 0;
   ByteOrder order = ByteOrder::kBig;
   EpochBytes data;
@@ -70,8 +70,8 @@ struct Refuse {
 using EpochMessage = std::variant<Ready, Taken, Leave, Start, Refuse>;
 
 EpochBytes encode(const EpochMessage& message);
-// One whole message and nothing behind it. EPROTONOSUPPORT for another version, EMSGSIZE for what
-// is too long, EBADMSG for all else.
+// Exactly one message. EPROTONOSUPPORT: another version; EMSGSIZE: too long; EBADMSG: any
+// other error.
 Result<EpochMessage> decode(EpochView bytes);
 
 }  // namespace weir

@@ -7,8 +7,8 @@
 //   member side    claim()  -> Ready ->  ready()    leader side
 //                  granted() <- Start <- grant()    after close()
 //
-// Implementations check the bytes they get: false means that they are not valid, and the member
-// that sent them is evicted, or the grant is dropped.
+// Implementations check the bytes they receive: false means that they are not valid; then the
+// member that sent them is evicted, or the grant is dropped.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +30,13 @@ class LeaderRoundPayload {
   // A member has signalled, for the first time with this serial.
   [[nodiscard]] virtual bool ready(MemberId member, EpochView data, EpochView claim,
                                    Instant now) = 0;
-  // The round is over for those that signalled: decide.
+  // The round is over for the members that signalled: decide.
   virtual void close(Instant now) = 0;
   // REQUIRES: it signalled in the round that closed.
   virtual EpochBytes grant(MemberId member) = 0;
-  // It was evicted; what it was granted may be in use until it runs out.
+  // The member was evicted; its grant may be in use until it expires.
   virtual void gone(MemberId member) = 0;
-  // It said goodbye and uses nothing any more.
+  // The member left and uses nothing any more.
   virtual void left(MemberId member) = 0;
 };
 
@@ -47,10 +47,10 @@ class MemberRoundPayload {
   MemberRoundPayload& operator=(const MemberRoundPayload&) = delete;
   virtual ~MemberRoundPayload() = default;
 
-  // For a Ready that leaves now.
+  // The claim for a Ready that is sent now.
   virtual EpochBytes claim(Instant now) = 0;
   [[nodiscard]] virtual bool granted(EpochView grant, Instant now) = 0;
-  // The next claim goes to another leader.
+  // The next claim is sent to another leader.
   virtual void lost() = 0;
 };
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much of a cluster-wide limit a server could use: measured at its scheduler, once an epoch. It
-// is what was served since the last time and what waits now, per second, in thousandths of a token
-// (kMilli). So a server whose queue is full because of a small slice reports its backlog, and one
-// without a backlog reports what it serves.
+// Measures how much of a cluster-wide limit a server could use, at its scheduler, once per epoch:
+// what was served since the last measurement plus what waits now, per second, in thousandths of a
+// token (kMilli). So a server whose queue is full because of a small slice reports its backlog, and
+// one without a backlog reports what it serves.
 //
 //   served 80 in 10 ms and 20 wait:   100 in 10 ms = 10,000 a second
 //
 // Tokens are those of the rule: with cost=bytes a request of 4096 bytes counts 4096. One gauge for
-// each class, or for all of a rule. Time is given. Not thread-safe.
+// each class, or for all of a rule. Time is an argument. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ class RuleGauge {
   };
 
   RuleGauge(std::string rule, Instant now) : rule_(std::move(rule)), last_(now) {}
-  // Of a class that has been there for a while: what it was served before does not count.
+  // For a class that already exists: requests served before do not count.
   RuleGauge(const ClassLoad& load, Instant now)
       : rule_(load.rule), last_(now), served_(load.served), served_bytes_(load.served_bytes) {}
 
   const std::string& rule() const { return rule_; }
-  // Of all classes of the rule together.
+  // The demand of all classes of the rule together.
   Demand measure(const RuleView& rules, Instant now);
-  // Of the class whose load it is.
+  // The demand of the class with this load.
   Demand measure(const ClassLoad& load, Instant now);
 
  private:

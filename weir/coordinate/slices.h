@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Limits of a whole cluster, cut into slices. A class of requests may pass at `limit` on all
+// Limits of a whole cluster, divided into slices. A class of requests may pass at `limit` on all
 // servers together; each server has a slice of it and paces by that alone. In every round of the
-// epoch handler each says what it could use (the demand) and what it still holds; the leader cuts
-// anew in proportion to demand. All rates are in thousandths of a token a second (kMilli).
+// epoch handler each server reports its demand and what it still holds; the leader divides the
+// limit in proportion to demand. All rates are in thousandths of a token per second (kMilli).
 //
 //   demand: A 900/s, B 100/s, limit 500/s          target: A 450, B 50
-//   A held 100, B held 400: B is told 50 now, and A gets its 350 in the round after, when B has
-//   said that it holds 50. What B itself no longer needed it gives up in its very claim, so that
-//   A has it one round sooner.
+//   A held 100, B held 400: B is granted 50 now, and A gets its 350 in the next round, when B has
+//   reported that it holds 50. B releases tokens that it does not need already in its own claim, so
+//   that A gets them one round sooner.
 //
 // A slice is a lease. It ends `lease` after the holder *sent* the Ready that it answers, by the
 // holder's clock; the leader counts from when it *received* that Ready and adds a margin for clocks
-// that run at different speeds, so a slice is never in two hands, however late messages are:
+// of different speed, so no slice is ever held twice, however late messages are:
 //
 //   at every instant    sum of slices under lease <= limit
 //
-// A holder whose lease has expired falls to limit / (10 x members), which the leader reserves for
-// it while it is away; the same goes for classes without a slot, and for a server that has started
-// and not signalled yet. So whatever happens the sum is at most limit + limit / 10. A server that
-// does not know how many members there are uses the least rate.
+// A holder whose lease has expired falls back to limit / (10 x members), which the leader reserves
+// for it while it is away; the same applies to classes without a slot, and to a server that has
+// started and not signalled yet. So the sum is always at most limit + limit / 10. A server that
+// does not know the number of members uses the minimum rate.
 //
-// A new leader does not know what the one before has granted. For one lease and margin it only
-// shares out what the members that have come say they hold. They report how many members there
-// were; others are away by then, and counted only as far as their names are known.
+// A new leader does not know the grants of the previous one. For one lease plus margin it only
+// distributes what the joined members report to hold. They report how many members there were; the
+// others count as away, but only as many as have known names.
 //
-// Slots: classes have names of any kind; the leader gives each name a place in the vectors, so all
-// hand in vectors of one meaning. A slot without demand for `slot_idle` may be given to another
-// name when there is no new one; when there is neither, the class is refused and counted.
+// Slots: classes have arbitrary names; the leader assigns each name a place in the vectors, so that
+// the vectors of all members have the same meaning. A slot without demand for `slot_idle` may be
+// assigned to another name if there is no free slot; otherwise the class is refused and counted.
 //
-// Time is given, each side's own monotonic clock. One owner each, no locks.
+// Time is an argument, from each side's own monotonic clock. One owner each, no locks.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,8 @@ inline constexpr std::int64_t kLeastSlice = 1;  // one token in 1000 s
 inline constexpr std::size_t kSliceNameMax = 255;
 inline constexpr std::uint32_t kNoSlot = UINT32_MAX;
 
-// What a server uses of a limit while it is cut off. n = 0: it does not know how many there are.
+// What a server may use of a limit while it is cut off. n = 0: it does not know the number
+// of members.
 constexpr std::int64_t cut_off_slice(std::int64_t limit, std::uint32_t members) {
   return members == 0 ? kLeastSlice
                       : std::max<std::int64_t>(limit / (std::int64_t{10} * members), kLeastSlice);
@@ -63,7 +64,7 @@ constexpr std::int64_t cut_off_slice(std::int64_t limit, std::uint32_t members) 
 
 struct SliceTerms {
   Nanoseconds lease = std::chrono::milliseconds{400};  // more than the timeout and a few rounds
-  // Clocks that should run alike differ by less than 0.1 %: the kernel slews by 0.05 % at most.
+  // Clocks differ in speed by less than 0.1 %: the kernel slews by at most 0.05 %.
   Nanoseconds margin() const { return lease / 500 + std::chrono::microseconds{10}; }
 };
 
@@ -74,7 +75,7 @@ class SliceLeader final : public LeaderRoundPayload {
     std::size_t slots_max = kVectorMax;
     Nanoseconds slot_idle = std::chrono::minutes{1};
     std::uint32_t term = 1;
-    bool is_first = false;  // nobody has led before: nothing is held
+    bool is_first = false;  // there was no earlier leader, so no slices are held
   };
   // The limit of a class; none if there is no such rule.
   using LimitOf = std::function<std::optional<std::int64_t>(std::string_view name)>;
@@ -87,27 +88,27 @@ class SliceLeader final : public LeaderRoundPayload {
   void gone(MemberId member) override;
   void left(MemberId member) override { holders_.erase(member); }
 
-  // Limits have changed: ask for them again.
+  // The limits have changed: read them again.
   void reload();
-  // A member that will not come back: it has no claim to anything once what it was granted has run
-  // out, and is not counted from the round after on. If it signals before that, it is as ever.
+  // A member that will not come back: it is no longer counted after its grant has expired. If it
+  // signals before that, it stays a member.
   void forget(MemberId member);
-  // So many members have names and have not signalled here; to be told whenever that changes. Of
-  // those that only the leaders before knew, no more are taken to be away. Of all these names
-  // `running` belong to servers that run: each uses what a server has that is cut off, so it is
-  // counted and its part is kept free.
+  // The number of known names of members that have not signalled here; call it whenever it changes.
+  // At most this many of the members that only earlier leaders knew count as away. `running` of
+  // them belong to servers that run: each uses the amount of a server that is cut off, so it is
+  // counted and this amount is kept free.
   void set_absent(std::uint32_t names, std::uint32_t running = 0);
   // Whether it has signalled, and was not forgotten since.
   bool knows(MemberId member) const { return holders_.contains(member); }
 
-  // All there are, those that are away included.
+  // The number of members, including those that are away.
   std::uint32_t members() const;
   std::size_t slots() const { return slots_.size(); }
   std::uint64_t refused() const { return refused_; }
-  // What a member was granted last, for listings.
+  // The last grant of a member, for listings.
   std::int64_t slice(MemberId member, std::string_view name) const;
-  // What a member may use now of the classes it was granted something of, the first so many: its
-  // slice until that has run out, then what is left free for a server that is cut off.
+  // What a member may use now, for the first so many classes with a grant: its slice until that has
+  // expired, then the amount of a server that is cut off.
   struct InUse {
     std::string of;
     std::int64_t milli = 0;
@@ -119,27 +120,27 @@ class SliceLeader final : public LeaderRoundPayload {
   struct Slot {
     std::string name;
     std::int64_t limit = 0;
-    std::uint64_t version = 0;  // of the table, when it was given to this name
+    std::uint64_t version = 0;  // version of the table when the slot was assigned to this name
     Instant wanted_at{};
   };
   struct Held {
     std::int64_t demand = 0;
-    std::int64_t now = 0;       // the most it may be using
-    std::int64_t unleased = 0;  // of that, what it took to when it was cut off
+    std::int64_t now = 0;       // the maximum it may be using
+    std::int64_t unleased = 0;  // of that, what it uses while cut off
     std::int64_t before = 0;    // what was under lease before its last claim
     std::int64_t granted = 0;   // in the round that closed
   };
   struct Holder {
     bool is_present = false;
     bool is_ready = false;
-    bool is_forgotten = false;  // when its lease has run out
-    std::uint64_t table = 0;    // the version it knows
-    std::uint32_t told = 0;     // members, as it said
+    bool is_forgotten = false;  // takes effect when its lease has expired
+    std::uint64_t table = 0;    // version of the table that it knows
+    std::uint32_t told = 0;     // number of members that it reported
     std::uint32_t telling = 0;
     Instant received{};
     Instant expires{};
     std::vector<Held> held;            // by slot
-    std::vector<std::string> refused;  // to be told
+    std::vector<std::string> refused;  // names of refused classes, to be sent
   };
 
   std::optional<std::uint32_t> slot_for(const std::string& name, Instant now);
@@ -159,14 +160,14 @@ class SliceLeader final : public LeaderRoundPayload {
   LimitOf limit_of_;
   Instant quiet_until_;
   bool is_quiet_;
-  std::uint32_t reported_ = 0;           // members, as those before counted them
-  std::uint32_t unknown_ = 0;            // of them, who has not come
-  std::optional<std::uint32_t> absent_;  // names of which nobody has come
-  std::uint32_t running_ = 0;            // of them, those of servers that run
+  std::uint32_t reported_ = 0;  // number of members, as reported by members of earlier terms
+  std::uint32_t unknown_ = 0;   // of them, those that have not joined
+  std::optional<std::uint32_t> absent_;  // known names that have not signalled
+  std::uint32_t running_ = 0;            // of them, those of running servers
   std::map<MemberId, Holder> holders_;
   std::vector<Slot> slots_;
   std::map<std::string, std::uint32_t, std::less<>> by_name_;
-  std::vector<Holder*> round_;  // who signalled, in order
+  std::vector<Holder*> round_;  // members that signalled, in order
   std::uint64_t version_;
   std::uint64_t refused_ = 0;
 };
@@ -178,36 +179,36 @@ class SliceMember final : public MemberRoundPayload {
   explicit SliceMember(const SliceTerms& terms) : terms_(terms) {}
 
   // A class by its name, with its limit in kMilli; the same name is the same class. REQUIRES: the
-  // name is no longer than kSliceNameMax, 0 < limit <= kSliceLimitMax.
+  // name is not longer than kSliceNameMax, 0 < limit <= kSliceLimitMax.
   ClassIndex open(std::string_view name, std::int64_t limit);
-  // No demand from now on; its place is kept for when it is opened again.
+  // No demand from now on; its slot is kept until it is opened again.
   void close(ClassIndex index) { classes_[index].demand = 0; }
-  // It is no class any more and holds nothing; its index may be that of another one from now on.
+  // Removes the class; its index may be reused.
   void forget(ClassIndex index);
 
-  // How many members there are, by somebody else's word: it is taken until a leader has said.
+  // The number of members from another source, used until a leader has reported it.
   void expect_members(std::uint32_t members) {
     if (!is_told_) members_ = std::min<std::uint32_t>(members, kEpochMembersMax);
   }
 
-  // What the class could use, in kMilli: told before each call of next_epoch.
+  // The demand of the class, in kMilli; set it before each call of next_epoch.
   void set_demand(ClassIndex index, std::int64_t demand) { classes_[index].demand = demand; }
-  // The demand as epoch data. To be followed by the call with it.
+  // The demand as epoch data, for the next call of next_epoch.
   EpochBytes demand() const;
 
   EpochBytes claim(Instant now) override;
   bool granted(EpochView grant, Instant now) override;
   void lost() override;
 
-  // What the class may use now; and until when, if nothing comes.
+  // What the class may use now; and until when, if no message arrives.
   std::int64_t slice(ClassIndex index, Instant now) const;
-  // Under lease, and not what is left to one who is cut off.
+  // It has a valid slice, and not only the amount of a server that is cut off.
   bool is_leased(ClassIndex index, Instant now) const;
   Instant lease_end() const { return lease_end_; }
   std::uint32_t members() const { return members_; }
-  // Whether that is a leader's word.
+  // Whether a leader has reported it.
   bool is_told() const { return is_told_; }
-  // Indices there are; the name of one that was forgotten is empty.
+  // Number of indexes; the name of a removed class is empty.
   std::size_t classes() const { return classes_.size(); }
   const std::string& name(ClassIndex index) const { return classes_[index].name; }
   std::size_t open_classes() const { return by_name_.size(); }
@@ -219,7 +220,7 @@ class SliceMember final : public MemberRoundPayload {
     std::int64_t demand = 0;
     std::int64_t slice = 0;
     std::uint32_t slot = kNoSlot;
-    std::uint32_t ask_in = 0;  // claims; after a refusal
+    std::uint32_t ask_in = 0;  // number of claims to wait after a refusal
     bool has_slice = false;    // until the lease ends
     bool is_open = true;
   };
@@ -229,13 +230,13 @@ class SliceMember final : public MemberRoundPayload {
 
   SliceTerms terms_;
   std::vector<Class> classes_;
-  std::vector<ClassIndex> free_;  // places of classes that were forgotten
+  std::vector<ClassIndex> free_;  // free indexes
   std::map<std::string, ClassIndex, std::less<>> by_name_;
-  std::vector<std::string> slots_;  // the names, as the leader gave them out
+  std::vector<std::string> slots_;  // names, as assigned by the leader
   std::map<std::string, std::uint32_t, std::less<>> slot_of_;
   std::uint64_t table_ = 0;
   std::uint32_t members_ = 0;
-  bool is_told_ = false;  // by a leader
+  bool is_told_ = false;  // reported by a leader
   Instant claimed_at_ = Instant::min();
   Instant lease_end_ = Instant::min();
 };

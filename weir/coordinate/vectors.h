@@ -24,9 +24,9 @@ inline constexpr std::size_t kVectorMax = kEpochDataMax / sizeof(std::int64_t);
 using EpochVector = std::vector<std::int64_t>;
 
 EpochBytes pack_vector(std::span<const std::int64_t> values);
-// Bytes behind the last whole number are dropped.
+// Bytes after the last whole number are dropped.
 EpochVector unpack_vector(EpochView bytes);
-// The sum, as an EpochCombine. Where one is shorter the other stands alone.
+// The sum, as an EpochCombine. If one vector is shorter, the rest of the other is copied.
 void add_vectors(std::span<std::byte> out, EpochView a, EpochView b);
 
 }  // namespace weir

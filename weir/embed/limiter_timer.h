@@ -10,8 +10,8 @@
 //   limiter->event_handler();                                     // then try again
 //
 // The timer is armed exactly while the limiter is blocked, for the time at which the refused
-// request will fit, and again whenever a change moves that time. Not self-driving: nothing happens
-// unless the loop calls. Not thread-safe. A clock read is part of every call that needs the time.
+// request will fit, and again whenever a change moves that time. It has no thread: nothing happens
+// unless the loop calls it. Not thread-safe. Every call that needs the time reads the clock.
 #pragma once
 
 #include <optional>
@@ -24,21 +24,21 @@ namespace weir::embed {
 
 class LimiterTimer {
  public:
-  // The timer is made even when nothing is limited yet, since a later update may need it when no
-  // descriptor can be had any more.
+  // The timer is created even if nothing is limited yet, since a later update may need it when no
+  // descriptor is available any more.
   static Result<LimiterTimer> create(const std::optional<LimiterSpec>& bytes,
                                      const std::optional<LimiterSpec>& ops);
-  // Goes on from a saved state, as if `age` had passed since it was saved.
+  // Continues from a saved state, as if `age` had passed since it was saved.
   static Result<LimiterTimer> restore(const RateLimiter::State& state,
                                       Nanoseconds age = Nanoseconds{0});
   RateLimiter::State save() const;
 
   // Readable when event_handler() is due.
   int fd() const { return timer_.fd(); }
-  // Unblocks. An error, and nothing is changed, when no event is pending.
+  // Unblocks. Fails, without a change, if no event is pending.
   Result<void> event_handler();
 
-  // As in RateLimiter, with the time read here.
+  // As in RateLimiter; reads the clock.
   bool consume(Tokens n, TokenKind kind);
   bool consume_op(Bytes bytes);
   void manual_replenish(Tokens n, TokenKind kind);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies one file descriptor to another at the pace of a LimiterTimer: what `weir limit` does. The
-// stream is cut into blocks; each block costs one operation, taken with its first bytes, so the
-// number of operations depends on the length of the stream alone and not on how it arrives. Bytes
-// are paid in pieces that the bucket can hold twice: a late wake-up then finds room for the tokens
-// of the time it was late, and none are lost.
+// Copies one file descriptor to another at the pace of a LimiterTimer, as in `weir limit`. The
+// stream is divided into blocks; each block costs one operation, taken with its first bytes, so the
+// number of operations depends only on the length of the stream and not on how it arrives. Bytes
+// are paid in pieces of at most half the bucket: after a late wake-up there is room for the tokens
+// of the delay, and none are lost.
 //
 // Waits in epoll for the limiter's timer, and in read and write for the peers. While it waits for
-// tokens it notices when the reader of its output has gone. Uses no other thread and no sleep.
+// tokens it notices when the reader of its output closes. Uses no other thread and no sleep.
 #pragma once
 
 #include <atomic>
@@ -35,9 +35,9 @@ struct CopyOptions {
   std::function<void(const CopyTotals&)> progress;
 };
 
-// Runs to the end of `in`, or until stopped, which is no error. `totals` counts what was written,
-// also when the copy fails; what was paid for and not written has been given back. The error says
-// which side failed. REQUIRES: block > 0.
+// Runs to the end of `in`, or until stopped, which is not an error. `totals` counts the written
+// bytes, also when the copy fails; tokens of bytes that were not written are given back. The error
+// names the side that failed. REQUIRES: block > 0.
 Result<void> paced_copy(int in, int out, LimiterTimer& limiter, const CopyOptions& options,
                         CopyTotals& totals);
 

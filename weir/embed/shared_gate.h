@@ -7,16 +7,16 @@
 //                                                 at once, by the caller, if one is ready
 //   receiver:  gate.incoming(request);            never fails, never waits for a slot
 //   worker:    gate.complete(request);
-//   worker:    gate.turn(done, arrived, serve, this);     all of it under one lock, where it counts
+//   worker:    gate.turn(done, arrived, serve, this);     all of these under one lock, for speed
 //
 // Callbacks run without the lock, in the thread whose call made the request ready: a get_next, an
 // incoming, a complete, a command, or the gate's own timer thread. They must not block, and may
-// call the gate. A request is handed out once, to one callback. After shutdown() what is queued is
-// handed out without waiting for limits; then every get_next, waiting or new, is answered with
-// nullptr.
+// call the gate. A request is handed out once, to one callback. After shutdown() queued requests
+// are handed out without waiting for limits; then every get_next, waiting or new, is answered
+// with nullptr.
 //
-// The clock is read before the lock is taken. A request that is held back while nothing else
-// happens comes within the kernel's wake-up latency of its token, well below 1 ms on an idle core.
+// The clock is read before the lock is taken. A request that waits for tokens is handed out within
+// the kernel's wake-up latency after its tokens arrive, well below 1 ms on an idle core.
 #pragma once
 
 #include <cstddef>
@@ -37,9 +37,9 @@ class SharedGate {
  public:
   using Callback = void (*)(Request* request, void* argument);
 
-  // An error when no timer or thread can be had.
+  // Fails if no timer or thread can be created.
   static Result<std::unique_ptr<SharedGate>> create(const Gate::Options& options);
-  // REQUIRES: shut down, nothing queued or running, nobody inside a call.
+  // REQUIRES: shut down, nothing queued or running, no call in progress.
   ~SharedGate();
   SharedGate(const SharedGate&) = delete;
   SharedGate& operator=(const SharedGate&) = delete;
@@ -48,10 +48,10 @@ class SharedGate {
   void incoming(Request& request, Head head = Head::kRegular);
   void get_next(Callback callback, void* argument);
   void complete(Request& request);
-  // A worker's whole turn under one lock: complete, incoming, get_next; the first two if there is
-  // one. The same request may be both.
+  // The whole turn of a worker under one lock: complete, incoming, get_next; the first two only if
+  // given. The same request may be both.
   void turn(Request* done, Request* arrived, Callback callback, void* argument);
-  // Takes it back if it is still queued; false if it was handed out.
+  // Withdraws a request that is still queued; false if it was handed out.
   bool withdraw(Request& request);
   void promote(Request& request);
   void shutdown();
@@ -69,20 +69,20 @@ class SharedGate {
     Request* request;
   };
 
-  // What all threads share.
+  // State shared by all threads.
   struct State {
     Gate gate;
-    std::vector<Waiter> waiters;  // who came last is served first: still in cache
+    std::vector<Waiter> waiters;  // last in, first out: the newest is still in cache
     Instant armed_for = kNever;
   };
 
   SharedGate(const Gate::Options& options, host::TimerFd timer, host::Wake stop);
-  // Does `change` to the state under the lock, then hands out what may run.
+  // Applies `change` to the state under the lock, then hands out requests that may run.
   template <class Change>
   auto with_gate(Change change) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Calls back, without the lock, until nobody waits or nothing may run.
+  // Calls back, without the lock, until no waiter is left or no request may run.
   void hand_out(Instant time) ABSL_UNLOCK_FUNCTION(mutex_);
-  // Answers for up to `most` waiters; arms the timer when nothing more may run.
+  // Collects answers for up to `most` waiters; arms the timer when no more requests may run.
   std::size_t collect(Instant now, Answer* answers, std::size_t most)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void run_timer();
@@ -90,7 +90,7 @@ class SharedGate {
   host::Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_);
   host::TimerFd timer_;
-  host::Wake stop_;  // set: the timer thread is to end
+  host::Wake stop_;  // set when the timer thread must stop
   std::thread timer_thread_;
 };
 

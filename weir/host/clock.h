@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one place where a clock is read. Everything below host/ is given the time; everything above
-// takes it from here, once a turn of its loop. Monotonic: it never steps back and does not follow
+// The only module that reads a clock. Code below host/ gets the time as an argument; code above
+// reads it here, once per turn of its loop. Monotonic: it never steps back and does not follow
 // changes of the wall clock. It stops while the machine sleeps, as pacing requires: no client could
 // have used the tokens of that time.
 #pragma once
@@ -14,10 +14,11 @@ namespace weir::host {
 
 Instant now();
 
-// Monotonic too, but goes on while the machine sleeps: for leases, which others count meanwhile.
+// Monotonic, but continues while the machine sleeps: for leases, which others count meanwhile.
 Instant boot_now();
 
-// Time that goes on between runs and over reboots, for ages of saved state only. It may step.
+// Time that continues between runs and across reboots, only for the age of saved state. It
+// may step.
 std::chrono::sys_time<Nanoseconds> wall_now();
 
 }  // namespace weir::host

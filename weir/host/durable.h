@@ -14,11 +14,11 @@
 
 namespace weir::host {
 
-// The directory that `path` lies in: "." for a plain name.
+// The directory of `path`: "." for a plain name.
 std::string directory_of(const std::string& path);
 
 // Makes the name of a file durable. The error names the directory. File systems that cannot sync
-// directories (EINVAL) are left alone: there is nothing to be done about them.
+// directories (EINVAL) are ignored.
 Result<void> sync_directory_of(const std::string& path);
 
 }  // namespace weir::host

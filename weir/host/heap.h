@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The heap of a process that runs for months (glibc; elsewhere nothing happens).
+// Settings for the heap of a long-running process (glibc; no effect elsewhere).
 //
-// A large block that is freed inside of the heap leaves a hole, which the next block seldom fits:
-// an aligned one, such as a vector of cache lines, is looked for with room to align it, so it does
-// not even fit the hole of its own size. The heap then grows by a copy of a table that is made once
-// a second, without end. glibc puts blocks from 128 KiB on into mappings of their own, but raises
-// that threshold to the largest block that was freed so far, up to 32 MiB (mallopt(3)).
+// A large block that is freed inside the heap leaves a hole that the next block seldom fits: for an
+// aligned block, such as a vector of cache lines, the allocator searches for room to align it, so
+// it does not even fit into a hole of its own size. The heap then grows without end by a copy of a
+// table that is made once a second. glibc allocates blocks from 128 KiB on as separate mappings,
+// but raises that threshold to the largest block freed so far, up to 32 MiB (mallopt(3)).
 //
-//   pin_heap_thresholds()   it stays at 128 KiB: what is freed above it goes back to the kernel
-//   trim_heap()             whole pages that are free go back to the kernel
+//   pin_heap_thresholds()   keeps it at 128 KiB: freed larger blocks are returned to the kernel
+//   trim_heap()             returns free whole pages to the kernel
 #pragma once
 
 namespace weir::host {
 
-// For the whole process, from now on; at its start, before there are threads.
+// For the whole process; call it at the start, before there are threads.
 void pin_heap_thresholds();
 
-// Of all threads. Walks over everything that is free and stops other threads that allocate
-// meanwhile: less than 1 ms where free blocks lie together, about 20 ms for 100 MiB of small ones
-// that lie scattered.
+// For all threads. Visits all free memory and blocks other threads that allocate meanwhile: less
+// than 1 ms if free blocks are adjacent, about 20 ms for 100 MiB of scattered small blocks.
 void trim_heap();
 
 }  // namespace weir::host

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Waits for something that only one process can hold at a time, such as a locked file. A killed
+// Waits for an object that only one process can hold at a time, such as a locked file. A killed
 // process may hold it for a while: the kernel frees its memory first, and keeps its files open
 // until the I/O in progress in its io_uring has ended. So the wait takes up to kGone if no running
-// process holds it, and kLiving, the time a process may need to end, if one does.
+// process holds it, and kLiving, the time a process may need to exit, if one does.
 //
 //   const auto holder = wait_until_free(
 //       [&] { return flock(file, LOCK_EX | LOCK_NB) == 0; }, [&] { return holder_of(file); },
@@ -23,12 +23,12 @@ namespace weir::host {
 inline constexpr std::chrono::milliseconds kLiving{2000};
 inline constexpr std::chrono::milliseconds kGone{10'000};
 
-// Not of one that is gone, a zombie, or about to end.
+// False for a process that has exited, is a zombie, or is about to exit.
 bool is_alive(long pid);
 
-// Blocks. `attempt` is called every 10 ms until it says true: done, or not worth another try.
-// `holder` tells the living process that has it, 0 if there is none; it may be costly, and is
-// called every 100 ms. This process itself is not waited for.
+// Blocks. `attempt` is called every 10 ms until it returns true: success, or not worth another try.
+// `holder` returns the running process that holds the object, 0 if there is none; it may be slow,
+// and is called every 100 ms. Does not wait for this process itself.
 std::optional<long> wait_until_free(const std::function<bool()>& attempt,
                                     const std::function<long()>& holder, std::string_view what);
 

@@ -4,7 +4,7 @@
 // read, a terminal that is stopped or gone), the program continues: writing never throws, raises no
 // SIGPIPE and ends nothing, and text that could not be written is counted.
 //
-//   log_text("weir serve: the jobs stay as they were\n");
+//   log_text("weir serve: the job sizes were not changed\n");
 //
 // Without a LogWriter the caller writes the text itself and waits for a slow reader: right for a
 // command that prints one message and ends. A server holds a LogWriter as long as it runs. Then a
@@ -12,10 +12,10 @@
 // bytes are queued, further ones are dropped. When it can write again, it first reports how many
 // were lost.
 //
-//   const LogWriter writer;    at the end it waits up to kLogPatience for what is left
+//   const LogWriter writer;    at the end it waits up to kLogPatience for queued lines
 //
-// All functions may be called by any thread. After fork() a child that does not exec starts
-// a LogWriter of its own, or calls only write_stderr(), which is async-signal-safe.
+// Thread-safe. After fork() a child that does not exec creates its own LogWriter, or calls only
+// write_stderr(), which is async-signal-safe.
 #pragma once
 
 #include <chrono>
@@ -31,13 +31,13 @@ inline constexpr std::chrono::seconds kLogPatience{1};
 
 // One or more whole lines, each with its newline.
 void log_text(std::string_view text) noexcept;
-// Waits up to kLogPatience until nothing waits any more.
+// Waits up to kLogPatience until the queue is empty.
 void flush_log() noexcept;
-// Texts that were lost since the process began.
+// Texts lost since the start of the process.
 std::uint64_t log_dropped() noexcept;
 
-// At once, by the caller: for progress on a terminal, and for the child of a fork. False if not all
-// of it could be written.
+// Writes at once, in the calling thread: for progress on a terminal, and for the child of a fork.
+// False if not all of it could be written.
 bool write_stderr(std::string_view text) noexcept;
 
 class LogWriter {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this machine has, for defaults and bounds that follow its size:
+// Resources of this machine, for defaults and bounds that depend on its size:
 //
 //   machine_memory()    physical memory, used or free
 //
@@ -12,7 +12,7 @@
 
 namespace weir::host {
 
-// 0: it cannot be told.
+// 0: unknown.
 Bytes machine_memory();
 
 }  // namespace weir::host

@@ -8,15 +8,14 @@
 //   the owner     box.wait(until);  for (Letter& letter : box.take()) ...
 //   the owner     for (Letter& letter : box.close()) ... the last ones ...
 //
-// Owners that wait for other descriptors too (an IoLoop, poll, Asio) wait for box.fd() among them,
-// and read it (box.clear()) before they take. The descriptor (an eventfd) is written to only when
-// the box was empty, so a burst of letters wakes the owner once and costs it one read. A closed
-// mailbox accepts no letters: every earlier one is returned by take() or close(), once, and in
-// order.
+// Owners that also wait for other descriptors (an IoLoop, poll, Asio) include box.fd() and read it
+// (box.clear()) before they take. The descriptor (an eventfd) is written only when the box was
+// empty, so a burst of letters wakes the owner once and costs it one read. A closed mailbox accepts
+// no letters: every earlier letter is returned by take() or close(), once, and in order.
 //
-// The bound is for senders that have none of their own and can lose a letter. put_always() is for
-// senders that a flood must not lock out, and whose number is bounded: a thread that waits for the
-// answer, one letter for each open connection.
+// The bound is for senders that have no bound of their own and can lose a letter. put_always() is
+// for senders that must not be locked out by a flood, and whose number is bounded: a thread that
+// waits for the answer, one letter for each open connection.
 #pragma once
 
 #include <cstddef>
@@ -33,19 +32,19 @@
 
 namespace weir::host {
 
-// Closed on exec. Reading it waits until it is written to, so it is for IoLoop::await_wake().
+// Closed on exec. Reading it blocks until it is written, so it is for IoLoop::await_wake().
 Result<Fd> make_wake_fd();
 
-// A descriptor that any thread can make readable: a box for one letter that says nothing, such as
-// the order to stop.
+// A descriptor that any thread can make readable: a mailbox for a single signal, such as an order
+// to stop.
 class Wake {
  public:
   explicit Wake(Fd fd) : fd_(std::move(fd)) {}
 
   void set() const;
-  // REQUIRES: it is readable, or the caller wants to wait for it.
+  // REQUIRES: it is readable, or the caller may block.
   void clear() const;
-  // Until it is set, or that time; does not clear it. Whether it is set.
+  // Waits until it is set, or until that time; does not clear it. Returns whether it is set.
   bool wait(Instant until) const;
   int fd() const { return fd_.get(); }
 
@@ -58,13 +57,13 @@ enum class Put : std::uint8_t { kDone, kFull, kClosed };
 template <class Letter>
 class Mailbox {
  public:
-  // Without a bound it is for put_always() alone.
+  // Without a bound, only put_always() can be used.
   explicit Mailbox(Fd wake_fd, std::size_t letters_max = 0)
       : wake_(std::move(wake_fd)), letters_max_(letters_max) {}
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  // Unless it is done the letter is dropped.
+  // The letter is dropped unless the result is kDone.
   [[nodiscard]] Put put(Letter letter) {
     const MutexLock lock(mutex_);
     if (closed_) return Put::kClosed;
@@ -72,7 +71,7 @@ class Mailbox {
     add(std::move(letter));
     return Put::kDone;
   }
-  // However many wait. False if the box is closed; then the letter is dropped.
+  // Ignores the bound. False if the box is closed; then the letter is dropped.
   [[nodiscard]] bool put_always(Letter letter) {
     const MutexLock lock(mutex_);
     if (!closed_) add(std::move(letter));
@@ -81,7 +80,7 @@ class Mailbox {
 
   int fd() const { return wake_.fd(); }
   void clear() const { wake_.clear(); }
-  // Until there is a letter, or that time.
+  // Waits until there is a letter, or until that time.
   void wait(Instant until) const {
     if (wake_.wait(until)) wake_.clear();
   }

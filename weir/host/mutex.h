@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A mutex that clang checks: members name the mutex that guards them, and clang's -Wthread-safety
-// refuses code that touches one without it.
+// rejects code that uses them without holding it.
 //
 //   host::Mutex mutex_;
 //   std::string trouble_ ABSL_GUARDED_BY(mutex_);
 //   void add(Line line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 //
 //   const host::MutexLock lock(mutex_);            until the end of the scope
-//   while (!is_answered_) answered_.wait(lock);    lambdas are not checked, so loops it is
+//   while (!is_answered_) answered_.wait(lock);    a loop, since lambdas are not checked
 //
-// std::mutex underneath: Abseil's own mutex is unknown to the thread sanitizer unless Abseil was
-// built with it, which Debian's was not. State that several threads read and change is guarded like
-// this; work is handed to another thread by a Mailbox.
+// Uses std::mutex: the thread sanitizer does not know Abseil's mutex unless Abseil was built with
+// it, which Debian's was not. Use it for state that several threads read and change; pass work to
+// another thread with a Mailbox.
 #pragma once
 
 #include <condition_variable>
@@ -45,7 +45,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
 
-  // For a while, in the middle of a scope.
+  // Temporarily, in the middle of a scope.
   void unlock() ABSL_UNLOCK_FUNCTION() { lock_.unlock(); }
   void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { lock_.lock(); }
 
@@ -54,7 +54,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   mutable std::unique_lock<std::mutex> lock_;
 };
 
-// Waits that end early are no answer: the caller looks again.
+// Waits may end spuriously: the caller checks again.
 class Condition {
  public:
   void notify_one() { condition_.notify_one(); }

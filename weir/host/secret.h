@@ -2,12 +2,12 @@
 //
 // Random keys, and digests derived from them.
 //
-//   auto key = random_key();                         once, kept in a file that only its owner reads
-//   Digest proof = keyed_digest(*key, "client 7");   the same for the same key and text, each time
+//   auto key = random_key();                         once; stored in a file for its owner only
+//   Digest proof = keyed_digest(*key, "client 7");   always the same for the same key and text
 //
-// Random bits are the kernel's (getrandom(2)); the digest is HMAC-SHA256 (RFC 2104) of GnuTLS. Any
-// number of known digests reveals neither the key nor another digest. Plain functions,
-// thread-safe.
+// Random bits are from the kernel (getrandom(2)); the digest is HMAC-SHA256 (RFC 2104) of
+// GnuTLS. Any number of known digests reveals neither the key nor another digest. Plain
+// functions, thread-safe.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace weir::host {
 using Key = std::array<std::byte, 32>;
 using Digest = std::array<std::byte, 32>;
 
-// EIO and the like: the kernel gives none.
+// EIO and others: the kernel provides no random bytes.
 Result<Key> random_key();
 
 Digest keyed_digest(const Key& key, std::string_view text);

@@ -2,14 +2,13 @@
 //
 // Signals as a descriptor for event loops, and notifications for a service manager.
 //
-//   auto signals = SignalFd::create({SIGTERM, SIGHUP});    from now on they do not end the
-//                                                          process
+//   auto signals = SignalFd::create({SIGTERM, SIGHUP});    they no longer terminate the process
 //   ... signals->fd() is readable ...
 //   while (auto signal = signals->next()) ...
 //
 //   notify_manager("READY=1");       systemd's protocol: a datagram to $NOTIFY_SOCKET, if it is set
 //
-// create() blocks the signals in the calling thread, so it belongs before threads are started.
+// create() blocks the signals in the calling thread, so call it before threads are started.
 #pragma once
 
 #include <initializer_list>
@@ -26,7 +25,7 @@ class SignalFd {
   static Result<SignalFd> create(std::initializer_list<int> signals);
 
   int fd() const { return fd_.get(); }
-  // One that has come, if any.
+  // The next received signal, if any.
   std::optional<int> next();
 
  private:
@@ -34,7 +33,7 @@ class SignalFd {
   Fd fd_;
 };
 
-// Does nothing without a manager; one that does not listen is its own affair.
+// Does nothing without a manager; errors are ignored.
 void notify_manager(std::string_view state);
 
 }  // namespace weir::host

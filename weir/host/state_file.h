@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small text file that carries state from one run of a program to the next. It has one user at a
-// time (an flock(2) held until the StateFile goes away) and is replaced whole: written beside,
-// synced and renamed, so a crash leaves the old text or the new one and never half of either. A new
-// file is created the same way, complete: an existing empty file was emptied by someone else, and
-// is_new() tells the two apart.
+// A small text file that keeps state between runs of a program. It has one user at a time (an
+// flock(2) held as long as the StateFile exists) and is replaced atomically: a temporary file is
+// written, synced and renamed, so that a crash leaves the old or the new text. A new file is
+// created in the same way: an existing empty file was emptied by someone else, and is_new()
+// distinguishes the two cases.
 //
-//   StateFile file = *StateFile::open("budget");     go on from file.text(); is_new(): a first run
+//   StateFile file = *StateFile::open("budget");     continue from file.text(); is_new(): first run
 //   file.replace(new_text);
 #pragma once
 
@@ -24,18 +24,18 @@ class StateFile {
  public:
   static constexpr std::size_t kSizeMax = std::size_t{1} << 24;
 
-  // Who may read it: as the umask says, or its owner alone, for what is secret.
+  // Who may read it: according to the umask, or only its owner, for secrets.
   enum class Readers : std::uint8_t { kByUmask, kOwner };
 
-  // A file that does not exist is created by the first replace(). Fails early with everything that
-  // would make replace() fail later: no permission, a folder, another user at work (EBUSY).
+  // A missing file is created by the first replace(). Fails early for everything that would make
+  // replace() fail later: no permission, a folder, another user (EBUSY).
   static Result<StateFile> open(std::string path, Readers readers = Readers::kByUmask);
 
-  // What it held when opened.
+  // Its content when it was opened.
   const std::string& text() const { return text_; }
-  // There was no file when it was opened.
+  // The file did not exist when it was opened.
   bool is_new() const { return is_new_; }
-  // On failure the file holds the old text; or, if its directory could not be synced, the new one,
+  // On failure the file has the old text; or, if its directory could not be synced, the new text,
   // which a power failure may undo.
   Result<void> replace(std::string_view text);
 
@@ -52,7 +52,7 @@ class StateFile {
 
   std::string path_;
   Readers readers_;
-  Fd lock_;  // the file as it was opened; of a new one the file that it is renamed from
+  Fd lock_;  // the opened file; for a new file, the temporary file that is renamed
   bool is_new_;
   bool has_file_;
   std::string text_;

@@ -20,10 +20,10 @@ class TimerFd {
 
   int fd() const { return fd_.get(); }
 
-  // Fires at `when`, once; replaces what was set before. kNever disarms.
+  // Fires once at `when`; replaces the earlier time. kNever disarms.
   void arm(Instant when);
   void disarm() { arm(kNever); }
-  // True when the timer has fired since last asked, which makes the descriptor unreadable again.
+  // True if the timer has fired since the last call; makes the descriptor unreadable again.
   bool acknowledge();
 
  private:

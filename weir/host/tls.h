@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TLS for a loop that does its own input and output: bytes in, bytes out, no socket. GnuTLS does
-// the rest.
+// TLS for a loop that does its own I/O: bytes in, bytes out, no socket. Uses GnuTLS.
 //
 //   auto keys = TlsKeys::load(directory, TlsKeys::Clients::kAny);       at the start
-//   keys = TlsKeys::load_again(*keys);                                  after they were renewed
-//   TlsSession session(*keys);                                          one a connection
+//   keys = TlsKeys::load_again(*keys);                                  after a renewal
+//   TlsSession session(*keys);                                          one per connection
 //
-//   session.put(what_came);
-//   switch (session.shake()) kWants: come again with more; kDone; kFailed: send, then close
-//   session.read(plain)                                  until there is no whole record left
+//   session.put(received);
+//   switch (session.shake()) kWants: call again with more; kDone; kFailed: send, then close
+//   session.read(plain)                                  until there is no complete record left
 //   session.write(plain)
 //   while (session.has_output()) ... send output(), then sent(bytes) ...
 //
-// The directory has the files that nbdkit and QEMU use: ca-cert.pem, server-cert.pem and
-// server-key.pem, and ca-crl.pem if certificates were revoked. TLS 1.2 and 1.3 are spoken. A
-// session keeps the keys it began with.
+// The directory has the same files as for nbdkit and QEMU: ca-cert.pem, server-cert.pem and
+// server-key.pem, and ca-crl.pem if certificates were revoked. Supports TLS 1.2 and 1.3. A session
+// keeps the keys it started with.
 //
-// Memory: what put() was given has to be read before put() is called again, so that of the
-// peer's bytes a session keeps the beginning of one record, 16 KiB. If a peer sends plain
-// text or garbage, or asks for renegotiation, it gets an alert and the session fails; error()
-// gives the reason. One owner, no locks, no clock but GnuTLS's own for validity of
-// certificates.
+// Memory: bytes given to put() must be read before the next put(), so a session stores at most the
+// start of one record, 16 KiB. If a peer sends plain text or garbage, or asks for renegotiation, it
+// gets an alert and the session fails; error() returns the reason. One owner, no locks, no clock
+// except GnuTLS's own for the validity of certificates.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +36,7 @@ namespace weir::host {
 
 // ---- certificates as files, for TLS by other libraries too (weir/cluster/credentials.h) ----
 
-// A file in PEM form as it was when it was read.
+// A PEM file, as read.
 struct PemFile {
   std::string path;
   std::string text;
@@ -46,16 +44,16 @@ struct PemFile {
   bool operator==(const PemFile&) const = default;
 };
 
-// Errors of all of these name the file; `hint` says what is wanted. EINVAL: nothing in PEM form.
+// Errors of all of these name the file; `hint` is the remedy. EINVAL: not PEM.
 Result<PemFile> read_pem(const std::string& path, std::string_view hint);
-// That it holds certificates.
+// Checks that it contains certificates.
 Result<void> check_authority(const PemFile& authority, std::string_view hint);
-// That the key is the one of the certificate.
+// Checks that the key belongs to the certificate.
 Result<void> check_pair(const PemFile& certificate, const PemFile& key, std::string_view hint);
-// That it has begun to be valid and has not expired.
+// Checks that it is valid now.
 Result<void> check_current(const PemFile& certificate);
 
-// What a server shows and whom it believes.
+// The certificate of a server, and the authority that it trusts.
 class TlsKeys {
  public:
   enum class Clients : std::uint8_t {
@@ -67,8 +65,8 @@ class TlsKeys {
 
   // The error names the file.
   static Result<Ptr> load(const std::string& directory, Clients clients);
-  // The files as they are now; the same keys if nothing has changed in them. A new certificate has
-  // to be valid now, too: nobody renews one to be refused.
+  // Reads the current files; returns the same keys if nothing has changed. A new certificate must
+  // be valid now, since clients would reject it otherwise.
   static Result<Ptr> load_again(const Ptr& keys);
   ~TlsKeys();
   TlsKeys(const TlsKeys&) = delete;
@@ -86,7 +84,7 @@ class TlsKeys {
   std::unique_ptr<Gnu> gnu_;
 };
 
-// The server's end of one connection.
+// The server side of one connection.
 class TlsSession {
  public:
   enum class State : std::uint8_t { kWants, kDone, kFailed };
@@ -97,28 +95,28 @@ class TlsSession {
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
 
-  // From the peer; valid until it was used up by shake() and read().
-  // REQUIRES: what was put before is used up.
+  // Input from the peer; must stay valid until shake() and read() have used it. REQUIRES: earlier
+  // input is used up.
   void put(std::span<const std::byte> input);
 
-  // The handshake, as far as it gets. Said again when done, nothing happens.
+  // Continues the handshake as far as possible. Does nothing when it is done.
   State shake();
   bool is_open() const { return state_ == State::kDone; }
 
-  // What the peer has said, up to the size of `to`; 0: nothing more for now. EPIPE: it has said
-  // that it ends; other errors: the session has failed. REQUIRES: is_open().
+  // Decrypted data, up to the size of `to`; 0: no more for now. EPIPE: the peer has closed the
+  // session; other errors: the session has failed. REQUIRES: is_open().
   Result<std::size_t> read(std::span<std::byte> to);
   // Encrypts all of it. REQUIRES: is_open().
   void write(std::span<const std::byte> plain);
-  // Says that nothing more is written.
+  // Notifies the peer that nothing more is written.
   void end();
 
   bool has_output() const { return !output_.empty() || sent_ < sending_.size(); }
-  // To be sent to the peer; valid until sent(), whatever is written meanwhile.
+  // Data to send to the peer; valid until sent(), also if more is written meanwhile.
   std::span<const std::byte> output();
   void sent(std::size_t bytes);
 
-  // Why it has failed, for the operator.
+  // Why it has failed, for the log.
   const std::string& error() const { return error_; }
 
  private:
@@ -132,7 +130,7 @@ class TlsSession {
   std::span<const std::byte> input_;
   std::vector<std::byte> output_;
   std::vector<std::byte> sending_;
-  std::size_t sent_ = 0;  // of it
+  std::size_t sent_ = 0;  // bytes of it that were sent
   std::string error_;
 };
 

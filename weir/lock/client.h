@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client of the lock service without a network: an application acquires and releases, messages
-// go out and come in, time is given. It caches locks after their last use (lru.h), so that most
-// acquires need no message.
+// The client of the lock service without a network: an application acquires and releases locks,
+// messages are sent and received, and time is an argument. It caches locks after their last use
+// (lru.h), so that most acquires need no message.
 //
 //   acquire(name, mode) --cached?--> held at once                      no message
 //                       `----------> enqueue ... granted -> Event::kHeld
-//   release(ticket)     ----------> into the cache, or back to the server if it asked
+//   release(ticket)     ----------> to the cache, or back to the server if it asked for the lock
 //
 // One lock of the server serves all users of a resource in this client: readers together, a writer
 // alone, first come, first served. A shared lock is returned before an exclusive one is requested:
@@ -14,12 +14,12 @@
 //
 // Lease. It is counted from when the last message that the server confirmed was *sent*. After it
 // all locks are lost (Event::kLost to each user), whatever the network does later: only then can
-// the server grant them to others. Within it a broken connection costs nothing: on the next one the
-// locks are replayed. Locks that the server does not confirm are lost.
+// the server grant them to others. Within the lease a broken connection has no effect: on the next
+// connection the locks are replayed. Locks that the server does not confirm are lost.
 //
-// Two calls drive it: tick() when next_tick() says so, and take() while has_message(). Events are
-// taken by the caller after each call. One owner; a thread-safe client puts a mutex around it.
-// Tickets are never reused. acquire() of a cached lock takes about 100 ns and allocates nothing.
+// Two calls drive it: tick() at next_tick(), and take() while has_message(). The caller takes the
+// events after each call. One owner; a thread-safe client puts a mutex around it. Tickets are never
+// reused. acquire() of a cached lock takes about 100 ns and does not allocate.
 #pragma once
 
 #include <chrono>
@@ -40,7 +40,7 @@ namespace weir::lock {
 
 struct ClientOptions {
   LruOptions lru{};
-  std::uint32_t features = kFeatureVolume;  // 0: as a client that knows no volume
+  std::uint32_t features = kFeatureVolume;  // 0: a client without support for the volume
 };
 
 class LockClient {
@@ -57,22 +57,23 @@ class LockClient {
 
   struct Acquired {
     Ticket ticket = 0;
-    bool is_held = false;  // else an Event follows
+    bool is_held = false;  // otherwise an Event follows
     std::uint64_t fence = 0;
   };
 
   explicit LockClient(const ClientOptions& options);
 
   // ---- the application ----
-  // A try is refused where it would have to wait. A name that is none is refused (an Event).
+  // A try is refused if it would have to wait. An invalid name is refused (an Event).
   Acquired acquire(std::string_view name, Mode mode, LockTable::OrWait or_wait, Instant now);
-  // Ends a ticket in any state: held, waiting (it is withdrawn), lost or refused. An unknown one is
-  // ignored and counted.
+  // Ends a ticket in any state: held, waiting (it is withdrawn), lost or refused. An unknown ticket
+  // is ignored and counted.
   void release(Ticket ticket, Instant now);
-  // Memory is short: drops the oldest `nr` cached locks, and says how many went. 0 drops none and
-  // says how many could go. While the cache is paused none can.
+  // Call when memory is short: drops the oldest `nr` cached locks and returns how many were
+  // dropped. 0 drops none and returns how many could be dropped. None can while the cache
+  // is paused.
   std::size_t shrink(std::size_t nr, Instant now);
-  // The same where nobody says how many: the share of the options.
+  // The same with the fraction given in the options.
   std::size_t relieve(Instant now);
   std::vector<Event>& events() { return events_; }
 
@@ -81,9 +82,9 @@ class LockClient {
   void disconnected();
   void receive(const ServerMessage& message, Instant now);
   bool has_message(Instant now) const;
-  // At most so many operations; the others are in the next ones. REQUIRES: connected.
+  // At most so many operations; the others are in the next messages. REQUIRES: connected.
   ClientMessage take(Instant now, std::size_t ops_max = SIZE_MAX);
-  // Messages that the server has not confirmed.
+  // Number of messages that the server has not confirmed.
   std::size_t unconfirmed() const { return sent_at_.size(); }
   void tick(Instant now);
   Instant next_tick() const;
@@ -93,17 +94,17 @@ class LockClient {
   bool is_welcome() const { return is_welcome_; }
   // 0 before the first welcome.
   Nanoseconds lease() const { return lease_; }
-  // Neither released nor made up.
+  // Whether the ticket exists and was not released.
   bool is_ticket(Ticket ticket) const { return find_ticket(ticket) != kNone; }
-  // Its lock is held, as far as was heard by the last call.
+  // Its lock is held, according to the messages received so far.
   bool is_held(Ticket ticket) const {
     const std::uint32_t slot = find_ticket(ticket);
     return slot != kNone && tickets_[slot].state == TicketState::kHeld;
   }
-  // Said by the server, to be connected again: the transport closes.
+  // The server asks the client to reconnect: the transport closes the connection.
   bool shall_go_away() const { return shall_go_away_; }
   Instant lease_end() const { return lease_end_; }
-  std::size_t held() const { return held_; }  // locks of the server, used or cached
+  std::size_t held() const { return held_; }  // locks of the server, in use or cached
   std::size_t cached() const { return lru_.size(); }
   const Lru& lru() const { return lru_; }
 
@@ -124,13 +125,13 @@ class LockClient {
 
   enum class EntryState : std::uint8_t { kIdle, kEnqueued, kQueued, kHeld };
 
-  // One resource that this client holds or wants.
+  // A resource that this client holds or waits for.
   struct Entry : LruHook {
     std::string name;
     std::uint64_t handle = 0;
     std::uint64_t fence = 0;
     std::uint64_t incarnation = 0;
-    std::uint32_t sequence = 0;  // of its cookie: grows with every enqueue
+    std::uint32_t sequence = 0;  // of its cookie: increases with every enqueue
     std::uint32_t users = 0;
     std::uint32_t first_waiter = kNone;
     std::uint32_t last_waiter = kNone;
@@ -139,7 +140,7 @@ class LockClient {
     bool is_live = false;
     bool is_used_exclusively = false;
     bool is_asked = false;
-    bool is_replaying = false;  // its handle is not known before the server has answered
+    bool is_replaying = false;  // its handle is unknown until the server has answered
   };
   enum class TicketState : std::uint8_t { kFree, kWaiting, kHeld, kOver };
   struct TicketSlot {
@@ -209,10 +210,10 @@ class LockClient {
   bool is_connected_ = false;
   bool is_welcome_ = false;
   bool shall_go_away_ = false;
-  bool is_urgent_ = false;  // what waits in out_ has somebody waiting for it
-  Instant linger_until_{};  // what waits in out_ goes then at the latest
+  bool is_urgent_ = false;  // another client waits for an operation in out_
+  Instant linger_until_{};  // operations in out_ are sent at this time at the latest
   Counters counters_;
-  Lru lru_;  // after the entries that stand in it
+  Lru lru_;  // declared after the entries that it links
 };
 
 }  // namespace weir::lock

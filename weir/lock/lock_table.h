@@ -3,7 +3,7 @@
 // Holders and waiters of named resources with shared and exclusive locks.
 //
 //   resource "a/b"   granted:  S(1) S(4)          compatible with each other
-//                    waiting:  X(2) S(3)          first come, first served: S(3) stays behind X(2),
+//                    waiting:  X(2) S(3)          first come, first served: S(3) waits behind X(2),
 //                                                 or a stream of readers would starve the writer
 //   parked:          X(7) S(8) ...                of all resources: no room at the moment
 //
@@ -19,12 +19,12 @@
 // can reject a writer that has lost its lock: incarnation << 44 | count. The caller counts
 // incarnations and keeps that number across restarts.
 //
-// A session owns locks: open() creates it, and close() releases all its locks. Handles name locks;
-// one that is stale, of another session or invented is rejected. Names are 1 to kNameMax bytes, any
-// bytes.
+// A session owns locks: open() creates it, and close() releases all its locks. Handles identify
+// locks; a handle that is stale, invented or of another session is rejected. Names are 1 to
+// kNameMax bytes of any value.
 //
-// Cost: O(1) but for granting or asking many at once. About 150 bytes a lock on a resource of its
-// own (bench/lock prints it). One owner, no clock.
+// Cost: O(1), except for granting or asking for many locks at once. About 150 bytes per lock with
+// its own resource (bench/lock prints it). One owner, no clock.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +47,8 @@ inline constexpr std::size_t kNameMax = 255;
 inline constexpr unsigned kFenceCountBits = 44;
 inline constexpr std::uint64_t kIncarnationMax = (std::uint64_t{1} << 20) - 1;
 
-// Objects in an array of pages, so that growing moves nothing and leaves no second copy behind.
-// Free slots are kept for the next.
+// Objects in an array of pages, so that growing moves nothing and needs no second copy. Free slots
+// are reused.
 template <class T>
 class Pages {
  public:
@@ -83,20 +83,20 @@ class LockTable {
 
   enum class State : std::uint8_t { kFree, kParked, kWaiting, kGranted };
 
-  // What a lock is about, for whoever has to be told.
+  // An event of a lock, to be passed to its session.
   struct Event {
     enum class Kind : std::uint8_t { kGranted, kAsked };
     Kind kind;
     Handle handle;
     Session session;
-    std::uint64_t cookie;  // the caller's, given with enqueue()
+    std::uint64_t cookie;  // the caller's number, given with enqueue()
     std::uint64_t fence;
   };
 
   struct Enqueued {
-    Handle handle = 0;  // 0: refused, as it would have to wait
+    Handle handle = 0;  // 0: refused, because it would have to wait
     State state = State::kFree;
-    std::uint64_t fence = 0;  // of a granted one
+    std::uint64_t fence = 0;  // of a granted lock
   };
 
   enum class OrWait : std::uint8_t { kWait, kTry };
@@ -105,33 +105,34 @@ class LockTable {
   explicit LockTable(std::uint64_t incarnation);
 
   Session open();
-  // Gives back what the session holds and withdraws what it waits for, in the order it came. How
-  // many it held.
+  // Releases the locks of the session and withdraws its waiting enqueues, in order of arrival.
+  // Returns how many it held.
   std::size_t close(Session session);
 
   // REQUIRES: an open session, and is_name(name).
   Enqueued enqueue(Session session, std::uint64_t cookie, std::string_view name, Mode mode,
                    OrWait or_wait);
-  // A lock that was granted before a restart or a broken connection, told again by its holder.
-  // Gives 0 if it conflicts with what is granted, or if its fence cannot have been given out.
+  // A lock that was granted before a restart or a broken connection, reported by its holder.
+  // Returns 0 if it conflicts with a granted lock, or if its fence cannot have been issued.
   Handle replay(Session session, std::uint64_t cookie, std::string_view name, Mode mode,
                 std::uint64_t fence);
-  // Gives a lock back, or withdraws it while it waits. The state it was in; kFree if the session
-  // has no such lock.
+  // Releases a lock, or withdraws it while it waits. Returns the state it was in; kFree if the
+  // session has no such lock.
   State cancel(Session session, Handle handle);
 
-  // A session that connects again names the locks it still has: those are kept. The others go:
-  // their grants, or news of their end, were lost with the connection. How many it held of these.
+  // A session that reconnects names the locks it still has: those are kept. The others are
+  // released: their grants, or the notice of their end, were lost with the connection. Returns how
+  // many of these it held.
   bool keep(Session session, Handle handle);
   std::size_t drop_unkept(Session session);
 
-  // 0 stops grants. More lets parked ones in.
+  // 0 stops grants. A larger room admits parked enqueues.
   void set_room(std::size_t room);
 
-  // What has happened since last asked, in order. The caller takes it after each call.
+  // Events since the last call, in order. The caller takes them after each call.
   std::vector<Event>& events() { return events_; }
 
-  // Same in every run.
+  // The same in every run.
   static std::uint64_t hash_of(std::string_view name);
   static bool is_name(std::string_view name) { return !name.empty() && name.size() <= kNameMax; }
 
@@ -142,24 +143,25 @@ class LockTable {
   // In any state.
   std::size_t locks_of(Session session) const { return sessions_[session].locks; }
   State state(Handle handle) const;
-  // One lock as it is at the moment. The name is the table's own.
+  // A lock at this moment. The name belongs to the table.
   struct Seen {
     std::string_view name;
     Mode mode;
     State state;
     Session session;
-    std::uint64_t fence;  // 0 if it is not granted
-    bool is_asked;        // somebody waits for what it holds
+    std::uint64_t fence;  // 0 if not granted
+    bool is_asked;        // another session waits for it
   };
-  // Locks in any state, in an order of its own: looks at `count` places from `from` on and gives
-  // the place to go on from, 0 at the end. One that comes or goes between two calls may be missed.
+  // Locks in any state, in internal order: visits `count` places from `from` on and returns the
+  // place to continue from, 0 at the end. Locks that are added or removed between two calls may
+  // be missed.
   template <class See>
   std::uint32_t visit(std::uint32_t from, std::uint32_t count, See&& see) const;
 
-  // Whether somebody waits for what this lock holds.
+  // Whether another session waits for this lock.
   bool is_asked(Handle handle) const;
 
-  // Whether nothing conflicts and nobody waits without need; for tests. O(n).
+  // Whether no locks conflict and no grantable waiter is left; for tests. O(n).
   bool is_valid() const;
 
  private:
@@ -192,7 +194,7 @@ class LockTable {
     std::string name;
     List granted;
     List waiting;
-    std::uint32_t locks = 0;  // in any state; the resource goes with the last
+    std::uint32_t locks = 0;  // in any state; the resource is removed with the last
     bool is_exclusive = false;
   };
 

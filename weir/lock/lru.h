@@ -9,19 +9,19 @@
 //
 //   put() -> [ newest ... ... oldest ] -> excess()        take() out of the middle: used again
 //
-// A client with rate r and a volume V holds about sqrt(r * V) locks: each stays V / size seconds,
-// in which r * V / size others came. Worked: V 10,000, one new lock a second -> 100 locks, each
-// kept for 100 s; four a second -> 200 locks for 50 s.
+// A client with rate r and a volume V holds about sqrt(r * V) locks: each stays for V / size
+// seconds, in which r * V / size others arrive. Example: V = 10,000 and one new lock a second give
+// 100 locks, each kept for 100 s; four a second give 200 locks for 50 s.
 //
 // A volume of 0 means unknown and drops nothing. A server without this feature publishes none: then
-// the cache has a fixed size. Locks older than max_age are dropped in any case. While paused (the
+// the cache has a fixed size. Locks older than max_age are always dropped. While paused (the
 // connection is down, or the server recovers) nothing is dropped.
 //
-// The volume is only as fresh as the last message. After D = L / size * C seconds without one the
-// client asks with an empty message: rarely from a small cache, which matters little to the server,
-// and each second from one that holds a tenth of all locks or more.
+// The volume is as old as the last message. After D = L / size * C seconds without one the client
+// asks with an empty message: rarely from a small cache, which matters little to the server, and
+// each second from one that holds a tenth of all locks or more.
 //
-// Intrusive: a lock carries an LruHook; nothing is allocated. One owner; time is given.
+// Intrusive: a lock contains an LruHook; nothing is allocated. One owner; time is an argument.
 #pragma once
 
 #include <chrono>
@@ -43,7 +43,7 @@ struct LruOptions {
   std::size_t fallback_size = 400;       // fixed size for servers that publish no volume
   Nanoseconds max_age = std::chrono::seconds{3900};
   Nanoseconds check_every = std::chrono::seconds{1};
-  std::uint64_t pressure_percent = 30;  // dropped when memory is short and nobody says how much
+  std::uint64_t pressure_percent = 30;  // dropped when memory is short and no number is given
 };
 
 class LruHook : public boost::intrusive::list_base_hook<> {
@@ -64,7 +64,7 @@ class Lru {
   Lru& operator=(const Lru&) = delete;
   ~Lru() { locks_.clear(); }
 
-  // Nobody uses the lock any more; and: somebody does again, or it is gone.
+  // The lock is no longer in use; and: it is in use again, or was removed.
   void put(LruHook& lock, Instant now);
   void take(LruHook& lock) { locks_.erase(locks_.iterator_to(lock)); }
   void clear() { locks_.clear(); }
@@ -73,12 +73,12 @@ class Lru {
   // CLV of the oldest, rounded down; 0 for an empty cache.
   std::uint64_t oldest_volume(Instant now) const;
 
-  // A message said so. Volume 0: unknown.
+  // From a message. Volume 0: unknown.
   void hear(std::uint64_t volume, std::int64_t limit, Instant now);
-  // The server knows no volume: the cache has a fixed size from now on.
+  // The server does not support the volume: the cache has a fixed size from now on.
   void fall_back();
-  // The server's administrator says so of all caches: a fixed size, and an age that no lock shall
-  // exceed; 0 for none. What the options say themselves comes first, or is stricter.
+  // Settings of the server's administrator for all caches: a fixed size, and a maximum age of
+  // locks; 0 for none. The client's own options take precedence, or the stricter value applies.
   void advise(std::size_t fixed_size, Nanoseconds max_age, Instant now);
   void pause() { is_paused_ = true; }
   void resume() { is_paused_ = false; }
@@ -89,17 +89,18 @@ class Lru {
     LruHook* lock = nullptr;
     Why why = Why::kVolume;
   };
-  // Takes out the oldest if it has to go, else gives none.
+  // Removes and returns the oldest lock if it must be dropped.
   Excess excess(Instant now);
-  // Takes out the oldest whatever it is, for shrink(); none of an empty cache.
+  // Removes and returns the oldest lock, for shrink(); nullptr if the cache is empty.
   LruHook* oldest();
-  // How many to drop when memory is short and nobody says how many: the share of the options.
+  // How many locks to drop when memory is short and no number is given: the fraction in
+  // the options.
   std::size_t pressure_count() const;
 
-  // When to look again at what has to go: kNever while nothing is kept.
+  // When to check again for locks to drop: kNever if there is nothing to check.
   Instant next_check() const;
   void checked(Instant now) { next_check_ = now + options_.check_every; }
-  // When the volume is too old and has to be asked for: kNever for an empty cache.
+  // When the volume is too old and must be requested: kNever for an empty cache.
   Instant refresh_at() const;
 
   const LruOptions& options() const { return options_; }
@@ -110,7 +111,7 @@ class Lru {
   Nanoseconds max_age() const;
 
   LruOptions options_;
-  boost::intrusive::list<LruHook> locks_;  // the oldest in front
+  boost::intrusive::list<LruHook> locks_;  // the oldest is first
   std::uint64_t volume_ = 0;
   std::int64_t limit_ = 0;
   std::size_t advised_size_ = 0;
@@ -121,7 +122,7 @@ class Lru {
   bool is_paused_ = false;
 };
 
-// Shares `nr` drops out over namespaces by the size of their caches; nobody gives more than it has.
+// Divides `nr` drops over namespaces by the size of their caches; none gives more than it has.
 std::vector<std::size_t> shrink_shares(std::span<const std::size_t> sizes, std::size_t nr);
 
 }  // namespace weir::lock

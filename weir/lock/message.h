@@ -15,14 +15,14 @@
 //   C: number 5    goodbye                                              returns all locks at once
 //
 // A cookie is the client's number for a lock, a handle the server's; messages to a side use its
-// number. cancel() of a lock that waits withdraws it. `confirms` is the number of the last message
-// of the client that was seen: the lease is counted from when that one was sent.
+// number. cancel() of a waiting lock withdraws it. `confirms` is the number of the last message of
+// the client that the server received: the lease is counted from when that message was sent.
 //
 // A client reconnects with the number and the secret of its welcome (secret.h). Without the right
 // secret it is welcomed as a new client with another number.
 //
-// Nothing is checked here: LockServer and LockClient accept any values and answer, or report that
-// the other side broke the protocol.
+// Nothing is validated here: LockServer and LockClient accept any values and answer, or report a
+// protocol violation of the other side.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@
 
 namespace weir::lock {
 
-// Bits of `features`, offered by the client, and granted in the welcome.
+// Bits of `features`, offered by the client and accepted in the welcome.
 inline constexpr std::uint32_t kFeatureVolume = 1;
 
 struct ClientOp {
@@ -45,26 +45,26 @@ struct ClientOp {
   LockTable::OrWait or_wait = LockTable::OrWait::kWait;
   std::uint32_t features = 0;  // hello
   std::uint64_t client = 0;    // hello: 0 asks for a number
-  SessionSecret secret{};      // hello: as it was welcomed with
+  SessionSecret secret{};      // hello: the secret of its welcome
   std::uint64_t cookie = 0;
   std::uint64_t handle = 0;
   std::uint64_t fence = 0;        // replay
-  std::uint64_t incarnation = 0;  // replay: of the server that gave the handle
+  std::uint64_t incarnation = 0;  // replay: of the server that issued the handle
   std::string name;
 };
 
 struct ClientMessage {
   std::uint64_t number = 0;  // counts up from 1 on each connection
   std::vector<ClientOp> ops = {};
-  // What the client's cache is like, for people: CLV of its oldest lock and F. 0: not known.
+  // State of the client's cache, for display: CLV of its oldest lock and F. 0: unknown.
   std::uint64_t volume = 0;
   std::uint32_t factor_percent = 0;
 };
 
 enum class Refusal : std::uint8_t {
-  kWouldWait,  // to a try
+  kWouldWait,  // answer to a try
   kBadName,    // empty, or longer than kNameMax
-  kTooMany,    // the session has too many enqueues that wait
+  kTooMany,    // the session has too many waiting enqueues
 };
 
 struct ServerOp {
@@ -94,9 +94,9 @@ struct ServerMessage {
   std::uint64_t confirms = 0;
   std::uint64_t volume = 0;  // 0: unknown, or the client did not ask for the feature
   std::int64_t limit = 0;
-  bool is_recovering = false;  // clients drop nothing until this has ended
-  // What the server's administrator says of all caches; 0: nothing. Clients that asked for no
-  // volume are told nothing.
+  bool is_recovering = false;  // clients drop nothing until this ends
+  // Settings of the server's administrator for all caches; 0: none. Not sent to clients that did
+  // not ask for the volume.
   std::uint32_t lru_size = 0;
   Nanoseconds lru_max_age{0};
   std::vector<ServerOp> ops;

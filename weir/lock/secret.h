@@ -4,9 +4,9 @@
 // the number of a session and requires with it later. Client numbers can be guessed; secrets
 // cannot.
 //
-// A server derives them from a key of its own, the number, and the principal: the name that the
-// transport has authenticated, such as the subject of a certificate, or nothing. So it stores none
-// of them, they are the same after a restart, and one that is used under another name fails.
+// A server derives them from its key, the number, and the principal: the name that the transport
+// has authenticated, such as the subject of a certificate, or nothing. So it stores none of them,
+// they stay the same after a restart, and a secret that is used by another principal fails.
 //
 // Pure values. is_same() takes constant time.
 #pragma once
@@ -29,7 +29,7 @@ inline bool is_same(const SessionSecret& a, const SessionSecret& b) {
   return differs == std::byte{};
 }
 
-// For simulations and tests, in which nobody guesses.
+// For simulations and tests without attackers.
 inline SessionSecret open_secret(std::uint64_t client, std::string_view principal) {
   SessionSecret secret{std::byte{1}};
   for (std::size_t i = 0; i < 8; ++i) secret[8 + i] = static_cast<std::byte>(client >> 8 * i);

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server of the lock service without a network: messages in, messages out, time given. It
-// combines the table (holders), the pool (counts and volume) and leases (live clients).
+// The server of the lock service without a network: messages in, messages out; time is an argument.
+// It combines the table (holders), the pool (counts and volume) and leases (live clients).
 //
 //             receive(connection, message)                 take(connection) -> message
 //   client --------------------------------> LockServer ---------------------------------> client
-//                                             |     ^  dirty(): connections with something to say
+//                                             |     ^  dirty(): connections with messages
 //                                   tick(now) recalc, evict, end of grace; next_tick(): when
 //
-// Safety rests on three spans of time. A client counts its lease from when it *sent* the last
-// message that was confirmed; the server from when it *received* that message, which is later, and
-// waits an eighth longer for clocks that do not run alike. So when a dead client is evicted and its
-// locks go to others, the client has already given them up:
+// Safety depends on three times. A client counts its lease from when it *sent* the last confirmed
+// message; the server from when it *received* that message, which is later, and waits an eighth
+// longer for clocks of different speed. So when a dead client is evicted and its locks are granted
+// to others, the client has already given them up:
 //
 //   client   sent |----------- lease -----------|  all locks lost
 //   server        received |----------- lease -----------|-- 1/8 --| evicted
 //
-// A server that restarts knows no locks. It grants nothing for the grace period, which is longer
-// than the lease (checked): by then every holder has replayed its lock or lost it. With a grace of
-// 0 two clients would hold one exclusive lock; the simulator's checker shows it.
+// A server that restarts has no locks. It grants nothing for the grace period, which is longer than
+// the lease (checked): by then every holder has replayed its lock or lost it. With a grace of 0 two
+// clients would hold one exclusive lock; the simulator's checker shows it.
 //
-// Access. A session belongs to the client that was welcomed with its number and presents its secret
-// (secret.h), on a connection of the same principal; any other client that names the number is
-// welcomed as a new one. Handles are valid only in the session they were given to. In the grace
-// period locks of an earlier server are taken over from clients of that time alone, which the
+// Access. A session belongs to the client that was welcomed with its number and presents its
+// secret (secret.h), on a connection of the same principal; any other client that names the number
+// is welcomed as a new one. Handles are valid only in the session they were given to. During the
+// grace period, locks of an earlier server are accepted only from clients of that time, which the
 // secret proves.
 //
-// The transport opens and closes connections by number. A peer that breaks the protocol (an
+// The transport opens and closes connections by number. A peer that violates the protocol (an
 // operation before hello, a second hello, numbers out of order) is told to disconnect, and its
 // connection accepts no more messages.
 //
@@ -58,14 +58,14 @@ struct ServerOptions {
   PoolOptions pool{};
   Nanoseconds lease = std::chrono::seconds{30};
   Nanoseconds grace = std::chrono::seconds{45};
-  std::uint32_t features = kFeatureVolume;  // 0: as a server that knows no volume
+  std::uint32_t features = kFeatureVolume;  // 0: a server without support for the volume
   std::size_t sessions_max = 100'000;
-  std::size_t waiting_max = 10'000;  // enqueues of a session that are not granted
+  std::size_t waiting_max = 10'000;  // waiting enqueues of a session
 
   bool operator==(const ServerOptions&) const = default;
 };
 
-// Also that the grace period is longer than the lease.
+// Also checks that the grace period is longer than the lease.
 Result<void> check(const ServerOptions& options);
 
 class LockServer {
@@ -73,10 +73,10 @@ class LockServer {
   enum class Start : std::uint8_t { kFresh, kRecovering };
   using Connection = std::uint64_t;
 
-  // `incarnation` counts starts and is kept across them; the first is 1. A server that has ever
-  // granted a lock before starts with kRecovering. `secret_of` is the same function in all
-  // incarnations. REQUIRES: a sensible pool; the grace is taken as it is, so that tests can show
-  // what a short one does.
+  // `incarnation` counts starts and is kept across them; the first is 1. A server whose predecessor
+  // ever granted a lock starts with kRecovering. `secret_of` is the same function in all
+  // incarnations. REQUIRES: valid pool options; the grace is not checked, so that tests can show
+  // the effect of a short one.
   LockServer(const ServerOptions& options, std::uint64_t incarnation, Start start, Instant now,
              SecretOf secret_of = open_secret);
   ~LockServer();
@@ -84,34 +84,34 @@ class LockServer {
   LockServer& operator=(const LockServer&) = delete;
 
   // ---- the transport ----
-  // `principal` is whom the transport vouches for; empty: it vouches for nobody.
+  // `principal` is the authenticated name of the peer; empty: not authenticated.
   void connect(Connection connection, Instant now, std::string_view principal = {});
   // The session stays, with its locks, until its lease ends.
   void disconnect(Connection connection);
-  // False: the peer broke the rules. Send what take() gives, then close.
+  // False: the peer violated the protocol. Send the messages of take(), then close.
   bool receive(Connection connection, const ClientMessage& message, Instant now);
-  // For a transport that lets some operations wait for their turn: they come later than the message
-  // they were in, one by one. Of a connection that is gone or broken they are passed over.
-  // REQUIRES: an enqueue or a cancel.
+  // For a transport that lets some operations wait: they are passed in later than their
+  // message, one by one. Those of a closed or broken connection are ignored. REQUIRES: an
+  // enqueue or a cancel.
   void perform(Connection connection, const ClientOp& op);
   void refuse(Connection connection, std::uint64_t cookie, Refusal why);
-  // Connections with something to say since last asked, each once. The caller clears it.
+  // Connections with new messages since the last call, each once. The caller clears it.
   std::vector<Connection>& dirty() { return dirty_; }
-  // What there is to say, with volume and limit of the moment.
+  // The next message, with the current volume and limit.
   ServerMessage take(Connection connection);
 
   // ---- time ----
   void tick(Instant now);
   Instant next_tick() const;
 
-  // As of the pool; what waits for room comes in at once if there is more.
+  // As in the pool; if there is more room, waiting enqueues enter at once.
   Result<void> set_limit(std::int64_t limit);
-  // What all caches of clients shall be like from their next message on; 0 says nothing of it.
+  // Settings for the caches of all clients, sent with their next message; 0: no setting.
   void advise(std::uint32_t lru_size, Nanoseconds lru_max_age);
   std::uint32_t lru_size() const { return lru_size_; }
   Nanoseconds lru_max_age() const { return lru_max_age_; }
 
-  // Whoever has, or may have, locks.
+  // A client that has, or may have, locks.
   struct Seen {
     std::uint64_t client;
     Connection connection;  // 0: not connected
@@ -119,15 +119,15 @@ class LockServer {
     Instant heard_at;
     std::size_t locks;  // granted
     std::size_t waiting;
-    std::uint64_t volume;          // CLV of its oldest cached lock, as it said last
-    std::uint32_t factor_percent;  // F; 0: it has not said
+    std::uint64_t volume;          // last reported CLV of its oldest cached lock
+    std::uint32_t factor_percent;  // F; 0: not reported
   };
-  // Each session; longest silent first.
+  // Each session; the one silent for longest is first.
   template <class See>
   void visit_sessions(See&& see) const {
     for (const Session& session : by_hearing_) see(seen(session));
   }
-  // Who a lock of the table belongs to: its client, 0 if it has just gone.
+  // The client that owns a lock of the table; 0 if it has just left.
   std::uint64_t client_of(LockTable::Session session) const;
 
   ServerPool& pool() { return pool_; }
@@ -139,12 +139,12 @@ class LockServer {
 
   struct Counters {
     std::uint64_t evictions = 0;
-    std::uint64_t unknown_cancels = 0;  // of what the session does not have
+    std::uint64_t unknown_cancels = 0;  // cancels of locks that the session does not have
     std::uint64_t bad_names = 0;
     std::uint64_t too_many = 0;
     std::uint64_t broken_rules = 0;
     std::uint64_t lost_replays = 0;
-    std::uint64_t wrong_secrets = 0;  // somebody named a session that is not theirs
+    std::uint64_t wrong_secrets = 0;  // hello with the number of a session and a wrong secret
   };
   const Counters& counters() const { return counters_; }
 
@@ -160,7 +160,7 @@ class LockServer {
     std::size_t waiting = 0;
     std::uint64_t volume = 0;
     std::uint32_t factor_percent = 0;
-    std::uint64_t period = 0;  // in which it was last granted something
+    std::uint64_t period = 0;  // in which it last got a grant
   };
   struct Link {
     Session* session = nullptr;  // nullptr before hello
@@ -193,7 +193,7 @@ class LockServer {
   SecretOf secret_of_;
   std::uint64_t clients_ever_ = 0;
   std::uint64_t period_ = 1;  // of the pool
-  std::int64_t active_ = 0;   // clients that were granted something in it
+  std::int64_t active_ = 0;   // clients with a grant in the period
   LockTable table_;
   ServerPool pool_;
   std::uint32_t lru_size_ = 0;
@@ -201,8 +201,8 @@ class LockServer {
   bool is_recovering_;
   Instant grace_ends_;
   absl::flat_hash_map<std::uint64_t, std::unique_ptr<Session>> sessions_;  // by client
-  boost::intrusive::list<Session> by_hearing_;                             // longest silent first
-  std::vector<Session*> by_slot_;  // of the table's sessions
+  boost::intrusive::list<Session> by_hearing_;  // the one silent for longest is first
+  std::vector<Session*> by_slot_;               // by session of the table
   absl::flat_hash_map<Connection, Link> links_;
   std::vector<Connection> dirty_;
   Counters counters_;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an administrator can see and change of a lock service, as plain values: parameters, metrics,
-// the page and `weir lock list` are based on them.
+// What an administrator can see and change of a lock service, as plain values, for parameters,
+// metrics, the page and `weir lock list`.
 //
 //   control's thread            Console (thread-safe)            the thread that owns LockServer
-//   view(), list(), set() ----> carries the call over -------->  look(), list_locks(), turn()
-//                         <---- and the answer back   <--------
+//   view(), list(), set() ----> passes the call on -----------> look(), list_locks(), turn()
+//                         <---- and returns the answer <--------
 //
 // A service implements Console: each of its calls runs the corresponding function below on the
 // thread of its LockServer and returns the result. It may cache a view for a moment. Nothing here
@@ -13,7 +13,7 @@
 //
 // A namespace is one server's lock space; a process may have several, by name.
 //
-// Worked: a namespace "locks" with a limit of 1000 and three clients that hold 600, 300 and 4:
+// Example: a namespace "locks" with a limit of 1000 and three clients that hold 600, 300 and 4:
 // view() with clients_max = 2 gives granted 904, top {600, 300} and others {clients 1, locks 4}.
 //
 // Pure: no clock and no thread; `now` is the owner's.
@@ -33,13 +33,13 @@ namespace weir::lock {
 
 struct ClientView {
   std::uint64_t client = 0;
-  std::string peer = {};      // where it connects from, as the transport calls it; may be empty
-  std::uint64_t locks = 0;    // granted: used or cached, the server cannot tell
+  std::string peer = {};      // its address, as given by the transport; may be empty
+  std::uint64_t locks = 0;    // granted locks, in use or cached: the server cannot tell which
   std::uint64_t waiting = 0;  // enqueues
-  Nanoseconds silent{0};      // since it was last heard
+  Nanoseconds silent{0};      // since its last message
   bool is_connected = false;
-  bool knows_volume = false;  // the feature was agreed on
-  // As the client said last: CLV of its oldest cached lock, and F. 0: unknown.
+  bool knows_volume = false;  // the feature was negotiated
+  // As last reported by the client: CLV of its oldest cached lock, and F. 0: unknown.
   std::uint64_t volume = 0;
   std::uint32_t factor_percent = 0;
 };
@@ -49,7 +49,7 @@ struct NamespaceView {
   Preset preset = Preset::kWeir;
   bool is_recovering = false;
 
-  // The pool, as Lustre's parameters name its numbers. Rates are per second, of the last period.
+  // The pool, with the names of Lustre's parameters. Rates are per second, of the last period.
   std::uint64_t server_lock_volume = 0;
   std::int64_t limit = 0;
   std::int64_t granted = 0;
@@ -59,24 +59,24 @@ struct NamespaceView {
   std::int64_t grant_plan = 0;
   std::int64_t plan_percent = 0;
   Nanoseconds recalc_period{0};
-  // As the clients said last: the largest CLV, and the range of F. 0: nobody has said.
+  // As last reported by the clients: the largest CLV, and the range of F. 0: not reported.
   std::uint64_t client_lock_volume = 0;
   std::uint32_t factor_min = 0;
   std::uint32_t factor_max = 0;
-  std::string state;  // Lustre's parameter of that name, whole
+  std::string state;  // Lustre's parameter of that name
 
-  // What the server says of its clients' caches: 0 for nothing.
+  // Settings for the clients' caches; 0: none.
   std::uint32_t lru_size = 0;
   Nanoseconds lru_max_age{0};
 
   std::uint64_t resources = 0;
-  std::uint64_t waiting = 0;  // enqueues behind others for a resource
+  std::uint64_t waiting = 0;  // enqueues that wait for a conflicting lock
   std::uint64_t parked = 0;   // enqueues for which there is no room
-  std::uint64_t grants = 0;   // ever; so are the counters
+  std::uint64_t grants = 0;   // since the start, like the counters
   std::uint64_t cancels = 0;
   LockServer::Counters counters;
 
-  std::vector<ClientView> top;  // those with most locks, most first
+  std::vector<ClientView> top;  // the clients with the most locks, in descending order
   struct Others {
     std::uint64_t clients = 0;
     std::uint64_t locks = 0;
@@ -86,30 +86,30 @@ struct NamespaceView {
   std::uint64_t clients() const { return top.size() + others.clients; }
 };
 
-// One lock, granted or wanted.
+// One lock, granted or requested.
 struct LockView {
   std::string name;  // any bytes
   Mode mode = Mode::kShared;
   LockTable::State state = LockTable::State::kGranted;
   std::uint64_t client = 0;
   std::string peer = {};
-  std::uint64_t fence = 0;  // 0 if it is not granted
-  bool is_asked = false;    // somebody waits for it
+  std::uint64_t fence = 0;  // 0 if not granted
+  bool is_asked = false;    // another client waits for it
 };
 
 struct ListOptions {
-  std::string filter = {};  // a part of the name; empty: all
+  std::string filter = {};  // text that the name contains; empty: all
   std::size_t max = 1000;   // locks in an answer
-  std::uint32_t from = 0;   // where the answer before ended
+  std::uint32_t from = 0;   // where the previous page ended
 };
 
-// Part of a list: large tables are looked at in steps, so that clients do not wait for them.
+// A page of a list: large tables are read in steps, so that clients do not wait.
 struct LockList {
   std::vector<LockView> locks;
-  std::uint32_t next = 0;  // ask again from here; 0: that was all
+  std::uint32_t next = 0;  // where to continue; 0: the list is complete
 };
 
-// Of the whole service: what `weir lock stats` shows.
+// Statistics of the whole service, for `weir lock stats`.
 struct LockStats {
   NamespaceView view;
   std::uint64_t incarnation = 0;
@@ -119,19 +119,20 @@ struct LockStats {
 
 enum class Tunable : std::uint8_t { kLimit, kRecalcPeriod, kLruSize, kLruMaxAge };
 
-// ---- where the LockServer lives ----
+// ---- on the thread of the LockServer ----
 
 inline constexpr std::size_t kTopClients = 50;
-inline constexpr std::uint32_t kListStep = 16'384;  // places of the table looked at in one call
+inline constexpr std::uint32_t kListStep = 16'384;  // places of the table visited in one call
 
-// O(sessions). Peers are the caller's to fill in.
+// O(sessions). The caller fills in the peers.
 NamespaceView look(const LockServer& server, std::string_view name, Instant now,
                    std::size_t clients_max = kTopClients);
 LockList list_locks(const LockServer& server, const ListOptions& options);
-// Locks for kLimit and kLruSize, nanoseconds for the others. EINVAL: out of range.
+// The value is a number of locks for kLimit and kLruSize, nanoseconds for the others. EINVAL: out
+// of range.
 Result<void> turn(LockServer& server, Tunable tunable, std::int64_t value);
 
-// ---- where the administrator is ----
+// ---- for administrators ----
 
 class Console {
  public:
@@ -142,13 +143,13 @@ class Console {
 
   // All namespaces, in a fixed order. At most a moment old.
   virtual std::vector<NamespaceView> view() = 0;
-  // ENOENT: no such namespace. EAGAIN: the service stops.
+  // ENOENT: no such namespace. EAGAIN: the service is shutting down.
   virtual Result<LockList> list(std::string_view name, const ListOptions& options) = 0;
-  // In force for whatever is asked after it returns. ENOENT, EAGAIN; EINVAL: out of range.
+  // In effect when it returns. ENOENT, EAGAIN; EINVAL: out of range.
   virtual Result<void> set(std::string_view name, Tunable tunable, std::int64_t value) = 0;
 };
 
-// "100", or "50-150" where clients differ; "0" where none has said. In percent.
+// "100", or "50-150" if clients differ; "0" if none was reported. In percent.
 std::string factor_text(const NamespaceView& view);
 std::string_view mode_name(Mode mode);                // "shared", "exclusive"
 std::string_view state_name(LockTable::State state);  // "granted", "waiting", "parked"

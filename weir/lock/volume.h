@@ -10,21 +10,21 @@
 //        ^                                           |
 //        +---- granted G, grants and cancels of T ---+
 //
-// Three laws move it, once in a period T:
+// Three laws adjust it, once per period T:
 //
-//   dld      the document of 2007, its arithmetic put right:  SLV * (L - (G - GP)) / L, halved when
-//            grants exceed cancels by more than 5 % of L. The plan GP is made in the previous
+//   dld      the document of 2007, with corrected arithmetic:  SLV * (L - (G - GP)) / L, halved
+//            when grants exceed cancels by more than 5 % of L. The plan GP is made in the previous
 //            period
-//   lustre   what Lustre does today: the same in 1/1024ths, a slower plan, no halving
-//   weir     no client loses a lock while there is room; then the volume that makes G equal L.
+//   lustre   the law of current Lustre: the same in 1/1024ths, a slower plan, no halving
+//   weir     no client loses a lock while there is room; then the volume at which G equals L.
 //            In equilibrium G grows with the square root of the volume, so that is
-//            SLV * (L / G')^2 with G' where G will be in a moment; and it rises no faster than
-//            clients can fill their caches, which is what makes the other two swing
+//            SLV * (L / G')^2 with the expected next value G'; and it rises no faster than clients
+//            can fill their caches, which avoids the oscillation of the other two
 //
-// Worked: L 1000, SLV 18,000,000, G 900, GP 905 -> dld K = 1005, SLV 18,090,000.
-//         weir: G 1100, 10 granted and 10 cancelled -> 18,000,000 * (1000 / 1100)^2 = 14,876,032.
+// Example: L 1000, SLV 18,000,000, G 900, GP 905 -> dld K = 1005, SLV 18,090,000.
+//          weir: G 1100, 10 granted and 10 cancelled -> 18,000,000 * (1000 / 1100)^2 = 14,876,032.
 //
-// Plain functions over integers; products in 128 bits, so that the volume can move by any step.
+// Plain functions on integers; products in 128 bits, so that the volume can change by any step.
 #pragma once
 
 #include <cstdint>
@@ -52,31 +52,31 @@ constexpr std::uint64_t volume_max(std::int64_t limit) {
 struct Volume {
   std::uint64_t volume = 1;  // 1 to volume_max(limit)
   std::int64_t plan = 0;     // GP: granted locks wanted at the end of this period
-  bool is_felt = false;      // weir: clients have been seen to cancel for it
+  bool is_felt = false;      // weir: clients have cancelled locks because of it
 
   bool operator==(const Volume&) const = default;
 };
 
-// What was counted in a period.
+// The counts of a period.
 struct PeriodCount {
   std::int64_t granted = 0;  // G, at its end
   std::int64_t grants = 0;   // GR
   std::int64_t cancels = 0;  // CR
-  std::int64_t clients = 0;  // that were granted something in it; 0: not counted
+  std::int64_t clients = 0;  // clients with a grant; 0: not counted
 
   std::int64_t speed() const { return grants - cancels; }  // GS
 };
 
 // Tunables of the two older laws, in percent.
 struct VolumeTuning {
-  std::int64_t plan_percent = 5;         // dld: of the way to L that the next period shall go
+  std::int64_t plan_percent = 5;  // dld: fraction of the distance to L planned for the next period
   std::int64_t speed_limit_percent = 5;  // dld: of L; above it the volume is halved
   std::int64_t period_s = 1;             // lustre: its plan depends on it
 
   bool operator==(const VolumeTuning&) const = default;
 };
 
-// Lustre's plan: the share of the way to L, in percent, that a period of so many seconds shall go.
+// Lustre's plan: the fraction of the distance to L, in percent, for a period of so many seconds.
 std::int64_t lustre_plan_percent(std::int64_t period_s);
 
 // REQUIRES: 1 <= limit <= kLimitMax.

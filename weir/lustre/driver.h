@@ -9,13 +9,13 @@
 //   between two:    driver.glance(now)         reads nrs_policies and nothing else
 //
 // Safe beside an administrator:
-//   - only rules whose name and condition are in our map are touched; all others, and the policy
-//     and its type, never
+//   - changes only rules whose name and condition are in our map; never other rules, the policy or
+//     its type
 //   - our rules are directly before `default`, so that all other rules match first
 //   - the map is saved before a name is used
 //   - a rule that differs between CPTs or priorities is stopped everywhere and started again
 //   - a start that fails is followed by a stop, since it may have partly succeeded
-//   - when the server cannot be read for long, our rules are stopped: their rates are old
+//   - when the server cannot be read for long, our rules are stopped, because their rates are old
 // A failed write is repeated in the next round, from the state that the server shows then; the
 // driver keeps no copy of that state. So a restart of the server or of the driver costs one round.
 //
@@ -46,38 +46,39 @@ namespace weir::lustre {
 
 class Driver {
  public:
-  // Parts of a period at whose ends to look: a round at one of them, glances at the others.
+  // Number of looks per period: one round, the others glances.
   static constexpr int kGlances = 4;
 
   struct Options {
     RuleController::Options controller;
-    Nanoseconds patience = std::chrono::seconds{5};  // with a server that cannot be looked at
+    Nanoseconds patience = std::chrono::seconds{
+        5};  // time after which our rules are removed if the server cannot be read
     bool dry_run = false;
   };
   struct Counters {
     std::uint64_t rounds = 0;
     std::uint64_t glances = 0;
-    std::uint64_t failed_rounds = 0;  // the server could not be looked at
-    std::uint64_t writes = 0;         // commands that were carried out
+    std::uint64_t failed_rounds = 0;  // rounds in which the server could not be read
+    std::uint64_t writes = 0;         // successful commands
     std::uint64_t failed_writes = 0;
-    std::uint64_t repairs = 0;   // rules that heads disagreed about
-    std::uint64_t vanished = 0;  // jobs that were active and lost their counters
+    std::uint64_t repairs = 0;   // rules that differed between heads
+    std::uint64_t vanished = 0;  // active jobs whose counters vanished
     std::uint64_t unnamed = 0;   // jobs that no rule can name
   };
-  // Keeps the text of the map, before a name in it is used.
+  // Saves the text of the map, before a name in it is used.
   using Save = std::function<Result<void>(std::string_view text)>;
-  // A command and why.
+  // A command and its reason.
   using Log = std::function<void(std::string_view command, std::string_view reason)>;
 
-  // Tree and names must outlive it. Without a controller it makes one with its options.
+  // REQUIRES: tree and names outlive it. Without a controller it creates one with its options.
   Driver(const Options& options, Tree& tree, Names& names, Save save, Log log,
          std::unique_ptr<RuleController> controller = {});
 
-  // Fails if the server could not be looked at, or with the first error of its writes.
+  // Fails if the server could not be read, or with the first error of its writes.
   Result<void> round(Instant now);
-  // The same on the word of the queue alone. A server that cannot be looked at is the next round's.
+  // The same based on the queue alone. If the server cannot be read, the next round reports it.
   Result<void> glance(Instant now);
-  // Stops our rules. What fails is tried on; the first error is told.
+  // Stops our rules. Continues after errors; returns the first.
   Result<void> remove_all(std::string_view reason = "Weir stops");
 
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes) {
@@ -87,7 +88,7 @@ class Driver {
 
   const Counters& counters() const { return counters_; }
   const RuleController& controller() const { return *controller_; }
-  // Our rules in force, as of the last round and what was written since.
+  // Our rules in effect, as of the last round and later writes.
   const std::vector<RuleSeen>& rules() const { return round_.rules; }
 
  private:
@@ -99,7 +100,7 @@ class Driver {
   struct Own {
     JobId job;
     std::uint32_t rate = 0;
-    std::uint32_t heads = 0;  // that have it
+    std::uint32_t heads = 0;  // number of heads that have it
     std::uint32_t reach = 0;
     bool agrees = true;
   };
@@ -124,11 +125,11 @@ class Driver {
   std::map<std::string, std::map<JobId, Last>> last_;  // by target
   std::map<std::string, std::uint64_t> last_rpcs_;     // by target
   RuleRound round_;
-  std::map<JobId, std::uint32_t> pretended_;  // with dry_run: rates that would be in force
+  std::map<JobId, std::uint32_t> pretended_;  // with dry_run: rates that would be in effect
   std::set<std::string> foreign_;             // names of others
   std::set<std::string> used_;                // names of ours
-  std::optional<Instant> seen_at_;            // the server, last
-  bool is_blind_ = false;                     // since then
+  std::optional<Instant> seen_at_;            // when the server was last read
+  bool is_blind_ = false;                     // the server could not be read since then
   std::optional<Error> first_error_;
   Counters counters_;
 };

@@ -8,9 +8,9 @@
 //   guard->beat();        each round
 //   guard->dismiss();     after the rules are removed in the ordinary way
 //
-// The function runs in the other process, with a copy of what it captured; it runs once for a death
-// and once for each time the driver hangs. Signals that end the driver from a terminal do not end
-// the guard: it ends with the driver.
+// The function runs in the guard process, with a copy of its captures; it runs once if the driver
+// dies and once each time the driver hangs. Signals that terminate the driver from a terminal do
+// not terminate the guard: it exits with the driver.
 #pragma once
 
 #include <cstdint>

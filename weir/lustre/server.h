@@ -4,12 +4,12 @@
 //
 //   Result<View> view = look(tree);
 //
-//   what ost_io runs       policy, type, how many wait, the rules of every CPT and both heads
-//   what jobs were served  the sum over the server's OSTs, entries and totals
+//   ost_io                 policy, type, number of waiting requests, rules of all CPTs and heads
+//   jobs                   requests served: the sum over the server's OSTs, entries and totals
 //
 // look() fails where the driver could not work: no OST, no debugfs, no permission, tbf not running,
-// a type without jobid, heads that disagree. The error names the cause and what to do; it remains
-// until an administrator acts. OSTs that come and go between two reads are left out.
+// a type without jobid, heads that differ. The error names the cause and the remedy, which needs an
+// administrator. OSTs that are mounted or unmounted between two reads are ignored.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ inline constexpr const char* kDepthPath = "/sys/module/ptlrpc/parameters/tbf_dep
 struct TargetView {
   std::string name;
   std::vector<JobCounters> jobs;
-  std::optional<std::uint64_t> rpcs;  // of all; none if stats could not be read
+  std::optional<std::uint64_t> rpcs;  // of all jobs; none if stats could not be read
   bool is_cut = false;
 };
 
@@ -45,12 +45,12 @@ struct View {
   std::vector<TargetView> targets;
 };
 
-// Number of CPTs; 1 where the table cannot be read.
+// Number of CPTs; 1 if the table cannot be read.
 std::uint32_t partitions_of(Tree& tree);
-// Tokens that a bucket holds, and a change gives away; 3 where it cannot be read.
+// Depth of a bucket, which a change gives away; 3 if it cannot be read.
 std::uint32_t depth_of(Tree& tree);
 
-// The parts of a look, each with its own cure.
+// The steps of look(), each with its own remedy.
 Result<std::vector<std::string>> targets_of(Tree& tree);
 Result<Policies> policies_of(Tree& tree);
 Result<std::string> type_of(const Policies& policies);
@@ -59,8 +59,8 @@ Result<TargetView> target_view(Tree& tree, const std::string& name);
 
 Result<View> look(Tree& tree);
 
-// Makes ost_io run `tbf jobid`, by way of fifo, waiting for what waits: other rules are lost.
-// `wait` is called between two looks; false ends it.
+// Makes ost_io run `tbf jobid`, via fifo, and waits for queued requests; other rules are lost.
+// `wait` is called between two reads; false aborts.
 Result<void> set_policy(Tree& tree, bool (*wait)());
 
 }  // namespace weir::lustre

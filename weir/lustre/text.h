@@ -3,15 +3,15 @@
 // Parsers of the files of a Lustre server, in every layout of releases from 2.12 on. Plain
 // functions of text; nothing is opened here.
 //
-//   job_stats             entries of jobs: requests and bytes so far, since when
-//   stats                 the same of the whole OST
-//   nrs_policies          which policy runs with which argument on each head, and how many wait
+//   job_stats             entries of jobs: requests and bytes so far, and since when
+//   stats                 the same for the whole OST
+//   nrs_policies          the policy and its argument on each head, and how many requests wait
 //   nrs_tbf_rule          the rules of every CPT of both heads
-//   cpu_partition_table   how many CPTs there are
+//   cpu_partition_table   the number of CPTs
 //
-// Files change while they are read: an entry at the end of job_stats may be truncated, and is then
-// left out and reported. Ids are arbitrary bytes; they are unescaped. Unexpected text is EINVAL, so
-// that a wrong path is not taken for an idle server.
+// Files change while they are read: an entry at the end of job_stats may be truncated; it is then
+// ignored and reported. Ids are arbitrary bytes; they are unescaped. Unexpected text is EINVAL, so
+// that a wrong path is not mistaken for an idle server.
 #pragma once
 
 #include <cstddef>
@@ -36,11 +36,11 @@ struct JobCounters {
 
 struct JobStatsText {
   std::vector<JobCounters> jobs;  // in the order of the file
-  bool is_cut = false;            // an entry was not whole
+  bool is_cut = false;            // an entry was truncated
 };
 Result<JobStatsText> parse_job_stats(std::string_view text);
 
-// An id as job_stats writes it: plain, or quoted with \xHH. EINVAL for an escape that is none.
+// An id as in job_stats: plain, or quoted with \xHH. EINVAL for an invalid escape.
 Result<std::string> parse_job_id(std::string_view text);
 
 // Bulk requests of an OST, read and written. EINVAL if it has no snapshot_time.
@@ -59,11 +59,11 @@ struct Policies {
   std::vector<Policy> high;
   bool has_high = false;
 
-  // tbf that is started on the regular head, or none.
+  // The running tbf of the regular head, or nullptr.
   const Policy* tbf() const;
-  // What waits in all policies of both heads.
+  // Requests waiting in all policies of both heads.
   std::uint64_t queued() const;
-  // What is in service of all policies of the regular head.
+  // Requests in service of all policies of the regular head.
   std::uint64_t active() const;
 };
 Result<Policies> parse_policies(std::string_view text);
@@ -87,7 +87,7 @@ struct RuleTable {
 };
 Result<RuleTable> parse_rules(std::string_view text);
 
-// How many; at least 1.
+// The number; at least 1.
 Result<std::uint32_t> parse_partitions(std::string_view text);
 
 }  // namespace weir::lustre

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a Lustre server's files are: on this machine, under another root, or in memory where a
-// model serves them. The driver uses nothing else, so it runs the same in all three.
+// Access to a Lustre server's files: on this machine, under another root, or in memory, served by a
+// model. The driver uses only this interface, so it runs the same in all three cases.
 //
 //   HostTree tree({.root = "/srv/fake"});
 //   tree.read("/proc/fs/lustre/obdfilter/lustre-OST0000/job_stats")
 //
-// Paths are as on a server. A read goes on until the end of file: job_stats gives one job for each
-// read(2). A write is one write(2), whole and without a newline, since Lustre takes each for a
-// command. lctl stands in only where a file cannot be opened for writing (or always, or never): it
-// starts a process for each command, which costs a thousand times the write. It works only on this
+// Paths are those of a server. A read continues to the end of file: job_stats returns one job per
+// read(2). A write is one write(2), complete and without a newline, since Lustre treats each as a
+// command. lctl is used only if a file cannot be opened for writing (or always, or never): it
+// starts a process for each command, which takes a thousand times as long. It works only on this
 // machine, so with another root it is never used by default.
 #pragma once
 
@@ -43,11 +43,11 @@ class HostTree final : public Tree {
  public:
   enum class Lctl : std::uint8_t { kAuto, kAlways, kNever };
 
-  // More than a hundred thousand jobs take; EFBIG above it.
+  // Enough for more than a hundred thousand jobs; EFBIG above it.
   static constexpr std::size_t kFileMax = std::size_t{256} << 20;
 
   struct Options {
-    std::string root;  // put before every path
+    std::string root;  // prefix of every path
     Lctl lctl = Lctl::kAuto;
     std::string lctl_program = "lctl";
   };
@@ -58,11 +58,11 @@ class HostTree final : public Tree {
   Result<void> write(const std::string& path, std::string_view text) override;
   Result<std::vector<std::string>> list(const std::string& folder) override;
 
-  // How commands for a path would go out: "directly" or "by lctl"; an error if in neither way.
+  // How commands for a path would be written: "directly" or "by lctl"; an error if neither works.
   Result<std::string> way_of_writing(const std::string& path) const;
 
   std::uint64_t lctl_started() const { return lctl_started_; }
-  // Spent in reading and writing so far.
+  // Time spent in reading and writing so far.
   Nanoseconds in_files() const { return in_files_; }
 
  private:

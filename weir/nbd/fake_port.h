@@ -3,7 +3,7 @@
 // A fake server for tests and fuzzers of the session: two exports, accepted claims, and a record of
 // the session's answers. Nothing is served.
 //
-//   scratch    1 MiB that can do everything
+//   scratch    1 MiB with all features
 //   archive    1 MiB, read-only
 #pragma once
 

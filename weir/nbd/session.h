@@ -9,7 +9,7 @@
 // requests have the resulting identity. They are classified by the opcode of the closest Lustre
 // RPC:
 //
-//   command         kind             opcode          counts
+//   command         kind             opcode          bytes charged
 //   read            read             ost_read        its length
 //   write           write            ost_write       its length
 //   flush           flush            ost_sync        kOperationBytes
@@ -39,8 +39,8 @@ std::unique_ptr<serve::Session> begin_session(serve::SessionPort& port);
 // REQUIRES: not kDisc.
 std::uint32_t opcode_of(Command command);
 OperationKind kind_of(Command command);
-// What counts against limits and capacities of bytes: the length of what may make the device read
-// or write it, kOperationBytes of others.
+// The bytes charged against limits and capacities in bytes: the length if the device may have to
+// read or write it, otherwise kOperationBytes.
 Bytes bytes_of(const Request& request);
 
 }  // namespace weir::nbd

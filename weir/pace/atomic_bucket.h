@@ -3,11 +3,12 @@
 // A token bucket of one word that any number of threads may take from without a lock. Its zero
 // point is a whole nanosecond, so each take is rounded against the taker: it costs up to 1 ns of
 // the rate too much and never too little. A take of n tokens at rate r is therefore charged at most
-// 1 + r / (n * 10^9) of its price: 0.1 % for single tokens at a million a second. Where that
+// 1 + r / (n * 10^9) times its price: 0.1 % more for single tokens at a million a second. If that
 // matters, take several tokens at once or use TokenBucket under a mutex.
 //
-// A take that loses a race starts again with what the winner left, so the order of takes is the
-// order of the winning exchanges. The word guards no other memory: relaxed ordering is enough.
+// A take that loses a race starts again from the state that the winner left, so the order of
+// takes is the order of the successful exchanges. The word guards no other memory: relaxed
+// ordering is enough.
 #pragma once
 
 #include <atomic>
@@ -18,10 +19,10 @@
 
 namespace weir {
 
-// What fell over the rim of an AtomicBucket, for owners who want to know. Thread-safe.
+// Tokens that spilled from an AtomicBucket, for owners that need this number. Thread-safe.
 class AtomicSpill {
  public:
-  // Whole tokens since last asked; less than a token is kept for the next time. Never too many.
+  // Whole tokens since the last call; a fraction is kept for the next call. Never too many.
   Tokens collect(const BucketShape& shape);
 
  private:
@@ -40,21 +41,21 @@ class AtomicBucket {
   bool take(Tokens n, const BucketShape& shape, Instant now) {
     return take_over(n, shape, now, nullptr);
   }
-  // The same, and what fell over the rim before now goes to `spill` (on success only: a refused
-  // take finds nothing above the rim).
+  // The same; tokens that spilled before now are added to `spill` (only on success: a refused take
+  // finds no full bucket).
   bool take(Tokens n, const BucketShape& shape, Instant now, AtomicSpill& spill) {
     return take_over(n, shape, now, &spill);
   }
-  // The first instant at which take(n) succeeds if nobody else takes.
+  // The first instant at which take(n) succeeds if no one else takes.
   Instant ready_at(Tokens n, const BucketShape& shape) const;
-  // Lets what stands above the rim at `now` fall into `spill`.
+  // Moves tokens above the depth at `now` to `spill`.
   void trim(const BucketShape& shape, Instant now, AtomicSpill& spill);
 
  private:
   bool take_over(Tokens n, const BucketShape& shape, Instant now, AtomicSpill* spill);
 
-  // The depth is rounded down, so a price of nearly the depth may exceed it by part of a
-  // nanosecond; like any larger price it then runs on a full bucket.
+  // The depth is rounded down, so a price of nearly the depth may exceed it by a fraction of a
+  // nanosecond; like any larger price it is then taken from a full bucket.
   static std::int64_t need_ns(std::int64_t cost, const BucketShape& shape) {
     return cost < depth_ns(shape) ? cost : depth_ns(shape);
   }

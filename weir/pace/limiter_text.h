@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The state of a rate limiter as text, to be kept in a file or sent with a paused machine. One line
-// a bucket, every number decimal and exact:
+// The state of a rate limiter as text, to be stored in a file or sent with a paused machine. One
+// line per bucket, every number decimal and exact:
 //
 //   weir-limiter 1
 //   bytes size=524288 burst=0/0 rate=4096/78125 zero=-2500000+0
@@ -10,8 +10,8 @@
 //   end
 //
 // burst is left/initial; rate is tokens/ns; zero is how many ns before the moment of saving the
-// balance was zero (negative: a debt), plus a part in 1/tokens ns. The last line shows that nothing
-// is missing. Absent lines mean: not limited, not blocked.
+// balance was zero (negative: a debt), plus a fraction in 1/tokens ns. The last line shows that the
+// text is complete. Missing lines mean: not limited, not blocked.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ namespace weir {
 
 std::string limiter_text(const RateLimiter::State& state);
 
-// `where` names the text in an error, e.g. its file. Accepts what limiter_text() writes and nothing
-// else; whether the numbers make a limiter is RateLimiter::restore's to say.
+// `where` names the text in an error, e.g. its file. Accepts exactly what limiter_text() writes;
+// RateLimiter::restore checks whether the numbers are valid.
 Result<RateLimiter::State> parse_limiter_text(std::string_view text, std::string_view where);
 
 }  // namespace weir

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The device rate limiter: operations and bytes, each with its own bucket, for an event loop that
-// must know when to come back. The design is Firecracker's; what its published description gets
-// wrong is listed in docs/design/token-bucket.md and done right here.
+// must know when to try again. The design is Firecracker's; docs/design/token-bucket.md lists the
+// errors of its published description, which are corrected here.
 //
 //   consume ----fits-----> taken
 //      |  \--more than the whole bucket--> taken at once; blocked until the excess is paid
@@ -29,18 +29,18 @@ namespace weir {
 
 enum class TokenKind : std::uint8_t { kBytes, kOps };
 
-// How one bucket is set up: `size` tokens deep, filled at `rate`, and `one_time_burst` extra tokens
-// on top, spent first and never refilled.
+// The configuration of one bucket: `size` tokens deep, filled at `rate`, and `one_time_burst` extra
+// tokens, spent first and never refilled.
 struct LimiterSpec {
   Tokens size;
   Tokens one_time_burst;
   Rate rate;
 
-  // Refilled from empty in `refill_time`. None, that is no limit, when size or refill time is 0.
-  // An error when the time is negative or beyond BucketShape::kFillTimeMax.
+  // Refilled from empty in `refill_time`. None, meaning no limit, if size or refill time is 0.
+  // Fails if the time is negative or longer than BucketShape::kFillTimeMax.
   static Result<std::optional<LimiterSpec>> refilled_in(Tokens size, Tokens one_time_burst,
                                                         Nanoseconds refill_time);
-  // An error when the size is 0 or takes longer than BucketShape::kFillTimeMax to fill.
+  // Fails if the size is 0 or takes longer than BucketShape::kFillTimeMax to fill.
   Result<void> check() const;
   bool operator==(const LimiterSpec&) const = default;
 };
@@ -48,7 +48,7 @@ struct LimiterSpec {
 // One of the limiter's two buckets.
 class LimiterBucket {
  public:
-  // What a bucket was at some time, free of any clock: a paused machine keeps its budget.
+  // The state of a bucket, independent of any clock: a paused machine keeps its budget.
   struct State {
     LimiterSpec spec;
     Tokens one_time_burst_left;
@@ -74,14 +74,14 @@ class LimiterBucket {
  private:
   friend class RateLimiter;
 
-  // When consume(n) would be taken: at once for more than the size.
+  // When consume(n) would succeed: at once if n exceeds the size.
   Instant ready_at(Tokens n) const;
   // REQUIRES: ready_at(n) <= now. May leave a debt, which is paid at debt_paid_at().
   void consume(Tokens n, Instant now);
   Instant debt_paid_at() const { return bucket_.ready_at(Tokens{0}, shape_); }
   void give_back(Tokens n, Instant now);
   void replace(const LimiterSpec& spec, Instant now);
-  // What n tokens need of the bucket itself, after the one-time burst.
+  // The tokens that n tokens need from the bucket itself, after the one-time burst.
   Tokens beyond_burst(Tokens n) const { return n > burst_left_ ? n - burst_left_ : Tokens{0}; }
 
   BucketShape shape_;
@@ -97,7 +97,7 @@ struct BucketUpdate {
 
   static BucketUpdate keep() { return {}; }
   static BucketUpdate disable() { return {Action::kDisable, {}, {}}; }
-  // The fill ratio of bucket and burst stays (a debt stays as it is), so that frequent updates do
+  // Keeps the fill ratio of bucket and burst (a debt stays unchanged), so that frequent updates do
   // not defeat the limit, unless Fill::kFull. A bucket that was disabled starts full.
   static BucketUpdate replace(const LimiterSpec& spec, Fill fill = Fill::kSame) {
     return {Action::kReplace, spec, fill};
@@ -111,7 +111,7 @@ struct BucketUpdate {
 class RateLimiter {
  public:
   struct State {
-    // The refused request that blocks, or nothing left to take when a debt does.
+    // The refused request that blocks, or nothing if a debt blocks.
     struct Block {
       TokenKind kind;
       Tokens need;
@@ -126,7 +126,7 @@ class RateLimiter {
   // A kind without a spec is not limited. Both buckets start full.
   RateLimiter(const std::optional<LimiterSpec>& bytes, const std::optional<LimiterSpec>& ops,
               Instant now);
-  // No time passes between save and restore. An error when the state cannot be one of a limiter.
+  // No time passes between save and restore. Fails if the state is not valid.
   static Result<RateLimiter> restore(const State& state, Instant now);
   State save(Instant now) const;
 
@@ -142,7 +142,7 @@ class RateLimiter {
   bool is_blocked() const { return block_.has_value(); }
   // When unblock() is due; kNever when not blocked. Changes with any of the calls above.
   Instant blocked_until() const { return is_blocked() ? blocked_until_ : kNever; }
-  // To be called when that time has come. An error when not blocked, or too early.
+  // Call at that time. Fails if not blocked, or too early.
   Result<void> unblock(Instant now);
 
   const std::optional<LimiterBucket>& bytes() const { return bytes_; }
@@ -158,7 +158,7 @@ class RateLimiter {
   bool admits(Tokens n, TokenKind kind, Instant now);
   void take(Tokens n, TokenKind kind, Instant now);
   void update_bucket(const BucketUpdate& update, TokenKind kind, Instant now);
-  // What blocks may come earlier or later after a change.
+  // Checks the block again after a change; its end may be earlier or later.
   void reconsider(Instant now);
 
   std::optional<LimiterBucket> bytes_;

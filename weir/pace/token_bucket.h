@@ -9,16 +9,16 @@
 //          |<- balance / rate ----->|            debt:    zero > now
 //
 // n / rate is rarely a whole number of nanoseconds, so zero has two words: whole nanoseconds, and a
-// part counted in 1/rate ns. Nothing is ever rounded while the rate stays. Worked example, 3 tokens
-// per second, one token = 333,333,333 1/3 ns:
+// fraction in units of 1/rate ns. Nothing is rounded while the rate stays the same. Worked example,
+// 3 tokens per second, one token = 333,333,333 1/3 ns:
 //
 //   take 1: zero += 333,333,333 ns, part 1/3     take 1: ... part 2/3     take 1: exactly 1 s later
 //
-// The rate and depth stand apart in a BucketShape, which many buckets share and which holds what
-// can be computed once, so that a take needs no division.
+// The rate and depth are in a separate BucketShape, which many buckets share and which contains
+// precomputed constants, so that a take needs no division.
 //
-// Time: `now` is given, within kTimelineHalf of zero. A `now` that steps back makes the bucket look
-// emptier until time has caught up; it never makes tokens. Not thread-safe: see AtomicBucket.
+// Time: `now` is an argument, within kTimelineHalf of zero. If `now` steps back, the bucket looks
+// emptier until time has caught up; it never gains tokens. Not thread-safe: see AtomicBucket.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@
 
 namespace weir {
 
-// A length of time on a bucket's own scale: ns + part / rate.tokens().
+// A duration on the bucket's own scale: ns + part / rate.tokens().
 struct BucketSpan {
   std::uint64_t ns = 0;
   std::uint64_t part = 0;
@@ -41,10 +41,10 @@ class BucketShape {
   static constexpr Nanoseconds kFillTimeMax = std::chrono::hours{24 * 365 * 100};
   static bool fits(Rate rate, Tokens depth);
 
-  // With a slack the bucket holds what comes in during that time on top of its depth, so that a
-  // taker that is late by no more loses nothing: depth 1 at 100 tokens a second and a slack of 10
-  // ms hold 2 tokens, and in any time t at most 100 t + 2 are taken. REQUIRES: depth > 0,
-  // fits(rate, depth), 0 <= slack <= kSlackMax.
+  // With a slack the bucket holds the tokens of that time in addition to its depth, so that a taker
+  // that is late by no more loses nothing: depth 1 at 100 tokens a second and a slack of 10 ms hold
+  // 2 tokens, and in any time t at most 100 t + 2 are taken. REQUIRES: depth > 0, fits(rate,
+  // depth), 0 <= slack <= kSlackMax.
   static constexpr Nanoseconds kSlackMax = std::chrono::seconds{1};
   BucketShape(Rate rate, Tokens depth, Nanoseconds slack = Nanoseconds{0});
 
@@ -52,7 +52,7 @@ class BucketShape {
   Tokens depth() const { return depth_; }
   // Empty to full, rounded up.
   Nanoseconds fill_time() const { return Nanoseconds{static_cast<std::int64_t>(full_.ns)}; }
-  // What n tokens take to come in, rounded up.
+  // The time in which n tokens arrive, rounded up.
   Nanoseconds time_for(Tokens n) const { return Nanoseconds{span_ns_up(n)}; }
 
   bool operator==(const BucketShape& other) const {
@@ -65,7 +65,7 @@ class BucketShape {
   friend class Spill;
   friend class AtomicSpill;
 
-  // What n tokens take to come in; saturates at kTimelineHalf.
+  // The time in which n tokens arrive; saturates at kTimelineHalf.
   BucketSpan span(Tokens n) const;
   BucketSpan span_wide(Tokens n) const;
   // The same in whole nanoseconds, rounded up.
@@ -80,16 +80,16 @@ class BucketShape {
   BucketSpan depth_span_;  // depth tokens
   BucketSpan full_;  // now - full_ is the zero point of a full bucket: {ceil, -part}, with slack
   std::uint64_t reciprocal_;  // about 2^64 / rate.tokens()
-  Tokens narrow_max_;         // span() of up to so many tokens fits in 64-bit products
+  Tokens narrow_max_;         // span() of up to so many tokens fits into 64-bit products
 };
 
-// Tokens that fell over the rim of a full bucket: rate x time that nobody took. The owner of a
-// bucket who wants to know keeps one of these beside it and hands it to trim() or take().
+// Tokens that spilled from a full bucket: rate x time without a take. An owner that needs this
+// number keeps a Spill beside the bucket and passes it to trim() or take().
 class Spill {
  public:
-  // Whole tokens since last asked; the fraction is kept for the next time.
+  // Whole tokens since the last call; the fraction is kept for the next call.
   Tokens collect();
-  // To be called with TokenBucket::reshape, since the fraction is counted in the shape's own unit.
+  // Call together with TokenBucket::reshape, since the fraction is in the shape's own unit.
   void reshape(const BucketShape& from, const BucketShape& to);
 
  private:
@@ -115,7 +115,7 @@ class TokenBucket {
   // Takes n tokens, or takes nothing and returns false. More than the depth is taken from a full
   // bucket and leaves a debt, so that no size waits for ever. n = 0 succeeds unless there is debt.
   bool take(Tokens n, const BucketShape& shape, Instant now);
-  // The same, and what fell over the rim before now goes to `spill`.
+  // The same; tokens that spilled before now are added to `spill`.
   bool take(Tokens n, const BucketShape& shape, Instant now, Spill& spill) {
     trim(shape, now, spill);
     return take(n, shape, now);
@@ -123,33 +123,33 @@ class TokenBucket {
   bool can_take(Tokens n, const BucketShape& shape, Instant now) const {
     return ready_at(n, shape) <= now;
   }
-  // The first instant at which take(n) succeeds if nobody else takes; may lie in the past. kNever
+  // The first instant at which take(n) succeeds if no one else takes; may be in the past. kNever
   // only beyond the end of the timeline.
   Instant ready_at(Tokens n, const BucketShape& shape) const;
 
   // Takes n tokens whatever the balance; may leave a debt. Saturates at the end of the timeline.
   void charge(Tokens n, const BucketShape& shape, Instant now);
-  // Undoes a take of n. What would stand above the rim is lost.
+  // Reverts a take of n. Tokens above the depth are lost.
   void give_back(Tokens n, const BucketShape& shape);
 
-  // Whole tokens there are, 0 when in debt; and tokens owed, rounded up, 0 when not.
+  // Whole tokens available, 0 if in debt; and tokens owed, rounded up, 0 if not in debt.
   Tokens level(const BucketShape& shape, Instant now) const;
   Tokens debt(const BucketShape& shape, Instant now) const;
 
-  // Lets what stands above the rim at `now` fall into `spill`.
+  // Moves tokens above the depth at `now` to `spill`.
   void trim(const BucketShape& shape, Instant now, Spill& spill);
 
-  // Another rate or depth from now on. Keeps the balance (fractions of a token too, to 1/rate ns,
-  // rounded against the taker), but no more than the new depth.
+  // Another rate or depth from now on. Keeps the balance (including fractions of a token, to 1/rate
+  // ns, rounded against the taker), but at most the new depth.
   void reshape(const BucketShape& from, const BucketShape& to, Instant now);
-  // The same, but keeps the fill ratio: half full stays half full. A debt stays as it is.
+  // The same, but keeps the fill ratio: half full stays half full. A debt stays unchanged.
   void rescale(const BucketShape& from, const BucketShape& to, Instant now);
 
   ZeroPoint zero_point() const { return {instant_at(zero_ns_), part_}; }
   bool operator==(const TokenBucket&) const = default;
 
  private:
-  // This bucket with nothing above the rim at `now`.
+  // This bucket without tokens above the depth at `now`.
   TokenBucket trimmed(const BucketShape& shape, Instant now) const {
     const TokenBucket rim = full(shape, now);
     return before(rim) ? rim : *this;
@@ -200,7 +200,7 @@ inline TokenBucket TokenBucket::plus(BucketSpan span, const BucketShape& shape) 
 
 inline Instant TokenBucket::ready_at(Tokens n, const BucketShape& shape) const {
   const BucketSpan need = n <= shape.depth_ ? shape.span(n) : shape.depth_span_;
-  // The zero point of a large debt may stand near the end of the timeline.
+  // The zero point of a large debt may be near the end of the timeline.
   if (zero_ns_ > INT64_MAX - static_cast<std::int64_t>(need.ns) - 2) return kNever;
   return instant_at(plus(need, shape).ceil_ns());
 }
@@ -208,7 +208,7 @@ inline Instant TokenBucket::ready_at(Tokens n, const BucketShape& shape) const {
 inline bool TokenBucket::take(Tokens n, const BucketShape& shape, Instant now) {
   const TokenBucket start = trimmed(shape, now);
   const BucketSpan cost = shape.span(n);
-  // A zero point that lies at or before now needs no guard against overflow: spans are bounded.
+  // A zero point at or before now needs no guard against overflow: spans are bounded.
   if (start.ceil_ns() > ns_of(now)) return false;
   const TokenBucket end = start.plus(cost, shape);
   if (n <= shape.depth_) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Round robin over clients: each client (by NID, its network included) is served a batch of up to
-// `quantum` requests, then the next one's turn comes. The scheme is that of Lustre's crrn policy,
-// so that the same arrivals give the same order.
+// Round robin over clients: each client (by NID, including its network) is served a batch of up to
+// `quantum` requests, then the next client. The scheme is that of Lustre's crrn policy: the same
+// arrivals give the same order.
 //
-//   every request is stamped (round, sequence) when it comes and they leave in that order
-//   round      of the client: goes up with every full batch, and is never behind the policy's
-//   sequence   of the client inside a round: who came later to the round goes later
+//   every request is stamped (round, sequence) on arrival, and requests leave in that order
+//   round      of the client: increases with every full batch, and is never behind the policy's
+//   sequence   of the client within a round: the order in which clients entered the round
 //
 // Example, quantum 2, client a sends a1..a4, then b sends b1 b2: a1 a2 have round 0, a3 a4 round 1,
 // b1 b2 round 0: the order is a1 a2 b1 b2 a3 a4.
 //
-// Clients without requests are remembered, least recently used first to go, up to kClientsMax; a
-// forgotten one returns as a new one does, which is at the policy's round either way.
-// Cost: O(log queued) for a request, and no allocation for a known client.
+// Clients without requests are kept, up to kClientsMax; beyond that the least recently used one is
+// removed. A removed client returns like a new one, which starts at the policy's round in either
+// case. Cost: O(log queued) per request, and no allocation for a known client.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class Crrn final : public Policy {
   void remove(Request& request, Instant now) override;
 
   std::uint16_t quantum() const { return quantum_; }
-  // Holds from each client's next batch on. REQUIRES: quantum > 0.
+  // Takes effect with each client's next batch. REQUIRES: quantum > 0.
   void set_quantum(std::uint16_t quantum);
   std::optional<std::uint64_t> tunable(std::string_view name) const override;
   void set_tunable(std::string_view name, std::uint64_t value) override;
@@ -72,8 +72,8 @@ class Crrn final : public Policy {
 
   Client& client_of(const Nid& nid);
   void begin_batch(Client& client);
-  // One of the client's requests has left; whether it was the first in order decides if the
-  // policy's round moves on.
+  // One of the client's requests has left; whether it was the first in order determines if the
+  // policy's round advances.
   enum class Position : std::uint8_t { kFirst, kLater };
   void release(Request& request, Position position);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// First in, first out. Every head has one to fall back on: it is there when no other policy was
-// started, and holds what had come before one was.
+// First in, first out. Every head has one as a fallback: it runs when no other policy was started,
+// and holds the requests that arrived before.
 //
-// One ring, in at the back, out at the front. All operations take constant time and allocate
-// nothing.
+// One ring: in at the back, out at the front. All operations take constant time and do
+// not allocate.
 #pragma once
 
 #include <string_view>

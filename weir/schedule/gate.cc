@@ -370,7 +370,7 @@ Result<void> Gate::set_tunable(Head head, std::string_view name, std::uint64_t v
                                   [&](const Tunable& one) { return one.name == name; });
   if (found == tunables.end()) {
     return fail(std::errc::no_such_device, "policy " + quote(policy.name()),
-                fmt::format("has no {} to be set", quote(name)), "start the policy that has it");
+                fmt::format("has no tunable {}", quote(name)), "start the policy that has it");
   }
   if (value < found->least || value > found->most) {
     return fail(std::errc::invalid_argument, quote(name), fmt::format("cannot be {}", value),
@@ -394,7 +394,7 @@ Result<FieldSet> Gate::type_for(const RuleOutline& outline) const {
     }
     if (!type.empty() && type != engine->type()) {
       return fail(std::errc::invalid_argument, "rule", "the heads run tbf of different types",
-                  "write reg or hp in front of the command");
+                  "write reg or hp before the command");
     }
     type = engine->type();
   }

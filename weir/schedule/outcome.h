@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a request ended, as its driver tells the Gate. What a request costs is not always known when
-// it is admitted: a read may end at the end of the file, a reply may be longer than was guessed.
-// With the bytes that it moved in the end, the difference is settled with the buckets that paid
-// (Gate::complete). A value; a session makes one for each reply.
+// The outcome of a request, reported by its driver to the Gate. The cost of a request is not always
+// known when it is admitted: a read may end at the end of the file, a reply may be longer than
+// estimated. With the number of bytes that it actually moved, the difference is settled with the
+// buckets that paid (Gate::complete). A value; a session creates one for each reply.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ namespace weir {
 struct Outcome {
   enum class How : std::uint8_t {
     kDone,
-    kFailed,      // the device refused it; it stays charged, unless `bytes` says otherwise
-    kNotStarted,  // the device has never seen it: its tokens go back
+    kFailed,      // the device refused it; it stays charged, unless `bytes` is set
+    kNotStarted,  // it never reached the device: its tokens are given back
   };
 
   How how = How::kDone;
-  std::optional<Bytes> bytes = std::nullopt;  // none: as many as it was charged for
+  std::optional<Bytes> bytes = std::nullopt;  // none: as many as it was charged
 
   static Outcome done(Bytes bytes) { return {How::kDone, bytes}; }
   static Outcome failed() { return {How::kFailed, std::nullopt}; }

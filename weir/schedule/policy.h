@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An order in which requests are served, behind one head of a Gate. A policy is given requests one
-// by one and asked for the next to run; it may answer with a time instead, when all that wait have
-// to. Every head has a fifo to fall back on; another policy may run in front of it and be exchanged
-// at any time. The old one then gets no more requests and is asked, with Urge::kForce, until it is
-// empty: drained, never dropped.
+// by one and asked for the next to run; if all of them have to wait, it answers with a time
+// instead. Every head has a fifo as a fallback; another policy may run in front of it and be
+// replaced at any time. The old one then gets no more requests and is asked, with Urge::kForce,
+// until it is empty: drained, never dropped.
 //
-// Contract: a request that was admitted leaves exactly once, by pick or by remove. Requests of one
-// client and class leave in the order they came. With Urge::kForce a policy that is not empty
-// always gives a request. Nothing fails, blocks or allocates for each request.
+// Contract: an admitted request leaves exactly once, by pick or by remove. Requests of one client
+// and class leave in order of arrival. With Urge::kForce a policy that is not empty always returns
+// a request. Nothing fails, blocks or allocates per request.
 #pragma once
 
 #include <array>
@@ -26,19 +26,19 @@ class RuleEngine;
 
 inline constexpr std::array kHeads = {Head::kRegular, Head::kHigh};
 
-// Whether a command for these heads speaks of this one.
+// Whether a command for these heads applies to this one.
 constexpr bool names(Heads heads, Head head) {
   return heads == Heads::kBoth || (heads == Heads::kRegular) == (head == Head::kRegular);
 }
 
 enum class Urge : std::uint8_t {
-  kInTime,  // what limits and shares allow
-  kBorrow,  // nothing is ready on any head: also what lacks only a share, or has none
-  kFinish,  // the server stops: whatever is first, but limits of the whole cluster hold
-  kForce,   // whatever is first, limits or not: the policy is being drained
+  kInTime,  // only requests that limits and shares allow
+  kBorrow,  // nothing is ready on any head: also requests that lack only a share, or have none
+  kFinish,  // the server stops: the first request, but cluster-wide limits hold
+  kForce,   // the first request, regardless of limits: the policy is being drained
 };
 
-// What a policy has to offer: a request, or the time at which to ask again (kNever: when another
+// The answer of a policy: a request, or the time at which to ask again (kNever: when another
 // request has been admitted).
 struct Pick {
   Request* request = nullptr;
@@ -52,32 +52,33 @@ class Policy {
   Policy& operator=(const Policy&) = delete;
   virtual ~Policy() = default;
 
-  // As it is named in commands: "fifo", "crrn".
+  // Its name in commands: "fifo", "crrn".
   virtual std::string_view name() const = 0;
 
   virtual void admit(Request& request, Instant now) = 0;
-  // Takes the request it offers out of the policy.
+  // Removes the request that it returns.
   virtual Pick pick(Instant now, Urge urge) = 0;
-  // Takes out one that is queued here, wherever it stands.
+  // Removes a request that is queued here, at any position.
   virtual void remove(Request& request, Instant now) = 0;
 
-  // What follows is for policies with limits; without any there is nothing to do.
+  // The following functions are for policies with limits; others need not implement them.
 
-  // One that was picked here moved another number of bytes than it was charged for.
+  // A request that was picked here moved another number of bytes than it was charged.
   virtual void settle(const Request& /*request*/, Bytes /*moved*/, Instant /*now*/) {}
-  // One that was picked here has never begun: what it paid goes back.
+  // A request that was picked here never started: it is refunded.
   virtual void refund(const Request& /*request*/, Instant /*now*/) {}
-  // One that is queued nowhere pays whatever the balance is.
+  // Charges a request that is not queued, whatever the balance.
   virtual void charge(const Request& /*request*/, Instant /*now*/) {}
-  // When one like this could run at the earliest, were it admitted now; may lie in the past.
+  // The earliest time at which a request like this could run if it were admitted now; may be in
+  // the past.
   virtual Instant ready_at(const Request& /*request*/, Instant now) const { return now; }
 
-  // What can be told to a policy with rules (rule_engine.h); nullptr: it has none.
+  // The interface of a policy with rules (rule_engine.h); nullptr: it has none.
   virtual RuleEngine* engine() { return nullptr; }
   virtual const RuleEngine* engine() const { return nullptr; }
 
-  // A number that can be changed while it runs, by its name in PolicyKind::tunables; nothing if
-  // there is none. Values are within their bounds.
+  // A number that can be changed while it runs, by its name in PolicyKind::tunables; none if there
+  // is no such tunable. Values are within their bounds.
   virtual std::optional<std::uint64_t> tunable(std::string_view /*name*/) const { return {}; }
   virtual void set_tunable(std::string_view /*name*/, std::uint64_t /*value*/) {}
 };

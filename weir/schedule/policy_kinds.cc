@@ -89,17 +89,17 @@ const PolicyKind& fallback_policy() { return *kinds().front(); }
 
 Result<void> add_policy(PolicyKind kind) {
   if (!is_name(kind.name)) {
-    return fail(std::errc::invalid_argument, "policy " + quote(kind.name), "cannot be its name",
+    return fail(std::errc::invalid_argument, "policy " + quote(kind.name), "is not a valid name",
                 fmt::format("use up to {} of a-z, 0-9 and _", kNameMax));
   }
   if (kind.make == nullptr) {
-    return fail(std::errc::invalid_argument, "policy " + quote(kind.name), "cannot be made",
+    return fail(std::errc::invalid_argument, "policy " + quote(kind.name), "has no factory",
                 "set PolicyKind::make");
   }
   for (const auto& one : kinds()) {
     if (one->name == kind.name) {
-      return fail(std::errc::file_exists, "policy " + quote(kind.name), "is there already",
-                  "use another name, and add it once");
+      return fail(std::errc::file_exists, "policy " + quote(kind.name), "is already registered",
+                  "use another name, or add it only once");
     }
   }
   kinds().push_back(std::make_unique<const PolicyKind>(std::move(kind)));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The policies there are, by name. Those of Weir (fifo, crrn, tbf) are there from the beginning; a
-// program adds its own before it makes the first Gate:
+// The registry of policies, by name. Weir's own (fifo, crrn, tbf) are registered from the start; a
+// program adds others before it creates the first Gate:
 //
 //   int main(int argc, char** argv) {
 //     if (auto added = weir::add_policy({.name = "edf", ...}); !added) ...
 //     return weir::serve_main(argc, argv);
 //   }
 //
-// The first is what every head falls back on (fifo). Not for several threads: add first, then run.
+// The first is the fallback of every head (fifo). Not thread-safe: add first, then run.
 #pragma once
 
 #include <array>
@@ -33,36 +33,35 @@ struct Tunable {
   std::string help;
 };
 
-// What a policy may need to know when it is made.
+// Arguments for creating a policy.
 struct PolicySetup {
   const RuleOptions& rules;
-  std::uint64_t stamp;  // tells policies of one Gate apart
+  std::uint64_t stamp;  // distinguishes the policies of one Gate
 };
 
 struct PolicyKind {
-  // One for each head, regular first; a policy may have state that is common to both.
+  // One for each head, regular first; both may share state.
   using Pair = std::array<std::unique_ptr<Policy>, 2>;
-  // EINVAL: it does not take this argument.
+  // EINVAL: the argument is not valid.
   using Make = std::function<Result<Pair>(std::string_view argument, const PolicySetup& setup)>;
 
-  std::string name;             // as in commands: letters, digits and '_', at most 15 bytes
+  std::string name;             // name in commands: letters, digits and '_', at most 15 bytes
   std::string help;             // one line
-  bool takes_argument = false;  // if not, it is only shown
+  bool takes_argument = false;  // false: an argument is only displayed
   bool has_rules = false;       // its policies have an engine(): rules, shares, groups, explain
   std::vector<Tunable> tunables = {};
   Make make = nullptr;
 };
 
-// EEXIST: there is one of this name. EINVAL: no name that a command could use, or nothing to make
-// it with. Then nothing has changed.
+// EEXIST: the name is taken. EINVAL: not a valid name, or no factory. Then nothing changes.
 Result<void> add_policy(PolicyKind kind);
 
-// In the order they were added.
+// In order of registration.
 const std::vector<std::unique_ptr<const PolicyKind>>& policy_kinds();
 const PolicyKind& fallback_policy();
-// ENOENT: the error names those that there are, and the nearest.
+// ENOENT: the error lists the known names and suggests the nearest.
 Result<const PolicyKind*> find_policy(std::string_view name);
-// The names of those with rules: "tbf", "tbf or mine".
+// The names of policies with rules: "tbf", "tbf or mine".
 std::string policies_with_rules();
 
 }  // namespace weir

@@ -17,7 +17,7 @@ constexpr std::string_view kDefault = "default";
 Heads only(Head head) { return head == Head::kRegular ? Heads::kRegular : Heads::kHigh; }
 
 tl::unexpected<Error> no_such_rule(std::string_view name) {
-  return fail(std::errc::no_such_file_or_directory, {}, "there is no rule " + quote(name),
+  return fail(std::errc::no_such_file_or_directory, {}, "no rule named " + quote(name),
               "list the rules");
 }
 
@@ -80,13 +80,13 @@ Result<void> RuleBook::check(const RuleChange& change, Ranks ranks) const {
                   "change its rate instead");
     }
     if (starts && entry != nullptr) {
-      return fail(std::errc::file_exists, {}, "there is a rule " + quote(change.name) + " already",
+      return fail(std::errc::file_exists, {}, "rule " + quote(change.name) + " already exists",
                   "change or stop it, or use another name");
     }
     if (!starts && entry == nullptr) return no_such_rule(change.name);
     if (starts && places(head).size() >= kRulesMax) {
       return fail(std::errc::no_space_on_device, {},
-                  fmt::format("there are {} rules, the most there can be", kRulesMax), "stop some");
+                  fmt::format("the maximum of {} rules is reached", kRulesMax), "stop some rules");
     }
     if (rank && find(*rank, head) == nullptr && ranks == Ranks::kChecked) {
       return no_such_rule(*rank);

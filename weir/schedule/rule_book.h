@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A list of rules as values, whatever type of policy it is for: what some changes come to, and the
-// changes that make the same list again. So rules outlive the policy that they were started under,
-// and a list can be turned into another one.
+// A list of rules as values, independent of the type of the policy: the result of some changes, and
+// the changes that create the same list again. So rules outlive the policy under which they were
+// started, and a list can be turned into another one.
 //
 //   RuleBook book;
 //   book.apply(*parse_rule("start a jobid={x} rate=5"), RuleBook::Origin::kFile);
@@ -10,11 +10,11 @@
 //   book.changes()                  start a jobid={x} rate=6
 //   changes_between(now, wanted)    what turns one book into the other
 //
-// Both heads are in one list: what a head has, in its order, are the entries that name it. A rule
-// that was started for both is one entry until a command for one head parts it, just as its buckets
-// are. Names, ranks and what exists are checked; conditions and values are not.
+// Both heads are in one list: the rules of a head are the entries that name it, in order. A rule
+// that was started for both heads is one entry until a command for one head splits it, as its
+// buckets are. Names, ranks and existence are checked; conditions and values are not.
 //
-// Pure. O(1) a change; copies and comparisons are O(rules).
+// Pure. O(1) per change; copies and comparisons are O(rules).
 #pragma once
 
 #include <array>
@@ -37,47 +37,48 @@ namespace weir {
 
 class RuleBook {
  public:
-  // Who started a rule.
+  // The source of a rule.
   enum class Origin : std::uint8_t { kFile, kCommandLine, kKept, kTemporary };
-  // What becomes of a rank= that names no rule: an error, or as if it was not there.
+  // How to treat a rank= that names no rule: as an error, or as missing.
   enum class Ranks : std::uint8_t { kChecked, kAsFarAsTheyGo };
 
-  // Whether a rule of both heads is one, or two of the same name.
+  // Whether a rule of both heads is one rule, or two of the same name.
   enum class Sharing : std::uint8_t { kTogether, kApart };
 
-  // `default` has the conditions "*". Where an entry stands is its place in the list, not a rank.
+  // `default` has the conditions "*". The position of an entry is its place in the list, not
+  // a rank.
   struct Entry : RuleSpec {
     Origin origin = Origin::kFile;
 
-    // What starts it, or changes `default` to be so.
+    // The change that starts it, or sets `default` to these limits.
     RuleChange change() const;
   };
   using Entries = std::list<Entry>;
 
-  RuleBook();  // `default` alone
+  RuleBook();  // only `default`
   RuleBook(const RuleBook& other);
   RuleBook(RuleBook&&) = default;
   RuleBook& operator=(const RuleBook& other);
   RuleBook& operator=(RuleBook&&) = default;
   ~RuleBook() = default;
 
-  // As RuleList::check has it: EEXIST, ENOENT, EPERM, ENOSPC.
+  // As RuleList::check: EEXIST, ENOENT, EPERM, ENOSPC.
   Result<void> check(const RuleChange& change, Ranks ranks = Ranks::kChecked) const;
-  // The same, and then does it.
+  // Checks the change and applies it.
   Result<void> apply(const RuleChange& change, Origin origin, Ranks ranks = Ranks::kChecked);
 
-  // Oldest first, `default` among them.
+  // Oldest first, including `default`.
   const Entries& entries() const { return entries_; }
-  // Of the head; nullptr: none.
+  // The rule on this head; nullptr if there is none.
   const Entry* find(std::string_view name, Head head) const;
-  // Of any head.
+  // The rule on any head.
   const Entry* find(std::string_view name) const;
 
-  // What makes this of a list that has `default` alone.
+  // The changes that create this list from one with only `default`.
   std::vector<RuleChange> changes() const;
-  // That part of it which these heads have; the others have `default` alone.
+  // The rules of these heads; the others have only `default`.
   RuleBook part(std::span<const Head> heads, Sharing sharing) const;
-  // Without the entries that do not pass; `default` stays.
+  // Without the entries for which `passes` is false; `default` stays.
   template <class Passes>
   void keep_if(Passes passes) {
     for (auto it = entries_.begin(); it != entries_.end();) {
@@ -85,7 +86,7 @@ class RuleBook {
     }
   }
 
-  // The same rules in the same order on both heads; origins do not count.
+  // The same rules in the same order on both heads; sources are ignored.
   bool operator==(const RuleBook& other) const;
 
  private:
@@ -100,7 +101,7 @@ class RuleBook {
   void start(const RuleChange& change, Origin origin);
   void set(const RuleChange& change);
   void stop(const RuleChange& change);
-  // The entry of one head alone, which it is made if it was for both.
+  // The entry for one head alone; splits an entry for both.
   Place own(Head head, std::string_view name);
   // Directly before (newer than) the rule of this name on the head; the end if there is none.
   Place rank_place(const std::optional<std::string>& rank, Head head);
@@ -114,8 +115,9 @@ class RuleBook {
                                                                 const RuleBook& wanted);
 };
 
-// What turns `now` into `wanted`; nothing if a change of default was taken back, which no command
-// can. Where limits alone differ a rule is changed, so that its classes keep their balances.
+// The changes that turn `now` into `wanted`; none if a change of default would have to be reverted,
+// which no command can do. A rule of which only limits differ is changed, so that its classes keep
+// their balances.
 std::optional<std::vector<RuleChange>> changes_between(const RuleBook& now, const RuleBook& wanted);
 
 }  // namespace weir

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a policy can be told besides requests, if it has rules: commands for rules, shares of jobs,
-// slices of limits that are a whole cluster's, and which group of clients goes first. A Gate's
-// policies may have one (Policy::engine()); a Target is the only one who tells it anything.
+// The interface of a policy with rules, in addition to requests: rule commands, shares of jobs,
+// slices of cluster-wide limits, and the preferred group of clients. A Gate's policies may have one
+// (Policy::engine()); only a Target calls it.
 //
 // A policy that has rules on both heads may have one engine for both.
 #pragma once
@@ -29,84 +29,86 @@
 
 namespace weir {
 
-// How a target is shared out among jobs.
+// How a target is shared between jobs.
 struct Sharing {
-  Cost cost;            // what a request takes of a share and of the root
-  bool lending = true;  // who lacks only its share may run when nothing else is ready
+  Cost cost;            // what a request takes from a share and from the root
+  bool lending = true;  // a request that lacks only its share may run when nothing else is ready
 };
 
 struct RuleOptions {
-  // Depth of a bucket of operations without burst=: the larger of a number and a time of its rate.
+  // Depth of a bucket of operations without burst=: the larger of a number of tokens and a time of
+  // its rate.
   Tokens depth_min{3};
   Nanoseconds depth_time = std::chrono::milliseconds{10};
   Bytes byte_depth_min{65536};
-  // Limits with scope=cluster are this server's slices of them; otherwise they are its own.
+  // Limits with scope=cluster are this server's slices; otherwise they are its own limits.
   bool in_cluster = false;
   std::size_t classes_max = 8192;
-  std::size_t watched_queues = 0;                 // queues whose waiting is told apart by cause
-  std::optional<Sharing> sharing = std::nullopt;  // none: limits alone decide
-  std::vector<NidList> groups = {};               // of clients, of which one may be preferred
+  std::size_t watched_queues = 0;  // number of queues whose waits are measured by cause
+  std::optional<Sharing> sharing = std::nullopt;  // none: only limits apply
+  std::vector<NidList> groups = {};  // groups of clients, one of which may be preferred
 };
 
-// The bucket of the whole target, of one rate and two depths.
+// The bucket of the whole target, with one rate and two depths.
 struct RootBucket {
-  BucketShape rested;  // after a time in which nobody waited for the device
-  BucketShape busy;    // while somebody does; at least as deep
+  BucketShape rested;  // after a time in which no request waited for the device
+  BucketShape busy;    // while requests wait for the device; at least as deep
 };
 
-// What a job with a share did since it was last reported.
+// What a job with a share did since the last report.
 struct ShareReport {
   JobId job;
   Tokens borrowed;
   Tokens lent;
-  // What its limits let through in the time that is asked for: over its queues with requests the
-  // smallest limit of each, a bucket of several counted once. None if one of them has no limit.
+  // What its limits allow in the given time: over its queues with requests, the smallest limit of
+  // each, where a shared bucket counts once. None if one of them has no limit.
   std::optional<Tokens> limit;
 };
 
-// What this server may use of a rule with scope=cluster.
+// The amount of a rule with scope=cluster that this server may use.
 struct Slice {
-  std::optional<Rate> ops;  // none: as the rule says, or the least rate in a cluster
+  std::optional<Rate> ops;  // none: as in the rule, or the minimum rate in a cluster
   std::optional<Rate> bytes;
   bool operator==(const Slice&) const = default;
 };
 struct ClassSlice {
   std::string_view rule;
-  std::optional<Attributes> key;  // of the class; none: of all classes that were given none
+  std::optional<Attributes> key;  // of the class; none: all classes without their own slice
   Slice slice;
 };
 
 class RuleEngine : public RuleView {
  public:
-  // Wholly, on all heads it names, or not at all.
+  // On all heads that it names, or on none.
   virtual Result<void> apply(const RuleCommand& command, Instant now) = 0;
 
   // ---- sharing; REQUIRES: RuleOptions::sharing ----
 
-  // A job's share from now on. One that is new starts full; another rate keeps the balance. Without
-  // a rate the job is not paced, and `nodes` orders. REQUIRES: nodes > 0.
+  // The share of a job from now on. A new share starts full; a new rate keeps the balance. Without
+  // a rate the job is not paced, and `nodes` determines the order. REQUIRES: nodes > 0.
   virtual void set_share(const JobId& job, std::optional<Rate> rate, Tokens depth,
                          std::uint64_t nodes, Instant now) = 0;
-  // The job has no share any more.
+  // The job has no share from now on.
   virtual void drop_share(const JobId& job, Instant now) = 0;
-  // Whether the job's share has a bucket that is not full: somebody would lose or win by a new one.
+  // Whether the job's share has a bucket that is not full: replacing it would change the balance.
   virtual bool is_share_in_use(const JobId& job, Instant now) const = 0;
-  // None: a free slot alone decides.
+  // None: only free slots limit requests.
   virtual void set_root(const std::optional<RootBucket>& root, Instant now) = 0;
-  // Of all jobs with a share, in no order.
+  // For all jobs with a share, in no particular order.
   virtual void report_shares(Nanoseconds time, Instant now,
                              const std::function<void(const ShareReport&)>& visit) = 0;
 
   // ---- limits of a whole cluster ----
 
-  // From now on; the rule and its listing stay as they are. Balances stay, as far as the new depth
-  // allows. Nothing happens for other rules, nor for classes that are not there.
+  // From now on; the rule and its listing stay unchanged. Balances are kept as far as the new depth
+  // allows. Other rules and missing classes are ignored.
   virtual void set_slices(std::span<const ClassSlice> slices, Instant now) = 0;
 
   // ---- groups of clients ----
 
-  // Who goes first on the regular head from now on, by its place in RuleOptions::groups; their
-  // number stands for clients of no group. None: all are alike. Nothing happens without groups.
+  // The group that goes first on the regular head from now on, by its index in
+  // RuleOptions::groups; the number of groups stands for clients without a group. None: no
+  // preference. Ignored without groups.
   virtual void prefer(std::optional<std::uint32_t> group, Instant now) = 0;
 };
 

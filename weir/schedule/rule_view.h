@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be seen of a policy with rules (rule_engine.h): its rules, its classes with their
-// buckets, where the time of waiting requests went, and what classes could use of limits that are a
-// whole cluster's. Nothing here changes anything.
+// A read-only view of a policy with rules (rule_engine.h): its rules, its classes with their
+// buckets, the causes of waits, and what classes could use of cluster-wide limits.
 //
-// References and views in what a visitor is given are good during the visit.
+// References and views passed to a visitor are valid during the visit.
 #pragma once
 
 #include <array>
@@ -16,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weir/account/request_record.h"
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
 #include "weir/classify/rule.h"
@@ -25,30 +25,42 @@
 
 namespace weir {
 
-// What a class has been served, since it was made.
+// Requests of a class served since it was created.
 struct ClassTotals {
+  void start(const RequestRecord& record) {
+    ++served;
+    bytes += record.charged.count();
+    waited_ns += static_cast<std::uint64_t>(record.waited().count());
+  }
+  ClassTotals& operator+=(const ClassTotals& more) {
+    served += more.served;
+    bytes += more.bytes;
+    waited_ns += more.waited_ns;
+    return *this;
+  }
+
   std::uint64_t served = 0;
   std::uint64_t bytes = 0;
   std::uint64_t waited_ns = 0;  // from admit to dispatch
 };
 
-// What a request waited for.
+// The cause of a wait.
 enum class Delay : std::uint8_t {
-  kLimit,  // tokens of a rule's bucket, or others in front of it there
+  kLimit,  // tokens of a rule's bucket, or other requests before it there
   kShare,  // tokens of its job's share
   kRoot,   // first in order, while the target was at its rate
-  kSlot,   // first in order, while the device had no slot free
-  kOrder,  // others whose turn came first
+  kSlot,   // first in order, while the device had no free slot
+  kOrder,  // requests of others that go first
 };
 inline constexpr std::size_t kDelays = 5;
 using DelaySums = std::array<std::uint64_t, kDelays>;  // in request nanoseconds
 std::string_view delay_name(Delay delay);
 
-// A class as it stands.
+// A class at this moment.
 struct ClassView {
   const Rule& rule;
-  Attributes key;            // only the fields of rule.by(); all empty for an overflow class too
-  bool is_overflow = false;  // shared by those beyond classes_max
+  Attributes key;            // only the fields of rule.by(); empty for an overflow class
+  bool is_overflow = false;  // shared by classes beyond classes_max
   std::optional<BucketShape> ops;
   std::optional<BucketShape> bytes;
   Tokens ops_level{};
@@ -56,21 +68,21 @@ struct ClassView {
   ClassTotals totals{};
 };
 
-// Where the time of one queue went, since it was last idle among many.
+// The causes of the waits of one queue, since it was last idle.
 struct WaitView {
-  Attributes key;  // only the fields that tell queues apart
+  Attributes key;  // only the fields that distinguish queues
   Head head = Head::kRegular;
   std::uint32_t waiting = 0;
   Instant begun{};
-  DelaySums delays{};  // up to now, of those that have left and of those that wait
+  DelaySums delays{};  // up to now, of dispatched and of waiting requests
 };
 
-// What a class of a rule with scope=cluster was served since it was made, and what waits in its
+// Requests of a class of a rule with scope=cluster: served since it was created, and waiting in its
 // queues. In tokens of the rule's cost, and in bytes.
 struct ClassLoad {
   std::string rule;
   Attributes key;            // only the fields of the rule's by
-  bool is_overflow = false;  // shared by those beyond classes_max
+  bool is_overflow = false;  // shared by classes beyond classes_max
   std::uint64_t served = 0;
   std::uint64_t served_bytes = 0;
   std::uint64_t waiting = 0;
@@ -98,19 +110,20 @@ class RuleView {
 
   virtual std::size_t classes() const = 0;
   virtual std::size_t queues() const = 0;
-  // Requests that came when no further class could be made and share one with others.
+  // Requests that shared the overflow class because no class could be created.
   virtual std::uint64_t overflowed() const = 0;
-  // Visits classes from a place on, up to `count` places of memory, and gives the place to go on
-  // from; none at the end. Classes that come and go between two calls may be missed.
+  // Visits classes from a position on, up to `count` positions, and returns the position to
+  // continue from; none at the end. Classes that are added or removed between two calls may
+  // be missed.
   virtual std::optional<std::size_t> visit_classes(
       std::size_t from, std::size_t count, Instant now,
       const std::function<void(const ClassView&)>& visit) const = 0;
   virtual void visit_waits(Instant now,
                            const std::function<void(const WaitView&)>& visit) const = 0;
 
-  // Of what waits no more is counted than the whole limit lets through in `time`.
+  // Waiting requests count up to what the whole limit allows in `time`.
   virtual std::vector<ClassLoad> cluster_loads(Nanoseconds time) const = 0;
-  // How many queues of a group of clients have requests, on the regular head.
+  // Number of queues of a group of clients with requests, on the regular head.
   virtual std::uint32_t group_queues(std::uint32_t group) const = 0;
 };
 

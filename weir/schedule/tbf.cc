@@ -11,15 +11,8 @@
 namespace weir {
 namespace {
 
-void count(tbf::Class& used, const Request& request, Instant now) {
-  ClassTotals& totals = used.totals;
-  ++totals.served;
-  totals.bytes += request.bytes.count();
-  totals.waited_ns += static_cast<std::uint64_t>((now - request.admitted_at()).count());
-}
-
 void count_all(tbf::Queue& queue, const Request& request, Instant now) {
-  queue.each_class([&](tbf::Class& used) { count(used, request, now); });
+  queue.each_class([&](tbf::Class& used) { used.totals.start(request.starting(now)); });
 }
 
 // When all limits of the cluster that it is under can pay; Instant::min() if there are none.
@@ -154,7 +147,7 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
   const Request* next = &first;
   run_.end_first(queue, now);
   if (paid) {
-    count(limits, first, now);
+    limits.totals.start(first.starting(now));
     run_.depart(queue, now);
     tags_.step(limits.tag,
                static_cast<std::uint64_t>(std::max(shape.time_for(cost), Nanoseconds{1}).count()));

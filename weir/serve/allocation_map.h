@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which parts of a memory store were ever written: a bit for each chunk. Block status reports the
+// Tracks which chunks of a memory store were ever written, one bit each. Block status reports the
 // holes, so that a copy of a mostly empty export reads almost nothing.
 //
 //   map.mark(offset, length)       written: every chunk touched counts as data
-//   map.clear(offset, length)      zeroed: chunks that lie wholly inside are holes again
-//   map.run(offset, length)        how far the state at `offset` goes on, within the length
+//   map.clear(offset, length)      zeroed: chunks completely inside are holes again
+//   map.run(offset, length)        how far the state at `offset` extends, within the length
 //
-// A hole is certain to be zero; data may be zero too. Every call looks at no more than the range it
-// is given, 64 chunks at a time: 4 GiB are 1,024 words. Pure: bits only.
+// A hole is always zero; data may be zero too. Every call visits only the given range, 64 chunks at
+// a time: 4 GiB are 1,024 words. Pure: bits only.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class AllocationMap {
  private:
   static constexpr std::uint64_t kWordBits = 64;
   static std::uint64_t chunks_of(std::uint64_t bytes) { return (bytes + kChunk - 1) / kChunk; }
-  // Calls function(word index, mask) for the bits from `first` up to `stop`, word by word, for as
-  // long as it gives true.
+  // Calls function(word index, mask) for the bits from `first` up to `stop`, word by word, as long
+  // as it returns true.
   template <class Function>
   static void each_word(std::uint64_t first, std::uint64_t stop, Function function);
 

@@ -4,28 +4,29 @@
 // requests, received bytes and queued replies. A connection that gets none waits; others do
 // not.
 //
-//   if (!pool.reserve(kConnectionReserve)) ...    one a connection: refused, it is not accepted
+//   if (!pool.reserve(kConnectionReserve)) ...    once per connection; if refused, do not accept it
 //   MemoryAccount account;
 //   if (Buffer buffer = pool.take(account, 4096)) ...
 //   pool.give_back(account, std::move(buffer));
-//   if (pool.charge(account, bytes)) ...          memory that lies elsewhere
+//   if (pool.charge(account, bytes)) ...          memory allocated elsewhere
 //   pool.discharge(account, bytes);
 //
 // A minimum is reserved when a connection is accepted: the bytes of one receive, some requests, and
 // a buffer of kGuaranteed bytes. At most three quarters of the limit are reserved, so the limit
-// also bounds the number of connections. Others cannot use this reserve, so each connection can
-// continue with small requests whatever the others hold.
+// also bounds the number of connections. Other connections cannot use this reserve, so each
+// connection can continue with small requests whatever the others hold.
 //
-// The rest is shared. A connection that reads slowly keeps what it was given until it has taken its
-// replies. So that such connections never use up everything, a further buffer must leave a quarter
-// of the shared part free and may bring its holder to a quarter of what is free; a first one may
-// take half of what is left. A buffer is always granted when no other one is in use. Charges have a
-// quarter of the shared part, and an account may have as much of it as it leaves to the others.
+// The rest is shared. A connection that reads slowly keeps its buffers until it has received its
+// replies. So that such connections never use up everything, an additional buffer must leave a
+// quarter of the shared memory free and may bring its holder to a quarter of the free memory; a
+// first buffer may take half of the remaining memory. A buffer is always granted when no other one
+// is in use. Charges may use a quarter of the shared memory, and an account may have as much of it
+// as it leaves to the others.
 //
-// Buffers are powers of two from 4 KiB on, aligned to 4 KiB for O_DIRECT; some are kept for the
-// next taker, up to kKeptMax and within the limit, because fresh pages cost more than a copy. The
-// others are no longer resident (buffer_slabs.h), so buffers never take more than the limit,
-// whatever the mix of sizes. One owner, no locks.
+// Buffers are powers of two from 4 KiB on, aligned to 4 KiB for O_DIRECT; some are kept for reuse,
+// up to kKeptMax and within the limit, because fresh pages cost more than a copy. The others are
+// not resident (buffer_slabs.h), so buffers never take more than the limit, whatever the mix of
+// sizes. One owner, no locks.
 #pragma once
 
 #include <array>
@@ -76,7 +77,7 @@ class BufferPool {
   static constexpr unsigned kPowerMin = BufferSlabs::kPowerMin;
   static constexpr unsigned kPowerMax = BufferSlabs::kPowerMax;
   static constexpr std::uint64_t kKeptMax = std::uint64_t{1} << 26;
-  // Of buffers, that an account may hold whatever the others do.
+  // Bytes of buffers that an account may always hold.
   static constexpr std::uint64_t kGuaranteed = std::uint64_t{1} << 15;
 
   BufferPool(Bytes limit, Bytes account_limit)
@@ -85,16 +86,16 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // Sets memory aside, kGuaranteed of it for buffers if it is for an account. False: there is none
-  // to set aside.
+  // Reserves memory, kGuaranteed of it for buffers if it is for an account. False: not
+  // enough memory.
   bool reserve(std::uint64_t bytes);
   void unreserve(std::uint64_t bytes);
 
-  // Empty when there is no room. REQUIRES: 0 < bytes <= 2^kPowerMax.
+  // Empty if there is no room. REQUIRES: 0 < bytes <= 2^kPowerMax.
   Buffer take(MemoryAccount& account, std::size_t bytes);
   void give_back(MemoryAccount& account, Buffer buffer);
 
-  // Whether take() fails because of what others hold, and not because of what it holds itself.
+  // Whether take() fails because of what others hold, and not because of its own buffers.
   bool is_refused_by_others(const MemoryAccount& account, std::size_t bytes) const {
     return account.held + bytes <= account_limit_;
   }
@@ -104,19 +105,19 @@ class BufferPool {
   bool charge(MemoryAccount& account, std::uint64_t bytes);
   void discharge(MemoryAccount& account, std::uint64_t bytes);
 
-  // Of what is asked for later; what is lent stays with its holders.
+  // Takes effect for later requests; lent buffers stay with their holders.
   void set_limits(Bytes limit, Bytes account_limit) {
     limit_ = limit.count();
     account_limit_ = account_limit.count();
   }
 
-  // Set aside, lent and charged: never more than the limit, unless that was lowered or a single
+  // Reserved, lent and charged: never more than the limit, unless that was lowered or a single
   // buffer is as large as the limit.
   std::uint64_t used() const { return reserved_ + shared_ + charged_; }
   std::uint64_t limit() const { return limit_; }
-  // Buffers for the next taker; with used() never more than the limit.
+  // Buffers kept for reuse; together with used() never more than the limit.
   std::uint64_t kept() const { return kept_; }
-  // Of what is used, what may lie on the heap: all but buffers.
+  // The part of used() that may be on the heap: everything except buffers.
   std::uint64_t on_heap() const { return reserved_ + charged_; }
   // How often take() found no room.
   std::uint64_t refused() const { return refused_; }
@@ -131,7 +132,7 @@ class BufferPool {
   std::uint64_t account_limit_;
   std::uint64_t reserved_ = 0;
   std::uint64_t lent_ = 0;    // buffers
-  std::uint64_t shared_ = 0;  // of it, beyond what was set aside for its holders
+  std::uint64_t shared_ = 0;  // of it, beyond the reserve of its holders
   std::uint64_t charged_ = 0;
   std::uint64_t kept_ = 0;
   std::uint64_t refused_ = 0;

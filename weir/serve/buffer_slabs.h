@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of buffers, straight from the kernel: pages that are given back are no longer resident,
-// whatever lies beside them.
+// Memory for buffers, directly from the kernel: pages that are given back are no longer resident,
+// whatever is next to them.
 //
-// The heap cannot promise that. The hole that an aligned block leaves is too small for the next one
-// of its size, which is looked for with room to align it, and a small block behind a hole keeps the
-// heap from shrinking. Buffers of mixed sizes, 128 MiB of them at a time, took 1.5 GiB of heap.
+// The heap cannot guarantee that. The hole that an aligned block leaves is too small for the next
+// one of its size, because the allocator searches for room to align it, and a small block after a
+// hole keeps the heap from shrinking. 128 MiB of buffers of mixed sizes took 1.5 GiB of heap.
 //
-// Buffers of one size below 1 MiB share slabs of 1 MiB; each larger buffer is a slab of its own.
-// The lowest slab with room is used first, so that the others become empty and are unmapped:
+// Buffers of one size below 1 MiB share slabs of 1 MiB; each larger buffer has its own slab. The
+// lowest slab with room is used first, so that the others become empty and are unmapped:
 //
 //   slab of 256 KiB buffers   [ lent | free | lent | lent ]     free: address space without pages
 //   slab of a 4 MiB buffer    [            lent           ]
 //
-// A slab takes one mapping of the kernel, which has 65,530 for a process by default; buffers of a
-// slab come and go without a further one. Two system calls for a buffer that is taken and given
-// back, and its pages are zeroed by the kernel: callers keep some for the next taker. With
-// AddressSanitizer, a buffer that is not lent cannot be touched. One owner, no locks.
+// A slab uses one mapping of the kernel, which allows 65,530 per process by default; taking and
+// giving back buffers of a slab needs no further mapping. Each costs two system calls, and the
+// kernel zeroes the pages: callers keep some buffers for reuse. With AddressSanitizer, a buffer
+// that is not lent cannot be accessed. One owner, no locks.
 #pragma once
 
 #include <array>
@@ -37,10 +37,10 @@ class BufferSlabs {
   BufferSlabs() = default;
   BufferSlabs(const BufferSlabs&) = delete;
   BufferSlabs& operator=(const BufferSlabs&) = delete;
-  // REQUIRES: everything was given back.
+  // REQUIRES: all buffers were given back.
   ~BufferSlabs();
 
-  // 2^power bytes, 0 each, aligned to a page. REQUIRES: kPowerMin <= power <= kPowerMax.
+  // 2^power bytes, zeroed, aligned to a page. REQUIRES: kPowerMin <= power <= kPowerMax.
   std::byte* take(unsigned power);
   void give_back(std::byte* data, unsigned power);
 

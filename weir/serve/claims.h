@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a client states about itself in the name of the export it opens. NBD has no field for it,
-// but every client lets its user choose the name:
+// Parses the claims of a client in the name of the export it opens. NBD has no field for them, but
+// every client lets its user choose the name:
 //
 //   scratch,job=ior.n1            scratch/job=ior.n1            scratch,job=ior.n1,uid=500,gid=100
 //
-// The part up to the first ',' or '/' is the export. Both separators mean the same: QEMU's own
-// option syntax takes the comma for itself. The keys are job, uid, gid and project. Claims are only
-// parsed here; client_identity.h decides whether to accept them. Pure: text in, values out.
+// The text up to the first ',' or '/' is the export. Both separators mean the same, because QEMU's
+// option syntax uses the comma. The keys are job, uid, gid and project. Claims are only parsed
+// here; client_identity.h decides whether to accept them. Pure: text in, values out.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace weir::serve {
 
 struct Claims {
-  std::optional<JobId> job = std::nullopt;  // never an empty one
+  std::optional<JobId> job = std::nullopt;  // never empty
   std::optional<std::uint32_t> uid = std::nullopt;
   std::optional<std::uint32_t> gid = std::nullopt;
   std::optional<std::uint32_t> project = std::nullopt;
@@ -30,14 +30,14 @@ struct Claims {
 };
 
 struct AskedName {
-  std::string_view name;  // of the export; a part of the text
+  std::string_view name;  // of the export; points into the text
   Claims claims;
 
   bool operator==(const AskedName&) const = default;
 };
 
-// EINVAL for a key there is none of, one given twice, and a value that is none. A job of more than
-// 31 bytes is refused: cut, it could be somebody else's.
+// EINVAL for an unknown key, a repeated key, and an invalid value. A job of more than 31 bytes is
+// refused: truncated, it could be the job of another client.
 Result<AskedName> parse_asked_name(std::string_view text);
 
 }  // namespace weir::serve

@@ -8,8 +8,8 @@
 //   TCP                 10.1.2.3@tcp     unknown, unless claimed   the NID as text
 //   Unix socket         0@lo             SO_PEERCRED               uid.N
 //
-// Claims are accepted where ClaimsOptions allow them; other claims are rejected, never ignored,
-// since a client must not find out from its bandwidth that its job name was not accepted.
+// Claims are accepted if ClaimsOptions allow them; other claims are rejected, never ignored, so
+// that a client does not have to infer from its bandwidth that its job name was not accepted.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,10 @@ Nid nid_of(const sockaddr_storage& address);
 Nid unix_nid();
 bool is_loopback(const sockaddr_storage& address);
 
-// Of a connected socket; an error when it is gone already.
+// Of a connected socket; an error if it is already closed.
 Result<ClientIdentity> identity_of(int socket);
 
-// Without the opcode. EACCES for claims that do not count.
+// Without the opcode. EACCES for claims that are not allowed.
 Result<Attributes> attributes_of(const ClientIdentity& identity, const Claims& claims,
                                  const ClaimsOptions& policy,
                                  const std::vector<NodemapOptions>& nodemaps);

@@ -4,10 +4,10 @@
 // implements it, and neither depends on the other.
 //
 //   port.status([](Result<ClusterStatus> status) { ... });
-//   port.command("ost_io", "start dd jobid={dd.*} rate=1000", [](Result<void> done) { ... });
+//   port.change_rule("ost_io", *parse_rule(text), [](Result<void> done) { ... });
 //
-// Answers come on a thread of the cluster, once each; when the cluster ends, with ECANCELED. May be
-// called from every thread.
+// Answers are delivered on a thread of the cluster, once each; with ECANCELED when the cluster
+// stops. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,26 +18,27 @@
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/classify/rule_spec.h"
 
 namespace weir::serve {
 
-// What is told of a cluster, one struct for each thing: the leader fills them in, the wire carries
-// them (weir/cluster/epoch_wire.h), cluster_json() prints them.
+// The status of a cluster, one struct for each kind of object: the leader fills them in,
+// epoch_wire.h sends them (weir/cluster/epoch_wire.h), cluster_json() prints them.
 
 struct SliceStatus {
   std::string of;          // "SERVICE/RULE/ops" or "SERVICE/RULE/bytes"
-  std::int64_t milli = 0;  // thousandths of a token a second
-  bool is_leased = true;   // false: what is left to a server that is cut off
+  std::int64_t milli = 0;  // thousandths of a token per second
+  bool is_leased = true;   // false: the amount of a server that is cut off
 };
 
 struct MemberStatus {
   std::string name;
   std::string address = {};
-  bool is_registered = false;  // in etcd; neither of the two: it is away
+  bool is_registered = false;  // in etcd; neither registered nor joined: away
   bool is_joined = false;      // takes part in the current epoch
-  // For how long, if this server saw it before.
+  // How long it has been away, if this server saw it before.
   std::optional<Nanoseconds> away = std::nullopt;
-  std::vector<SliceStatus> slices = {};  // that it may use now, as the leader counts
+  std::vector<SliceStatus> slices = {};  // slices that it may use now, according to the leader
 };
 
 // Epochs in which groups of clients take turns at a service.
@@ -49,7 +50,7 @@ struct CourseStatus {
   std::uint64_t members = 0;
 };
 
-// What only a leader knows.
+// Information that only a leader has.
 struct LeaderStatus {
   std::uint32_t term = 0;
   std::int64_t epoch = 0;
@@ -59,31 +60,31 @@ struct LeaderStatus {
   std::uint64_t garbage = 0;
   Nanoseconds round_median{0};  // of the last rounds
   Nanoseconds round_p99{0};
-  std::vector<MemberStatus> members = {};  // without what is known of them in etcd
-  std::vector<CourseStatus> courses = {};  // but that of slices
+  std::vector<MemberStatus> members = {};  // without the information from etcd
+  std::vector<CourseStatus> courses = {};  // all except that of slices
 };
 
 struct ClusterStatus {
   std::string name;    // of the server that answers
-  std::string state;   // "joined": in an epoch; else "joining", or "alone" without etcd
-  std::string why;     // it is not joined, or why etcd cannot be used; empty: all is well
-  std::string leader;  // empty: none is known
+  std::string state;   // "joined": in an epoch; otherwise "joining", or "alone" without etcd
+  std::string why;     // why it is not joined, or why etcd is not available; empty: no problem
+  std::string leader;  // empty: unknown
   std::uint32_t term = 0;
-  std::int64_t epoch = 0;     // this server is in; 0: in none
-  std::uint64_t epochs = 0;   // it was called back for
+  std::int64_t epoch = 0;     // current epoch of this server; 0: none
+  std::uint64_t epochs = 0;   // number of epochs it took part in
   std::uint64_t errors = 0;   // calls without an epoch
-  std::uint32_t counted = 0;  // members that limits are shared among, as it was told; 0: never
-  std::vector<SliceStatus> slices;  // it uses
+  std::uint32_t counted = 0;  // members that share the limits, as last reported; 0: never reported
+  std::vector<SliceStatus> slices;  // slices that it uses
   std::vector<MemberStatus> members;
-  std::vector<std::string> rule_errors;  // rules of the cluster that do not fit here
-  // Nothing while it cannot be asked.
+  std::vector<std::string> rule_errors;  // rules of the cluster that cannot be applied here
+  // None while the leader cannot be reached.
   std::optional<LeaderStatus> at_leader;
 };
 
 struct ClusterRule {
   std::string service;
   std::string rule;
-  std::vector<std::string> commands;  // the start, then changes
+  std::vector<RuleChange> changes;  // the start, then changes
 };
 
 class ClusterPort {
@@ -98,11 +99,11 @@ class ClusterPort {
 
   virtual void status(Answer<ClusterStatus> answer) = 0;
   virtual void rules(Answer<std::vector<ClusterRule>> answer) = 0;
-  // start, change or stop, as in weir-rules(7); scope=cluster is understood. Answered when it is in
-  // etcd and in force here. EEXIST, ENOENT, EINVAL; EHOSTUNREACH and ETIMEDOUT: etcd is away.
-  virtual void command(std::string service, std::string text, Answer<void> answer) = 0;
-  // A server that is away will not come back: nothing is left free for it any more. Answered when
-  // it is in etcd. EBUSY: it is not away; ENOENT: it is not known; and as above.
+  // Start, change or stop; scope=cluster is implied. Answered when it is in etcd and in effect
+  // here. EEXIST, ENOENT, EINVAL; EHOSTUNREACH and ETIMEDOUT: etcd is not available.
+  virtual void change_rule(std::string service, RuleChange change, Answer<void> answer) = 0;
+  // A server that is away will not come back: nothing is reserved for it any more. Answered when it
+  // is in etcd. EBUSY: it is not away; ENOENT: it is not known; other errors as above.
   virtual void forget(std::string name, Answer<void> answer) = 0;
 };
 

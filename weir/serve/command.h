@@ -6,7 +6,7 @@
 //
 //   order(command)   returns at once; the command is called on the loop, exactly once: with the
 //                    server, or with the reason why it is not available
-//   ask(function)    the same, and waits for what the function returns; never call it on the loop
+//   ask(function)    the same, and waits for the result of the function; never call it on the loop
 //   post(command)    as order(), for messages that may be lost: refused while many commands wait
 //
 //   Result<std::string> rules = server.ask([](Server& it) -> Result<std::string> {
@@ -15,12 +15,11 @@
 //     return read_nrs_tbf_rule(service->target);
 //   });
 //
-// A command has the time of its turn, Server::now(), and must not block: all clients
-// would wait. While kCommandsMax commands are queued, post() fails with EAGAIN; order()
-// and ask() never do, so that a flood of messages cannot lock out an administrator.
-// Their senders bound themselves: a thread that waits, one command for each connection
-// of the HTTP server. From SIGTERM on, commands fail with ECANCELED, also those that are
-// queued.
+// A command has the time of its turn, Server::now(), and must not block, because all clients would
+// wait. While kCommandsMax commands are queued, post() fails with EAGAIN; order() and ask() never
+// do, so that a flood of messages cannot lock out an administrator. Their senders bound themselves:
+// a thread that waits, one command for each connection of the HTTP server. After SIGTERM, commands
+// fail with ECANCELED, including queued ones.
 #pragma once
 
 #include <cstddef>

@@ -558,10 +558,10 @@ void Connection::drop(PendingRequest& request) {
   release(request);
 }
 
-void Connection::leave_slot(PendingRequest& request, const Outcome& outcome) {
-  if (request.place() == Request::Place::kRunning) {
-    served_by(request).service->target.complete(request, context_.now, outcome);
-  }
+// One whose slot was given up before is counted by the Target already, and ends only now.
+RequestRecord Connection::leave_slot(PendingRequest& request, const Outcome& outcome) {
+  if (request.place() != Request::Place::kRunning) return request.ending(context_.now, outcome);
+  return served_by(request).service->target.complete(request, context_.now, outcome);
 }
 
 void Connection::run_at_store(PendingRequest& request) {
@@ -618,8 +618,9 @@ void Connection::finished(StoreOperation& operation) {
 
 void Connection::finish(PendingRequest& request) {
   working_.erase(request);
-  leave_slot(request);
   StoreOperation& operation = request.operation;
+  const RequestRecord record =
+      leave_slot(request, operation.error == 0 ? Outcome{} : Outcome::failed());
   ServedExport& served = served_by(request);
   if (operation.sync_failed) served.sync_errors.failed(operation.error);
   if (state_ == State::kClosed) {
@@ -631,7 +632,10 @@ void Connection::finish(PendingRequest& request) {
     if (operation.error == 0) operation.error = lost;
   }
   if (operation.error != 0) return reply_error(request);
-  record(request);
+  // A prefetch is a read that moves no data to the client, and has no counter on an OST.
+  if (request.command != StoreCommand::kPrefetch) {
+    served.stats.record(request.opened->stats, request.attributes.job, record);
+  }
   session_->reply(request, {});
   if (request.command == StoreCommand::kRead) {
     request.payload = operation.data;
@@ -640,13 +644,6 @@ void Connection::finish(PendingRequest& request) {
     context_.freed = true;
   }
   reply(request);
-}
-
-// A prefetch is a read that moves no data to the client, and has no counter on an OST.
-void Connection::record(const PendingRequest& request) {
-  if (request.command == StoreCommand::kPrefetch) return;
-  served_by(request).stats.record(request.opened->stats, request.attributes.job,
-                                  Target::record_of(request, context_.now));
 }
 
 // A turn lets sessions work for so long; those that come after that wait for the next one.

@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One client of any protocol: its bytes on their way to its Session (session.h), its requests on
-// their way through the Gate and the store, and its replies. Everything it does is a callback of
-// the IoLoop or a call of the Server in one thread.
+// One client of any protocol: passes its bytes to its Session (session.h), its requests through the
+// Gate and the store, and its replies back. Everything happens in one thread, in callbacks of the
+// IoLoop or calls of the Server.
 //
-//   kHandshake --agreed--> kOpen --leaves, SIGTERM--> kEnding --all is answered--> kClosed
-//        \____________________\___the client has gone, or breaks the protocol______/
+//   kHandshake --negotiated--> kOpen --leaves, SIGTERM--> kEnding --all answered--> kClosed
+//        \____________________\___the client disconnects or breaks the protocol______/
 //
-// Memory. Bytes come in a buffer of a common pool and are used up at once; the session makes a
-// PendingRequest of a header, a write's payload goes to that request's own buffer, and a large
-// remainder is received straight there. So an idle connection is this object and nothing else. When
-// there is no memory for a payload or a further request, or too many requests are unanswered, the
-// rest of the bytes is kept and nothing more is read from this socket until there is room; other
-// clients are not affected. All of it is counted (buffer_pool.h): kConnectionReserve is set aside
+// Memory. Bytes arrive in a buffer of a common pool and are used at once; the session turns a
+// header into a PendingRequest, the payload of a write goes to that request's own buffer, and a
+// large remainder is received directly into it. So an idle connection consists only of this object.
+// When there is no memory for a payload or another request, or too many requests are unanswered,
+// the remaining bytes are kept and nothing more is read from this socket until there is room; other
+// clients are not affected. All memory is counted (buffer_pool.h): kConnectionReserve is reserved
 // for each connection before it is accepted, kTlsReserve for each TLS session; requests beyond
-// kRequestsFree and encrypted replies are charged. In the handshake nothing more is read or
+// kRequestsFree and encrypted replies are charged. During the handshake nothing more is read or
 // answered while kAnswersMax bytes of answers wait for the client.
 //
 // A client that announces a large write and does not send it would block memory that others need.
 // So while another connection waits for memory, a client that has sent less than kPayloadMin of a
 // payload in kPayloadTime is disconnected.
 //
-// Replies go out at the end of a turn, all that are ready in one message. Payload that
-// is in a file is sent from there by the kernel, as much as the socket takes; the rest when it has
+// Replies are sent at the end of a turn, all ready ones in one message. The kernel
+// sends payload in a file directly from there, as much as the socket accepts; the rest when it has
 // room again.
 //
-// TLS. A client that asks for it is answered in plain text once more; from then on what comes goes
-// through a TlsSession before it is used, and replies go through it before they are sent: payload
-// that is encrypted is given back, and at most kTlsBatch of it waits for the socket. Bytes that
-// follow the request for TLS must be TLS.
+// TLS. A client that asks for TLS gets one more answer in plain text; from then on received bytes
+// pass through a TlsSession before they are used, and replies before they are sent: payload that
+// was encrypted is given back, and at most kTlsBatch of it waits for the socket. Bytes that follow
+// the request for TLS must be TLS.
 //
-// Closing. Queued requests are withdrawn from the Gate, uncharged; those in a store or the kernel
-// are waited for, because they use our buffers. Then the connection is_over() and may be deleted.
+// Closing. Queued requests are withdrawn from the Gate without a charge; requests in a store or the
+// kernel must complete first, because they use our buffers. Then the connection is_over() and may
+// be deleted.
 #pragma once
 
 #include <cstddef>
@@ -57,18 +58,18 @@ namespace weir::serve {
 
 class Connection final : private SessionPort {
  public:
-  // One receive, kRequestsFree requests, a guaranteed buffer (or what a handshake keeps), the parts
-  // of a message, and this object.
+  // One receive, kRequestsFree requests, a guaranteed buffer (or the state of a handshake), the
+  // vectors of a message, and this object.
   static constexpr std::uint64_t kConnectionReserve = std::uint64_t{96} << 10;
-  // What GnuTLS keeps, the beginning of a record, and one record of replies.
+  // The state of GnuTLS, the start of a record, and one record of replies.
   static constexpr std::uint64_t kTlsReserve = std::uint64_t{64} << 10;
   static constexpr std::uint32_t kRequestsFree = 32;
-  // 6.5 kB/s: slower than any network that storage is used over.
+  // 6.5 kB/s: slower than any network used for storage.
   static constexpr Nanoseconds kPayloadTime = std::chrono::seconds{10};
   static constexpr std::uint32_t kPayloadMin = std::uint32_t{1} << 16;
 
-  // Greets. LoopContext and protocol must outlive it. REQUIRES: kConnectionReserve was reserved; it
-  // is given back at the end.
+  // Sends the greeting. REQUIRES: context and protocol outlive it; kConnectionReserve was reserved,
+  // which it gives back at the end.
   Connection(LoopContext& context, const ProtocolKind& protocol, host::Fd socket,
              const ClientIdentity& identity);
   // REQUIRES: is_over().
@@ -78,35 +79,35 @@ class Connection final : private SessionPort {
 
   bool is_shaking_hands() const { return state_ == State::kHandshake; }
   Instant handshake_ends() const { return handshake_ends_; }
-  // Took too long.
+  // Its handshake took too long.
   void expire();
-  // Nothing more is read; what was accepted is answered, then it closes.
+  // Stops reading; accepted requests are answered, then it closes.
   void end();
   void close();
   bool is_over() const;
-  // It is closed, and over as soon as its store has finished.
+  // It is closed, and over as soon as its store has completed its requests.
   bool waits_for_store() const;
-  // Requests that stores work on, by export.
+  // Number of requests in stores, by export.
   void count_working(std::map<const ServedExport*, std::uint64_t>& counts) const;
 
-  // The Gate lets one of its requests run.
+  // The Gate dispatches one of its requests.
   void run(PendingRequest& request);
-  // Lets its session perform one that has waited for this turn.
+  // Lets its session perform a request that waited for this turn.
   void perform(PendingRequest& request);
-  // Goes on with one that was kept because the store hung (store_watch.h), or tries it all the
-  // same.
+  // Continues a request that was kept because the store hung (store_watch.h), or tries it while the
+  // store hangs.
   void run_kept(PendingRequest& request);
   void try_kept(PendingRequest& request);
-  // The store hangs and has not finished it: its slot is for others.
+  // The store hangs and has not completed the request: other requests get its slot.
   void give_up(PendingRequest& request);
-  // Sends the replies there are.
+  // Sends all ready replies.
   void flush();
   // There may be memory or room again.
   void resume();
-  // Disconnects unless its payload comes. REQUIRES: it is in LoopContext::payloads, marked
+  // Disconnects unless its payload arrives. REQUIRES: it is in LoopContext::payloads, marked
   // kPayloadTime ago.
   void check_payload();
-  // It is its turn among those that sent more requests than a turn takes in (intake.h).
+  // It is its turn among connections that sent more requests than a turn reads (intake.h).
   void go_on_reading();
 
   RingLink<Connection> all_link;        // the Server's
@@ -119,13 +120,13 @@ class Connection final : private SessionPort {
     Connection* connection = nullptr;
     bool is_pending = false;
   };
-  // What only the handshake needs.
+  // State that only the handshake needs.
   struct Greeting {
     std::vector<std::byte> out;      // to be sent
     std::vector<std::byte> sending;  // being sent
   };
 
-  // ---- what its session may ask ----
+  // ---- SessionPort ----
   std::size_t export_count() const override { return context_.exports.size(); }
   const ExportFacts& export_at(std::size_t index) const override;
   const ExportFacts* find_export(std::string_view name) const override;
@@ -157,28 +158,27 @@ class Connection final : private SessionPort {
   void note_starved(std::size_t bytes);
   void mark_payload();
   void judge_payload();
-  // Its payload has come, or is not wanted any longer.
+  // Its payload has arrived, or is no longer needed.
   PendingRequest& end_payload();
   void admit(PendingRequest& request);
   void broken();
-  // Its session said something impossible.
+  // Its session returned an invalid result.
   void fault(std::string_view what);
 
   // ---- through the store ----
-  // It may run and cannot yet: others have its slot meanwhile.
+  // It may run but cannot yet: other requests get its slot meanwhile.
   void defer(PendingRequest& request);
   // It can run now, as soon as there is a slot.
   void resume(PendingRequest& request);
-  // Nobody wants it any more, and it has not run.
+  // It is no longer needed and has not run.
   void drop(PendingRequest& request);
-  // The Target is told that it has ended, if it holds a slot.
-  void leave_slot(PendingRequest& request, const Outcome& outcome = {});
+  // Reports to the Target that it has ended, if it holds a slot; returns its record for accounts.
+  RequestRecord leave_slot(PendingRequest& request, const Outcome& outcome = {});
   void run_unless_hung(PendingRequest& request);
   void run_at_store(PendingRequest& request);
   void start(PendingRequest& request);
   static void finished(StoreOperation& operation);
   void finish(PendingRequest& request);
-  void record(const PendingRequest& request);
   bool take_reply_memory(PendingRequest& request);
   void run_own(PendingRequest& request);
   void forget_performed();
@@ -201,15 +201,15 @@ class Connection final : private SessionPort {
   PendingRequest& new_request();
   void release(PendingRequest& request);
   void mark_dirty();
-  // Waits for memory that others hold, too: resumed when any was freed.
+  // Waits for memory, possibly held by others: resumed when any is freed.
   void mark_waiting();
-  // Waits for its own client to take replies: resumed when some are gone, and costs nothing till
-  // then.
+  // Waits for its own client to receive replies: resumed when some are sent; costs nothing
+  // until then.
   void mark_stalled();
   void count_wait();
-  // One of both.
+  // One of the two.
   void wait_for_room();
-  // Closes when ending and done, and tells the context when it is over.
+  // Closes if it is ending and done, and notifies the context when it is over.
   void settle();
 
   LoopContext& context_;
@@ -226,10 +226,10 @@ class Connection final : private SessionPort {
   bool is_direct_ = false;     // the pending receive goes to a request's own buffer
   bool lacks_memory_ = false;  // for the payload of writing_
   bool awaits_room_ = false;   // the pending send waits for room in the socket
-  bool is_counted_ = false;    // the pending receive is cancelled to learn how much has come
+  bool is_counted_ = false;    // the pending receive was cancelled to find out how much has arrived
   std::uint32_t unanswered_ = 0;
   std::uint32_t payload_left_ = 0;  // of writing_
-  std::uint64_t began_ = 0;         // requests, ever
+  std::uint64_t began_ = 0;         // number of requests so far
   std::uint64_t unsent_ = 0;        // payload of replies that are ready
   Instant handshake_ends_;
   IncomingPayload payload_;  // of writing_
@@ -237,12 +237,12 @@ class Connection final : private SessionPort {
   Io send_;
   std::unique_ptr<Greeting> greeting_;
   std::unique_ptr<host::TlsSession> tls_;
-  bool has_said_end_ = false;   // of the TLS session
-  bool has_tls_batch_ = false;  // is charged for
+  bool has_said_end_ = false;   // end of the TLS session was sent
+  bool has_tls_batch_ = false;  // a batch is charged
   std::unique_ptr<Session> session_;
   MemoryAccount memory_;
-  std::vector<std::byte> rest_;        // that was received and could not be used yet
-  PendingRequest* writing_ = nullptr;  // its payload is coming
+  std::vector<std::byte> rest_;        // received bytes that could not be used yet
+  PendingRequest* writing_ = nullptr;  // its payload is being received
   std::uint32_t sent_of_first_ = 0;
   PendingRequestList queued_;
   PendingRequestList parked_;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Logs events of connections on standard error. The rate is limited: one line per
-// second is written for each kind of event, and the next one states how many were left
-// out.
+// Logs events of connections on standard error. The rate is limited: one line per second for each
+// kind of event; the next one states how many were omitted.
 //
 //   log.note(EventLog::Kind::kBreak, "10.1.2.3@tcp: a request without the magic number", now);
 //     weir serve: 10.1.2.3@tcp: a request without the magic number (and 41 more like it)
 //
-// Quote texts from clients first. Lines go through host/log.h, so a log that cannot be written
-// delays nothing. One owner, no locks; say() may be called by any thread.
+// Quote texts from clients first. Lines are written through host/log.h, so a log that cannot be
+// written delays nothing. One owner, no locks; say() is thread-safe.
 #pragma once
 
 #include <array>
@@ -36,11 +35,11 @@ class EventLog {
   };
   static constexpr std::size_t kKinds = 9;
 
-  // The line to be written now, or empty.
+  // The line to write now, or empty.
   std::string line(Kind kind, std::string_view text, Instant now);
   // Writes it.
   void note(Kind kind, std::string_view text, Instant now);
-  // Always written: what an operator has asked for, or has to know.
+  // Always written: what an operator has requested or must know.
   static void say(std::string_view text);
 
  private:

@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A store in a file or on a block device. A file is created on demand, sparse: it takes space for
-// what was written. Trims and zeroes punch holes, and block status tells where they are.
+// A store in a file or on a block device. A missing file is created as a sparse file: it takes
+// space only for written data. Trims and zeroes punch holes, and block status reports them.
 //
 //   large cached read  sent from the page cache (sendfile(2)), without a copy in this process
-//   cached read        preadv2(RWF_NOWAIT), at once: no second turn of the loop for a hot page
+//   cached read        preadv2(RWF_NOWAIT), at once: no second turn of the loop for a cached page
 //   above 256 KiB      copied by another thread, so that a copy does not block the loop
-//   anything else      through the IoLoop, so a slow disk does not block the loop
-//   file in memory     tmpfs has no "without waiting" and nothing to wait for: plain calls
-//   network, FUSE      whatever is asked for may wait for ever: always another thread, and block
-//                      status says data, since to ask for more would wait
+//   anything else      through the IoLoop, so that a slow disk does not block the loop
+//   file in memory     tmpfs does not support RWF_NOWAIT and never waits: plain calls
+//   network, FUSE      any call may wait for ever: always another thread, and block status reports
+//                      data, since asking for more could wait
 //
-// With direct, reads and writes go past the page cache and have to be aligned; the smallest block
-// is what the file asks for. FLUSH is fdatasync(2), FUA is RWF_DSYNC: what was answered is durable.
+// With direct, reads and writes bypass the page cache and must be aligned; the minimum block is
+// that of the file. FLUSH is fdatasync(2), FUA is RWF_DSYNC: acknowledged data is durable.
 //
 // A block device discards and zeroes whole sectors. A trim is rounded inwards to them; zeroes are
 // written at the edges:
 //
-//   asked      ....[zzz|zzzzzzzzzz|zz]....     | sectors
-//   trim            ...|discarded |..          what is not discarded stays as it is
+//   request    ....[zzz|zzzzzzzzzz|zz]....     | sectors
+//   trim            ...|discarded |..          the rest is unchanged
 //   zeroes         [www|discarded |ww]
 //
-// One server at a time: the file is locked (flock(2)) as long as the store lives. A device is
-// opened with O_EXCL unless it is read-only or the options say force, so a mounted device is
-// rejected and a served one cannot be mounted. Both are waited for while a killed server still
-// holds them (host/holder.h). A new file is created completely or not at all: with its size,
-// durable, or removed again.
+// One server at a time: the file is locked (flock(2)) as long as the store exists. A device is
+// opened with O_EXCL unless it is read-only or force is given, so a mounted device is rejected and
+// a served one cannot be mounted. If a killed server still holds it, the store waits
+// (host/holder.h). A new file is created with its size and synced, or removed again on failure.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +40,8 @@ namespace weir::serve {
 
 class FileStore : public Store {
  public:
-  // EBUSY when another server or the system has it; ENOENT when it is missing and no size is given;
-  // EROFS for a device that cannot be written.
+  // EBUSY: another server or the system uses it; ENOENT: it is missing and no size is given; EROFS:
+  // the device is not writable.
   static Result<std::unique_ptr<Store>> open(const StoreOptions& options, bool read_only,
                                              host::IoLoop& io);
 
@@ -57,13 +56,13 @@ class FileStore : public Store {
 
  private:
   using Copy = host::IoLoop::Copy;
-  // How a file takes reads and writes.
+  // How a file handles reads and writes.
   enum class Way : std::uint8_t {
-    kLoop,    // every call may wait: ask the IoLoop
+    kLoop,    // every call may block: use the IoLoop
     kCached,  // a read can be tried first
-    kMemory,  // no call waits
+    kMemory,  // no call blocks
   };
-  // Where an operation stands when its call to the kernel completes.
+  // The step of an operation when its call to the kernel completes.
   enum Step : std::uint8_t { kMove, kPunch, kZeroes, kSync, kFetch };
   struct Range {
     std::uint64_t from = 0;
@@ -76,24 +75,24 @@ class FileStore : public Store {
     bool is_direct = false;
     bool is_remote = false;
     std::uint32_t block_min = 1;
-    std::uint32_t granule = 1;  // what holes are punched in units of
+    std::uint32_t granule = 1;  // unit in which holes are punched
   };
   FileStore(host::Fd file, const Facts& facts, host::IoLoop& io)
       : file_(std::move(file)), facts_(facts), io_(io), cache_(file_.get(), facts.size) {}
   static Result<Facts> inspect(int file, const StoreOptions& options, bool read_only);
 
   static void completed(host::Operation& io, const host::Completion& completion);
-  // What follows a call that gave `result`; true when nothing does.
+  // The next step after a call with this `result`; true if there is none.
   bool advance(StoreOperation& operation, int result);
   bool move(StoreOperation& operation);
   bool move_here(StoreOperation& operation);
   Copy copier(std::size_t bytes) const;
   bool punch(StoreOperation& operation);
-  // The whole granules of a trim or zeroes.
+  // The whole granules of a trim or of zeroes.
   Range inner(const StoreOperation& operation) const;
   bool write_zeroes(StoreOperation& operation);
   bool sync(StoreOperation& operation);
-  // Of trims and zeroes: what is left to do when the bytes are.
+  // For trims and zeroes: the remaining steps when the bytes are done.
   bool settle(StoreOperation& operation);
   bool finish(StoreOperation& operation, int error);
 

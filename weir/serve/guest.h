@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A component that runs on a server's loop: it sets a time at which it is called, between the
-// commands of a turn and its requests. A server's part in the epochs of its cluster is one
+// commands of a turn and its requests. The member of a cluster is one
 // (weir/cluster/cluster_member.h): rules may change only where requests are scheduled.
 //
-//   guest.wakes_at()      asked once a turn; kNever: only when it has asked for another time
+//   guest.wakes_at()      read once per turn; kNever: no call until it sets another time
 //   guest.wake(now)       must not block: all clients would wait
-//   guest.stopping(now)   the server stops; it is woken until all that was accepted is answered
+//   guest.stopping(now)   the server stops; it is woken until all accepted requests are answered
 //   guest.describe(...)   its state, for status reports
 //
-// Called by the loop alone.
+// Called only by the loop.
 #pragma once
 
 #include "weir/base/time.h"
@@ -28,7 +28,7 @@ class Guest {
   virtual Instant wakes_at() const = 0;
   virtual void wake(Instant now) = 0;
   virtual void stopping(Instant now) = 0;
-  // What it has to tell of this server's part in a cluster.
+  // Adds the state of this server in its cluster.
   virtual void describe(ClusterStatus& status, Instant now) const = 0;
 };
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When to return free pages of the heap to the kernel: the memory of connections has fallen by
-// kFallen since its maximum, and the last time is kPause ago. A wave of connections or requests
-// leaves holes of its size; without this they would stay resident beside all that --memory allows
-// later. Not more often, because it stops the loop (weir/host/heap.h).
+// Decides when to return free pages of the heap to the kernel: when the memory of connections
+// has fallen by kFallen since its maximum, and the last time was kPause ago. A wave of
+// connections or requests leaves holes of its size; without this they would stay resident in
+// addition to everything that --memory allows later. Not more often, because it stops the
+// loop (weir/host/heap.h).
 #pragma once
 
 #include <algorithm>
@@ -31,11 +32,11 @@ class HeapTrim {
     next_ = now + kPause;
     return true;
   }
-  // The time at which is_due() says yes if nothing changes.
+  // When is_due() becomes true if nothing changes.
   Instant wakes_at() const { return wakes_at_; }
 
  private:
-  std::uint64_t most_ = 0;  // since the last time
+  std::uint64_t most_ = 0;  // maximum since the last trim
   Instant next_{};
   Instant wakes_at_ = kNever;
 };

@@ -27,58 +27,57 @@ namespace weir::serve {
 
 struct ServedExport;
 
-// What a protocol needs to know of an export. The texts live as long as the server.
+// The properties of an export that a protocol needs. The texts live as long as the server.
 struct ExportFacts {
   std::string_view name;
   std::string_view description;
   std::uint64_t size = 0;
-  std::uint8_t features = 0;  // kCanFlush and so on, without those that write if it is read-only
+  std::uint8_t features = 0;  // kCanFlush and so on; without writing operations if it is read-only
   bool is_read_only = false;
   BlockSizes blocks = {};
 };
 
-// An export as one session uses it, which owns this: SessionPort::open() fills it.
+// An export as used by one session, which owns this: SessionPort::open() fills it in.
 struct OpenedExport {
   const ExportFacts* facts = nullptr;
   ServedExport* served = nullptr;
-  SyncErrors::Mark sync_mark = 0;  // the last lost write that the client was told of
+  SyncErrors::Mark sync_mark = 0;  // the last lost write that was reported to the client
   OpStats::Handle stats;           // of its job
 };
 
-// What an operation without data costs where bytes are counted: a flush, a discard, a question, and
-// zeroes that are had by punching a hole or not at all. The device writes a block of metadata for
-// most of them, and nothing is free.
+// The cost in bytes of an operation without data: a flush, a discard, a query, and zeroes that only
+// punch holes. For most of them the device writes a block of metadata, and no operation is free.
 inline constexpr Bytes kOperationBytes{4096};
 
 struct IoRequest : Request {
   static constexpr std::size_t kHeadMax = 64;
 
-  // ---- what is asked ----
-  // Of Request: operation, bytes (what counts against limits and capacities of bytes), attributes
-  // with the opcode that rules ask for, and hint.
+  // ---- the request ----
+  // Of Request: operation, bytes (charged against limits and capacities in bytes), attributes with
+  // the opcode that rules match, and hint.
   OpenedExport* opened = nullptr;
-  std::uint64_t tag = 0;  // the protocol's own, such as what a reply has to repeat
+  std::uint64_t tag = 0;  // for the protocol, such as a value that the reply must repeat
   std::uint64_t offset = 0;
   std::uint32_t length = 0;
   StoreCommand command = StoreCommand::kRead;
   std::uint8_t flags = 0;        // kDurable and so on
-  bool is_own = false;           // the session performs it, not the store; `command` means nothing
-  bool is_exempt = false;        // paid for, but never queued: it runs at once and takes no slot
-  std::uint32_t reply_room = 0;  // of one that is_own: bytes for its reply, at most kReplyRoomMax
+  bool is_own = false;           // the session performs it, not the store; `command` is unused
+  bool is_exempt = false;        // charged, but never queued: it runs at once and takes no slot
+  std::uint32_t reply_room = 0;  // if is_own: bytes for its reply, at most kReplyRoomMax
 
   static constexpr std::uint32_t kReplyRoomMax = std::uint32_t{1} << 20;
 
   // Set by the server: counts from 1 on each connection.
   std::uint64_t id = 0;
 
-  // ---- the reply: a head, then payload ----
+  // ---- the reply: a header, then payload ----
   std::uint32_t head_size = 0;
   std::array<std::byte, kHeadMax> head{};
-  // Of an error: a text that is there for ever. Else it is the server's: data of the store, or what
-  // was made in the buffer.
+  // Of an error: a string constant. Otherwise set by the server: data of the store, or the content
+  // of the buffer.
   std::span<const std::byte> payload;
 
-  // What a session finds before it fills it in.
+  // Resets it before a session fills it in.
   void clear() {
     operation = OperationKind::kOther;
     bytes = kOperationBytes;

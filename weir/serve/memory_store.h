@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A store in memory, which is lost when the server ends. Pages that were never written take no
-// memory (they are mapped, not filled), and trimmed ones are given back. Reads are not copied:
-// replies are sent from where the bytes lie. A write that comes while such a reply is on its way
-// may show in it, which is what reading and writing the same bytes at the same time means in NBD.
+// A store in memory, which is lost when the server exits. Pages that were never written take no
+// memory, and trimmed ones are returned to the system. Reads are not copied: replies are sent from
+// the store. A write during such a reply may show in it, which NBD allows for concurrent reads and
+// writes of the same bytes.
 //
-// Copies, trims and zeroes take processor time of the loop, so each turn does a bounded part:
-// kTurnBytes of them at once, and what is left in pieces, one of each waiting operation after the
-// other, turn by turn. A trim of 2 GiB delays others by a piece of it at a time, about 0.2 ms. What
-// was never written is skipped.
+// Copies, trims and zeroes take CPU time of the loop, so each turn does a bounded amount:
+// kTurnBytes at once, and the rest in pieces, one of each waiting operation in turn. A trim of 2
+// GiB delays others by one piece at a time, about 0.2 ms. Unwritten chunks are skipped.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +25,8 @@ namespace weir::serve {
 
 class MemoryStore : public Store {
  public:
-  // Copied or given back in one turn. A fresh page costs about as much as copying it: 1 GB/s at
-  // the least, so 512 KiB take at most 0.5 ms.
+  // Copied or freed in one turn. A fresh page costs about as much as a copy: at least 1 GB/s, so
+  // 512 KiB take at most 0.5 ms.
   static constexpr std::uint64_t kTurnBytes = std::uint64_t{1} << 19;
   static constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;  // a multiple of a chunk
 
@@ -47,9 +46,9 @@ class MemoryStore : public Store {
  private:
   explicit MemoryStore(std::span<std::byte> memory) : memory_(memory), written_(memory.size()) {}
   void begin_turn(Instant now);
-  // The next piece of it; true when nothing is left.
+  // Does the next piece; true if nothing is left.
   bool advance(StoreOperation& operation);
-  // Makes a piece zero, or skips what is; gives how much of it that was.
+  // Zeroes a piece, or skips one that is zero; returns its size.
   std::uint64_t zero_piece(const StoreOperation& operation, std::uint64_t offset,
                            std::uint64_t length);
   void zero(std::uint64_t offset, std::uint64_t length);

@@ -445,7 +445,13 @@ Result<void> check_cluster(const ServeOptions& options) {
   return {};
 }
 
-Result<void> check_lock(const LockOptions& lock, const std::vector<NodemapOptions>& nodemaps) {
+Result<void> check_lock(const LockOptions& lock, const std::vector<NodemapOptions>& nodemaps,
+                        const std::vector<ServiceOptions>& services) {
+  for (const ServiceOptions& one : services) {
+    if (one.name != LockOptions::kService) continue;
+    return fail(std::errc::invalid_argument, "service " + quote(one.name),
+                "has the name under which requests for locks are shown", "use another name");
+  }
   if (lock.state_file.empty()) {
     return fail(std::errc::invalid_argument, "lock", "has no state file",
                 "without one locks are not safe across restarts: use --lock-state FILE");
@@ -499,7 +505,8 @@ Result<void> check(const ServeOptions& options) {
   if (auto checked = check_limits(options.limits); !checked) return checked;
   if (auto checked = check_tls(options.tls); !checked) return checked;
   if (auto checked = check_cluster(options); !checked) return checked;
-  return options.lock.listen ? check_lock(options.lock, options.nodemaps) : Result<void>{};
+  if (!options.lock.listen) return {};
+  return check_lock(options.lock, options.nodemaps, options.services);
 }
 
 }  // namespace weir::serve

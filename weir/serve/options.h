@@ -4,13 +4,13 @@
 // read by the server once at its start. A default here is the default everywhere.
 //
 //   ServeOptions            the whole server
-//     ListenAddress         where clients come in
+//     ListenAddress         an address to listen on
 //     ServiceOptions        one Target: a policy, its rules, the controller and the capacity
-//     ExportOptions         a name, a store, and the service that its requests pass
-//       StoreOptions        a file, a block device or memory, perhaps made slow by a Shape
+//     ExportOptions         a name, a store, and the service that schedules its requests
+//       StoreOptions        a file, a block device or memory, optionally slowed down by a Shape
 //
-// The parse_x() functions read the short forms of the command line; their errors quote the input
-// and say what to write. Options that refer to each other (an export that names a service) are
+// The parse_x() functions parse the short forms of the command line; their errors quote the input
+// and state what is expected. Options that refer to each other (an export that names a service) are
 // checked by check(). Values only: nothing here opens or binds anything.
 #pragma once
 
@@ -35,11 +35,11 @@
 
 namespace weir::serve {
 
-// The service of an export that names none.
+// The service of an export that does not name one.
 inline constexpr std::string_view kDefaultService = "ost_io";
 inline constexpr std::uint16_t kDefaultPort = 10809;
 
-// What numbers may be, wherever they are written.
+// Bounds of numbers, in all sources.
 struct ServeBounds {
   static constexpr std::size_t kDescriptionMax = 255;  // bytes
   static constexpr std::size_t kPlainNameMax = 31;     // of a service, a nodemap or a group
@@ -53,7 +53,8 @@ struct ServeBounds {
   static constexpr Nanoseconds kDrainTimeoutMax = std::chrono::hours{24};
 };
 
-// A name that rules and the parameter tree can spell: 1 to kPlainNameMax letters, digits, _ and -.
+// A name that can be used in rules and in the parameter tree: 1 to kPlainNameMax letters, digits, _
+// and -.
 bool is_plain_name(std::string_view name);
 
 // 127.0.0.1:10809, [::1]:10809, :10809 (every address), unix:PATH
@@ -68,15 +69,15 @@ struct ListenAddress {
   bool operator==(const ListenAddress&) const = default;
 };
 Result<ListenAddress> parse_listen(std::string_view text, std::uint16_t without = kDefaultPort);
-// The same for clients, who may be spoken to in another protocol: PROTOCOL+ADDRESS.
+// The same for clients, with an optional protocol: PROTOCOL+ADDRESS.
 Result<ListenAddress> parse_entrance(std::string_view text);
 std::string print_listen(const ListenAddress& address);
 
-// What a store is slowed down to. Each part may be missing; a Shape without parts changes nothing.
+// The speed of a slowed-down store. Each member is optional; an empty Shape changes nothing.
 struct Shape {
-  std::optional<Rate> iops;       // operations a second
-  std::optional<Rate> bandwidth;  // bytes a second
-  Nanoseconds latency{0};         // of each operation, before it begins
+  std::optional<Rate> iops;       // operations per second
+  std::optional<Rate> bandwidth;  // bytes per second
+  Nanoseconds latency{0};         // of each operation, before it starts
 
   bool operator==(const Shape&) const = default;
 };
@@ -100,19 +101,19 @@ Result<StoreOptions> parse_store(std::string_view text);
 
 // NAME=STORE[,readonly][,service=NAME][,description=TEXT]
 struct ExportOptions {
-  std::string name;  // may be empty: what clients get that ask for none. No ',' '/' or '=' in it
+  std::string name;  // may be empty: for clients that ask for no name. No ',' '/' or '='
   StoreOptions store;
   bool read_only = false;
   std::string description;
   std::string service{kDefaultService};
-  BlockSizes blocks;  // with direct, minimum is raised to what the device asks for
+  BlockSizes blocks;  // with direct, the minimum is raised to that of the device
 
   bool operator==(const ExportOptions&) const = default;
 };
 Result<ExportOptions> parse_export(std::string_view text);
 
 enum class Adaptive : std::uint8_t {
-  kOff,    // limits alone decide
+  kOff,    // only limits apply
   kOn,     // ControllerOptions{}
   kPaper,  // ControllerOptions::paper()
 };
@@ -126,19 +127,20 @@ struct ServiceOptions {
   std::string name{kDefaultService};
   std::string policy = "tbf jobid";          // as written to nrs_policies
   std::vector<std::string> rules;            // as written to nrs_tbf_rule, in this order
-  std::vector<std::string> more_rules = {};  // of the command line, after those of the file
+  std::vector<std::string> more_rules = {};  // from the command line, after those of the file
   Adaptive adaptive = Adaptive::kOn;
   Capacity capacity;
   std::uint32_t slots = 16;           // requests that the stores work on at a time
-  std::uint32_t hp_slots = 0;         // of them kept from the regular head; less than slots
-  std::optional<Nanoseconds> period;  // of the controller; none: its own
-  std::optional<Cost> cost;      // of a request, against the capacity; none: as the capacity says
-  std::uint32_t classes = 8192;  // and jobs that are known at a time; others share a class
+  std::uint32_t hp_slots = 0;         // reserved for high priority; less than slots
+  std::optional<Nanoseconds> period;  // of the controller; none: its default
+  std::optional<Cost> cost;  // of a request, against the capacity; none: according to the capacity
+  std::uint32_t classes = 8192;  // maximum number of classes, and of jobs; others share a class
 
   bool operator==(const ServiceOptions&) const = default;
 };
 
-// Clients by address. Its id, which rules ask for, is its place in the list, from 1; 0 is default.
+// A set of clients by address. Its id, used by rules, is its position in the list, from 1; 0
+// is default.
 struct NodemapOptions {
   std::string name;
   NidList nids;
@@ -152,42 +154,42 @@ struct ClientGroup {
   std::string name;
   NidList nids;
   std::string nids_text;              // as it was written
-  std::optional<Nanoseconds> length;  // of its turns; none: as GroupsOptions says
+  std::optional<Nanoseconds> length;  // of its turns; none: as in GroupsOptions
 
   bool operator==(const ClientGroup&) const = default;
 };
-// What clients of no group are called where groups are named.
+// The name of the group of clients without a group.
 inline constexpr std::string_view kNoGroup = "others";
 
 struct GroupsOptions {
   Nanoseconds length = std::chrono::milliseconds{100};
   bool quiesce = false;
   Nanoseconds quiet_max = std::chrono::milliseconds{50};
-  std::vector<ClientGroup> groups;  // none: nobody is preferred
+  std::vector<ClientGroup> groups;  // none: no group is preferred
 
-  // The longest time between two ends of turns, with all that belongs to one.
+  // The longest time between the ends of two turns, including quiet phases.
   Nanoseconds longest() const;
 
   bool operator==(const GroupsOptions&) const = default;
 };
 
-// The nodes of a job are its weight when a target is shared out.
+// The nodes of a job are its weight when a target is shared.
 struct JobNodes {
   std::string job;
   std::uint64_t nodes = 1;
 
   bool operator==(const JobNodes&) const = default;
 };
-// What counts as the nodes of a job that nobody named.
+// The number of nodes of a job that is not listed.
 enum class UnknownJobs : std::uint8_t {
   kOne,      // one
-  kClients,  // the clients it was seen from
+  kClients,  // the number of clients with that job
 };
 
-// Whose word about job, uid, gid and project counts.
+// Whose claims of job, uid, gid and project are accepted.
 struct ClaimsOptions {
   bool local = true;            // of clients on loopback and on Unix sockets
-  std::optional<NidList> nids;  // of these besides
+  std::optional<NidList> nids;  // also of these
 
   bool operator==(const ClaimsOptions&) const = default;
 };
@@ -195,9 +197,9 @@ struct ClaimsOptions {
 struct TlsOptions {
   enum class Mode : std::uint8_t { kOff, kOn, kRequire };
   Mode mode = Mode::kOff;
-  // ca-cert.pem, server-cert.pem, server-key.pem, as nbdkit and QEMU lay them out.
+  // With ca-cert.pem, server-cert.pem, server-key.pem, as for nbdkit and QEMU.
   std::string directory;
-  bool verify_clients = false;  // they need a certificate of the same authority
+  bool verify_clients = false;  // clients need a certificate of the same authority
 
   bool operator==(const TlsOptions&) const = default;
 };
@@ -206,88 +208,90 @@ Result<TlsOptions::Mode> parse_tls(std::string_view text);
 // auto | uring | epoll
 Result<host::IoChoice> parse_io(std::string_view text);
 
-// How a server is controlled, besides its socket.
+// Control of a server in addition to its socket.
 struct ControlFiles {
   std::string tcp;         // "127.0.0.1:9810"; empty: none
-  std::string token_file;  // holds what requests over TCP have to bring
-  std::string journal;     // of changes that outlive the server; empty: none
+  std::string token_file;  // contains the token that requests over TCP must send
+  std::string journal;     // of changes that survive a restart; empty: none
 
   bool operator==(const ControlFiles&) const = default;
 };
 
-// The servers that act as one with this one; they find each other through etcd.
+// Membership in a cluster; servers find each other through etcd.
 struct ClusterOptions {
-  std::string name;               // of this server, unlike all others'; empty: in no cluster
+  std::string name;               // of this server, unique in the cluster; empty: in no cluster
   std::string prefix = "/weir";   // of all keys in etcd; one for each cluster
   std::vector<std::string> etcd;  // HOST:PORT
   std::string listen;             // for the other servers, as ListenAddress has it
-  std::string advertise;          // HOST:PORT they reach it by; empty: as `listen`
+  std::string advertise;          // HOST:PORT at which they reach it; empty: same as `listen`
   Nanoseconds epoch = std::chrono::milliseconds{10};
   Nanoseconds timeout = std::chrono::milliseconds{100};  // of a round; see weir/coordinate/leader.h
   Nanoseconds lease = std::chrono::seconds{5};           // of the leader, in whole seconds
-  std::string user;                                      // of etcd; empty: none
+  std::string user;                                      // for etcd; empty: none
   std::string password_file;
-  std::string tls_directory;       // between servers, see weir/cluster/credentials.h; empty: plain
+  std::string tls_directory;  // between servers, see weir/cluster/credentials.h; empty: plain text
   std::string etcd_tls_directory;  // to etcd
-  std::string state_file;          // what is known of the rules; needed, see cluster_state.h
-  // While no rules are known and etcd cannot be asked for them.
+  std::string state_file;          // stores the rules of the cluster; required, see cluster_state.h
+  // What to do while no rules are known and etcd does not answer.
   enum class StartWithout : std::uint8_t {
-    kClosed,  // nobody is accepted
-    kRate,    // the whole server does `start_rate` operations a second
+    kClosed,  // accept no clients
+    kRate,    // limit the whole server to `start_rate` operations per second
   };
   StartWithout start_without = StartWithout::kClosed;
   std::uint32_t start_rate = 0;
-  bool insecure = false;  // plain text beyond this machine is wanted, see plain_text.h
+  bool insecure = false;  // do not warn about plain text on the network, see plain_text.h
 
   bool is_on() const { return !name.empty(); }
   bool operator==(const ClusterOptions&) const = default;
 };
 
-// The lock service (docs/design/lock-volume.md), beside the exports or without any.
+// The lock service (docs/design/lock-volume.md), beside exports or without any.
 struct LockOptions {
   static constexpr std::uint16_t kPort = 10811;
   static constexpr std::int64_t kLimitPerMib = 100;  // of this machine's memory, by default
+  // What its requests are shown under, beside those of services.
+  static constexpr std::string_view kService = "locks";
 
-  // What is not said otherwise.
+  // The defaults.
   static lock::ServerOptions server_defaults();
 
-  std::optional<ListenAddress> listen;  // none: there is no lock service
-  std::string state_file;               // what must grow over restarts; needed
+  std::optional<ListenAddress> listen;  // none: no lock service
+  std::string state_file;               // state that must survive restarts; required
   lock::ServerOptions server = server_defaults();
   std::string policy = "fifo";       // of its Gate, as written to nrs_policies
   std::vector<std::string> rules{};  // as written to nrs_tbf_rule
-  bool insecure = false;             // plain text beyond this machine is wanted, see plain_text.h
+  bool insecure = false;  // do not warn about plain text on the network, see plain_text.h
 
   bool operator==(const LockOptions&) const = default;
 };
 
 struct ServeLimits {
-  // A quarter of the machine's memory, so that a small one has room for everything else, but not
-  // less than two of the largest payloads and not more than the loop needs.
+  // A quarter of the machine's memory, so that a small machine has room for everything else, but at
+  // least two of the largest payloads and at most what the loop needs.
   static constexpr Bytes kMemoryLeast{std::uint64_t{1} << 26};
   static constexpr Bytes kMemoryMost{std::uint64_t{1} << 29};
   static Bytes memory_for(Bytes machine);  // 0: unknown
   static Bytes memory_default();           // of this machine
 
   std::uint32_t connections = 4096;  // more are refused, counted and logged
-  // Of payload in the whole server, and in one connection; whoever is at it is not read from.
+  // Payload of the whole server, and of one connection; a connection at its limit is not read from.
   // Neither may be less than the largest payload of an export.
   Bytes memory = memory_default();
   Bytes connection_memory{std::uint64_t{1} << 25};
-  std::uint32_t connection_requests = 1024;  // of one connection that are not answered
+  std::uint32_t connection_requests = 1024;  // unanswered requests of one connection
   Nanoseconds handshake_timeout = std::chrono::seconds{10};
-  Nanoseconds drain_timeout = std::chrono::seconds{30};  // from SIGTERM to the end
+  Nanoseconds drain_timeout = std::chrono::seconds{30};  // maximum drain time after SIGTERM
 
   bool operator==(const ServeLimits&) const = default;
 };
 
-// Sizes of jobs from Slurm, asked every so often. Who asks is the owner of the server.
+// Sizes of jobs from Slurm, queried periodically by the owner of the server.
 struct SlurmOptions {
   static constexpr Nanoseconds kEveryMin = std::chrono::seconds{1};
   static constexpr Nanoseconds kEveryMax = std::chrono::hours{1};
 
   bool is_on = false;
-  std::string pattern = "%j";  // of job ids, made of what Slurm knows: %j and %u
+  std::string pattern = "%j";  // of job ids, with the codes that Slurm knows: %j and %u
   std::string squeue = "squeue";
   Nanoseconds every = std::chrono::seconds{10};
 
@@ -297,16 +301,16 @@ struct SlurmOptions {
 struct ServeOptions {
   std::vector<ListenAddress> listen;
   std::vector<ExportOptions> exports;
-  std::vector<ServiceOptions> services;  // one of the default name is there even if not listed
+  std::vector<ServiceOptions> services;  // the default service exists even if it is not listed
   std::vector<NodemapOptions> nodemaps;
   ClaimsOptions claims;
   ServeLimits limits;
   TlsOptions tls;
   std::string jobs_file;       // lines "JOB NODES"; empty: none
-  std::vector<JobNodes> jobs;  // known without the file, whose lines win
+  std::vector<JobNodes> jobs;  // in addition to the file, which takes precedence
   UnknownJobs unknown_jobs = UnknownJobs::kOne;
   SlurmOptions slurm;
-  std::string user;            // to become after binding, when started as root; empty: none
+  std::string user;            // to switch to after binding, if started as root; empty: none
   std::string control_socket;  // empty: none
   std::string trace_file;      // empty: none
   ControlFiles control;
@@ -318,9 +322,9 @@ struct ServeOptions {
   bool operator==(const ServeOptions&) const = default;
 };
 
-// What holds between the parts: something to listen on and to export, names that are given once,
-// services that exist, numbers within ServeBounds, bounds that leave room for the largest payload,
-// certificates that are used, policies that can be started and rules that they take.
+// Checks options that depend on each other: an address to listen on and an export exist, names are
+// unique, services exist, numbers are within ServeBounds, limits leave room for the largest
+// payload, certificates are used, policies can be started, and rules are valid for them.
 Result<void> check(const ServeOptions& options);
 
 }  // namespace weir::serve

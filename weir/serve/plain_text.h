@@ -10,8 +10,8 @@
 //   etcd, [cluster]            silent                    a warning
 //   control over TCP           needs a token             rejected (weir/control/http.h)
 //
-// Exports are served in plain text unless [tls] says otherwise, as NBD servers do; certificates
-// that would not be used are rejected by check(ServeOptions). Values only, nothing is opened.
+// Exports are served in plain text unless [tls] is set, as usual for NBD servers;
+// check(ServeOptions) rejects certificates that would not be used. Values only, nothing is opened.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@
 
 namespace weir::serve {
 
-// One line for each place, with the cure.
+// One line for each, with the remedy.
 std::vector<std::string> plain_text_warnings(const ServeOptions& options);
 
 }  // namespace weir::serve

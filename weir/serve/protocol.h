@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The protocols that listeners can speak, by name: `--listen NAME+ADDRESS`. A program adds them
-// before it makes the first server:
+// The registry of protocols, by name: `--listen NAME+ADDRESS`. A program adds them before it
+// creates the first server:
 //
-//   serve::add_protocol(nbd::protocol(), serve::Standard::kYes);      what an ADDRESS alone means
+//   serve::add_protocol(nbd::protocol(), serve::Standard::kYes);      used for a plain ADDRESS
 //   serve::add_protocol({.name = "toy", .help = "...", .begin = ...});
 //
-// Not for several threads: add first, then run.
+// Not thread-safe: add first, then run.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 namespace weir::serve {
 
 struct ProtocolKind {
-  // For one client; the port outlives the session.
+  // Creates the session of one client; the port outlives it.
   using Begin = std::function<std::unique_ptr<Session>(SessionPort& port)>;
 
   std::string name;  // letters and digits, at most 15 bytes
@@ -32,13 +32,12 @@ struct ProtocolKind {
 
 enum class Standard : std::uint8_t { kNo, kYes };
 
-// EEXIST: there is one of this name. EINVAL: no name that an address could have, or nothing to
-// begin it with. Then nothing has changed.
+// EEXIST: the name is taken. EINVAL: not a valid name, or no factory. Then nothing changes.
 Result<void> add_protocol(ProtocolKind kind, Standard standard = Standard::kNo);
 
-// In the order they were added.
+// In order of registration.
 const std::vector<std::unique_ptr<const ProtocolKind>>& protocol_kinds();
-// No name: the standard one. ENOENT: the error names those that there are, and the nearest.
+// Empty: the standard one. ENOENT: the error lists the known names and suggests the nearest.
 Result<const ProtocolKind*> find_protocol(std::string_view name);
 
 }  // namespace weir::serve

@@ -149,9 +149,7 @@ Result<void> Server::open() {
 
 Result<void> Server::open_services() {
   if (!options_.trace_file.empty()) {
-    const TraceHead head{.build = "weir " WEIR_VERSION,
-                         .seed = 0};  // nothing here is left to chance
-    auto trace = TraceFile::create(options_.trace_file, head, *context_.io);
+    auto trace = TraceFile::create(options_.trace_file);
     if (!trace) return tl::unexpected(trace.error());
     trace_ = std::move(*trace);
   }
@@ -360,7 +358,7 @@ void Server::signalled(int signal) {
 void Server::reload() {
   if (reload_) return reload_(*this);
   if (auto read = read_jobs_again(); !read) {
-    EventLog::say(read.error().message() + "; the jobs are unchanged");
+    EventLog::say(read.error().message() + "; the job sizes were not changed");
   }
 }
 

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server: listeners, connections and the one loop that drives them. A turn of it:
+// The server: listeners, connections and the one loop that drives them. A turn of the loop:
 //
-//   wait, then read the clock once       one system call hands over all that was asked for
+//   wait, then read the clock once       one system call submits everything
 //   reap                                 bytes become requests, which are admitted to their Gate;
-//                                        stores finish; replies have been sent
+//                                        stores complete operations; replies have been sent
 //   commands of other threads            command.h: the only way to reach a server from outside
 //   stores that wait for time, connections that waited for memory or sent much (intake.h)
-//   each Gate: next() until it says wait what runs goes to its store
+//   each Gate: next() until it answers wait; dispatched requests go to their store
 //   send                                 all replies of a connection in one message
 //
-// All services share the loop; nothing in it needs a lock. It runs until SIGTERM or SIGINT: then no
-// connection is accepted, nothing more is read, everything that was accepted is answered (what
-// waits for tokens no longer waits, except for those of a whole cluster), and run() returns, at the
-// latest after the drain timeout: then the connections are closed, and requests still in a store
-// are abandoned. Signals come on a thread of their own (signal_watch.h): when kEndPatience after
-// the drain timeout the server is still there, because the loop or something else hangs in a system
-// call, the process ends. SIGHUP calls the function of on_reload(), or reads the file of jobs
-// again. Created and run by one thread; others may call only order(), ask() and post().
+// All services share the loop; nothing in it needs a lock. It runs until SIGTERM or SIGINT: then it
+// accepts no connections, reads nothing more, and answers all accepted requests (requests that wait
+// for tokens no longer wait, except under cluster-wide limits). run() returns at the latest after
+// the drain timeout: then the connections are closed, and requests still in a store are abandoned.
+// A separate thread receives signals (signal_watch.h): if the server still exists kEndPatience
+// after the drain timeout, because the loop or another thread hangs in a system call, it terminates
+// the process. SIGHUP calls the function of on_reload(), or reads the jobs file again. Created and
+// run by one thread; others may call only order(), ask() and post().
 #pragma once
 
 #include <functional>
@@ -51,60 +51,61 @@ namespace weir::serve {
 
 class Server {
  public:
-  // For what is left to do after the drain timeout.
+  // Time for the remaining work after the drain timeout.
   static constexpr Nanoseconds kEndPatience = std::chrono::seconds{2};
-  // Of a process that was ended because it hangs: EX_IOERR.
+  // Exit status of a process that was terminated because it hangs: EX_IOERR.
   static constexpr int kHungStatus = 74;
 
-  // Opens the stores and listens; then becomes options.user. Nobody is accepted before run().
+  // Opens the stores and listens; then switches to options.user. Accepts no clients before run().
   static Result<std::unique_ptr<Server>> create(ServeOptions options);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Where it listens, with the port the kernel chose for port 0.
+  // The addresses it listens on, with the port that the kernel chose for port 0.
   const std::vector<ListenAddress>& listening() const { return listening_; }
 
-  // The file of jobs as it is now. On an error the jobs stay as they were.
+  // Reads the jobs file again. On an error the jobs stay unchanged.
   Result<void> read_jobs_again();
-  // The certificates as they are on disk now, checked; connections made after the call of what is
-  // returned are shown them. With TLS off there are none, and nothing happens.
+  // Reads and checks the certificates on disk. Calling the result makes new connections use them.
+  // Does nothing with TLS off.
   Result<std::function<void()>> read_certificates();
 
-  // Called on SIGHUP instead of reading the file of jobs again.
+  // Called on SIGHUP instead of reading the jobs file again.
   void on_reload(std::function<void(Server&)> reload) { reload_ = std::move(reload); }
 
-  // One at most, which outlives run(). REQUIRES: it does not run yet.
+  // At most one, which outlives run(). REQUIRES: the server does not run yet.
   void set_guest(Guest* guest) { guest_ = guest; }
   const Guest* guest() const { return guest_; }
 
-  // Accepts nobody until open_entrance(). REQUIRES: it does not run yet.
+  // Accepts no clients until open_entrance(). REQUIRES: the server does not run yet.
   void hold_entrance() { is_held_ = true; }
 
-  // `ready` is called when clients can come. False: some requests were abandoned, because their
-  // store had not finished them by the drain timeout. The kernel may still use their memory then:
-  // the server cannot be destroyed, so leave() it and end the process.
+  // `ready` is called when clients can connect. False: some requests were abandoned, because their
+  // store had not completed them by the drain timeout. The kernel may still use their memory then:
+  // the server cannot be destroyed, so call leave() and exit the process.
   [[nodiscard]] bool run(const std::function<void()>& ready);
   // Removes the Unix sockets.
   void leave();
 
-  // ---- for every thread, see command.h ----
+  // ---- thread-safe, see command.h ----
 
-  // ECANCELED: it stops. Then the command is not called.
+  // ECANCELED: it is shutting down. Then the command is not called.
   Result<void> order(Command command);
-  // The same, and EAGAIN: too many wait.
+  // The same, and EAGAIN: too many commands wait.
   Result<void> post(Command command);
-  // `function` takes a Server& and gives a Result; so does this, when the loop has run it.
+  // `function` takes a Server& and returns a Result, which is returned here when the loop has
+  // run it.
   template <class Function>
   std::invoke_result_t<Function, Server&> ask(Function function);
 
-  // ---- for commands and whoever else is on the loop ----
+  // ---- for commands and other code on the loop ----
 
-  // Of this turn.
+  // The time of this turn.
   Instant now() const { return context_.now; }
   const ServeOptions& options() const { return options_; }
   const Counters& counters() const { return context_.counters; }
-  // That connections hold, of ServeLimits::memory; see buffer_pool.h.
+  // Memory held by connections, out of ServeLimits::memory; see buffer_pool.h.
   Bytes memory_used() const { return Bytes{context_.pool.used()}; }
   Bytes memory_kept() const { return Bytes{context_.pool.kept()}; }
   std::uint32_t connection_count() const { return connection_count_; }
@@ -112,31 +113,31 @@ class Server {
   std::string_view io_name() const { return context_.io->name(); }
   std::span<const std::unique_ptr<Service>> services() const { return context_.services; }
   std::span<const std::unique_ptr<ServedExport>> exports() const { return context_.exports; }
-  // nullptr if there is none of the name.
+  // nullptr if it does not exist.
   Service* find_service(std::string_view name) const;
-  // Another pace for a shaped store. ENOENT: no such export; ENOTSUP: not shaped.
+  // Changes the speed of a shaped store. ENOENT: no such export; ENOTSUP: not shaped.
   Result<void> reshape(std::string_view export_name, const Shape& shape);
-  // As ServeOptions::limits. Who is above a new one keeps what it has. EMFILE, ENOMEM: the system
-  // has no room for them; nothing changes.
+  // As ServeOptions::limits. Connections above a new limit keep what they have. EMFILE, ENOMEM: the
+  // system cannot provide them; nothing changes.
   Result<void> check_limits(const ServeLimits& limits) const;
   Result<void> set_limits(const ServeLimits& limits);
-  // Those that are named and those of the file, whose word counts for more.
+  // The listed jobs and those of the file, which take precedence.
   static Result<JobTable> load_jobs(const std::string& file, const std::vector<JobNodes>& named);
-  // How many nodes these say that a job has; 0: they do not name it.
+  // The configured number of nodes of a job; 0: not listed.
   std::uint64_t named_nodes(const std::string& job) const {
     const auto found = jobs_.find(job);
     return found == jobs_.end() ? 0 : found->second;
   }
-  // In all services; those of jobs that were known and are not among them are forgotten.
+  // Sets them in all services; those of jobs that are no longer listed are removed.
   void set_jobs(JobTable jobs);
-  // The same of jobs that something else tells of, such as Slurm: set_jobs() wins.
+  // The same for jobs from another source, such as Slurm: set_jobs() takes precedence.
   void set_told_jobs(JobTable jobs);
-  // Clients may come from now on. Nothing happens if they may already.
+  // Accepts clients from now on.
   void open_entrance();
-  // So many operations a second of the whole server, whatever rules say; none: as many as they let
-  // through.
+  // Limits the whole server to so many operations per second, regardless of rules; none: no
+  // such limit.
   void set_pace(std::optional<std::uint32_t> per_second);
-  // As SIGTERM does.
+  // The same as SIGTERM.
   void stop();
 
  private:
@@ -187,9 +188,9 @@ class Server {
   void bury();
   Instant wakes_at() const;
 
-  host::LogWriter log_writer_;  // before anything that may have something to say
+  host::LogWriter log_writer_;  // declared before everything that may log
   ServeOptions options_;
-  std::unique_ptr<TraceFile> trace_;  // outlives the services it is told of
+  std::unique_ptr<TraceFile> trace_;  // outlives the services that it records
   LoopContext context_;
   HeapTrim heap_trim_;
   host::SignalFd signals_;  // until it runs
@@ -200,14 +201,14 @@ class Server {
   std::vector<ListenAddress> listening_;
   std::function<void(Server&)> reload_;
   Guest* guest_ = nullptr;
-  std::function<void()> ready_;  // to be called when the entrance is opened
-  bool is_held_ = false;         // the entrance
+  std::function<void()> ready_;  // called when clients are accepted
+  bool is_held_ = false;         // no clients are accepted yet
   std::optional<BucketShape> pace_shape_;
   TokenBucket pace_ = TokenBucket::empty(Instant{});
-  std::size_t first_served_ = 0;  // service, while there is a pace
+  std::size_t first_served_ = 0;  // service that is served first while there is a pace
   JobTable named_jobs_;
   JobTable told_jobs_;
-  JobTable jobs_;  // of both, as they are set
+  JobTable jobs_;  // of both sources, as set
   Ring<Connection, &Connection::all_link> connections_;
   Ring<Connection, &Connection::handshake_link> handshakes_;  // the oldest first
   std::uint32_t connection_count_ = 0;
@@ -218,7 +219,7 @@ class Server {
   bool has_refused_ = false;  // a connection in this turn, for lack of memory
   bool is_stopping_ = false;
   bool has_commands_ = false;
-  std::optional<SignalWatch> watch_;  // ends first
+  std::optional<SignalWatch> watch_;  // declared last: destroyed first
 };
 
 template <class Function>
@@ -226,7 +227,7 @@ std::invoke_result_t<Function, Server&> Server::ask(Function function) {
   using Answer = std::invoke_result_t<Function, Server&>;
   const auto promise = std::make_shared<std::promise<Answer>>();
   std::future<Answer> answer = promise->get_future();
-  // The function is called before there is an answer, so it need not be copied.
+  // The function is called before there is a result, so it need not be copied.
   auto ordered = order([promise, &function](const Result<Server*>& server) {
     promise->set_value(server ? function(**server) : Answer(tl::unexpected(server.error())));
   });

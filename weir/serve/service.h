@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the options become when they are opened: a Service is one Target with its policy and rules,
-// a ServedExport is a name over a store, whose requests pass a service. Several exports may share a
-// service; then its limits, shares and capacity hold for all of them together. A store that hangs
-// does not keep the slots of the others (store_watch.h).
+// The opened options: a Service is one Target with its policy and rules, a ServedExport is a name
+// and a store whose requests a service schedules. Several exports may share a service; then its
+// limits, shares and capacity hold for all of them together. A store that hangs does not keep the
+// slots of the others (store_watch.h).
 #pragma once
 
 #include <algorithm>
@@ -33,18 +33,18 @@
 
 namespace weir::serve {
 
-// The turns that groups of clients take at a service: on this server alone, until it joins others.
+// The turns of groups of clients at a service: on this server alone, until it joins others.
 class ServiceGroups {
  public:
   ServiceGroups(Target& target, const GroupsOptions& options, Instant now);
 
-  // In step with others from now on. The handler outlives it.
+  // In step with others from now on. REQUIRES: the handler outlives it.
   void join(EpochHandler& others, Instant now);
   void tick(Instant now) { epochs_->tick(now); }
-  // Alone it goes on only as long as somebody waits for a turn; others wait for it all the time.
+  // Alone, it continues only while requests wait for a turn; other servers always wait for it.
   Instant next_wake() const;
 
-  // In the order of turns(); "others" are the clients of no group.
+  // In the order of turns(); "others" are the clients without a group.
   const std::vector<std::string>& names() const { return names_; }
   const GroupEpochs& turns() const { return use_; }
   const TargetEpochs& epochs() const { return *epochs_; }
@@ -62,10 +62,10 @@ class ServiceGroups {
 struct Service {
   std::string name;
   std::uint32_t slots;
-  std::size_t jobs_max;  // that are known at a time
+  std::size_t jobs_max;  // maximum number of known jobs
   Target target;
   KeptRules rules;
-  std::unique_ptr<ServiceGroups> groups;  // none: nobody is preferred
+  std::unique_ptr<ServiceGroups> groups;  // none: no group is preferred
   Instant wakes_at = kNever;
 
   Service(std::string_view service_name, const Target::Options& options, Instant now)
@@ -75,7 +75,7 @@ struct Service {
         target(options, now),
         rules(target) {}
 
-  // What runs next. Turns of groups begin and end inside of it.
+  // The next request to run. Turns of groups start and end inside this call.
   Decision next(Instant now);
 };
 
@@ -87,33 +87,32 @@ struct ServedExport {
   std::unique_ptr<Store> store;
   Service* service = nullptr;
   ExportFacts facts;  // its texts are those of `options`
-  OpStats stats;      // what jobs did here
+  OpStats stats;      // operations of jobs on this export
   SyncErrors sync_errors;
   StoreWatch watch;
 };
 
-// Whose limits with scope=cluster are: see RuleOptions::in_cluster.
+// The owner of limits with scope=cluster: see RuleOptions::in_cluster.
 enum class Standing : std::uint8_t { kAlone, kInCluster };
 
-// With its policy started and its rules applied; from its first call on in the trace, if there is
-// one. The error names the rule.
+// With its policy started and its rules applied; recorded in the trace from its first call on, if
+// there is one. The error names the rule.
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
                                               UnknownJobs unknown_jobs, const GroupsOptions& groups,
                                               Instant now, TraceFile* trace = nullptr,
                                               Standing standing = Standing::kAlone);
-// The error of the first service that could not be opened; nothing is left of any.
+// The error of the first service that could not be opened; opens none permanently.
 Result<void> try_services(const ServeOptions& options);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
                                                   host::IoLoop& io);
 
-// How many nodes each job runs on: a line "JOB NODES" each, '#' begins a comment. The error names
-// the line.
+// The nodes of jobs: a line "JOB NODES" each, '#' starts a comment. The error names the line.
 using JobTable = std::map<std::string, std::uint64_t>;
 Result<JobTable> parse_jobs(std::string_view text);
 Result<JobTable> read_jobs(const std::string& path);
-// Nodes of jobs of `before` that are gone are forgotten. The error is that of the first job whose
-// number was refused; the others are set all the same.
+// Removes the nodes of jobs of `before` that are no longer listed. Returns the error of the first
+// job whose number was refused; the others are set.
 Result<void> set_nodes(Target& target, const JobTable& before, const JobTable& jobs, Instant now);
 
 }  // namespace weir::serve

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The interface of a protocol. A Session is one client's side of a protocol as bytes in, requests
-// out and replies back. It has no socket, no clock and no thread; connections, TLS, memory,
-// fairness, pacing, stores and timeouts are the server's, the same for all protocols.
+// The interface of a protocol. A Session is the protocol of one client: bytes in, requests out and
+// replies back. It has no socket, no clock and no thread; the server handles connections, TLS,
+// memory, fairness, pacing, stores and timeouts, in the same way for all protocols.
 //
-//   greet(out)               once, before anything has come
-//   negotiate(in, out)       until it says kOpen: what the two sides agree on first. Its answers
-//                            are bytes; what it takes from `in` it has used up
+//   greet(out)               once, before anything was received
+//   negotiate(in, out)       until it returns kOpen. Its answers are bytes; it advances `in` past
+//                            the bytes that it has used
 //   next(in, request)        one event at a time:
-//     kNeedBytes               all of `in` is used up; come again with more
-//     kRequest                 `request` says what is asked (io_request.h). The payload of a write
-//                              is the next `length` bytes that come: they go straight to their
-//                              place and the session never sees them
-//     kRefused                 `request` holds a reply, and nothing else is done
+//     kNeedBytes               all of `in` is used; call again with more
+//     kRequest                 `request` is filled in (io_request.h). The payload of a write is the
+//                              next `length` bytes received: they go directly to their buffer and
+//                              do not pass through the session
+//     kRefused                 `request` contains a reply, and nothing else is done
 //     kEnd                     the client leaves: its requests are answered, then it closes
-//     kBreak                   the following bytes cannot be parsed; problem() says why
-//   reply(request, result)   the store is done, in whatever order: makes the head of the reply; the
-//                            data of a read is sent behind it
-//   perform(request, room)   its turn has come, for requests that are the session's own to do
+//     kBreak                   the following bytes cannot be parsed; problem() is the reason
+//   reply(request, result)   the store is done, in any order: writes the header of the reply; the
+//                            data of a read is sent after it
+//   perform(request, room)   its turn has come, for requests that the session performs itself
 //                            (is_own): answered with SessionPort::answer(), now or later; after
-//                            that, request and room are not the session's any more
+//                            that, the session must not use request and room any more
 //
 // A request may name any export that the session has opened and any identity, so clients behind one
-// connection can be told apart. A session that returns something impossible is a bug in Weir: it is
+// connection can be distinguished. A session that returns an invalid result is a bug in Weir: it is
 // logged, its connection is closed, and no other connection is affected (session_check.h).
 //
 // All calls are made on the connection's loop. The session ends with its connection, when none of
@@ -50,24 +50,25 @@
 
 namespace weir::serve {
 
-// How the store has ended a request.
+// The result of a request in the store.
 struct IoResult {
   int error = 0;          // an errno value
-  std::string_view text;  // of the error, for ever
+  std::string_view text;  // of the error; a string constant
 };
 
-// How a session has ended one of its own. Its reply is what it put into the request's head, then
-// the first `size` bytes of the room it was given.
+// The result of a request that the session performed. Its reply is the request's header and the
+// first `size` bytes of the given room.
 struct OwnResult {
-  int error = 0;  // an errno value: it counts as failed
+  int error = 0;  // an errno value: the request failed
   std::size_t size = 0;
-  // What it moved in the end: the difference to what it was charged for is settled. None: as much.
+  // The bytes it actually moved: the difference from what it was charged is settled. None:
+  // no difference.
   std::optional<Bytes> moved = std::nullopt;
-  // How long it has kept the loop, in microseconds: a turn begins none after kEffortOfTurn.
+  // How long it occupied the loop, in microseconds: a turn starts none after kEffortOfTurn.
   std::uint32_t effort = 1;
 };
 
-// What a session may ask of its connection.
+// What a session may call on its connection.
 class SessionPort {
  public:
   SessionPort() = default;
@@ -76,21 +77,21 @@ class SessionPort {
 
   virtual std::size_t export_count() const = 0;
   virtual const ExportFacts& export_at(std::size_t index) const = 0;
-  // The one of the name, the first for no name; nullptr if there is none.
+  // The export of this name, the first for an empty name; nullptr if there is none.
   virtual const ExportFacts* find_export(std::string_view name) const = 0;
   // REQUIRES: `facts` is of this port.
   virtual void open(const ExportFacts& facts, OpenedExport& opened) = 0;
-  // Who the client is, with what it claims; without the opcode. EACCES for claims that do not
-  // count, which are counted and logged.
+  // The identity of the client, with its claims; without the opcode. EACCES for claims that are not
+  // allowed, which are counted and logged.
   virtual Result<Attributes> identify(const Claims& claims) = 0;
   virtual TlsOptions::Mode tls() const = 0;
   // See Store::extents().
   virtual void extents(const OpenedExport& opened, std::uint64_t offset, std::uint64_t length,
                        const Store::ExtentVisitor& visit) const = 0;
-  // How long a request as it is filled in would wait at least, if it were admitted now: a session
-  // may refuse it instead. REQUIRES: it names an export.
+  // The minimum time that this request would wait if it were admitted now: a session may refuse it
+  // instead. REQUIRES: it names an export.
   virtual Nanoseconds expected_wait(const IoRequest& request) const = 0;
-  // Ends the request of this id, which perform() was called with, and sends its reply.
+  // Completes the request with this id, which was passed to perform(), and sends its reply.
   virtual void answer(std::uint64_t id, const OwnResult& result) = 0;
 
  protected:
@@ -103,11 +104,11 @@ class Session {
   using Output = std::vector<std::byte>;
 
   enum class Step : std::uint8_t {
-    kNeedBytes,  // all of `in` is used up
+    kNeedBytes,  // all of `in` is used
     kGoOn,
-    kStartTls,  // `out` ends with the last words in plain text; what is left of `in` is TLS
-    kOpen,      // agreed: next() goes on with what is left of `in`
-    kEnd,       // `out` is sent, then it closes
+    kStartTls,  // `out` ends with the last answer in plain text; the rest of `in` is TLS
+    kOpen,      // negotiated: next() continues with the rest of `in`
+    kEnd,       // `out` is sent, then the connection is closed
     kBreak,
   };
   enum class Event : std::uint8_t { kNeedBytes, kRequest, kRefused, kEnd, kBreak };
@@ -118,13 +119,14 @@ class Session {
   virtual ~Session() = default;
 
   virtual void greet(Output& /*out*/) {}
-  // A protocol that agrees on nothing is open with its first bytes.
+  // A protocol without negotiation is open with its first bytes.
   virtual Step negotiate(Input& /*in*/, Output& /*out*/) { return Step::kOpen; }
   virtual Event next(Input& in, IoRequest& request) = 0;
   virtual void reply(IoRequest& request, const IoResult& result) = 0;
   // REQUIRES of the caller: request.is_own; `room` has reply_room bytes.
   virtual void perform(IoRequest& request, std::span<std::byte> room) = 0;
-  // The connection has closed: one that it performs is gone when this returns, and its room.
+  // The connection has closed: a request that it performs, and its room, are gone when
+  // this returns.
   virtual void forget(IoRequest& /*request*/) {}
   // After kBreak.
   virtual std::string_view problem() const = 0;

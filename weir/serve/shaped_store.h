@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any store, slowed down: to simulate a disk of 2,000 operations per second on a machine whose
-// disks do a hundred thousand. An operation waits until the simulated device would have finished it
-// (shaper.h), then the store below performs it. The pace may change while operations wait.
+// A store that is slowed down: to simulate a disk of 2,000 operations per second on a machine whose
+// disks do a hundred thousand. An operation waits until the simulated device would have completed
+// it (shaper.h), then the store below performs it. The speed may change while operations wait.
 //
 // The owner calls wake() at wakes_at(), for this store and for the one below.
 #pragma once
@@ -26,7 +26,7 @@ class ShapedStore : public Store {
   std::uint8_t features() const override { return behind_->features(); }
   std::uint32_t block_min() const override { return behind_->block_min(); }
   bool copies_reads() const override { return behind_->copies_reads(); }
-  // It is slow on purpose: that it finishes nothing for a while says nothing.
+  // It is slow on purpose: a time without completions does not mean that it hangs.
   bool can_hang() const override { return false; }
   int sendable(std::uint64_t offset, std::uint32_t length) const override {
     return behind_->sendable(offset, length);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Computes when a simulated slow device would finish operations. Each operation
-// takes its part of the device's time, one after the other; latency is added and
-// overlaps:
+// Computes when a simulated slow device would complete operations. Each operation takes its share
+// of the device's time, one after the other; latency is added and overlaps:
 //
 //   start = max(now, free);  free = start + 1/iops or bytes/bandwidth, whichever is longer
 //   done  = free + latency
 //
-// With 2000 iops and 1 ms, operations that come at once are done after 1.5, 2.0, 2.5 ... ms. The
-// remainders of a nanosecond are carried, so a million operations take their time to the
-// nanosecond. A change of shape acts on what comes after it. Pure: time is given.
+// With 2000 iops and 1 ms, operations that arrive at once are done after 1.5, 2.0, 2.5 ... ms.
+// Fractions of a nanosecond are carried, so a million operations take their exact time. A change of
+// shape applies to later operations. Pure: time is an argument.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +25,13 @@ class Shaper {
  public:
   explicit Shaper(const Shape& shape) : shape_(shape) {}
 
-  // When an operation of so many bytes that comes now is done.
+  // When an operation of so many bytes that arrives now is done.
   Instant done_at(Bytes bytes, Instant now);
-  // What was promised stays; who comes next is served at the new pace.
+  // Earlier results stay valid; later operations use the new speed.
   void reshape(const Shape& shape, Instant now);
 
  private:
-  // The time of a part of the device, with its remainder.
+  // The time of one resource of the device, with its remainder.
   struct Lane {
     Instant free = Instant::min();
     std::uint64_t remainder = 0;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handles the signals of a server on a separate thread: they arrive even if the loop hangs, and a
-// server that is told to stop does stop.
+// Handles the signals of a server on a separate thread: they are received even if the loop hangs,
+// so that a server always stops when told to.
 //
 //   SignalWatch watch(std::move(signals), patience, received, expired);
 //     received(signal)    each signal, at once
-//     expired()           SIGTERM or SIGINT came, and so long afterwards the watch is still there:
-//                         something hangs. Called once; it must end the process
+//     expired()           after SIGTERM or SIGINT and `patience`, if the watch still exists: the
+//                         server hangs. Called once; it must terminate the process
 //
 // Once a store hangs, no call in a server is certain to return: neither a system call on it, nor
-// the end of a thread that waits for one. So the watch uses nothing that other threads hold. Both
-// functions are called on its thread; set_patience() is for any thread.
+// joining a thread that waits for one. So the watch uses nothing that other threads hold. Both
+// functions are called on its thread; set_patience() is thread-safe.
 #pragma once
 
 #include <atomic>
@@ -29,15 +29,15 @@ class SignalWatch {
   using Received = std::function<void(int signal)>;
   using Expired = std::function<void()>;
 
-  // `stop` is its own (host::make_wake_fd).
+  // `stop` is its own descriptor (host::make_wake_fd).
   SignalWatch(host::SignalFd signals, host::Wake stop, Nanoseconds patience, Received received,
               Expired expired);
-  // Nothing more expires.
+  // `expired` is not called any more.
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  // Of signals that come from now on.
+  // For later signals.
   void set_patience(Nanoseconds patience) { patience_ = patience.count(); }
 
  private:

@@ -4,17 +4,17 @@
 // completes each at once, or later through its callback.
 //
 //   operation.finished = ...;
-//   if (store.start(operation, now)) { ...done: operation.error says how... }
+//   if (store.start(operation, now)) { ...done: operation.error is the result... }
 //
-// A store that has its bytes in memory gives a read without copying it: `data` then points into the
-// store, and stays valid as long as the store does. Others read into the caller's buffer, or name a
-// file that the caller sends a large read from, without a copy. The loop is not delayed: work that
-// takes CPU time is done in pieces, turn by turn. Several operations may overlap in time and in
-// their bytes; as the protocol allows, nothing is promised about the order of those. What was
-// written and finished is what a later read sees, and what a finished kFlush, or a write with
-// kDurable, has made durable.
+// A store that has its bytes in memory returns a read without copying it: `data` then points into
+// the store, and is valid as long as the store exists. Others read into the caller's buffer, or
+// name a file from which the caller sends a large read without a copy. The loop is not delayed:
+// work that takes CPU time is done in pieces, turn by turn. Several operations may overlap in time
+// and in their bytes; as the protocol allows, their order is not defined. A later read sees what
+// was written and completed; a completed kFlush, or a write with kDurable, has made it durable.
 //
-// memory_store.h, file_store.h (also block devices) and shaped_store.h (slow on purpose, over any).
+// Implementations: memory_store.h, file_store.h (also block devices) and shaped_store.h (slows
+// down another).
 #pragma once
 
 #include <cstddef>
@@ -35,25 +35,26 @@ namespace weir::serve {
 enum class StoreCommand : std::uint8_t {
   kRead,
   kWrite,
-  kFlush,     // what was written and finished is durable
-  kDiscard,   // advice: nobody needs these bytes
-  kZero,      // they read as zeroes
+  kFlush,     // makes completed writes durable
+  kDiscard,   // advice: these bytes are no longer needed
+  kZero,      // makes them read as zeroes
   kPrefetch,  // advice: they will be read soon
 };
 
-// Of an operation.
-inline constexpr std::uint8_t kDurable = 1U << 0;        // of what writes: finished when durable
+// Flags of an operation.
+inline constexpr std::uint8_t kDurable = 1U
+                                         << 0;  // of writing operations: complete only when durable
 inline constexpr std::uint8_t kKeepAllocated = 1U << 1;  // of kZero: no hole
-inline constexpr std::uint8_t kOnlyIfFast = 1U << 2;     // of kZero: else EOPNOTSUPP, at once
+inline constexpr std::uint8_t kOnlyIfFast = 1U << 2;     // of kZero: otherwise EOPNOTSUPP, at once
 
-// What a store can do besides kRead and kWrite.
+// What a store supports in addition to kRead and kWrite.
 inline constexpr std::uint8_t kCanFlush = 1U << 0;
 inline constexpr std::uint8_t kCanWriteDurably = 1U << 1;
 inline constexpr std::uint8_t kCanDiscard = 1U << 2;
 inline constexpr std::uint8_t kCanZero = 1U << 3;
-inline constexpr std::uint8_t kCanZeroFast = 1U << 4;  // or say at once that it cannot
+inline constexpr std::uint8_t kCanZeroFast = 1U << 4;  // or reports at once that it cannot
 inline constexpr std::uint8_t kCanPrefetch = 1U << 5;
-// A flush of one client is one of all that was written, whoever wrote it.
+// A flush of one client covers all writes of all clients.
 inline constexpr std::uint8_t kCanFlushForAll = 1U << 6;
 inline constexpr std::uint8_t kCanAll = 0x7F;
 
@@ -64,32 +65,32 @@ struct StoreOperation {
   std::uint8_t flags = 0;
   std::uint32_t length = 0;
   std::uint64_t offset = 0;
-  std::span<std::byte> buffer;      // of a write: its payload; of a read: where to put it
-  std::span<const std::byte> data;  // of a finished read: where it is
-  int file = -1;                    // of a read that is sent from there, as sendable() said
-  int error = 0;                    // of a finished one: an errno value
-  bool sync_failed = false;         // of one with an error: what was written before may be lost
+  std::span<std::byte> buffer;      // of a write: its payload; of a read: its destination
+  std::span<const std::byte> data;  // of a completed read: its data
+  int file = -1;                    // of a read that is sent from a file, as returned by sendable()
+  int error = 0;                    // of a completed operation: an errno value
+  bool sync_failed = false;         // with an error: earlier writes may be lost
   Finished finished = nullptr;
-  void* owner = nullptr;  // of whoever set `finished`
+  void* owner = nullptr;  // of the code that set `finished`
 
-  // The store's own.
+  // For the store.
   host::Operation io;
   void* store = nullptr;
   std::uint32_t moved = 0;  // bytes read or written so far
   std::uint8_t step = 0;
-  bool is_punched = false;   // of zeroes: all but the edges are done
+  bool is_punched = false;   // of zeroes: everything except the edges is done
   std::uint64_t ticket = 0;  // see sync_queue.h
   RingLink<StoreOperation> queue;
   HeapHook due;
 
-  // Of the export's StoreWatch.
+  // For the export's StoreWatch.
   RingLink<StoreOperation> watch;
   bool is_given_up = false;
 };
 
 class Store {
  public:
-  // A hole reads as zeroes and takes no room; false ends the walk.
+  // A hole reads as zeroes and takes no space; returning false stops the visit.
   using ExtentVisitor = std::function<bool(std::uint64_t length, bool is_hole)>;
 
   Store() = default;
@@ -100,31 +101,31 @@ class Store {
   virtual std::uint64_t size() const = 0;
   // kCanFlush and so on.
   virtual std::uint8_t features() const = 0;
-  // What every offset and length has to be a multiple of.
+  // Every offset and length must be a multiple of it.
   virtual std::uint32_t block_min() const { return 1; }
   // Whether a read needs a buffer, unless it is sendable.
   virtual bool copies_reads() const = 0;
-  // A file that has this range at the same place and gives it without waiting; -1: there is none.
-  // An operation that names it needs no buffer, and is finished when the file may be sent.
+  // A file that contains this range at the same offset and returns it without blocking; -1: none.
+  // An operation that names it needs no buffer, and completes when the file may be sent.
   virtual int sendable(std::uint64_t /*offset*/, std::uint32_t /*length*/) const { return -1; }
 
-  // Whether something behind it may never answer: a disk, a file server.
+  // Whether the device below may never answer: a disk, a file server.
   virtual bool can_hang() const { return true; }
-  // True: it is finished, and the callback will not be called.
+  // True: it is complete, and the callback will not be called.
   virtual bool start(StoreOperation& operation, Instant now) = 0;
-  // Those of a range, until the visitor has enough or the range ends. Lengths above zero, in sum
-  // the range's; what lies beyond it is not looked at.
+  // The extents of a range, until the visitor stops or the range ends. Lengths are above zero and
+  // sum to the range; nothing beyond it is visited.
   virtual void extents(std::uint64_t offset, std::uint64_t length,
                        const ExtentVisitor& visit) const = 0;
 
-  // When wake() is to be called, for a store that waits for time or for its next turn.
+  // When to call wake(), for a store that waits for time or for its next turn.
   virtual Instant wakes_at() const { return kNever; }
   virtual void wake(Instant /*now*/) {}
-  // Changes how slow a shaped store is; ENOTSUP for others.
+  // Changes the speed of a shaped store; ENOTSUP for others.
   virtual Result<void> reshape(const Shape& shape, Instant now);
 };
 
-// Opens, and creates where the options say so. The IoLoop must outlive the store.
+// Opens it, and creates it if the options say so. REQUIRES: the IoLoop outlives the store.
 Result<std::unique_ptr<Store>> open_store(const StoreOptions& options, bool read_only,
                                           host::IoLoop& io);
 

@@ -4,9 +4,9 @@
 //
 // A failed sync (a flush, or a durable write) means that earlier data may be lost, whichever client
 // wrote it; the kernel reports it once for the open file that all sessions of an export share. So
-// it is kept until every session has been told: the next sync of each session fails once, as
-// fsync(2) does for each open file. A session that begins later starts without it, unless no
-// session has been told yet.
+// it is stored until it was reported to every session: the next sync of each session fails once, as
+// fsync(2) does for each open file. A later session starts without it, unless it was not reported
+// to any session yet.
 //
 //   SyncErrors errors;  auto mark = errors.begin();     a session
 //   errors.failed(EIO);                                 the sync of another session
@@ -21,19 +21,19 @@ namespace weir::serve {
 
 class SyncErrors {
  public:
-  using Mark = std::uint64_t;  // the last failure that a session was told
+  using Mark = std::uint64_t;  // the last failure that was reported to a session
 
   Mark begin() const { return told_; }
   // REQUIRES: an errno value above 0.
   void failed(int error);
-  // The error that a session has not been told yet, which counts as told; 0: there is none.
+  // The error that was not reported to a session yet, which counts as reported now; 0: none.
   int tell(Mark& mark);
-  // Failures so far.
+  // Number of failures so far.
   std::uint64_t count() const { return failures_; }
 
  private:
   std::uint64_t failures_ = 0;
-  Mark told_ = 0;  // to anybody
+  Mark told_ = 0;  // reported to any session
   int error_ = 0;  // of the last failure
 };
 

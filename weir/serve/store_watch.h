@@ -6,12 +6,12 @@
 // kHungAfter counts as hung:
 //
 //   - its running requests return their slots to the service, so other exports continue;
-//   - further requests to it are kept here, in their order, and hold no slot;
-//   - each kHungAfter one of them is tried, since only a part of the store may hang.
+//   - further requests to it are kept here, in order, and hold no slot;
+//   - each kHungAfter one of them is tried, since only part of the store may hang.
 //
-// The first operation that it finishes ends this: what was kept goes to the store, at most `slots`
-// at a time besides what it did not finish, while new requests hold slots as ever. Pure: time is
-// given. One owner.
+// The first operation that it completes ends this state: kept requests go to the store, at most
+// `slots` at a time in addition to those not completed, while new requests hold slots as usual.
+// Pure: time is an argument. One owner.
 #pragma once
 
 #include <chrono>
@@ -29,31 +29,31 @@ class StoreWatch {
 
   explicit StoreWatch(std::uint32_t slots = 1) : slots_(slots) {}
 
-  // The store works on it, and has finished it.
+  // The store starts the operation, or has completed it.
   void started(StoreOperation& operation, Instant now);
   void finished(StoreOperation& operation, Instant now);
 
-  // When to call check(); kNever while the store has nothing to do.
+  // When to call check(); kNever while the store has no operations.
   Instant wakes_at() const;
-  // Whether the store has finished nothing for another kHungAfter. If so, give_up() gives what it
-  // works on, one after the other, and try_one() the one to be tried; nullptr: there is none.
+  // Whether the store has completed nothing for another kHungAfter. If so, give_up() returns its
+  // operations, one after the other, and try_one() the one to try; nullptr: none.
   bool check(Instant now);
   StoreOperation* give_up();
   StoreOperation* try_one();
 
   bool is_hung() const { return is_hung_; }
-  // What it was given and has not finished since it hangs, and what is kept.
+  // Operations not completed since it hangs, and kept ones.
   std::uint32_t given_up() const { return given_up_; }
   std::uint32_t kept() const { return kept_count_; }
-  // All that it was given and has not finished, one that is tried now included.
+  // All operations not completed, including one that is tried now.
   std::uint32_t unfinished() const { return given_up_ + working_count_; }
-  // For how long it has finished nothing, of what it was given before. REQUIRES: is_hung().
+  // Time since it last completed an earlier operation. REQUIRES: is_hung().
   Nanoseconds silence(Instant now) const { return now - silent_since_; }
 
   void keep(StoreOperation& operation);
-  // One that is kept and not wanted any longer.
+  // A kept request that is no longer needed.
   void drop(StoreOperation& operation);
-  // One that was kept and may go to the store now; nullptr: there is none.
+  // A kept request that may go to the store now; nullptr: none.
   StoreOperation* resume();
 
  private:
@@ -62,11 +62,11 @@ class StoreWatch {
 
   std::uint32_t slots_;
   bool is_hung_ = false;
-  Instant silent_since_;  // the store began to work, or finished something
-  Instant quiet_since_;   // the same, or check() found that it hangs
-  List working_;          // the store works on these
-  List given_up_list_;    // and on these, which hold no slot
-  List kept_;             // in their order
+  Instant silent_since_;  // when the store became busy, or last completed an operation
+  Instant quiet_since_;   // the same, or when check() last found that it hangs
+  List working_;          // operations in the store
+  List given_up_list_;    // also in the store, but without a slot
+  List kept_;             // in order
   std::uint32_t working_count_ = 0;
   std::uint32_t given_up_ = 0;
   std::uint32_t kept_count_ = 0;

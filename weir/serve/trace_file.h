@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The file of `weir serve --trace`: every call on every service's Target, written without delaying
-// the server. Blocks of the TraceWriter are queued here; one at a time is written through the
-// loop's own I/O, so the loop neither waits for the file nor copies.
+// The file of `weir serve --trace`: every call on the Targets of one thread, written without
+// delaying that thread. Blocks of the TraceWriter go to a second thread that only writes them. The
+// two share a mailbox and two numbers; no block is copied.
 //
-//   Target --> TraceWriter --blocks of 64 KiB--> waiting, at most kWaitingMax --> IoLoop --> file
+//   Target --> TraceWriter --blocks of 64 KiB--> mailbox, at most kWaitingMax --> thread --> file
 //
-// A block that is not full goes out kLatency after its first record, so that a killed server loses
-// only the last moment. When the file cannot keep up or cannot be written, the trace stops with a
-// line on standard error; the server continues.
+// A block that is not full is written kLatency after its first record, so that a killed server
+// loses only the last moment. If the disk is too slow or the file cannot be written, the trace
+// stops with a log message; the server continues.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <thread>
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/host/fd.h"
-#include "weir/host/io_loop.h"
+#include "weir/host/mailbox.h"
 #include "weir/target/recorder.h"
 #include "weir/target/trace_writer.h"
 
@@ -31,44 +33,40 @@ class TraceFile {
   static constexpr std::size_t kWaitingMax = std::size_t{16} << 20;  // bytes
   static constexpr Nanoseconds kLatency = std::chrono::milliseconds{200};
 
-  // Made anew; what was there is gone.
-  static Result<std::unique_ptr<TraceFile>> create(const std::string& path, const TraceHead& head,
-                                                   host::IoLoop& io);
+  // Replaces an existing file. The error names it.
+  static Result<std::unique_ptr<TraceFile>> create(const std::string& path);
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
-  TargetRecorder& add_target(const TraceTarget& target) { return writer_.add_target(target); }
+  // ---- for the thread that owns the Targets ----
 
-  // To be called at the end of each turn of the loop.
+  TargetRecorder& add_target(const TraceTarget& target) { return writer_.add_target(target); }
+  // Call at the end of each turn of the loop.
   void turn(Instant now);
   Instant wakes_at() const { return flush_at_; }
-  // The last block; waits until everything is written. Nothing is recorded afterwards.
+  // Writes the last block and waits until everything is written. Nothing is recorded afterwards.
   void finish();
 
  private:
-  struct Write : host::Operation {
-    TraceFile* file = nullptr;
-  };
-
-  TraceFile(std::string path, const TraceHead& head, host::Fd fd, host::IoLoop& io);
+  TraceFile(std::string path, host::Fd fd, host::Fd wake_fd);
   void take(std::string block);
-  void write_next();
-  static void written(host::Operation& io, const host::Completion& completion);
-  void give_up(std::string_view why);
 
-  std::string path_;
-  host::Fd fd_;
-  host::IoLoop& io_;
+  // ---- in the thread that writes ----
+  void run();
+  void write(std::string_view block);
+  void give_up(int error);
+
+  const std::string path_;
+  const host::Fd fd_;
+  host::Mailbox<std::string> blocks_;  // an empty one ends the thread
+  std::atomic<std::size_t> waiting_bytes_ = 0;
+  std::atomic<bool> has_failed_ = false;
+  std::uint64_t offset_ = 0;  // of the thread: behind the last whole block
   TraceWriter writer_;
-  Write write_;
-  std::deque<std::string> waiting_;  // the first is with the kernel while is_writing_
-  std::size_t waiting_bytes_ = 0;
-  std::size_t done_ = 0;  // of the first
-  std::uint64_t offset_ = 0;
   Instant flush_at_ = kNever;
-  bool is_writing_ = false;
-  bool is_over_ = false;
+  bool is_late_ = false;  // the file could not keep up
+  std::thread thread_;
 };
 
 }  // namespace weir::serve

@@ -3,18 +3,18 @@
 // Invariants of every run under every policy. The world reports all events of a target to a
 // Checkers, which reports violations:
 //
-//   lost, twice      every request that arrived is dispatched once and completed once, or still
+//   lost, twice      every request that arrived is dispatched once and completed once, or is still
 //                    there at the end
-//   order            requests of one process leave in the order they came
-//   slots            never more in service than there are slots
-//   asleep           a target that said "nothing to run" says so again at once; one that may not
+//   order            requests of one process leave in order of arrival
+//   slots            never more requests in service than there are slots
+//   asleep           a target that has nothing to run gives the same answer again; one that may not
 //                    idle has no free slot while requests wait
 //   limits           of each job and of the whole target: no window of time holds more than rate x
 //                    its length + depth
 //   records          of all jobs sum to 0 at the end of every period
 //
-// Each is a separate class with a test that makes it fail; Checkers holds one of each for a target.
-// Findings are counted, and the first few are kept as text. Time is given.
+// Each is a separate class with a test that makes it fail; Checkers has one of each for a target.
+// Findings are counted, and the first few are kept as text. Time is an argument.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@
 
 namespace weir::sim {
 
-// What was found, of all checkers of a run.
+// The findings of all checkers of a run.
 class Findings {
  public:
   static constexpr std::size_t kKept = 10;
@@ -46,17 +46,17 @@ class Findings {
   std::vector<std::string> kept_;
 };
 
-// What was served so far, against a limit. With X(t) = served until t - rate x t, the window from s
-// to t holds too much if X(t) - X(s) > depth; the smallest X so far stands for the worst s.
+// Checks served requests against a limit. With X(t) = served until t - rate x t, the window from s
+// to t holds too much if X(t) - X(s) > depth; the smallest X so far represents the worst s.
 class WindowCheck {
  public:
   explicit WindowCheck(const Limit& limit) : limit_(limit) {}
 
-  // Whether the limit still holds in every window that ends now. A single request that costs more
-  // than the depth is let pass, as it is by whoever keeps the limit. Time that goes back stands
-  // still.
+  // Whether the limit still holds in every window that ends now. A single request that costs
+  // more than the depth is allowed, as by the limit itself. Time that steps back counts as
+  // standing still.
   bool serve(Tokens cost, Instant now);
-  // Whether so much more would break no window that ends now.
+  // Whether this additional cost would exceed no window that ends now.
   bool has_room(Tokens cost, Instant now) const;
 
  private:
@@ -71,7 +71,7 @@ class WindowCheck {
   bool started_ = false;
 };
 
-// What the records of all jobs come to, and whether those of active jobs say the same.
+// The sum of the records of all jobs, and whether the records of active jobs agree.
 struct RecordCheck {
   std::int64_t sum = 0;
   bool agrees = true;
@@ -79,7 +79,7 @@ struct RecordCheck {
   explicit RecordCheck(const PeriodReport& report);
 };
 
-// Order inside each lane (the requests of one process to one target) and each request once.
+// Order inside each lane (the requests of one process to one target), each request once.
 class OrderCheck {
  public:
   enum class Fault : std::uint8_t { kNone, kTwice, kOrder };
@@ -88,7 +88,7 @@ class OrderCheck {
   // The number of the request in its lane: 0, 1, 2 ...
   std::uint64_t arrive(std::size_t lane) { return lanes_[lane].arrived++; }
   Fault dispatch(std::size_t lane, std::uint64_t number);
-  // How many arrived and were not dispatched.
+  // Number of requests that arrived and were not dispatched.
   std::uint64_t waiting() const;
 
  private:
@@ -105,17 +105,17 @@ class Checkers {
   Checkers(std::string_view target, const Bounds& bounds, std::uint32_t slots, std::size_t lanes,
            Tokens largest, Findings& findings);
 
-  // Gives the number that dispatch() is told again.
+  // Returns the number to pass to dispatch().
   std::uint64_t arrive(std::size_t lane) {
     ++queued_;
     return order_.arrive(lane);
   }
   void dispatch(std::size_t job, std::size_t lane, std::uint64_t number, Tokens cost, Instant now);
   void complete(Instant now);
-  // The target said it has nothing to run; ran_after_all: it ran something when asked again.
+  // The target has nothing to run; ran_after_all: it ran something when asked again.
   void rest(bool ran_after_all, Instant now);
   void period(const PeriodReport& report);
-  // At the end: what the target still gave out, and what the world knows to have arrived.
+  // At the end: the requests that the target still dispatched, and those that arrived.
   void end(std::uint64_t drained, Instant now);
 
  private:

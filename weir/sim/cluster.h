@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A cluster of servers in virtual time: each runs the epoch handler, slices and the participant of
-// coordinate/, with a clock of its own, over a network that delays, loses, doubles and reorders,
-// while servers crash, restart, stop, slow down and are cut off. Leaders are elected by an etcd
-// that is modelled as one place with leases; servers may be cut off from it too. It knows who
-// belongs to the cluster, until somebody has it forget a server that is dead.
+// coordinate/, with its own clock, over a network that delays, loses, duplicates and reorders
+// messages, while servers crash, restart, stop, slow down and are cut off. Leaders are elected by
+// an etcd that is modelled as one node with leases; servers may be cut off from it too. It knows
+// the members of the cluster, until a dead server is forgotten.
 //
 //   server: participant -> EpochMember --+            +--> EpochMember ...
 //                                        +-- network --+
 //   one of them: EpochLeader + SliceLeader             etcd: who leads, in which term
 //
-// Every message is encoded and decoded, and takes its receiver `message_cost` and 1 ns a byte, one
-// after the other. EpochCheckers watch all of it. The same options give the same result.
+// Every message is encoded and decoded, and takes its receiver `message_cost` and 1 ns per byte,
+// one after the other. EpochCheckers check everything. The same options give the same result.
 //
-// What servers do with their slices is up to a ServerLoad; without one demand changes at random.
+// A ServerLoad defines what servers do with their slices; without one, demand changes at random.
 #pragma once
 
 #include <cstddef>
@@ -28,17 +28,17 @@
 
 namespace weir::sim {
 
-// What goes wrong; times are means, 0 for never.
+// Faults; times are means, 0 for never.
 struct ClusterFaults {
   std::uint32_t loss_permille = 0;
   std::uint32_t double_permille = 0;
   std::uint32_t straggle_permille = 0;  // messages that take 20 times as long
   Nanoseconds crash_every{0};
   Nanoseconds partition_every{0};
-  Nanoseconds stop_every{0};  // a server stands still, as by SIGSTOP
-  Nanoseconds slow_every{0};  // what a server sends is late by 20 ... 120 ms for a while
-  // A server dies and is forgotten when its registration has run out. One of three is started again
-  // later; the others are dead for good. Two servers are always left.
+  Nanoseconds stop_every{0};  // a server stops, as by SIGSTOP
+  Nanoseconds slow_every{0};  // messages of a server are late by 20 ... 120 ms for a while
+  // A server dies and is forgotten when its registration has expired. One of three is started again
+  // later; the others stay dead. At least two servers are always left.
   Nanoseconds death_every{0};
   std::uint32_t drift_ppm = 0;      // clocks run fast or slow by up to this
   Nanoseconds clock_offset_max{0};  // and started at different times
@@ -52,10 +52,10 @@ class ServerLoad {
   ServerLoad& operator=(const ServerLoad&) = delete;
   virtual ~ServerLoad() = default;
 
-  // In kMilli, since it was asked last.
+  // In kMilli, since the last call.
   virtual std::int64_t demand(Instant now) = 0;
   virtual void set_slice(std::int64_t slice, Instant now) = 0;
-  // Does what is due, and says when there is more.
+  // Does what is due, and returns the time of the next call.
   virtual Instant run(Instant now) = 0;
 };
 
@@ -63,7 +63,7 @@ struct ClusterOptions {
   std::size_t servers = 5;
   std::uint64_t seed = 1;
   Nanoseconds length = std::chrono::seconds{3};
-  // Faults end so long before the end, and then everybody must be well.
+  // Faults end this long before the end; then every server must recover.
   Nanoseconds calm = std::chrono::seconds{1};
   Nanoseconds epoch = std::chrono::milliseconds{10};
   Nanoseconds timeout = std::chrono::milliseconds{100};
@@ -76,9 +76,9 @@ struct ClusterOptions {
   Nanoseconds leader_lease = std::chrono::milliseconds{400};
   ClusterFaults faults = {};
   std::function<std::unique_ptr<ServerLoad>(std::size_t server)> load = {};
-  // Every server has this for ever, and there are no epochs; 0: slices.
+  // If not 0, every server always has this slice, and there are no epochs.
   std::int64_t fixed_slice = 0;
-  std::function<void()> at_end = {};  // told while the loads are still there
+  std::function<void()> at_end = {};  // called while the loads still exist
 };
 
 struct ClusterResult {
@@ -92,7 +92,7 @@ struct ClusterResult {
   std::uint64_t stops = 0;
   std::uint64_t forgotten = 0;
   std::uint64_t alive = 0;    // servers at the end
-  std::uint64_t counted = 0;  // members at the end, by the last leader
+  std::uint64_t counted = 0;  // members at the end, according to the last leader
   Nanoseconds round_max{0};   // from the first Ready at a leader to its Starts
   std::uint64_t findings = 0;
   std::vector<std::string> first_findings;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One limit on many servers, with real schedulers: a job with a limit for the whole cluster has
-// nearly all of its work on one server, and which one that is changes every two seconds. Every
-// server runs a Gate with the rule, and its slice is set as the server's daemon would set it.
+// One limit on many servers, with real schedulers: a job with a cluster-wide limit has nearly all
+// of its work on one server, and this server changes every two seconds. Every server runs a Gate
+// with the rule, and its slice is set as in a real server.
 //
-//   slices   the limit is cut anew in every epoch, by demand
-//   fixed    every server has limit / servers for ever: what a hot spot cannot use is lost
+//   slices   the limit is divided in every epoch, by demand
+//   fixed    every server always has limit / servers: capacity that a hot spot cannot use is lost
 //   each     every server has the whole limit, as rates without a cluster: they multiply
 //
 // The result is an Outcome like that of any scenario, and how far the sum over all servers deviates
@@ -24,17 +24,17 @@ namespace weir::sim {
 
 struct ClusterSpec {
   std::size_t servers = 10;
-  std::uint32_t limit = 10'000;  // requests a second, of all
+  std::uint32_t limit = 10'000;  // requests per second, of all servers
   Nanoseconds move_every = std::chrono::seconds{2};
   std::uint32_t window = 128;  // requests outstanding at the hot spot
-  // Elsewhere one request at a time, and a pause like this after each.
+  // On other servers one request at a time, with this pause after each.
   Nanoseconds trickle = std::chrono::milliseconds{20};
   Nanoseconds epoch = std::chrono::milliseconds{10};
   Nanoseconds length = std::chrono::seconds{30};
 };
 
-// What was served in windows of a length that lie behind the first second, in which servers elect a
-// leader and join: parts of the limit.
+// Requests served in windows of a given length, as fractions of the limit, without the first
+// second, in which servers elect a leader and join.
 struct WindowFigures {
   double least = 0;
   double most = 0;
@@ -44,7 +44,7 @@ struct ClusterLimitOutcome {
   Outcome outcome;
   WindowFigures short_windows;  // 500 ms
   WindowFigures long_windows;   // 5 s
-  double utilisation = 0;       // behind the first second
+  double utilisation = 0;       // without the first second
   ClusterResult cluster;
 };
 

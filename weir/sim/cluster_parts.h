@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the servers of a simulated cluster are built. The base class builds them as they are. A
-// subclass changes options before they are used, for example to show that a checker finds servers
-// that are built wrongly:
+// Creates the servers of a simulated cluster. The base class creates them unchanged. A subclass
+// changes options before they are used, for example to show that a checker detects faulty servers:
 //
 //   struct MembersNeverGiveUp : ClusterParts {
 //     EpochMember::Options member(EpochMember::Options options) const override { ... }
 //   };
 //   run_cluster(rough_cluster(1), MembersNeverGiveUp()).findings
 //
-// Functions are called from the one thread of a run, and must give the same answers every time.
+// Functions are called from the one thread of a run, and must always return the same results.
 #pragma once
 
 #include <cstddef>
@@ -34,17 +33,17 @@ class ClusterParts {
   virtual EpochParticipant::Options participant(EpochParticipant::Options options) const {
     return options;
   }
-  // Of the slices that a server holds.
+  // For the slices that a server holds.
   virtual SliceTerms holder(SliceTerms terms) const { return terms; }
-  // Of a server that begins to lead.
+  // For a server that becomes leader.
   virtual SliceLeader::Options slices(SliceLeader::Options options) const { return options; }
   virtual EpochLeader::Options leader(EpochLeader::Options options) const { return options; }
-  // etcd has confirmed that this server leads. The function says whether a node can be reached.
+  // etcd has confirmed that this server leads. The function returns whether a node can be reached.
   virtual void confirmed(SliceLeader&, std::size_t /*nodes*/,
                          const std::function<bool(std::size_t node)>&) const {}
 };
 
-// The parts outlive the run.
+// REQUIRES: the parts outlive the run.
 ClusterResult run_cluster(const ClusterOptions& options, const ClusterParts& parts);
 
 }  // namespace weir::sim

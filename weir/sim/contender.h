@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The policies that a scenario is run under, for comparison. Each is a way to set up the same
-// Target; nothing is scheduled here.
+// The policies under which a scenario is run, for comparison. Each configures the same Target;
+// nothing is scheduled here.
 //
 //   none      first come, first served
 //   static    a fixed rate for every job by its nodes, whether it has work or not; depth 3
-//   adaptbf   the controller as it was published
-//   weir      the controller as Weir runs it
-//   wfq       fair queueing by nodes, without tokens: the upper bound to be measured against
+//   adaptbf   the controller as published
+//   weir      Weir's controller
+//   wfq       fair queueing by nodes, without tokens: the upper bound for comparison
 //   slices, fixed, each   of a limit on many servers; see cluster_limit.h
 //
-// make_target() gives a Target that knows every job's nodes and has its rules. What a checker needs
-// to know of a policy (the limits of jobs, and whether a slot may idle) is here too.
+// make_target() returns a Target with the nodes of every job and its rules. The properties of a
+// policy that checkers need (the limits of jobs, and whether a slot may idle) are here too.
 #pragma once
 
 #include <array>
@@ -54,7 +54,7 @@ std::optional<Contender> contender_by(std::string_view name);
 constexpr bool has_periods(Contender contender) {
   return contender == Contender::kAdaptbf || contender == Contender::kWeir;
 }
-// The period it runs at unless told otherwise.
+// Its default period.
 Nanoseconds own_period(Contender contender);
 
 // A limit that must hold over every window: rate x its length + depth.
@@ -63,17 +63,17 @@ struct Limit {
   Tokens depth;
 };
 
-// When a target may leave a slot free though requests wait.
+// When a target may leave a slot free while requests wait.
 enum class Idling : std::uint8_t {
   kForbidden,
   kAtCapacity,  // while `enough` is reached
-  kAllowed,     // its rules may ask for it
+  kAllowed,     // its rules may require it
 };
 
 struct Bounds {
   std::vector<std::optional<Limit>> jobs;      // by the order of the scenario
   std::optional<Limit> whole;                  // of all jobs together
-  std::optional<Limit> enough = std::nullopt;  // of the same: below it no slot idles
+  std::optional<Limit> enough = std::nullopt;  // of the same: below it no slot may idle
   Idling idling = Idling::kAllowed;
 };
 
@@ -82,7 +82,7 @@ struct Stage {
   Bounds bounds;
 };
 
-// EINVAL where the policy cannot express what the scenario asks for.
+// EINVAL if the policy cannot express the scenario.
 Result<Stage> make_stage(Contender contender, const Scenario& scenario, const TargetSpec& spec,
                          std::optional<Nanoseconds> period, Instant now);
 

@@ -4,14 +4,14 @@
 //
 //   numbers    no two epochs have the same number and different data
 //   once       no server is called back twice for one epoch, and numbers only increase
-//   late       every callback comes within the timeout and a stated bound
+//   late       every callback is made within the timeout and a stated bound
 //   order      the reduction does not depend on order or grouping
-//   slices     those under lease sum to no more than the limit; with what servers use that are cut
-//              off, to no more than limit + limit/10; each server's least rate on top
+//   slices     those under lease sum to at most the limit; including servers that are cut off, to
+//              at most limit + limit/10; plus each server's minimum rate
 //   recovery   when the faults have ended, epochs continue
 //
 // A restarted server counts as another server. Findings are counted, and the first few are kept as
-// text. Time is given.
+// text. Time is an argument.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class EpochCheckers {
   void called_back(std::uint64_t server, std::int64_t epoch, EpochView reduced, Instant at);
   // How long a call took, by the server's clock and without the time it was stopped.
   void answered(std::uint64_t server, Nanoseconds took, Nanoseconds bound, Instant at);
-  // Wraps a combine: tries what it is given in other orders too.
+  // Wraps a combine: also tries its arguments in other orders.
   EpochCombine watched(EpochCombine combine, std::function<Instant()> now);
   void slices(std::int64_t leased, std::int64_t cut_off, std::int64_t limit, std::size_t servers,
               Instant at);

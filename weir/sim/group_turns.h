@@ -4,15 +4,14 @@
 // client's operation is striped: it has one request on every server and is done when all of them
 // are, so it is as slow as the server on which its group waits longest for its turn.
 //
-//   together   servers move through group epochs together
-//              (weir/coordinate/group_epochs.h); one of them
-//              leads, and messages take their time
-//   apart      every server takes turns by itself
+//   together   servers move through group epochs together (weir/coordinate/group_epochs.h); one of
+//              them leads, and messages take time
+//   apart      every server takes turns on its own
 //   off        no groups: first come, first served within the policy
 //
-// Watched all the time: whether servers that are in step prefer the same group, and for how long
-// not (the raggedness); that no slot is free while a request waits, but for quiet phases; and with
-// `quiesce`, that nothing begins while another server still runs what it began an epoch before. A
+// Checked all the time: whether servers in step prefer the same group, and for how long they do not
+// (the raggedness); that no slot is free while a request waits, except in quiet phases; and with
+// `quiesce`, that nothing starts while another server still runs requests of an earlier epoch. A
 // server may be cut off from the others for a while. The same spec and seed give the same result.
 #pragma once
 
@@ -35,7 +34,7 @@ struct GroupTurnsSpec {
   GroupMode mode = GroupMode::kTogether;
   std::size_t servers = 8;
   std::size_t groups = 3;    // 1 ... 9
-  std::uint32_t window = 8;  // operations that a group has under way at a time
+  std::uint32_t window = 8;  // operations of a group in progress at a time
   std::uint32_t slots = 4;   // of a server
   Nanoseconds service = std::chrono::milliseconds{1};  // of a request, in the mean
   Nanoseconds turn = std::chrono::milliseconds{50};
@@ -59,15 +58,16 @@ struct GroupTurnsResult {
   };
   std::vector<Group> groups;
   std::uint64_t epochs = 0;  // callbacks with a number, of all servers
-  std::uint64_t errors = 0;  // without
+  std::uint64_t errors = 0;  // callbacks without a number
   std::uint64_t messages = 0;
   Nanoseconds ragged_max{
       0};  // the longest time in which servers in step preferred different groups
   Nanoseconds ragged_sum{0};
-  std::uint64_t idle_findings = 0;      // a slot was free though a request waited
-  std::uint64_t crossing_findings = 0;  // began while another still ran what is of an epoch before
-  std::uint64_t cut_served = 0;         // by the server that was cut off, meanwhile
-  bool all_in_step = false;             // at the end
+  std::uint64_t idle_findings = 0;  // a slot was free while a request waited
+  std::uint64_t crossing_findings =
+      0;  // a request started while another server ran requests of an earlier epoch
+  std::uint64_t cut_served = 0;  // by the server that was cut off, during that time
+  bool all_in_step = false;      // at the end
 };
 
 // REQUIRES: groups and servers within their bounds.

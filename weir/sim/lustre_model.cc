@@ -354,7 +354,7 @@ Result<void> LustreServer::start_policy(Head& head, std::string_view name,
   if (!argument.empty()) {
     const auto parsed = FieldSet::parse_type(argument);
     if (!parsed || argument == "generic") {
-      return refuse(std::errc::invalid_argument, argument, "is no type");
+      return refuse(std::errc::invalid_argument, argument, "is not a valid type");
     }
     type = *parsed;
   }
@@ -397,7 +397,8 @@ Result<void> LustreServer::write_rule(std::string_view text) {
       parse_command(text, speaks == nullptr ? FieldSet{Field::kJobid} : speaks->type());
   if (!command) return tl::unexpected(command.error());
   if (!is_lustre(*command)) {
-    return refuse(std::errc::invalid_argument, text, "no form a server knows");
+    return refuse(std::errc::invalid_argument, text,
+                  "is not a command that a Lustre server accepts");
   }
   for (Partition& partition : partitions_) {
     for (const std::size_t head : {kRegular, kHigh}) {

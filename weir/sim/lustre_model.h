@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model of a Lustre server (an OSS): requests in, completions out, and the files a driver reads
-// and writes. It has what makes such a server hard to steer: rules apply for each CPT and each
-// head, commands go head by head and stop at the first error, types that are not there destroy what
-// runs, job_stats counts only what was served, and timers are late.
+// A model of a Lustre server (an OSS): requests in, completions out, and the files that a driver
+// reads and writes. It has the properties that make such a server hard to control: rules apply for
+// each CPT and each head, commands are executed head by head and stop at the first error, invalid
+// types destroy the running policy, job_stats counts only served requests, and timers are late.
 //
-//   server.arrive(rpc, now);        a request; its CPT and head are given with it
+//   server.arrive(rpc, now);        a request, with its CPT and head
 //   server.run(now, done);          everything that happens up to now, in order
-//   server.next()                   when something will happen next
-//   server.read(path, now)  server.write(path, text, now)         as of the files of the same names
+//   server.next()                   time of the next event
+//   server.read(path, now)  server.write(path, text, now)         the files of the same names
 //
 //   /proc/fs/lustre/obdfilter/OST/{job_stats,stats}
 //   /sys/kernel/debug/lustre/ost/OSS/ost_io/{nrs_policies,nrs_tbf_rule}
 //   /sys/kernel/debug/lnet/cpu_partition_table      /sys/module/ptlrpc/parameters/tbf_{rate,depth}
 //
 // Differences from a real server: a change of type does not wait up to 30 s for the old instance to
-// drain, its requests go to fifo at once; classes are never forgotten; and commands that Weir's
-// rule language refuses for safety (docs/design/rules.md) are refused here too.
+// drain, its requests go to fifo at once; classes are never removed; and commands that Weir's rule
+// language refuses for safety (docs/design/rules.md) are refused here too.
 //
 // Pure: the same calls give the same answers. One owner.
 #pragma once
@@ -48,17 +48,17 @@ class LustreServer {
     StoreSpec store;  // slots are the service's threads, spread evenly over CPTs
     std::uint32_t tbf_rate = 10000;
     std::uint32_t tbf_depth = 3;
-    // Timers fire 200 us and a fiftieth of their interval late, which is what makes plain rules
-    // deliver 364 for 400, 189 for 200 and 24.4 for 25 (recorded: 365, 190, 24).
+    // Timers fire 200 us plus a fiftieth of their interval late, so that plain rules deliver 364
+    // for 400, 189 for 200 and 24.4 for 25 (recorded: 365, 190, 24).
     bool late_timers = false;
-    // Service times, in percent, of what starts while less than half of the threads are busy: what
-    // a device loses that lives off many requests at once.
+    // Service times, in percent, of requests that start while less than half of the threads are
+    // busy: the loss of a device that needs many requests at once.
     std::uint32_t thin_percent = 100;
     LustreStats::Options stats;
-    // Every write fails with this errno, if it is not 0.
+    // If not 0, every write fails with this errno.
     int write_error = 0;
   };
-  // A request is done; when it was taken from its queue.
+  // A request is done; with the time when it was taken from its queue.
   using Done = std::function<void(const Rpc& rpc, Instant started, Instant now)>;
 
   static constexpr std::string_view kService = "/sys/kernel/debug/lustre/ost/OSS/ost_io/";
@@ -72,15 +72,15 @@ class LustreServer {
   Instant next() const;
   void run(Instant now, const Done& done);
 
-  // All files there are.
+  // All files.
   std::vector<std::string> paths() const;
-  // ENOENT for no such file; else what a server answers.
+  // ENOENT for a missing file; otherwise the answer of a server.
   Result<std::string> read(std::string_view path, Instant now) const;
-  // The same in the pieces that one read(2) after the other gives.
+  // The same in the pieces that successive read(2) calls return.
   Result<std::vector<std::string>> read_parts(std::string_view path, Instant now) const;
   Result<void> write(std::string_view path, std::string_view text, Instant now);
 
-  // Forgets rules and policy, as a restart of the service does.
+  // Discards rules and policy, as a restart of the service does.
   void restart();
   void set_write_error(int error) { options_.write_error = error; }
   std::uint64_t queued() const;
@@ -91,7 +91,7 @@ class LustreServer {
     std::deque<Rpc> fifo;
     std::unique_ptr<LustreTbf> tbf;       // started
     std::unique_ptr<LustreTbf> draining;  // stopping, with requests
-    std::string argument;                 // of what was started last
+    std::string argument;                 // of the last started policy
     bool tbf_turn = false;                // two policies with requests take turns
   };
   struct Partition {
@@ -117,9 +117,9 @@ class LustreServer {
   Result<void> write_job_stats(std::size_t ost, std::string_view text);
 
   Options options_;
-  Instant clock_{};  // the latest time it was told or acted at
+  Instant clock_{};  // the latest time passed in or acted at
   Store store_;
-  std::uint32_t threads_;  // of one CPT
+  std::uint32_t threads_;  // per CPT
   std::vector<Partition> partitions_;
   std::vector<LustreStats> stats_;
   std::multimap<Instant, Flight> flights_;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an OST of the modelled Lustre server counts, and how its files say it: job_stats, one entry
-// for each job in the order they were made, and stats, the sum over all requests.
+// The counters of an OST of the modelled Lustre server, and its files: job_stats, one entry for
+// each job in order of creation, and stats, the sum over all requests.
 //
-// Counted is what was served, never what waits. And job_stats loses jobs that live, as real servers
-// do: when a new job's first request makes an entry, all others may vanish, and theirs stay away
-// for a while although they go on. A reader of job_stats alone then takes them for idle; stats
-// continues to count them. The probability and the time are options.
+// Only served requests are counted, never waiting ones. And job_stats loses active jobs, as real
+// servers do: when the first request of a new job creates an entry, all others may vanish, and stay
+// away for a while although their jobs continue. A reader of job_stats alone then considers them
+// idle; stats continues to count them. The probability and the time are options.
 //
-// The text is that of release 2.17.57, byte for byte. Random numbers are given; one owner.
+// The text is that of release 2.17.57, byte for byte. The random generator is an argument;
+// one owner.
 #pragma once
 
 #include <cstddef>
@@ -28,19 +29,19 @@ namespace weir::sim {
 class LustreStats {
  public:
   struct Options {
-    std::uint32_t vanish_permille = 0;  // of new entries that make the others vanish
+    std::uint32_t vanish_permille = 0;  // new entries that make the others vanish
     Nanoseconds vanish_for = std::chrono::seconds{3};
   };
 
   LustreStats(const Options& options, Rng rng) : options_(options), rng_(rng) {}
 
-  // A request was served, in that time.
+  // A request was served, in this time.
   void count(const Rpc& rpc, Nanoseconds took, Instant now);
   void clear() { entries_.clear(); }
-  // One job: false if it is not there.
+  // One job; false if it is not listed.
   bool clear(const JobId& job);
 
-  // One job a part, as read(2) gives them; the head line comes with the first.
+  // One job per piece, as read(2) returns them; the header is part of the first.
   std::vector<std::string> job_stats() const;
   std::string stats(Instant now) const;
 
@@ -83,12 +84,12 @@ class LustreStats {
   Options options_;
   Rng rng_;
   std::vector<Entry> entries_;
-  std::map<JobId, Instant> away_;  // vanished until then
+  std::map<JobId, Instant> away_;  // vanished until this time
   Counters all_;
   std::uint64_t vanished_ = 0;
 };
 
-// As job_stats writes an id: quoted, with \xHH, where it is not plain.
+// An id as in job_stats: quoted, with \xHH, if it is not plain.
 std::string print_lustre_job(std::string_view id);
 
 }  // namespace weir::sim

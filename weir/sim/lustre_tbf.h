@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The token bucket filter of one head of a Lustre server, with its weaknesses, as a model: a driver
-// is tried against it before it meets a real one. Weir's own tbf (weir/schedule) differs on
+// is tested against it before it runs on a real server. Weir's own tbf (weir/schedule) differs on
 // purpose; nothing of it is used here.
 //
 //   class     one for each job; a queue, ntoken (at most depth), check_time, deadline
 //   dequeue   the class with the smallest deadline: n = floor((now - check_time) * rate) + ntoken,
 //             capped at depth. n > 0: one request, ntoken = n - 1, check_time = now (the fraction
 //             is lost), deadline = now + 1/rate. n = 0: the whole head is throttled until a timer
-//   lazy      a class looks at its rule only when a new request of it arrives. Another rule or a
+//   lazy      a class checks its rule only when a new request of it arrives. Another rule or a
 //             newer rate resets it: ntoken = depth, whatever it had, and neither the deadline nor
-//             the timer is computed anew
+//             the timer is recomputed
 //   realtime  no cap, and the deadline stays until tokens run out
 //
-// Only `start` grows the sequence that makes classes match again; `stop` is seen by a flag of the
-// rule, a change of rate by its generation, a change of rank by new classes only. Timers fire when
-// the owner says so: how late a machine is belongs to the server (lustre_model.h).
+// Only `start` increases the sequence that makes classes match again; `stop` is seen by a flag of
+// the rule, a change of rate by its generation, a change of rank by new classes only. The owner
+// fires timers: how late they are depends on the server (lustre_model.h).
 //
-// No clock, no chance; one owner. Dequeue looks at every class that has requests.
+// No clock, no randomness; one owner. Dequeue visits every class that has requests.
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,12 @@ namespace weir::sim {
 // A request to a Lustre server.
 struct Rpc {
   JobId job;
-  std::uint64_t tag = 0;  // the owner's
+  std::uint64_t tag = 0;  // for the owner
   std::uint32_t cpt = 0;
   std::uint32_t ost = 0;
   std::uint64_t bytes = 4096;
   bool is_read = true;
-  bool is_high = false;  // for the head of high priority
+  bool is_high = false;  // high priority
   Instant arrived{};
 };
 
@@ -61,7 +61,7 @@ class LustreTbf {
     std::uint64_t generation = 0;
     bool realtime = false;
     bool stopping = false;
-    std::uint32_t refs = 0;  // classes that follow it
+    std::uint32_t refs = 0;  // classes that use it
   };
 
   LustreTbf(FieldSet type, std::uint32_t rate, std::uint32_t depth);
@@ -69,18 +69,18 @@ class LustreTbf {
   FieldSet type() const { return type_; }
   std::uint64_t queued() const { return queued_; }
 
-  // EEXIST, ENOENT and EPERM as a server gives them; a change whose rank does not exist has changed
-  // the rate all the same.
+  // EEXIST, ENOENT and EPERM as on a server; a change whose rank does not exist has still changed
+  // the rate.
   Result<void> apply(const RuleCommand& command);
   // "NAME CONDS RATE, ref N" lines, first match first.
   std::string listing() const;
 
   void enqueue(const Rpc& rpc, Instant now);
-  // None while nothing may run; then wake() says until when, unless nothing is queued. With
-  // `force`, which drains a policy that is being stopped, tokens do not count.
+  // None while nothing may run; then wake() returns until when, unless nothing is queued. With
+  // `force`, which drains a policy that is being stopped, tokens are ignored.
   std::optional<Rpc> dequeue(Instant now, bool force);
 
-  // The time the armed timer was set for; none while it is not armed.
+  // The time of the armed timer; none if it is not armed.
   std::optional<Instant> wake() const { return armed_; }
   // 1 / rate of the class that armed it.
   Nanoseconds armed_interval() const { return armed_interval_; }
@@ -118,7 +118,7 @@ class LustreTbf {
   std::vector<std::shared_ptr<Rule>> rules_;
   std::shared_ptr<Rule> default_;
   std::map<JobId, std::unique_ptr<Class>> classes_;
-  std::vector<Class*> ready_;  // those with requests, in no order
+  std::vector<Class*> ready_;  // those with requests, in no particular order
   std::uint64_t sequence_ = 0;
   std::uint64_t queued_ = 0;
   std::optional<Instant> armed_;

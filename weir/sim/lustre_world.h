@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a scenario's jobs against the model of a Lustre server, in virtual time. The driver is
-// called once per period and sees the server through its files. So the driver that runs here is the
-// one that runs on a server.
+// Runs the jobs of a scenario against the model of a Lustre server, in virtual time. The driver is
+// called once per period and sees the server through its files. So the same driver runs here and on
+// a server.
 //
 //   run_on_lustre(scenario, contender,
 //                 {.seed = 1, .period = 50ms, .tick = [&](LustreServer& server, Instant now) {
 //                   ...server.read(...), server.write(...) }});
 //
-// The processes are those of World: windows, bursts, thinking. Their requests enter the CPT that
-// their process's number gives. Periods are a tenth longer or shorter, by chance, so that jobs and
-// driver are not in step. wait is from arrival at the server to being taken from its queue.
+// The processes are those of World: windows, bursts, thinking. The number of a process determines
+// the CPT of its requests. Periods are up to a tenth longer or shorter, at random, so that jobs and
+// driver are not in step. wait is from arrival at the server to removal from its queue.
 //
-// REQUIRES: check(scenario), which has a LustreSpec. Same seed, same outcome.
+// REQUIRES: check(scenario), which has a LustreSpec. The same seed gives the same outcome.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@ namespace weir::sim {
 
 struct LustreRunOptions {
   std::uint64_t seed = 1;
-  Nanoseconds period{0};  // 0: nobody steers it
-  // Before the first request.
+  Nanoseconds period{0};  // 0: no driver
+  // Called before the first request.
   std::function<void(LustreServer&, Instant)> start;
-  // At the end of every period.
+  // Called at the end of every period.
   std::function<void(LustreServer&, Instant)> tick;
-  // At the ends of its parts, if there is more than one.
+  // Number of calls per period, for glances.
   int parts = 1;
   std::function<void(LustreServer&, Instant)> glance;
-  // Told of every request that is done.
+  // Called for every completed request.
   std::function<void(const Rpc&, Instant started, Instant now)> done;
 };
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The results of a run: for every job, for every target, and over time. Values only, created by
-// World; tables, files and figures are made of them in study/ and apps/.
+// World; study/ and apps/ turn them into tables, files and figures.
 //
-//   throughput    requests served a second, over the run; for a job that had a fixed amount of
-//                 work and finished it, until it was done
+//   throughput    requests served per second of the run; for a job with a fixed amount of work that
+//                 it finished, until it was done
 //   wait          from arrival to dispatch            latency   from arrival to completion
 //   share         of all cost served, and entitlement, of all nodes: both over the time in which
-//                 every continuous job has work (`contended`); without such a time there is none
+//                 every continuous job has work (`contended`); none without such a time
 //   utilisation   cost served / (capacity x duration)
-//   fairness      Jain's index of share / entitlement over the jobs that had work in that time: 1
-//                 where all got in proportion, 1/n where one got everything
+//   fairness      Jain's index of share / entitlement over the jobs with work in that time: 1 if
+//                 all are in proportion, 1/n if one job got everything
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace weir::sim {
 
-// Served in each stretch of the run, `Outcome::bin` long.
+// Requests served in each interval of the run, `Outcome::bin` long.
 struct Bin {
   std::uint64_t served = 0;
   std::uint64_t cost = 0;
@@ -54,7 +54,7 @@ struct TargetOutcome {
   double utilisation = 0;
 };
 
-// A period's report, and whose it is.
+// The report of a period, and its target.
 struct PeriodRow {
   std::size_t target = 0;
   PeriodReport report;
@@ -73,12 +73,12 @@ struct Outcome {
   std::vector<JobOutcome> jobs;
   std::vector<TargetOutcome> targets;
   std::vector<PeriodRow> periods;
-  std::uint64_t events = 0;  // that were taken from the heap
+  std::uint64_t events = 0;  // number of events taken from the heap
   std::uint64_t findings = 0;
   std::vector<std::string> first_findings;
 };
 
-// Jobs that were written down as one, as one: sums, and quantiles of all.
+// Combines jobs that the scenario defines together: sums, and quantiles of all.
 std::vector<JobOutcome> grouped(const Outcome& outcome);
 
 // Jain's index; none for no values or only zeros.

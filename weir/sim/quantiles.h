@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Times and their quantiles, finer than base's Histogram: for figures that are compared with each
-// other a sixteenth is too coarse. Every power of two from 256 on is cut into 256 buckets, and a
-// quantile is the highest value of its bucket:
+// other a sixteenth is too coarse. Every power of two from 256 on is divided into 256 buckets, and
+// a quantile is the highest value of its bucket:
 //
 //   v <= quantile <= v + v / 256          for the true quantile v; exactly v below 512
 //
-// It takes 4 bytes for each bucket up to the largest value seen, 27 KiB for times of a minute.
-// Merging equals having recorded everything in one place. Not for several threads.
+// It takes 4 bytes for each bucket up to the largest value, 27 KiB for times of a minute. Merging
+// gives the same result as recording everything in one object. Not thread-safe.
 #pragma once
 
 #include <bit>
@@ -28,7 +28,7 @@ class Quantiles {
 
   std::uint64_t count() const { return count_; }
   // The smallest value that at least numerator / denominator of the values do not exceed, rounded
-  // up as said above. 0 when nothing was recorded. REQUIRES: 0 <= numerator <= denominator > 0.
+  // up as described above. 0 if nothing was recorded. REQUIRES: 0 <= numerator <= denominator > 0.
   std::uint64_t quantile(std::uint64_t numerator, std::uint64_t denominator) const;
 
   void merge(const Quantiles& other);

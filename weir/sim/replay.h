@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Repeats a trace: creates the Targets again, makes the same calls with the same times, and
-// compares every decision and the sum of every period. Traces of servers and of simulations
-// are treated the same. It stops at the first difference, since everything after it differs
-// too.
+// Replays a trace: creates the Targets again, makes the same calls with the same times, and
+// compares every decision and the checksum of every period. Traces of servers and of simulations
+// are treated the same. It stops at the first difference, since everything after it differs too.
 //
 //   const ReplayReport report = replay(source);
-//   report.is_identical()       as far as the trace goes
-//   report.is_whole()           and that is as far as it was meant to go
+//   report.is_identical()       no difference, as far as the trace goes
+//   report.is_whole()           the trace is complete
 //
-// Memory: what is outstanding at a time, and a block of the trace.
+// Memory: outstanding requests, and a block of the trace.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +25,10 @@ namespace weir::sim {
 struct ReplayReport {
   TraceHead head;
   std::uint64_t targets = 0;
-  std::uint64_t calls = 0;  // of every kind, those at the first difference included
+  std::uint64_t calls = 0;  // of every kind, including that of the first difference
   std::uint64_t admitted = 0;
   std::uint64_t decisions = 0;
-  std::uint64_t run = 0;  // decisions to run something
+  std::uint64_t run = 0;  // decisions to run a request
   std::uint64_t completed = 0;
   std::uint64_t withdrawn = 0;
   std::uint64_t deferred = 0;
@@ -40,14 +39,14 @@ struct ReplayReport {
 
   std::string difference;  // the first, or empty
   TraceReader::Ending ending = TraceReader::Ending::kNotYet;
-  std::string complaint;  // about an ending that is not kWhole
+  std::string complaint;  // reason of an ending other than kWhole
   std::uint64_t good_bytes = 0;
 
   bool is_identical() const { return difference.empty(); }
   bool is_whole() const { return ending == TraceReader::Ending::kWhole; }
 };
 
-// Told what happens in a replay, at the times of the trace.
+// Notified of the events of a replay, at the times of the trace.
 class ReplayObserver {
  public:
   ReplayObserver() = default;

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scenario to simulate, as values: the targets and their stores, the jobs and
-// their processes, and the faults. study/ reads it from files; tests create it
-// directly.
+// A scenario to simulate, as values: the targets and their stores, the jobs and their processes,
+// and the faults. study/ reads it from files; tests create it directly.
 //
 //   Scenario
 //    +- TargetSpec   capacity T, slots, service times, slow-downs and stalls
 //    +- JobSpec      a name, its nodes
-//    |   +- ProcessSpec  so many of them: continuous, bursts, or think and ask again
-//    +- TraceEntry   or arrivals as they were recorded, whatever comes back
+//    |   +- ProcessSpec  a number of processes: continuous, burst, or think
+//    +- TraceEntry   or recorded arrivals, independent of completions
 //    +- FaultSpec    late timers, lost wake-ups, steps of the clock
-//    +- LustreSpec   or a Lustre server in place of the target's own scheduling
+//    +- LustreSpec   or a Lustre server instead of the target's own scheduling
 //
-// A process has at most `window` requests outstanding; what it wants beyond that waits inside it
-// and has not arrived yet. check() refuses what cannot be run, and World assumes it was asked.
+// A process has at most `window` requests outstanding; further ones wait inside it and have not
+// arrived yet. check() rejects a scenario that cannot be run; World assumes that it was called.
 #pragma once
 
 #include <cstddef>
@@ -41,12 +40,12 @@ inline constexpr Nanoseconds kLengthMax = std::chrono::hours{24 * 30};
 struct TargetSpec {
   std::string name = "target";
   Rate capacity = Rate::per_second(1000);  // T, in units of cost
-  bool estimate = false;  // policies that can find the capacity by themselves are not told it
+  bool estimate = false;  // policies that can estimate the capacity are not told it
   Cost cost;
   StoreSpec store;
 };
 
-// One size of request and how often it is drawn, relative to the others.
+// A request size and its relative frequency.
 struct SizeSpec {
   Bytes size{4096};
   std::uint32_t weight = 1;
@@ -54,14 +53,14 @@ struct SizeSpec {
 
 struct ProcessSpec {
   enum class Kind : std::uint8_t {
-    kContinuous,  // always `window` outstanding, `requests` in all or without end
-    kBurst,       // wants `requests` more every `every`
-    kThink,       // thinks, wants requests_min ... requests, waits for all of them, thinks again
+    kContinuous,  // always `window` outstanding, `requests` in total or without end
+    kBurst,       // `requests` more every `every`
+    kThink,       // pauses, sends requests_min ... requests, waits for all of them, pauses again
   };
   static constexpr std::uint64_t kEndless = UINT64_MAX;
 
   Kind kind = Kind::kContinuous;
-  std::uint32_t count = 1;  // of processes like this
+  std::uint32_t count = 1;  // number of such processes
   std::uint32_t window = 8;
   Nanoseconds start{0};
   std::uint64_t requests = kEndless;
@@ -70,12 +69,12 @@ struct ProcessSpec {
   Nanoseconds think{0};
   std::vector<SizeSpec> sizes = {SizeSpec{}};
   std::uint32_t reads_percent = 100;
-  std::optional<std::size_t> target = 0;  // none: the targets in turn, one request each
+  std::optional<std::size_t> target = 0;  // none: all targets in turn, one request each
 };
 
 struct JobSpec {
   std::string name;
-  std::string group;  // the jobs written down as one share it; else the name
+  std::string group;  // common name of jobs that were defined together; otherwise the name
   std::uint64_t nodes = 1;
   std::vector<ProcessSpec> processes;
 };
@@ -90,25 +89,25 @@ struct TraceEntry {
 
 struct ClockStep {
   Nanoseconds at{0};
-  Nanoseconds by{0};  // below 0: back
+  Nanoseconds by{0};  // negative: back
 };
 
 struct FaultSpec {
   // So many of 1000 timers fire late, each by up to late_by.
   std::uint32_t late_permille = 0;
   Nanoseconds late_by{0};
-  // So many of 1000 times the target is not asked though something happened; it is after
-  // `recover`, if nothing happens before.
+  // So many of 1000 times the target is not called although an event happened; it is called after
+  // `recover`, unless another event happens before.
   std::uint32_t lost_permille = 0;
   Nanoseconds recover = std::chrono::milliseconds{10};
   std::vector<ClockStep> steps;
 };
 
-// The target is a Lustre server (lustre_model.h), steered through its files.
+// The target is a Lustre server (lustre_model.h), controlled through its files.
 struct LustreSpec {
   std::uint32_t cpts = 1;
   bool late_timers = true;            // plain rules deliver less than their rate
-  std::uint32_t vanish_permille = 0;  // of new jobs that make the others vanish from job_stats
+  std::uint32_t vanish_permille = 0;  // new jobs that make the others vanish from job_stats
   Nanoseconds vanish_for = std::chrono::seconds{3};
   std::uint32_t thin_percent = 100;  // service times while few requests are in service
 };
@@ -118,7 +117,7 @@ struct Scenario {
   std::string name;
   std::string title;
   std::optional<Nanoseconds> length;  // none: until all processes are done
-  std::vector<Nanoseconds> periods;   // a sweep runs controllers at each of them
+  std::vector<Nanoseconds> periods;   // a sweep runs controllers with each of these periods
   std::vector<TargetSpec> targets = {TargetSpec{}};
   std::vector<JobSpec> jobs;
   std::vector<TraceEntry> trace;  // in order of time
@@ -128,10 +127,10 @@ struct Scenario {
   std::uint64_t nodes() const;  // of all jobs
 };
 
-// EINVAL for what cannot be run; the error names the part and the cure.
+// EINVAL for a scenario that cannot be run; the error names the member and the remedy.
 Result<void> check(const Scenario& scenario);
 
-// The largest request any process may send, or the trace holds.
+// The largest request of any process or of the trace.
 Bytes largest_request(const Scenario& scenario);
 
 }  // namespace weir::sim

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A device that serves so many requests at a time, each for a while that is drawn from a
-// distribution. It may be slowed down or stand still at given times:
+// A device that serves a number of requests at a time, each for a time drawn from a distribution.
+// It may be slowed down or stall at given times:
 //
-//   slow-down   what is started meanwhile takes `percent` of its time (300: three times as long)
-//   stall       nothing moves; what is in service goes on afterwards where it stopped
+//   slow-down   requests that start meanwhile take `percent` of their time (300: three times)
+//   stall       nothing progresses; requests in service continue afterwards
 //
-// finish() says when a request that is started now will be done. It knows all disturbances ahead,
-// so nothing has to be moved later. The caller limits how many are in service.
+// finish() returns when a request that starts now will be done. All disturbances are known in
+// advance, so nothing has to be moved later. The caller limits the number in service.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ struct ServiceTime {
 
   Kind kind = Kind::kConstant;
   Nanoseconds base = std::chrono::milliseconds{16};  // the mean for an empty request
-  Nanoseconds per_mib{0};                            // and what each MiB adds to it
-  std::uint32_t spread_permille = 100;               // uniform: so far to either side
+  Nanoseconds per_mib{0};                            // additional time per MiB
+  std::uint32_t spread_permille = 100;               // uniform: maximum deviation to either side
 
-  // At least a nanosecond.
+  // At least one nanosecond.
   Nanoseconds draw(Bytes size, Rng& rng) const;
 };
 
@@ -47,7 +47,7 @@ struct StoreSpec {
 
 class Store {
  public:
-  // The spec must outlive it.
+  // REQUIRES: the spec outlives it.
   Store(const StoreSpec& spec, Rng rng) : spec_(spec), rng_(rng) {}
 
   Instant finish(Instant start, Bytes size);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The results of a run on a real server, in the form of simulated ones: an Outcome made from the
-// server's trace while it is replayed, so that both can stand in one table and on one page.
+// server's trace while it is replayed, so that both can be shown in one table and on one page.
 //
 //   TracedOutcome traced(scenario, Contender::kWeir);
 //   replay(source, &traced);
 //   Outcome outcome = traced.outcome();
 //
-// The scenario says which jobs count, their nodes, the capacity and the length; time 0 is the first
-// request of one of its jobs. Shares are of all that was served in that time, which means something
-// where a job always wants more. All targets of the trace count as one.
+// The scenario determines the jobs that count, their nodes, the capacity and the length; time 0 is
+// the first request of one of its jobs. Shares are of everything served in that time, which is
+// meaningful if a job always has requests. All targets of the trace count as one.
 #pragma once
 
 #include <cstddef>

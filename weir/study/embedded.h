@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The scenarios that come with Weir and the pages of reports, compiled into the binary
-// (weir/base/embedded_file.h), in the order of their paths.
+// Weir's built-in scenarios and the pages of reports, compiled into the binary
+// (weir/base/embedded_file.h), ordered by path.
 //
 //   find_embedded(embedded_files(), "redistribution.toml")
 #pragma once

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scenarios of the lock service as people write them: TOML with a table [locks] in, a
-// sim::LockScenario out. Errors are reported like those of other scenarios (scenario_file.h), and
-// weir-sim(1) lists all keys.
+// Scenario files of the lock service: TOML with a table [locks] in, a sim::LockScenario out. Errors
+// are reported like those of other scenarios (scenario_file.h), and weir-sim(1) lists all keys.
 //
 //   [locks]
 //   limit = 100000
@@ -18,10 +17,10 @@
 
 namespace weir::study {
 
-// Whether a scenario has a table [locks]: these are of the lock service, the others of storage.
+// Whether a scenario has a table [locks]: it is then of the lock service, otherwise of storage.
 bool is_lock_scenario(std::string_view text);
 
-// `where` is how messages call the file. EINVAL if it is wrong.
+// `where` is the name of the file in messages. EINVAL if it is not valid.
 Result<sim::LockScenario> parse_lock_scenario(std::string_view text, const std::string& where);
 
 }  // namespace weir::study

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scenario of the lock service that was run for several appetites under several policies, and
-// its results as files:
+// A scenario of the lock service that was run for several appetites under several policies, and its
+// results as files:
 //
-//   result.json   per appetite and policy: locks granted against the limit, messages, hits, how
+//   result.json   per appetite and policy: locks granted relative to the limit, messages, hits, how
 //                 far each client is from its share
-//   locks.csv     of every second: granted, volume, grants and cancels
-//   clients.csv   of every client: its rate and the locks it held
-//   report.html   one page with the figures, which needs nothing beside it
+//   locks.csv     per second: granted, volume, grants and cancels
+//   clients.csv   per client: its rate and the locks it held
+//   report.html   a self-contained page with the figures
 //
-// The same study gives the same bytes. All but write_lock_study() are plain functions.
+// The same study gives the same bytes. All except write_lock_study() are plain functions.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ std::string locks_csv(const LockStudy& study);
 std::string lock_clients_csv(const LockStudy& study);
 std::string lock_report_html(const LockStudy& study);
 
-// All files into a folder, which is made if it does not exist.
+// Writes all files to a folder, which is created if it does not exist.
 Result<void> write_lock_study(const LockStudy& study, const std::string& folder);
 
 }  // namespace weir::study

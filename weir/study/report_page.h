@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A report is one page that needs nothing else: web/*.html with the numbers put where its script
-// says /*DATA*/. The data, which includes names chosen by users, cannot end the script that
-// contains it.
+// A report is a self-contained page: web/*.html with the numbers in place of /*DATA*/ in its
+// script. The data, which includes names chosen by users, cannot end the script that contains it.
 //
 //   report_page("sim-report.html", json)
 #pragma once
@@ -16,11 +15,11 @@
 
 namespace weir::study {
 
-// REQUIRES: the page is embedded and has the place; `json` is JSON.
+// REQUIRES: the page is embedded and contains the placeholder; `json` is JSON.
 std::string report_page(std::string_view page, std::string json);
 
 using NamedText = std::pair<std::string_view, std::string>;
-// Makes the folder if it is not there. The first that cannot be written ends it.
+// Creates the folder if it does not exist. Stops at the first file that cannot be written.
 Result<void> write_texts(const std::string& folder, std::span<const NamedText> texts);
 
 }  // namespace weir::study

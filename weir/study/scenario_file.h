@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scenarios as people write them: TOML in, a sim::Scenario out. Every error names the file, the
-// line and what to write; an unknown key is reported with the nearest known one. weir-sim(1) lists
-// all keys.
+// Scenario files: TOML in, a sim::Scenario out. Every error names the file, the line and what is
+// expected; an unknown key is reported with the nearest known one. weir-sim(1) lists all keys.
 //
-//   load_scenario("redistribution")       one that comes with Weir
-//   load_scenario("my/scenario.toml")     a file; a trace it names is looked for beside it
+//   load_scenario("redistribution")       a built-in scenario
+//   load_scenario("my/scenario.toml")     a file; its trace is in the same folder
 //
-// A job with count = 20 becomes 20 jobs, user1 to user20, that are one group in tables.
+// A job with count = 20 becomes 20 jobs, user1 to user20, which tables show as one group.
 #pragma once
 
 #include <string>
@@ -19,30 +18,30 @@
 
 namespace weir::study {
 
-// `where` is how messages call the file; `folder` is where a trace is looked for ("" for nowhere).
+// `where` is the name of the file in messages; `folder` is the folder of its trace ("" for none).
 Result<sim::Scenario> parse_scenario(std::string_view text, const std::string& where,
                                      const std::string& folder);
 
-// The text of a scenario, and where it comes from.
+// The text of a scenario, and its source.
 struct ScenarioText {
   std::string name;
   std::string text;
-  std::string where;   // how messages call it
-  std::string folder;  // "" for one that comes with Weir
+  std::string where;   // its name in messages
+  std::string folder;  // "" for a built-in scenario
 };
-// A file if the argument looks like one (it has a '/' or ends in .toml), else a name. ENOENT if
-// there is no such scenario, or the errno of reading it.
+// A file if the argument looks like one (it contains a '/' or ends in .toml), otherwise a name.
+// ENOENT if there is no such scenario, or the errno of reading it.
 Result<ScenarioText> find_scenario(const std::string& file_or_name);
 
-// A file if the argument looks like one (it has a '/' or ends in .toml), else a name. ENOENT if
-// there is no such scenario, EINVAL if it is wrong, or the errno of reading it.
+// Finds and parses a scenario. ENOENT if there is no such scenario, EINVAL if it is not valid, or
+// the errno of reading it.
 Result<sim::Scenario> load_scenario(const std::string& file_or_name);
 
 struct NamedScenario {
   std::string name;
   std::string title;
 };
-// Those that come with Weir, in the order of their names.
+// The built-in scenarios, ordered by name.
 std::vector<NamedScenario> named_scenarios();
 
 }  // namespace weir::study

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Recorded arrivals as CSV, one request a line below the line of names:
+// Recorded arrivals as CSV, one request per line after a header line:
 //
 //   time_s,job,op,bytes
 //   0.000250,lammps.17,read,1048576
 //
-// Times are seconds since the start with up to nine digits behind the point, in rising order; op is
-// read or write. Jobs that the scenario does not name are added with one node. An error names its
-// line.
+// Times are seconds since the start with up to nine decimal places, in increasing order; op is
+// read or write. Jobs that the scenario does not define are added with one node. An error names
+// its line.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@
 
 namespace weir::study {
 
-// Adds the trace to the scenario. `where` is how messages call the file.
+// Adds the trace to the scenario. `where` is the name of the file in messages.
 Result<void> add_trace(std::string_view text, const std::string& where, sim::Scenario& scenario);
 
 }  // namespace weir::study

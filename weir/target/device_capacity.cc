@@ -23,9 +23,9 @@ Result<void> Capacity::check_unit(const Cost& cost) const {
   const std::string in_force(unit_of(cost));
   return fail(std::errc::invalid_argument, "capacity",
               "is in " + std::string(counts_bytes ? "operations" : "bytes") +
-                  " a second, but the service counts " + in_force,
-              "give " + in_force + " a second, such as " + (counts_bytes ? "100MB/s" : "4000") +
-                  "; the unit changes with --capacity or cost= at the next start");
+                  " per second, but the service counts " + in_force,
+              "give " + in_force + " per second, such as " + (counts_bytes ? "100MB/s" : "4000") +
+                  "; to change the unit, set --capacity or cost= and restart the server");
 }
 
 }  // namespace weir

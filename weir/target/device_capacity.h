@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a device does a second, with its unit. "10MB/s" and "10000000" are the same number and not
-// the same capacity: the unit stays with the rate from where it was written (command line, file,
-// API, journal) to the Target, which refuses any unit but the one its requests are counted in.
+// The capacity of a device per second, with its unit. "10MB/s" and "10000000" are the same number
+// but not the same capacity: the unit stays with the rate from its source (command line, file, API,
+// journal) to the Target, which refuses a unit other than that of its requests.
 //
-//   auto          estimated; `rate`, if there is one, is the most it is taken for
-//   4000          operations a second, or tokens where cost=affine counts more than one for each
-//   100MB/s       bytes a second
+//   auto          estimated; `rate`, if given, is the maximum of the estimate
+//   4000          operations per second, or tokens with cost=affine
+//   100MB/s       bytes per second
 //
 // Values only.
 #pragma once
@@ -29,14 +29,14 @@ struct Capacity {
   static constexpr Capacity ops(Rate rate) { return {Kind::kOps, rate}; }
   static constexpr Capacity bytes(Rate rate) { return {Kind::kBytes, rate}; }
 
-  // Whether it counts what requests of this cost are counted in; auto fits any. EINVAL otherwise,
-  // with the unit in force.
+  // Whether it has the unit of requests of this cost; auto fits any. Otherwise EINVAL, with the
+  // unit in use.
   Result<void> check_unit(const Cost& cost) const;
 
   bool operator==(const Capacity&) const = default;
 };
 
-// "operations", "bytes" or "tokens": what a capacity beside this cost is counted in.
+// "operations", "bytes" or "tokens": the unit of a capacity with this cost.
 std::string_view unit_of(const Cost& cost);
 
 }  // namespace weir

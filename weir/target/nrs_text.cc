@@ -115,7 +115,7 @@ Result<void> write_nrs_policies(Target& target, std::string_view text, Instant n
   const Heads heads = take_heads(rest);
   if (rest.size() > kNameMax) return refuse(text, "argument is too long", "at most 15 bytes");
   if (name == kTbf && rest.empty() && text.ends_with(' ')) {
-    return refuse(text, "no type behind the blank", "leave the blank out for all fields");
+    return refuse(text, "no type after the space", "omit the space for all fields");
   }
   return target.set_policy(name, rest, heads, now);
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whoever is told of every call on a Target, in the order the calls were made: a trace that is
-// written (trace_writer.h), or a replay that compares (weir/sim/replay.h).
+// Receives every call to a Target, in order: to write a trace (trace_writer.h), or to compare it in
+// a replay (weir/sim/replay.h).
 //
-//   target.record(&recorder);        from now on; nullptr: no longer
+//   target.record(&recorder);        from now on; nullptr: stop
 //
-// Each function is called when its call is done, so periods that ended inside of a call come before
-// it. A request is known by its number, which a recorder may give it when it is admitted. Commands
-// come with whether they were carried out, because a refusal has to be repeated too. Nothing may be
-// called on the Target from here.
+// Each function is called when its call is done, so periods that ended inside a call are reported
+// before it. A request is identified by its number, which a recorder may assign when it is
+// admitted. Commands are reported with their success, because a refusal has to be repeated too. The
+// recorder must not call the Target.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@
 
 namespace weir {
 
-// Who says what a device can do: an administrator, or the Target, which measures.
+// The source of a capacity: an administrator, or the estimate of the Target.
 enum class CapacitySource : std::uint8_t { kGiven, kEstimated };
 
-// Every function does nothing unless it is overridden.
+// The default implementations do nothing.
 class TargetRecorder {
  public:
   TargetRecorder() = default;
@@ -42,7 +42,7 @@ class TargetRecorder {
   virtual void completed(const Request& /*request*/, const Outcome& /*outcome*/, Instant /*now*/) {}
   virtual void deferred(const Request& /*request*/, Instant /*now*/) {}
   virtual void resumed(const Request& /*request*/, Instant /*now*/) {}
-  // It gets no number: nothing follows.
+  // It gets no number, because no later call refers to it.
   virtual void charged(const Request& /*request*/, Head /*head*/, Instant /*now*/) {}
   virtual void withdrawn(const Request& /*request*/, Instant /*now*/) {}
   virtual void promoted(const Request& /*request*/, Instant /*now*/) {}
@@ -57,12 +57,12 @@ class TargetRecorder {
   virtual void held(bool /*is_held*/, Instant /*now*/) {}
   virtual void nodes_set(const JobId& /*job*/, std::uint64_t /*nodes*/, bool /*is_done*/,
                          Instant /*now*/) {}
-  // Without a source: it stays as it was.
+  // Without a source: unchanged.
   virtual void capacity_set(const std::optional<Rate>& /*capacity*/,
                             std::optional<CapacitySource> /*source*/, Instant /*now*/) {}
   virtual void nodes_by_clients_set(bool /*counts*/, Instant /*now*/) {}
   virtual void restored(const Controller::State& /*state*/, bool /*is_done*/, Instant /*now*/) {}
-  // What the controller decided, and the capacity it took the device to have.
+  // The decisions of the controller, and the capacity that it assumed.
   virtual void period_ended(const PeriodReport& /*report*/,
                             const std::optional<Rate>& /*capacity*/) {}
 };

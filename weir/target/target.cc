@@ -48,7 +48,7 @@ class Target::GateShares final : public Enforcer {
     RuleEngine* const engine = gate_.engine(Head::kRegular);
     if (engine == nullptr) {
       return fail(std::errc::no_such_device, std::string(job.text()),
-                  policies_with_rules() + " is not in force");
+                  policies_with_rules() + " is not running");
     }
     engine->set_share(job, share.rate, share.depth, share.nodes, now);
     return {};
@@ -114,7 +114,7 @@ Decision Target::decide(Instant now) {
   if (decision.kind() == Decision::Kind::kRun) {
     Request& request = decision.request();
     if (decision.is_resumed()) return decision;  // it has started before
-    entry_of(request).start(cost_of(request), now - request.admitted_at());
+    entry_of(request).start(request.starting(now), cost_of(request));
     return decision;
   }
   if (active_.empty()) return decision;
@@ -122,13 +122,13 @@ Decision Target::decide(Instant now) {
   return Decision::wait_until(std::min(until, period_end_));
 }
 
-void Target::complete(Request& request, Instant now, const Outcome& outcome) {
+RequestRecord Target::complete(Request& request, Instant now, const Outcome& outcome) {
   advance(now);
   JobStats::Entry& entry = entry_of(request);
+  const RequestRecord record = request.ending(now, outcome);
   if (outcome.how == Outcome::How::kNotStarted) {
     entry.abandon(cost_of(request));
   } else {
-    const RequestRecord record = record_of(request, now, outcome);
     const Tokens settled = options_.cost.of(record.moved);
     entry.finish(record, cost_of(request), settled);
     const bool is_done = outcome.how == Outcome::How::kDone;
@@ -138,15 +138,7 @@ void Target::complete(Request& request, Instant now, const Outcome& outcome) {
   stats_.release(entry);
   gate_.complete(request, now, outcome);
   if (recorder_ != nullptr) recorder_->completed(request, outcome, now);
-}
-
-RequestRecord Target::record_of(const Request& request, Instant ended, const Outcome& outcome) {
-  return {.operation = request.operation,
-          .charged = request.bytes,
-          .moved = outcome.bytes.value_or(request.bytes),
-          .arrived = request.admitted_at(),
-          .started = request.started_at(),
-          .ended = ended};
+  return record;
 }
 
 void Target::defer(Request& request, Instant now) {
@@ -165,9 +157,10 @@ void Target::charge(Request& request, Head head, Instant now) {
   advance(now);
   JobStats::Entry& entry = arrive(request, now);
   const Tokens cost = cost_of(request);
-  entry.start(cost, Nanoseconds{0});
   gate_.charge(request, head, now);
-  entry.finish(record_of(request, now), cost, cost);
+  const RequestRecord record = request.ending(now);
+  entry.start(record, cost);
+  entry.finish(record, cost, cost);
   request.account = nullptr;
   stats_.release(entry);
   if (recorder_ != nullptr) recorder_->charged(request, head, now);
@@ -385,7 +378,7 @@ void Target::follow_policy(Instant now) {
   switches_ = gate_.switches();
   const Policy& policy = gate_.policy_in_force(Head::kRegular);
   controller_->suspend(
-      fmt::format("policy {} is in force; shares need {}", policy.name(), policies_with_rules()),
+      fmt::format("policy {} is running; shares require {}", policy.name(), policies_with_rules()),
       now);
   if (gate_.engine(Head::kRegular) == nullptr) return;
   controller_->resume();

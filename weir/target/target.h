@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One device as the server and the simulator see it, and the one door to its scheduler: start here.
-// Everything that changes what is decided is a command of the Target, and each is told to whoever
-// records it, so a trace can be repeated; everything else is to look at. Its daily life:
+// One device as the server and the simulator see it, and the only way to its scheduler: start here.
+// Everything that changes a decision is a command of the Target, and each is reported to the
+// recorder, so that a trace can be replayed; everything else only reads. Normal operation:
 //
 //   target.admit(request, head, now);
 //   Decision decision = target.next(now);       run this | ask again then | idle
 //   target.complete(request, now);
 //
-// Inside are a Gate, the controller that shares the device out among jobs, and what both count. The
-// controller's periods end by themselves inside the same calls: wait_until includes the end of the
-// period while jobs are active, so one timer serves both; while none is, nothing wakes anybody, and
-// periods that passed meanwhile are made up for with the next call, one minute of them at most.
+// It contains a Gate, the controller that shares the device between jobs, and their accounts. The
+// controller's periods end inside the same calls: wait_until includes the end of the period while
+// jobs are active, so one timer is enough; while no job is active there are no wake-ups, and missed
+// periods are processed with the next call, at most one minute of them.
 //
-//   admit ---> JobStats <--- complete           what jobs did, counted per job
+//   admit ---> JobStats <--- complete           counters of each job
 //                 | end of the period
 //   Gate's loans -+--> Controller --> shares of the policy with rules, by job id
-//   busy slots ------> CapacityEstimate          if nobody said what the device can do
+//   busy slots ------> CapacityEstimate          if the capacity is not configured
 //
-// A job's first request in a period gets it a share at once if it has none. Shares, slices and
-// groups need a policy with rules on the regular head: under another one the controller is
-// suspended and says so, and one that is started anew gets all shares again.
+// A job's first request in a period gives it a share at once if it has none. Shares, slices and
+// groups need a policy with rules on the regular head: under another policy the controller is
+// suspended and reports it; when a policy with rules is started again, it gets all shares.
 //
-// Time is given. One owner, no locks.
+// Time is an argument. One owner, no locks.
 #pragma once
 
 #include <cstdint>
@@ -58,41 +58,38 @@ class Target {
  public:
   struct Options {
     Gate::Options gate = {};
-    // None: limits alone decide.
+    // None: only limits apply.
     std::optional<ControllerOptions> controller = std::nullopt;
-    // Tokens a second the device does; with estimate_capacity the most it may be taken for. None
-    // and no estimate: shares order, but do not pace.
+    // Tokens per second that the device can serve; with estimate_capacity the maximum of the
+    // estimate. None and no estimate: shares determine the order, but do not pace.
     std::optional<Rate> capacity = std::nullopt;
     bool estimate_capacity = false;
-    Cost cost = {};  // what a request takes of the capacity
-    // A job whose nodes nobody named counts as the number of its clients, by NID; off: as one.
+    Cost cost = {};  // what a request takes from the capacity
+    // A job whose nodes are not set counts as the number of its clients, by NID; off: as one.
     bool nodes_by_clients = false;
     std::size_t jobs_max = JobStats::kJobsMaxDefault;
   };
   using PeriodListener = std::function<void(const PeriodReport&)>;
   using CapacitySource = weir::CapacitySource;
 
-  // What keeps a device with so many slots at its capacity.
+  // The root bucket that keeps a device with so many slots at its capacity.
   static RootBucket root_of(Rate capacity, std::uint32_t slots);
 
   Target(const Options& options, Instant now);
-  // REQUIRES: as of the Gate's.
+  // REQUIRES: as for the Gate.
   ~Target();
   Target(const Target&) = delete;
   Target& operator=(const Target&) = delete;
 
   // ---- requests ----
 
-  // What they do is the Gate's (gate.h).
+  // See gate.h.
 
   void admit(Request& request, Head head, Instant now);
   Decision next(Instant now);
-  // The estimate of what the device can do counts what is done, and not what failed.
-  void complete(Request& request, Instant now) { complete(request, now, {}); }
-  void complete(Request& request, Instant now, const Outcome& outcome);
-  // What accounts read of a request that ends now, also of one that was only charged.
-  static RequestRecord record_of(const Request& request, Instant ended,
-                                 const Outcome& outcome = {});
+  // The capacity estimate counts completed requests, not failed ones. Returns the record, for
+  // accounts of the caller.
+  RequestRecord complete(Request& request, Instant now, const Outcome& outcome = {});
   void withdraw(Request& request, Instant now);
   void promote(Request& request, Instant now);
   void defer(Request& request, Instant now);
@@ -102,7 +99,7 @@ class Target {
   // No admit follows; see Gate::shutdown().
   void shutdown(Instant now);
 
-  // ---- policies and rules; what they do and refuse is the Gate's (gate.h) ----
+  // ---- policies and rules; see gate.h ----
 
   Result<void> set_policy(std::string_view name, std::string_view argument, Heads heads,
                           Instant now);
@@ -112,64 +109,63 @@ class Target {
   Result<void> write_rule(std::string_view text, Instant now);
   // All of them in this order, or none. The error names the command that cannot be applied.
   Result<void> apply_rules(std::span<const RuleChange> changes, Instant now);
-  // What this server may use of rules with scope=cluster (rule_engine.h). Nothing happens under a
-  // policy without rules.
+  // What this server may use of rules with scope=cluster (rule_engine.h). Ignored under a policy
+  // without rules.
   void set_slices(std::span<const ClassSlice> slices, Instant now);
-  // Clients that go first (RuleOptions::groups). Nothing happens under a policy without rules.
+  // Clients that go first (RuleOptions::groups). Ignored under a policy without rules.
   void prefer_group(std::optional<std::uint32_t> group, Instant now);
-  // While it is held nothing of the regular head is begun; shutdown() ends it.
+  // While held, no request of the regular head is started; shutdown() ends it.
   void hold(bool is_held, Instant now);
 
   // ---- the device and its jobs ----
 
-  // How many nodes a job runs on; 0: forget it, the job counts as one whose nodes nobody named.
-  // EINVAL for absurd numbers.
+  // Number of nodes of a job; 0: remove the setting. EINVAL for a number out of range.
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes, Instant now);
-  // When a request of the job last made use of its nodes, or they were set; none: they are not set.
+  // When a request of the job last used its nodes, or they were set; none: they are not set.
   std::optional<Instant> nodes_used_at(const JobId& job) const;
-  // As Options::capacity and estimate_capacity, from now on: an estimate that begins knows nothing
-  // yet. Without a controller there is nothing to estimate for. EINVAL: in another unit than
-  // Options::cost; then nothing has changed.
+  // As Options::capacity and estimate_capacity, from now on; a new estimate starts unknown.
+  // Without a controller there is no estimate. EINVAL: another unit than Options::cost; then
+  // nothing changes.
   Result<void> set_capacity(const Capacity& capacity, Instant now);
-  // The same as a trace holds it: in tokens of this target's own unit. No source: as before.
+  // The same from a trace: in tokens of this target's own unit. No source: unchanged.
   void replay_capacity(std::optional<Rate> capacity, std::optional<CapacitySource> source,
                        Instant now);
-  // What jobs owe each other, as it was when the last run ended. Before the first period ends;
-  // without a controller it is of no use. On failure nothing has changed.
+  // Lending records, as saved by the last run. Call before the first period ends; without a
+  // controller it has no effect. On failure nothing changes.
   Result<void> restore(const Controller::State& state, Instant now);
-  // As Options::nodes_by_clients: what was counted so far is forgotten.
+  // As Options::nodes_by_clients: earlier counts are discarded.
   void set_nodes_by_clients(bool counts, Instant now);
-  // What the device is taken to do; none while unknown.
+  // The configured or estimated capacity; none while unknown.
   std::optional<Rate> capacity() const;
-  // What a request takes of it.
+  // What a request takes from it.
   const Cost& cost() const { return options_.cost; }
 
-  // Told at the end of every period.
+  // Called at the end of every period.
   void on_period(PeriodListener listener) { listener_ = std::move(listener); }
 
-  // Tells it every call from now on, and every period. One at most, which outlives the Target or
-  // is taken back with nullptr.
+  // Reports every call and every period from now on. At most one recorder, which outlives the
+  // Target or is removed with nullptr.
   void record(TargetRecorder* recorder);
 
-  // ---- to look at ----
+  // ---- reading ----
 
   std::size_t queued() const { return gate_.queued(); }
   std::size_t running() const { return gate_.running(); }
   std::size_t running(Head head) const { return gate_.running(head); }
   std::size_t deferred() const { return gate_.deferred(); }
   bool is_shut_down() const { return gate_.is_shut_down(); }
-  // How long a request like this would wait if it came now, at least (gate.h).
+  // The minimum time that a request like this would wait if it arrived now (gate.h).
   Nanoseconds expected_wait(const Request& request, Head head, Instant now) const {
     return gate_.expected_wait(request, head, now);
   }
-  // What a head runs.
+  // The current policy of a head.
   const Policy& policy(Head head) const { return gate_.policy_in_force(head); }
   std::vector<Gate::PolicyStatus> policies(Head head) const { return gate_.policies(head); }
-  // Grows with every policy that is started.
+  // Increases with every policy that is started.
   std::uint64_t policy_switches() const { return gate_.switches(); }
   // Rules, classes and waits of a head; nullptr if its policy has no rules.
   const RuleView* rules(Head head) const { return gate_.engine(head); }
-  // A rule command as the heads that it names read it; whether it succeeds is another question.
+  // Parses a rule command for the heads that it names; does not check whether it would succeed.
   Result<RuleChange> read_rule(std::string_view text) const { return gate_.read_rule(text); }
   Result<std::vector<RuleChange>> read_rules(std::span<const std::string> texts) const {
     return gate_.read_rules(texts);
@@ -231,18 +227,18 @@ class Target {
   std::unique_ptr<GateShares> shares_;
   std::unique_ptr<Controller> controller_;
   CapacityEstimate estimate_;
-  Instant watched_to_;  // the slots, for the estimate
+  Instant watched_to_;  // until when the slots were observed, for the estimate
   PeriodListener listener_;
   TargetRecorder* recorder_ = nullptr;
   std::vector<Active> active_;
-  absl::flat_hash_set<JobId, std::hash<JobId>> named_;  // whose nodes were set
+  absl::flat_hash_set<JobId, std::hash<JobId>> named_;  // jobs whose nodes were set
   struct NidHash {
     std::size_t operator()(const Nid& nid) const { return nid.hash(); }
   };
   using Clients = absl::flat_hash_set<Nid, NidHash>;
-  // Of jobs that nobody named and that stats_ keeps: with a job its clients are forgotten.
+  // Of jobs whose nodes are not set and that stats_ keeps: removed with the job.
   absl::flat_hash_map<JobId, Clients, std::hash<JobId>> clients_;
-  // Entries of active_ are marked with it, or with one less until a request of theirs comes.
+  // Entries of active_ are marked with it, or with one less until a request of theirs arrives.
   std::uint64_t period_ = 2;
   Instant period_end_ = kNever;
   std::uint64_t switches_ = 0;

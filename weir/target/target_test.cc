@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "weir/account/op_stats.h"
+
 namespace weir {
 namespace {
 
@@ -529,6 +531,118 @@ TEST(Target, TheEstimateCountsOnlyIoThatWasCompleted) {
   EXPECT_NEAR(static_cast<double>(per_second(*half)), 50.0 * (1 << 20), 2.0 * (1 << 20));
   EXPECT_NEAR(static_cast<double>(per_second(*shorter)), 50.0 * (1 << 20), 2.0 * (1 << 20));
   EXPECT_LE(per_second(*deferred), 1U) << "nothing was completed";
+}
+
+// ---- accounts ----
+
+// What all accounts say of the same requests, in the end.
+struct Told {
+  std::uint64_t requests = 0;
+  std::uint64_t waited_ns = 0;
+  std::uint64_t read = 0;
+  std::uint64_t written = 0;
+
+  bool operator==(const Told&) const = default;
+};
+
+Told of_job_stats(const Target& target) {
+  Told told;
+  for (const JobStats::Entry* const entry : target.stats().sorted()) {
+    told.requests += entry->finished.requests;
+    told.waited_ns += static_cast<std::uint64_t>(entry->wait_sum.count());
+    told.read += entry->read.count();
+    told.written += entry->written.count();
+  }
+  return told;
+}
+
+ClassTotals of_classes(const Target& target, Instant now) {
+  ClassTotals sum;
+  const auto add = [&](const ClassView& view) { sum += view.totals; };
+  const RuleView& rules = *target.rules(Head::kRegular);
+  for (auto at = rules.visit_classes(0, 100, now, add); at;) {
+    at = rules.visit_classes(*at, 100, now, add);
+  }
+  return sum;
+}
+
+std::uint64_t of_waits(const Target& target, Instant now) {
+  std::uint64_t sum = 0;
+  target.rules(Head::kRegular)->visit_waits(now, [&](const WaitView& wait) {
+    for (const std::uint64_t delay : wait.delays) sum += delay;
+  });
+  return sum;
+}
+
+Told of_op_stats(OpStats& stats, Instant now) {
+  Told told;
+  for (const OpStats::Job& job : stats.jobs(now)) {
+    for (const OpStats::Sum& sum : job.usecs) told.requests += sum.samples;
+    told.read += job.read_bytes.sum;
+    told.written += job.write_bytes.sum;
+  }
+  return told;
+}
+
+TEST(Target, AllAccountsReadTheSameRecord) {
+  constexpr std::uint64_t kRequests = 2000;
+  Target target({.gate = {.slots = 3, .rules = {.watched_queues = 16}}}, instant_at(0));
+  ASSERT_TRUE(target.set_policy("tbf", "jobid", Heads::kBoth, instant_at(0)));
+  ASSERT_TRUE(target.write_rule("start slow jobid={job.1} rate=50", instant_at(0)));
+  OpStats operations;
+  OpStats::Handle handle;
+  Told sum;
+  std::uint64_t charged = 0;
+  std::deque<Request*> running;
+  Instant now = instant_at(0);
+  const auto run = [&] {
+    Decision decision = target.next(now);
+    for (; decision.kind() == Decision::Kind::kRun; decision = target.next(now)) {
+      running.push_back(&decision.request());
+    }
+    return decision;
+  };
+  const auto finish = [&] {
+    Request& done = *running.front();
+    running.pop_front();
+    now += milliseconds{1};
+    const Bytes half{done.bytes.count() / 2};
+    const RequestRecord record =
+        target.complete(done, now, sum.requests % 4 == 0 ? Outcome::done(half) : Outcome{});
+    EXPECT_EQ(record.waited() + record.device_time(), record.latency());
+    operations.record(handle, done.attributes.job, record);
+    ++sum.requests;
+    sum.waited_ns += static_cast<std::uint64_t>(record.waited().count());
+    sum.read += record.read().count();
+    sum.written += record.written().count();
+    charged += record.charged.count();
+  };
+  std::vector<Request> requests(kRequests);
+  for (std::uint64_t i = 0; i < kRequests; ++i) {
+    now += milliseconds{i % 8 == 0 ? 5 : 0};
+    requests[i].attributes.job = JobId("job." + std::to_string(i % 4));
+    requests[i].operation = i % 5 < 3 ? OperationKind::kRead : OperationKind::kWrite;
+    requests[i].bytes = Bytes{512 * (1 + i % 7)};
+    target.admit(requests[i], Head::kRegular, now);
+    run();
+    if (i % 2 == 0) finish();
+  }
+  while (target.queued() > 0 || !running.empty()) {
+    const Decision decision = run();
+    running.empty() ? void(now = decision.until()) : finish();
+  }
+
+  EXPECT_EQ(sum.requests, kRequests);
+  EXPECT_GT(sum.waited_ns, 0U);
+  EXPECT_EQ(of_job_stats(target), sum);
+  const ClassTotals classes = of_classes(target, now);
+  EXPECT_EQ(classes.served, kRequests);
+  EXPECT_EQ(classes.bytes, charged);
+  EXPECT_EQ(classes.waited_ns, sum.waited_ns);
+  EXPECT_EQ(of_waits(target, now), sum.waited_ns);
+  Told device = sum;
+  device.waited_ns = 0;  // which it does not count
+  EXPECT_EQ(of_op_stats(operations, now), device);
 }
 
 }  // namespace

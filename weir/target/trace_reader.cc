@@ -38,7 +38,8 @@ const TraceRecord* TraceReader::next() {
       continue;
     }
     if (!read_record()) {
-      return end(Ending::kDamaged, "a record makes no sense, though its block's checksum is right");
+      return end(Ending::kDamaged,
+                 "a record is not valid, although the checksum of its block is correct");
     }
     switch (record_.kind) {
       case TraceKind::kChoose:
@@ -48,7 +49,9 @@ const TraceRecord* TraceReader::next() {
         break;  // of use to this reader only
       case TraceKind::kEnd:
         return end(record_.flag ? Ending::kEarly : Ending::kWhole,
-                   record_.flag ? "the file could not keep up, and the trace was ended" : "");
+                   record_.flag
+                       ? "the server stopped the trace because the disk was too slow or full"
+                       : "");
       default:
         return &record_;
     }
@@ -69,21 +72,22 @@ bool TraceReader::read_block() {
   }
   const std::string_view magic = std::string_view(head).substr(0, std::min(*got, extra));
   if (is_first && !magic.starts_with(kTraceMagic)) {
-    end(Ending::kForeign, "this is no trace of weir serve");
+    end(Ending::kForeign, "this is not a trace of weir serve");
     return false;
   }
   if (is_first && magic.size() == extra && magic.back() != static_cast<char>(kTraceVersion)) {
-    end(Ending::kForeign, "this trace is of another version; use the weir that wrote it");
+    end(Ending::kForeign,
+        "the trace has another format version; use the version of weir that wrote it");
     return false;
   }
   if (*got < head.size()) {
-    end(Ending::kCut, "the trace ends without its last record; its writer was killed");
+    end(Ending::kCut, "the trace ends without its last record; the server was killed");
     return false;
   }
   const std::uint64_t size = fixed_at(head, extra, 4);
   const std::uint64_t sum = fixed_at(head, extra + 4, 8);
   if (size == 0 || size > kTraceBlockMax) {
-    end(Ending::kDamaged, "a block has no possible size");
+    end(Ending::kDamaged, "the size of a block is not valid");
     return false;
   }
   block_.resize(size);
@@ -92,7 +96,7 @@ bool TraceReader::read_block() {
   if (!filled || *filled < size) {
     block_.clear();
     end(filled ? Ending::kCut : Ending::kUnread,
-        filled ? "the trace ends within a block; its writer was killed" : filled.error().message());
+        filled ? "the trace ends within a block; the server was killed" : filled.error().message());
     return false;
   }
   sum_ = trace_checksum(sum_, block_);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a trace (trace.h) record by record, from whatever gives its bytes. Nothing in the bytes is
-// believed: a block counts only when its checksum is right, and a record only when it is whole and
-// every number in it is one that a writer could have written. So what comes out can be handed to a
-// Target, except that the calls may still make no sense together (a request that is completed
-// twice), which is for the reader's user to see.
+// Reads a trace (trace.h) record by record, from any source of bytes. The bytes are not trusted: a
+// block is accepted only if its checksum is correct, and a record only if it is complete and every
+// number in it is one that a writer could have written. So records can be passed to a Target,
+// except that the calls may still contradict each other (a request that is completed twice), which
+// the caller has to check.
 //
 //   TraceReader reader(source);
 //   while (const TraceRecord* record = reader.next()) ...
 //   reader.ending()       why there are no more
 //
-// Memory: a block, the attributes that can be named, and what a restart or an epoch sets at once.
+// Memory: a block, the attributes that can be referred to, and the state that a restart or an epoch
+// sets at once.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@
 
 namespace weir {
 
-// What its kind has of these; texts and attributes are valid until the next record is read.
+// The fields of its kind are set; texts and attributes are valid until the next record is read.
 struct TraceRecord {
   TraceKind kind = TraceKind::kEnd;
   bool flag = false;
@@ -57,16 +58,16 @@ struct TraceRecord {
 
 class TraceReader {
  public:
-  // Fills the span, or what is left of it; less only at the end of the file.
+  // Fills the span, or less at the end of the file.
   using Source = std::function<Result<std::size_t>(std::span<char>)>;
 
   enum class Ending : std::uint8_t {
     kNotYet,
     kWhole,    // kEnd was read
-    kEarly,    // it was, and says that the writer gave up
-    kCut,      // the file ends without it, or in the middle of a block
-    kDamaged,  // a checksum is wrong, or the records behind it make no sense
-    kForeign,  // no trace, or one of another version
+    kEarly,    // kEnd was read; the writer stopped early
+    kCut,      // the file ends without kEnd, or in the middle of a block
+    kDamaged,  // a checksum is wrong, or records are not valid
+    kForeign,  // not a trace, or of another version
     kUnread,   // the file cannot be read
   };
 
@@ -76,9 +77,9 @@ class TraceReader {
   const TraceRecord* next();
 
   Ending ending() const { return ending_; }
-  // What is wrong, for all but kWhole.
+  // The reason, for all except kWhole.
   const std::string& complaint() const { return complaint_; }
-  // Where the last good block ends.
+  // Where the last intact block ends.
   std::uint64_t good_bytes() const { return good_bytes_; }
 
  private:
@@ -123,10 +124,10 @@ class TraceReader {
   bool has_head_ = false;
   std::vector<Attributes> attributes_;
   TraceTarget made_;
-  std::vector<Ledger::Account> accounts_;  // for the kRestore that follows
+  std::vector<Ledger::Account> accounts_;  // for the next kRestore
   Controller::State state_;
-  std::deque<std::string> slice_rules_;  // that slices_ shows
-  std::vector<ClassSlice> slices_;       // for the kSlices that follows
+  std::deque<std::string> slice_rules_;  // referred to by slices_
+  std::vector<ClassSlice> slices_;       // for the next kSlices
   bool are_slices_told_ = false;
   TraceRecord record_;
   Ending ending_ = Ending::kNotYet;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turns calls on Targets into the bytes of a trace (trace.h says which). It writes no file: whole
-// blocks go to a sink, in order, and where they go from there is the owner's business.
+// Turns calls to Targets into the bytes of a trace (trace.h describes the format). It writes no
+// file: complete blocks are passed to a sink, in order.
 //
 //   TraceWriter writer({.build = "weir 1.0", .seed = 7}, [&](std::string block) { ... });
 //   target.record(&writer.add_target({"ost_io", options, {}, now}));   before its first call
 //   ...
-//   writer.flush();         what there is becomes a block, though it is a small one
-//   writer.end(false);      the last one
+//   writer.flush();         writes a block, even if it is small
+//   writer.end(false);      writes the last one
 //
-// A call costs about 20 ns and allocates only for a new block and for attributes not seen before.
-// The sink may call stop(): then nothing more is written, and nothing more costs anything.
+// A call costs about 20 ns and allocates only for a new block and for new attributes. The sink may
+// call stop(): then nothing more is written, at no cost.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +38,14 @@ class TraceWriter {
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  // Lives as long as the writer. REQUIRES: the Target has just been made.
+  // Lives as long as the writer. REQUIRES: the Target has just been created.
   TargetRecorder& add_target(const TraceTarget& target);
 
   void flush();
   void end(bool is_early);
   void stop() { is_over_ = true; }
 
-  // Whether flush() would have something to hand out.
+  // Whether flush() would write a block.
   bool has_some() const { return !records_.empty() && !is_over_; }
 
  private:

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server's side of the NBD handshake (fixed newstyle), as bytes in and events out. The owner
-// holds the socket, feeds what arrives in whatever pieces it comes, and sends what is appended to
+// The server side of the NBD handshake (fixed newstyle), as bytes in and events out. The owner
+// holds the socket, passes in received bytes in pieces of any size, and sends what is appended to
 // its buffer:
 //
 //   Handshake handshake(Tls::kOff);
 //   handshake.greet(out);
 //   while (...) {
-//     Event event = handshake.next(in, out);        advances `in` by what it has used
-//     NeedBytes    everything of `in` is used; come again with more
+//     Event event = handshake.next(in, out);        advances `in` past the bytes it has used
+//     NeedBytes    all of `in` is used; call again with more
 //     WantExport   look the name up:   accept(export, out) or refuse(error, text, out)
 //     WantList     list(name, description, out) for each export, then end_list(out); or refuse
 //     WantTls      start_tls(out), or refuse
 //     Abort        send `out`, then close
-//     Break        close; nothing of `out` needs to be sent
+//     Break        close; `out` need not be sent
 //   }
 //
-// A Want must be answered before the next call of next(). An answer says how it goes on: kGoOn
-// (more options), kTransmission (session() is agreed on; what is left of `in` is for
-// requests.h) or kClose. After start_tls() what is left of `in` came unprotected before TLS
-// began: it is for the TLS library, never for next().
+// A Want must be answered before the next call of next(). The result of the answer is kGoOn (more
+// options), kTransmission (session() is negotiated; the rest of `in` is for requests.h) or kClose.
+// After start_tls() the rest of `in` arrived unprotected before TLS started: pass it to the TLS
+// library, never to next().
 //
 // The options are NBD_OPT_EXPORT_NAME, GO, INFO, LIST, ABORT, STRUCTURED_REPLY, LIST_META_CONTEXT,
 // SET_META_CONTEXT (base:allocation) and STARTTLS; others are answered with NBD_REP_ERR_UNSUP. An
@@ -47,15 +47,15 @@ inline constexpr std::size_t kOptionBytesMax = 1U << 14;
 inline constexpr std::uint32_t kOptionsMax = 256;
 inline constexpr std::uint32_t kHandshakeBytesMax = 1U << 20;
 
-// The modes of the protocol's section "Server-side requirements". Exports that need TLS while the
-// server does not are the owner's to refuse with kErrTlsReqd.
+// The modes of the protocol's section "Server-side requirements". The owner refuses exports that
+// need TLS while the server does not, with kErrTlsReqd.
 enum class Tls : std::uint8_t { kOff, kOffered, kRequired };
 
-// What an export is asked for.
+// The purpose of a request for an export.
 enum class Purpose : std::uint8_t {
   kGo,            // to use it
-  kExportName,    // to use it, in the old way: a refusal ends the connection
-  kDescribe,      // to hear about it
+  kExportName,    // to use it, the old way: a refusal ends the connection
+  kDescribe,      // to get information about it
   kListContexts,  // which metadata contexts it has
   kSetContexts,   // to choose among them
 };
@@ -64,7 +64,7 @@ struct NeedBytes {
   bool operator==(const NeedBytes&) const = default;
 };
 struct WantExport {
-  std::string_view name;  // until it is answered; at most kStringMax bytes, none of them 0
+  std::string_view name;  // valid until it is answered; at most kStringMax bytes, none of them 0
   Purpose purpose = Purpose::kGo;
   bool operator==(const WantExport&) const = default;
 };
@@ -92,31 +92,33 @@ class Handshake {
 
   explicit Handshake(Tls tls) : tls_(tls) {}
 
-  // Once, before anything else.
+  // Call once, before anything else.
   void greet(Output& out) const;
 
-  // REQUIRES: nothing is unanswered, and neither Abort nor Break was given nor kTransmission or
-  // kClose answered.
+  // REQUIRES: no Want is unanswered, and the handshake has not ended (Abort, Break,
+  // kTransmission, kClose).
   Event next(Input& in, Output& out);
 
   // REQUIRES: WantExport is unanswered; the export is valid (nbd.h).
   Next accept(const Export& offer, Output& out);
-  // REQUIRES: a Want is unanswered; the reply is an error. A text is cut after kTextMax bytes.
+  // REQUIRES: a Want is unanswered; the reply is an error. A text is truncated after
+  // kTextMax bytes.
   Next refuse(OptionReply error, std::string_view text, Output& out);
   // REQUIRES: WantList is unanswered. Between calls the owner may wait until `out` was sent.
   void list(std::string_view name, std::string_view description, Output& out) const;
   Next end_list(Output& out);
-  // REQUIRES: WantTls is unanswered. What was agreed on so far is forgotten, as the protocol asks.
+  // REQUIRES: WantTls is unanswered. Discards everything negotiated so far, as the
+  // protocol requires.
   Next start_tls(Output& out);
 
-  // REQUIRES: kTransmission was answered.
+  // REQUIRES: the result of an answer was kTransmission.
   const Session& session() const;
 
  private:
   enum class State : std::uint8_t { kFlags, kHead, kBody, kSkip, kAnswer, kTransmission, kEnd };
   enum class Waiting : std::uint8_t { kExport, kList, kTls };
 
-  // Gathers until part_ holds `wanted_` bytes; false if `in` was not enough.
+  // Collects bytes until part_ has `wanted_` bytes; false if `in` was not enough.
   bool gather(Input& in);
   void expect(State state, std::size_t bytes);
   Event read_flags();
@@ -152,15 +154,15 @@ class Handshake {
   std::uint32_t options_ = 0;
   std::uint32_t budget_ = kHandshakeBytesMax;
 
-  std::uint32_t option_ = 0;        // the one being read or answered
-  std::size_t wanted_ = 4;          // bytes that complete the part, or that are to be passed over
-  std::vector<std::byte> part_;     // of the part that is being read
+  std::uint32_t option_ = 0;        // the option being read or answered
+  std::size_t wanted_ = 4;          // bytes that complete the part, or bytes to skip
+  std::vector<std::byte> part_;     // the part being read
   std::string_view asked_name_;     // of the WantExport, in part_
   Purpose purpose_ = Purpose::kGo;  // of the WantExport
-  std::uint8_t items_ = 0;          // that a client asked for, by bits
+  std::uint8_t items_ = 0;          // requested information items, as bits
   bool names_allocation_ = false;   // among its queries
 
-  bool allocation_ = false;      // was chosen
+  bool allocation_ = false;      // was negotiated
   std::string allocation_name_;  // for the export of this name
   Session session_;
 };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Definitions of the NBD protocol: its numbers, and what both of its phases know about an export.
-// Everything is from "The NBD protocol" (doc/proto.md of the NetworkBlockDevice project); each
-// constant's comment, or that of its group, is its name there.
+// Definitions of the NBD protocol: its constants, and the types that both phases use. Everything is
+// from "The NBD protocol" (doc/proto.md of the NetworkBlockDevice project); the comment of each
+// constant or group is its name there.
 //
-//   greeting, options        handshake.h      what the client may use, and which export
-//   requests, replies        requests.h       what it does with it
+//   greeting, options        handshake.h      negotiates features and the export
+//   requests, replies        requests.h       transmission
 //
-// The handshake ends with a Session: what was negotiated, and all that the second phase needs to
-// check a request. Nothing here holds a socket, reads a clock or waits.
+// The handshake ends with a Session: what was negotiated, and everything that the second phase
+// needs to check a request. Nothing here holds a socket, reads a clock or waits.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ inline constexpr std::uint32_t kClientNoZeroes = 1U << 1;       // NBD_FLAG_C_NO
 inline constexpr std::size_t kStringMax = 4096;
 inline constexpr std::size_t kTextMax = 256;  // of error texts that we send
 
-// At most kTextMax bytes of it, with no character of UTF-8 cut in two.
+// At most kTextMax bytes, without splitting a UTF-8 character.
 std::string_view cut_text(std::string_view text);
 
 // NBD_OPT_*
@@ -73,7 +73,7 @@ enum class OptionReply : std::uint32_t {
 enum class Item : std::uint16_t { kExport = 0, kName = 1, kDescription = 2, kBlockSize = 3 };
 
 inline constexpr std::string_view kAllocationContext = "base:allocation";
-inline constexpr std::uint32_t kAllocationContextId = 1;  // ours to choose
+inline constexpr std::uint32_t kAllocationContextId = 1;  // chosen by the server
 
 // Transmission flags: NBD_FLAG_*
 inline constexpr std::uint16_t kHasFlags = 1U << 0;
@@ -141,9 +141,9 @@ enum class ErrorCode : std::uint32_t {
   kShutdown = 108,
 };
 
-// The protocol's word for an error of the store, as its section "Error values" maps them. What has
-// no word there is kIo. EOPNOTSUPP has one only in reply to a fast zero, which is the caller's to
-// know: here it is kInval.
+// The protocol's code for an error of the store, according to its section "Error values". Errors
+// without a code map to kIo. EOPNOTSUPP is valid only in reply to a fast zero, which the caller has
+// to handle: here it is kInval.
 ErrorCode error_code(std::errc error);
 
 // ---- both ----
@@ -153,20 +153,20 @@ ErrorCode error_code(std::errc error);
 using weir::BlockSizes;
 using weir::kPayloadMax;
 
-// What an owner offers under a name. The texts must live until accept() returns.
+// An export as offered by the owner. The texts must live until accept() returns.
 struct Export {
   std::uint64_t size = 0;
-  // Of the transmission flags those that the store has; kHasFlags and kSendDf come by themselves.
+  // The transmission flags that the store supports; kHasFlags and kSendDf are added automatically.
   std::uint16_t flags = 0;
   BlockSizes blocks = {};
   bool reports_allocation = false;
-  // Refuse clients that do not ask for the block sizes, and so cannot know of them.
+  // Refuse clients that do not request the block sizes.
   bool requires_block_sizes = false;
   std::string_view name;  // the canonical one
   std::string_view description;
 };
 
-// What was agreed on: all that requests are judged by.
+// The result of the negotiation, against which requests are validated.
 struct Session {
   std::uint64_t size = 0;
   std::uint16_t flags = 0;
@@ -177,16 +177,16 @@ struct Session {
   bool operator==(const Session&) const = default;
 };
 
-// Why a connection is at its end without a word that the protocol had for it.
+// Why a connection is closed without a protocol error.
 enum class BreakReason : std::uint8_t {
   kClientFlags,     // unknown flags in answer to the greeting
-  kNotAnOption,     // no magic number where an option should begin
-  kNotFixed,        // an option of the fixed newstyle from a client that does not speak it
+  kNotAnOption,     // no magic number at the start of an option
+  kNotFixed,        // an option of the fixed newstyle from a client that does not support it
   kTooManyOptions,  // more than kOptionsMax
   kTooManyBytes,    // more than kHandshakeBytesMax
-  kExportName,      // NBD_OPT_EXPORT_NAME of what cannot be had: it knows no error
+  kExportName,      // NBD_OPT_EXPORT_NAME for an unavailable export: it has no error reply
   kTlsRequired,     // the same, because TLS is required
-  kNotARequest,     // no magic number where a request should begin
+  kNotARequest,     // no magic number at the start of a request
   kPayload,         // a write of more than kPayloadMax
 };
 inline constexpr std::size_t kBreakReasons = 9;

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The transmission phase of NBD: requests in, reply heads out. The owner holds the socket and the
+// The transmission phase of NBD: requests in, reply headers out. The owner holds the socket and the
 // payload; only headers pass through here.
 //
 //   RequestReader reader(session);
-//   RequestEvent event = reader.next(in);       advances `in` by what it has used
-//     kNeedBytes    everything of `in` is used; come again with more
-//     kRequest      event.request is checked: serve it. A write's payload comes next:
-//     kPayload      event.payload: a piece of it, as it lies in `in`; last when payload_left() == 0
-//     kRefused      answer event.request.cookie with event.refusal; nothing of it is left in `in`
-//     kDisconnect   NBD_CMD_DISC: answer what is in flight, then close
+//   RequestEvent event = reader.next(in);       advances `in` past the bytes it has used
+//     kNeedBytes    all of `in` is used; call again with more
+//     kRequest      event.request is valid: serve it. The payload of a write follows:
+//     kPayload      event.payload: a piece of it, inside `in`; the last if payload_left() == 0
+//     kRefused      answer event.request.cookie with event.refusal; its payload was skipped
+//     kDisconnect   NBD_CMD_DISC: answer requests in progress, then close
 //     kBreak        close: the following bytes cannot be parsed
 //
-// A write is answered after its payload, not before: libnbd takes an earlier answer for one to a
-// request it has not made. So a refused write is reported after its payload was skipped.
+// A write is answered after its payload, not before: libnbd treats an earlier answer as an answer
+// to a request that it has not sent. So a refused write is reported after its payload was skipped.
 //
-// Instead of feeding payload an owner may receive payload_left() bytes right into the request's
-// buffer and report them with payload_received(). Any split of the bytes gives the same events, but
-// for where pieces of payload are cut.
+// Instead of passing payload through next(), an owner may receive payload_left() bytes directly
+// into the request's buffer and report them with payload_received(). Any split of the bytes gives
+// the same events, except for where pieces of payload are split.
 //
-// check() alone validates requests: no offset, length, command or flag passes that the export and
+// Only check() validates requests: no offset, length, command or flag passes that the export and
 // the session do not allow, so the code that serves a request needs no further checks. Commands
 // that are not offered, and flags that do not belong to a command, are refused with NBD_EINVAL;
 // writing to a read-only export with NBD_EPERM; writing past the end with NBD_ENOSPC, anything else
-// there with NBD_EINVAL; ranges of no bytes, unaligned ranges and payloads above the maximum with
-// NBD_EINVAL. Only payloads are held to the maximum: a trim or a zero of 4 GiB takes no memory, and
+// there with NBD_EINVAL; empty ranges, unaligned ranges and payloads above the maximum with
+// NBD_EINVAL. The maximum applies only to payloads: a trim or a zero of 4 GiB takes no memory, and
 // kernels send them. A write of more than kPayloadMax breaks the connection: its payload is not
 // even skipped.
 //
-// Replies are made in small buffers of the caller; nothing allocates. A read's payload is sent by
-// the owner behind the head.
+// Replies are written to small buffers of the caller; nothing allocates. The owner sends the
+// payload of a read after the header.
 #pragma once
 
 #include <array>
@@ -46,11 +46,11 @@ namespace weir::nbd {
 
 inline constexpr std::size_t kRequestBytes = 28;
 
-// As it came, in the order of the protocol.
+// As received, in the order of the protocol.
 struct RawRequest {
   std::uint16_t flags = 0;
   std::uint16_t command = 0;
-  std::uint64_t cookie = 0;  // "handle" in older texts; only ever sent back
+  std::uint64_t cookie = 0;  // "handle" in older texts; only returned to the client
   std::uint64_t offset = 0;
   std::uint32_t length = 0;
 };
@@ -60,7 +60,7 @@ struct Request {
   std::uint64_t offset = 0;
   std::uint32_t length = 0;
   Command command = Command::kRead;
-  std::uint16_t flags = 0;  // those that mean something for the command
+  std::uint16_t flags = 0;  // flags that are valid for the command
 
   bool has(std::uint16_t flag) const { return (flags & flag) != 0; }
   bool operator==(const Request&) const = default;
@@ -69,12 +69,12 @@ static_assert(sizeof(Request) == 24);
 
 struct Refusal {
   ErrorCode error = ErrorCode::kNone;
-  std::string_view why;  // for ever; fit to be sent
+  std::string_view why;  // a string constant, safe to send
 
   bool operator==(const Refusal&) const = default;
 };
 
-// The one place where requests are judged. Not for NBD_CMD_DISC, which always is.
+// The only function that validates requests. Not for NBD_CMD_DISC, which is always valid.
 tl::expected<Request, Refusal> check(const RawRequest& raw, const Session& session);
 
 struct RequestEvent {
@@ -103,9 +103,9 @@ class RequestReader {
   // REQUIRES: neither kDisconnect nor kBreak was given.
   RequestEvent next(Input& in);
 
-  // Of the last write: bytes that have not come yet.
+  // Bytes of the last write that have not been received yet.
   std::uint32_t payload_left() const { return state_ == State::kPayload ? left_ : 0; }
-  // The owner took so many of them from the socket itself. REQUIRES: bytes <= payload_left().
+  // The owner received so many of them from the socket itself. REQUIRES: bytes <= payload_left().
   void payload_received(std::uint32_t bytes);
 
   const Session& session() const { return session_; }
@@ -125,7 +125,7 @@ class RequestReader {
   std::uint32_t left_ = 0;                       // of kPayload and kSkip
   std::uint64_t skipped_cookie_ = 0;             // of kSkip: the write that was refused
   Refusal refusal_;                              // and why
-  std::array<std::byte, kRequestBytes> head_{};  // of a request that came in pieces
+  std::array<std::byte, kRequestBytes> head_{};  // of a request that arrived in pieces
 };
 static_assert(sizeof(RequestReader) <= 128);
 
@@ -141,13 +141,13 @@ using Encoded = std::span<const std::byte>;  // the front of the caller's buffer
 // Whether more chunks of the same reply follow.
 enum class Chunk : std::uint8_t { kMore, kLast };
 
-// Success of whatever has no payload in its reply: all but reads and block status.
+// Success of any request without a payload in its reply: all except reads and block status.
 Encoded done_reply(ReplyHead to, std::uint64_t cookie);
-// Success of a whole read; request.length bytes of payload follow. REQUIRES: they are at hand, for
-// there is no way back from here.
+// Success of a whole read; request.length bytes of payload follow. REQUIRES: they are available,
+// since the reply can no longer become an error.
 Encoded read_reply(ReplyHead to, const Session& session, const Request& request);
-// Failure of anything; the text that is given back follows the head: as much of `text` as may be
-// sent, and nothing of it without structured replies. REQUIRES: error != kNone.
+// Failure of any request; the returned text follows the header: as much of `text` as may be sent,
+// and nothing without structured replies. REQUIRES: error != kNone.
 struct ErrorReply {
   Encoded head;
   std::string_view text;
@@ -155,8 +155,8 @@ struct ErrorReply {
 ErrorReply error_reply(ReplyHead to, const Session& session, std::uint64_t cookie, ErrorCode error,
                        std::string_view text);
 
-// A read in several chunks. REQUIRES: the session has structured replies; the chunks lie within the
-// request without overlap; length > 0; with kDf there is one of them, for the whole request.
+// A read in several chunks. REQUIRES: the session has structured replies; the chunks are within the
+// request and do not overlap; length > 0; with kDf there is one chunk, for the whole request.
 Encoded data_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std::uint32_t length,
                    Chunk chunk);
 Encoded hole_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std::uint32_t length,
@@ -164,14 +164,15 @@ Encoded hole_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std
 // Ends a reply whose chunks so far were all kMore. REQUIRES: structured replies.
 Encoded none_chunk(ReplyHead to, std::uint64_t cookie);
 
-// The reply to NBD_CMD_BLOCK_STATUS, made in the caller's buffer, whose size bounds the extents:
+// The reply to NBD_CMD_BLOCK_STATUS, written to the caller's buffer, whose size bounds the extents:
 //
 //   BlockStatusReply reply(buffer, request);
 //   while (reply.add(length, state)) ...        the store's extents, from request.offset on
 //   send(reply.finish());
 //
-// Neighbours of the same state become one, the last extent is cut where the request ends, and with
-// NBD_CMD_FLAG_REQ_ONE there is one extent. A client asks again for what was left out.
+// Adjacent extents of the same state are joined, the last extent is truncated at the end of the
+// request, and with NBD_CMD_FLAG_REQ_ONE there is one extent. A client asks again for extents that
+// were omitted.
 class BlockStatusReply {
  public:
   static constexpr std::size_t kHeadBytes = kChunkBytes + 4;
@@ -180,8 +181,8 @@ class BlockStatusReply {
   // REQUIRES: room for one extent.
   BlockStatusReply(std::span<std::byte> to, const Request& request);
 
-  // Whether another one is of use. REQUIRES: length > 0, a multiple of the minimum block size
-  // unless it reaches beyond the request; the call before gave true.
+  // Returns whether another extent can be added. REQUIRES: length > 0, a multiple of the minimum
+  // block size unless it extends beyond the request; the previous call returned true.
   bool add(std::uint64_t length, std::uint32_t state);
   // REQUIRES: an extent was added.
   Encoded finish();

@@ -3,14 +3,14 @@
 // Finds the queue of a request, and binds queues to what they depend on: the classes of the rules
 // that match, the share of the job, the group of the client.
 //
-//   Queue& queue = binder.find(request, head, now);     made and bound if need be
-//   binder.rules_changed();                              every queue is to be bound again: those
+//   Queue& queue = binder.find(request, head, now);     created and bound if necessary
+//   binder.rules_changed();                              every queue must be bound again: those
 //                                                        with requests at once (bind), idle ones
-//                                                        when their next request comes
+//                                                        with their next request
 //
-// It also keeps the idle queues, the one that has been idle for longest first, and forgets them and
-// their classes when there are too many. A class goes only if its buckets are full, so that nobody
-// gains a burst by being forgotten. When no class can go, further keys of a rule share one.
+// It also keeps the idle queues, longest idle first, and removes them and their classes when there
+// are too many. A class is removed only if its buckets are full, so that no client gains a burst.
+// If no class can be removed, further keys of a rule share one.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ namespace weir::tbf {
 
 class Binder {
  public:
-  // What it refers to outlives it. `stamp` tells engines of one Gate apart.
+  // REQUIRES: the arguments outlive it. `stamp` distinguishes the engines of one Gate.
   Binder(FieldSet type, const RuleOptions& options, RuleTable& rules, ClassTable& classes,
          Shares& shares, const Groups& groups, WaitBreakdown& waits, std::uint64_t stamp);
   ~Binder();
@@ -40,12 +40,12 @@ class Binder {
   Binder& operator=(const Binder&) = delete;
 
   const QueueIndex& index() const { return *index_; }
-  // Requests that came when no further class could be made.
+  // Requests for which no class could be created.
   std::uint64_t overflowed() const { return overflowed_; }
 
   // ---- finding ----
 
-  // By its hint if that is current. Bound to the rules as they are.
+  // By its hint if that is current. Bound to the current rules.
   Queue& find(const Request& request, Head head, Instant now) {
     if (request.hint != nullptr && is_current(*request.hint, head)) [[likely]] {
       return *static_cast<Queue*>(request.hint->queue_);
@@ -76,19 +76,20 @@ class Binder {
   // An idle queue was used without a request in it.
   void touch(Queue& queue) { idle_.splice(idle_.end(), idle_, idle_.iterator_to(queue)); }
 
-  // ---- rules that change ----
+  // ---- changes of rules ----
 
   void rules_changed() { ++bindings_; }
   bool is_bound(const Queue& queue) const { return queue.binding == bindings_; }
-  // Whether it gets other classes by the rules as they are, or one of its classes other limits.
+  // Whether the current rules give it other classes, or one of its classes has other limits.
   bool is_affected(Queue& queue) const;
   void bind(Queue& queue, Instant now);
-  // REQUIRES: it is not affected.
+  // REQUIRES: not affected.
   void keep_bound(Queue& queue) const { queue.binding = bindings_; }
 
-  // Classes by these fields: whether they tell queues apart already.
+  // Whether these fields already distinguish queues.
   bool tells_apart(FieldSet by) const { return (key_ | by) == key_; }
-  // From now on they do. All queues go; their classes keep their balances. REQUIRES: all are idle.
+  // They do from now on. All queues are removed; their classes keep their balances. REQUIRES: all
+  // are idle.
   void tell_apart(FieldSet by);
 
  private:
@@ -110,11 +111,11 @@ class Binder {
   Shares& shares_;
   const Groups& groups_;
   WaitBreakdown& waits_;
-  FieldSet key_;  // the fields that tell queues apart; grows with by= and never shrinks
+  FieldSet key_;  // fields that distinguish queues; grows with by= and never shrinks
   std::unique_ptr<QueueIndex> index_;
   QueueList idle_;
-  std::uint64_t stamp_;         // of what hints point into
-  std::uint32_t bindings_ = 1;  // grows with all that can change which classes a queue has
+  std::uint64_t stamp_;         // of the memory that hints point to
+  std::uint32_t bindings_ = 1;  // increases with everything that can change the classes of a queue
   std::uint64_t overflowed_ = 0;
 };
 

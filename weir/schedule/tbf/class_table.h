@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The classes of a Tbf: the buckets of one key under one rule. A class whose key is that of a queue
-// lives inside the regular queue of that key (Queue::own), its host; the others are kept here.
+// The classes of a Tbf: the buckets of one key under one rule. A class with the same key as a
+// queue is stored inside the regular queue of that key (Queue::own), its host; the others are
+// stored here.
 //
-//   Class* used = classes.find(state, by, host);      made if there is none: classes.make(...)
+//   Class* used = classes.find(state, by, host);      if there is none: classes.make(...)
 //   classes.use(*used, head, rule);                   by a queue, until classes.release(*used)
 //
-// A class stays while a queue uses it, and afterwards as long as it has something to remember:
-// tokens that are missing from its buckets.
+// A class stays while a queue uses it, and afterwards as long as tokens are missing from
+// its buckets.
 #pragma once
 
 #include <cstddef>
@@ -28,34 +29,35 @@ namespace weir::tbf {
 
 class ClassTable {
  public:
-  // The rules outlive it.
+  // REQUIRES: the rules outlive it.
   explicit ClassTable(RuleTable& rules) : rules_(rules) {}
 
   // Both kinds.
   std::size_t size() const { return size_; }
-  // nullptr if there is none. `host`: the queue it would live in, or nullptr.
+  // nullptr if there is none. `host`: the queue in which it would be stored, or nullptr.
   Class* find(const RuleState& state, const Attributes& by, Queue* host) const;
-  // In its host if that has no class yet. Its buckets start full, or empty if they are slices.
+  // Stored in its host if that has no class yet. Its buckets start full, or empty if they
+  // are slices.
   Class& make(RuleState& state, const Attributes& by, Queue* host, Instant now);
-  // The limits of this class alone, which are those of its rule at first.
+  // The limits of this class alone, initially those of its rule.
   static Pace& own_pace(Class& used, const Attributes& by);
 
-  // A queue of this head begins to use it, by this rule; or ends.
+  // A queue of this head starts or stops using it, under this rule.
   void use(Class& chosen, Head head, const Rule& rule);
   void release(Class& used);
 
-  // Ends a class that lives in a queue. REQUIRES: used by no queue that will not be told.
+  // Removes a class that is stored in a queue. REQUIRES: not used by any other queue.
   void vacate(Class& gone);
-  // Looks at the class that no queue has used for longest, and forgets it if its buckets are full.
+  // Checks the class that was unused longest, and removes it if its buckets are full.
   void forget_one_unused(Instant now);
-  // Those of rules that are in no list any more.
+  // Removes the classes of rules that are in no list any more.
   void forget_stopped();
-  // The class that lives in the queue is kept here from now on, with its balances.
+  // Moves the class that is stored in the queue to this table, with its balances.
   void move_out(Queue& host, const Attributes& by);
 
-  // Those kept here, in no order.
+  // Those stored here, in no particular order.
   const std::vector<LoneClass*>& lone() const { return order_; }
-  // All, also those in the queues of the index.
+  // All classes, including those in the queues of the index.
   template <class Visit>
   void each(const QueueIndex& index, Visit visit) const {
     for (std::uint32_t i = 0; i < index.places(); ++i) {
@@ -81,8 +83,8 @@ class ClassTable {
 
   RuleTable& rules_;
   absl::flat_hash_map<Key, std::unique_ptr<LoneClass>, KeyHash> lone_;
-  std::vector<LoneClass*> order_;  // as lone_, to be walked in parts
-  // That no queue uses, the one that was used last at the end.
+  std::vector<LoneClass*> order_;  // the same as lone_, to be visited in steps
+  // Classes that no queue uses, most recently used last.
   boost::intrusive::list<
       LoneClass, boost::intrusive::member_hook<LoneClass, boost::intrusive::list_member_hook<>,
                                                &LoneClass::unused_hook>>

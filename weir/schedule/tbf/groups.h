@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Groups of clients, of which one at a time may be preferred: which group a client is in, who has
-// to stand back, and how many queues of each have requests. A client belongs to the first group
-// whose list has it; those in no list are a group of their own, the last.
+// Groups of clients, one of which may be preferred: the group of a client, whether it has to wait,
+// and how many queues of each group have requests. A client belongs to the first group whose list
+// contains it; clients in no list form the last group.
 //
-// Only the regular head knows groups. Where queues stand that are set back is for the Tbf to
-// decide.
+// Only the regular head has groups. The Tbf decides where queues of other groups wait.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,7 @@ class Groups {
   explicit Groups(std::vector<NidList> lists)
       : lists_(std::move(lists)), busy_(lists_.empty() ? 0 : lists_.size() + 1) {}
 
-  // Whether there are any; without, nothing below is called.
+  // Whether there are any; otherwise nothing below is called.
   bool exist() const { return !lists_.empty(); }
   std::uint32_t group_of(const Nid& nid) const {
     std::uint32_t group = 0;
@@ -31,7 +30,7 @@ class Groups {
     return group;
   }
 
-  // None: all are alike. False if it was so before.
+  // None: no preference. Returns false if this changes nothing.
   bool prefer(std::optional<std::uint32_t> group) {
     if (!exist() || group == preferred_) return false;
     preferred_ = group;
@@ -48,13 +47,13 @@ class Groups {
   void become_idle(std::uint32_t group, Head head) {
     if (exist() && head == Head::kRegular) --busy_[group];
   }
-  // How many of its queues have requests; 0 for a group that is not there.
+  // Number of its queues with requests; 0 for a group that does not exist.
   std::uint32_t busy(std::uint32_t group) const { return group < busy_.size() ? busy_[group] : 0; }
 
  private:
   std::vector<NidList> lists_;
   std::optional<std::uint32_t> preferred_;
-  std::vector<std::uint32_t> busy_;  // queues; clients of no list last
+  std::vector<std::uint32_t> busy_;  // number of queues; clients in no list last
 };
 
 }  // namespace weir::tbf

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of a Tbf put together as in one, but without the Tbf, so that each can be tested by
-// itself.
+// The components of a Tbf without the Tbf, so that each can be tested on its own.
 //
 //   Parts parts;
 //   parts.rule("start a jobid={a} rate=10");
@@ -48,7 +47,7 @@ struct Parts {
     attributes.job = JobId(job);
     return binder.find(attributes, head, now);
   }
-  // Requests that wait, of a queue that is in no place yet.
+  // Waiting requests of a queue that is in no place yet.
   Queue& queue(const std::string& job, int count = 1, Head head = Head::kRegular) {
     Queue& queue = idle_queue(job, head);
     if (!queue.has_requests()) {

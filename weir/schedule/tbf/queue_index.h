@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queues of a Tbf, and how they are found: by the fields of a request that tell queues apart,
-// on each head.
+// The queues of a Tbf, found by the fields of a request that distinguish queues, on each head.
 //
 //   QueueIndex index(key, expected);
 //   Queue& queue = index.find_or_make(PackedKey(attributes, key), head);
 //   index.forget(queue);
 //
-// Queues stand side by side, each with room for its key behind it. As many as are expected are made
-// at the start, so that the first request of a class waits for no memory; further ones in slabs.
-// Memory is never given back while the index lives, so that a hint to a queue that was forgotten
-// can still be asked whether it is the same (generation).
+// Queues are stored side by side, each with room for its key. The expected number is allocated at
+// the start, so that the first request of a class does not wait for memory; further ones in slabs.
+// Memory is not freed while the index exists, so that a hint to a removed queue can still be
+// checked (generation).
 #pragma once
 
 #include <array>
@@ -28,7 +27,7 @@ namespace weir::tbf {
 
 class QueueIndex {
  public:
-  // The fields that tell queues apart, and how many queues are expected.
+  // The fields that distinguish queues, and the expected number of queues.
   QueueIndex(FieldSet key, std::size_t expected);
   ~QueueIndex();
   QueueIndex(const QueueIndex&) = delete;
@@ -40,17 +39,17 @@ class QueueIndex {
     const std::uint32_t known = place_of(key, head);
     return known == IndexTable::kNone ? nullptr : &at(known);
   }
-  // One that is made here is idle, bound to nothing and in no list, and of another generation.
+  // A new queue is idle, unbound, in no list, and has another generation.
   Queue& find_or_make(const PackedKey& key, Head head);
-  // REQUIRES: it has no requests and stands in no list.
+  // REQUIRES: it has no requests and is in no list.
   void forget(Queue& queue);
   Attributes attributes_of(Queue& queue) const { return PackedKey::unpack(key_, queue.key()); }
 
-  // How many there are.
+  // Number of queues.
   std::size_t queues() const {
     return tables_[0]->size() + (tables_[1] == nullptr ? 0 : tables_[1]->size());
   }
-  // Places that have been used at one time or another, for who walks them in parts.
+  // Number of places ever used, for visits in steps.
   std::uint32_t places() const { return taken_; }
   // REQUIRES: place < places().
   Queue& at(std::uint32_t place) const {

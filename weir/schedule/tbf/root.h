@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bucket of the whole target, which every request pays under shares, loans too. It has one rate
-// and two depths: while requests wait for a device that is slower than the rate it holds more than
-// after a rest, so that a moment later the device may make it good
-// (docs/decisions/0006-the-root-remembers-a-slow-device.md). Without a bucket nobody waits for it.
+// The bucket of the whole target, which every request pays under shares, including loans. It has
+// one rate and two depths: while requests wait for a device that is slower than the rate it is
+// deeper than after an idle time, so that the device can catch up later
+// (docs/decisions/0006-the-root-remembers-a-slow-device.md). Without a bucket no request waits
+// for it.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,7 @@ class Root {
  public:
   bool exists() const { return shape_.has_value(); }
 
-  // From now on. A new one starts full, another keeps the balance.
+  // A new bucket starts full, a changed one keeps the balance.
   void set(const std::optional<RootBucket>& shape, Instant now) {
     if (shape && shape_) {
       tokens_.reshape(shape_->busy, shape->busy, now);
@@ -28,21 +29,21 @@ class Root {
     shape_ = shape;
   }
 
-  // When it can pay; the beginning of time without a bucket.
+  // When it can pay; the start of time without a bucket.
   Instant ready_at(Tokens cost) const {
     return shape_ ? tokens_.ready_at(cost, shape_->rested) : Instant::min();
   }
-  // Takes it whatever the balance is. Somebody waits for the device from now on.
+  // Takes tokens whatever the balance. Requests wait for the device from now on.
   void pay(Tokens cost, Instant now) {
     if (!shape_) return;
     tokens_.charge(cost, is_rested_ ? shape_->rested : shape_->busy, now);
     is_rested_ = false;
   }
-  // What was paid too much.
+  // Returns an excess payment.
   void give_back(Tokens cost) {
     if (shape_) tokens_.give_back(cost, shape_->rested);
   }
-  // For a moment nobody waited for the device.
+  // No request waits for the device at this moment.
   void rest() { is_rested_ = true; }
 
  private:

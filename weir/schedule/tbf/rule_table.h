@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules of a Tbf and what their limits are as buckets. A rule that is started for both heads
-// has one RuleState, so that its classes have one bucket.
+// The rules of a Tbf and their limits as buckets. A rule that is started for both heads has one
+// RuleState, so that its classes have one bucket.
 //
-//   table.apply(command, now)    the lists change; limits that change are noted as Pace::next
-//   table.commit()               once the buckets of all classes have been reshaped
+//   table.apply(command, now)    changes the lists; changed limits are stored in Pace::next
+//   table.commit()               after the buckets of all classes have been reshaped
 //
 // Between the two, queues leave the places that depend on the old limits.
 //
-// A rule with scope=cluster is limited by this server's slice of it. Nothing is granted that other
-// servers might be granted too: the depth is one token and what comes in during depth_time, or the
-// slice's part of burst=; without a slice the rate is the least there is.
+// A rule with scope=cluster is limited by this server's slice. Nothing is granted that other
+// servers might be granted too: the depth is one token and depth_time of the rate, or the slice's
+// fraction of burst=; without a slice the rate is the minimum.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ class RuleTable {
   RuleTable(FieldSet type, const RuleOptions& options);
 
   const RuleList& list(Head head) const { return *lists_[index(head)]; }
-  // The rule of a layer that is in force for these attributes; nullptr if there is none.
+  // The rule of a layer that applies to these attributes; nullptr if there is none.
   const Rule* match(const Attributes& attributes, Head head, unsigned layer) const {
     return list(head).has_layer(layer) ? list(head).match(attributes, layer) : nullptr;
   }
@@ -41,20 +41,20 @@ class RuleTable {
   RuleState& state_of(const Rule& rule) const { return *state_of_.at(&rule); }
 
   struct Change {
-    FieldSet by;           // fields by which the command's rule has classes
+    FieldSet by;           // fields by which the rule of the command divides classes
     bool rebinds = false;  // queues may have other classes now
   };
-  // On all heads it names, or on none.
+  // On all heads that it names, or on none.
   Result<Change> apply(const RuleCommand& command, Instant now);
-  // False if nothing changes by it.
+  // False if it changes nothing.
   bool set_slice(const Rule& rule, Pace& pace, const Slice& slice) const;
 
-  // Whether limits are noted that are not in force yet.
+  // Whether there are new limits that are not in effect yet.
   bool is_changing() const;
-  // They are in force from now on. Whether a request takes from other buckets than before.
+  // Puts them into effect. Returns whether requests take from other buckets than before.
   bool commit();
 
-  // A class of the rule has gone.
+  // A class of the rule was removed.
   void forget_if_unused(RuleState& state);
 
  private:
@@ -63,7 +63,7 @@ class RuleTable {
   void stop(const RuleCommand& command);
   FieldSet start(const RuleCommand& command, Instant now);
   FieldSet change(const RuleCommand& command, Instant now);
-  // Grows with everything that can change which rule is in force for a request.
+  // Increases with everything that can change which rule applies to a request.
   std::uint64_t generation() const {
     return list(Head::kRegular).generation() + list(Head::kHigh).generation() + states_made_;
   }
@@ -73,7 +73,7 @@ class RuleTable {
   absl::flat_hash_map<const RuleState*, std::unique_ptr<RuleState>> states_;
   absl::flat_hash_map<const Rule*, RuleState*> state_of_;
   std::uint64_t states_made_ = 0;
-  bool default_limits_;  // off under sharing, until somebody changes `default`
+  bool default_limits_;  // false under sharing, until `default` is changed
 };
 
 }  // namespace weir::tbf

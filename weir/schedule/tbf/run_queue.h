@@ -10,10 +10,10 @@
 //
 //   enter()  --lacks tokens--> first or behind --wake()--> ready or later
 //        '---can pay---------> ready, later or spare
-//   leave()  takes it from wherever it is; the next at its bucket moves up
+//   leave()  removes it from its place; the next queue at its bucket moves up
 //
 // While a queue waits at a bucket that several queues use, the others wait behind it, and one at a
-// time is let go: a small request does not overtake a large one, and nobody is woken in vain.
+// time is released: a small request does not overtake a large one, and no queue is woken in vain.
 //
 // Before a queue changes its place, the time it spent there is added to its WaitBreakdown.
 #pragma once
@@ -33,32 +33,34 @@
 
 namespace weir::tbf {
 
-// The limit bucket that cannot pay for the queue's first request for longest; nullptr: all can.
+// The limit bucket that is the last to be able to pay for the queue's first request; nullptr: all
+// can pay.
 Bucket* empty_limit(Queue& queue, Instant now);
-// The same, or else a limit bucket at which another queue waits. REQUIRES: the queue waits nowhere.
+// The same, or otherwise a limit bucket at which another queue waits. REQUIRES: the queue
+// waits nowhere.
 Bucket* lacking_limit(Queue& queue, Instant now);
 
 class RunQueue {
  public:
-  // What it refers to outlives it.
+  // REQUIRES: the arguments outlive it.
   RunQueue(const RuleOptions& options, Tags& tags, Shares& shares, WaitBreakdown& waits,
            const Root& root);
 
-  // Room for so many queues without another allocation.
+  // Allocates room for so many queues.
   void reserve(std::size_t queues);
 
   // REQUIRES: it has requests and is in no place.
   void enter(Queue& queue, Instant now);
   void leave(Queue& queue, Instant now);
-  // Waits for this bucket. REQUIRES: it is in no place.
+  // Makes it wait for this bucket. REQUIRES: it is in no place.
   void wait_at(Bucket& bucket, Queue& queue);
-  // Tokens were given to the bucket or taken from it outside the order: the queue that waits first
+  // Tokens were given to the bucket or taken from it outside the order: the first waiting queue
   // wakes at another time. `queue` is the only one that can wait at a bucket without a crowd.
   void bucket_changed(Bucket& bucket, Queue& queue);
 
-  // ---- who may run ----
+  // ---- which queues may run ----
 
-  // Moves every queue whose bucket can pay by now.
+  // Moves every queue whose bucket can pay now.
   void wake(Instant now) {
     while (!wake_.empty() && wake_.top_key() <= now) let_go(now);
   }
@@ -68,8 +70,8 @@ class RunQueue {
   Queue* ready(Head head) const { return ready_[index(head)].peek(); }
   Queue* later() const { return later_.peek(); }
   Queue* spare(Head head) const { return spare_[index(head)].peek(); }
-  // Another queue has moved their common tag since this one got its place: it goes back in order.
-  // Whether it did. REQUIRES: it is the first of those that are ready, or later.
+  // If another queue has moved their common tag since this one got its place, puts it back in order
+  // and returns true. REQUIRES: it is the first of the ready queues, or later.
   bool falls_back(Queue& queue, Instant now) {
     const std::uint64_t tag = tags_.owner_tag(queue);
     if (queue.tag >= tag || queue.tag == 0) [[likely]]
@@ -78,17 +80,17 @@ class RunQueue {
     return true;
   }
 
-  // The ready queue that is first has tried to run, or has run, and `next` is its request now.
-  // REQUIRES: it is simple (Queue::is_simple).
+  // The first ready queue has tried to run, or has run, and `next` is its request now. REQUIRES: it
+  // is simple (Queue::is_simple).
   void move_first(Queue& queue, const Request& next, Instant now);
-  // It has no request left.
+  // It has no requests left.
   void remove_first(Queue& queue) {
     ready_[index(queue.head)].pop();
     queue.place = Queue::Place::kIdle;
   }
 
-  // Into the cache: the queue that is first, or the request that will probably run next with its
-  // limits. With many queues they are spread over memory.
+  // Prefetches the first queue, or the request that will probably run next with its limits. With
+  // many queues they are spread over memory.
   void prefetch_queue(Head head) const {
     if (const Queue* const queue = ready(head)) queue->prefetch();
   }
@@ -99,19 +101,19 @@ class RunQueue {
     }
   }
 
-  // ---- how long they wait, and why ----
+  // ---- wait times and their causes ----
 
   WaitBreakdown::Order order_of(const Queue& queue) const {
     return ready(queue.head) == &queue ? WaitBreakdown::Order::kFirst
                                        : WaitBreakdown::Order::kLater;
   }
-  // A request has come to the queue.
+  // A request has arrived at the queue.
   void arrive(Queue& queue, Instant now) {
     if (!WaitBreakdown::watches(queue)) return;
     if (order_of(queue) == WaitBreakdown::Order::kFirst) count_first(queue, now);
     waits_.arrive(queue, now);
   }
-  // A request leaves it. REQUIRES: what was before has been counted.
+  // A request leaves it. REQUIRES: the time until now has been counted.
   void depart(Queue& queue, Instant now) {
     if (WaitBreakdown::watches(queue)) waits_.depart(queue, now);
   }
@@ -151,7 +153,7 @@ class RunQueue {
   std::array<Heap<Queue, std::uint64_t, &Queue::hook>, 2> ready_;  // by tag
   Heap<Queue, std::uint64_t, &Queue::hook> later_;                 // by tag
   std::array<Heap<Queue, std::uint64_t, &Queue::hook>, 2> spare_;  // by arrival
-  Heap<Queue, Instant, &Queue::hook> wake_;                        // by when they can pay
+  Heap<Queue, Instant, &Queue::hook> wake_;  // by the time at which they can pay
 };
 
 }  // namespace weir::tbf

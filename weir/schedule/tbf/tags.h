@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who goes first among those that can pay: start-time fair queueing. A tag belongs to the layer-0
-// class, or to the job where a controller gives out shares.
+// The order of queues that can pay: start-time fair queueing. A tag belongs to the layer-0 class,
+// or to the job if a controller sets shares.
 //
 //   start = max(own tag, virtual time - credit)     credit: the depth of the bucket, 0 under shares
 //   after a request: tag += cost / rate             under shares cost / nodes
@@ -27,7 +27,7 @@ class Tags {
     return sharing_ ? queue.share()->tag : queue.limits->tag;
   }
 
-  // Brings the owner's tag up to where it may start, and returns the queue's key in the order: the
+  // Advances the owner's tag to where it may start, and returns the queue's key in the order: the
   // tag, or 0 for a realtime rule, which goes before all others.
   std::uint64_t start(Queue& queue) {
     const std::uint64_t credit = sharing_ ? 0 : queue.limits->credit();
@@ -50,7 +50,7 @@ class Tags {
   }
 
  private:
-  // Virtual time does not start at 0, so that tags may lie behind it.
+  // Virtual time does not start at 0, so that tags can be behind it.
   static constexpr std::uint64_t kStart = std::uint64_t{1} << 62;
 
   std::optional<Sharing> sharing_;

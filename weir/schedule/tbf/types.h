@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a Tbf and its parts deal with: rules as they know them, classes with their limit buckets,
-// queues, shares. Nobody but they includes this.
+// The types of a Tbf and its components: rules, classes with their limit buckets, queues, shares.
+// Included only by them.
 //
-//   Queue   requests of one head with the same attributes. In the usual case the class it is
-//           limited by has the same key, and then lives inside the queue (`own`): one place in
-//           memory, found once, about 210 bytes in all for a job.
-//   Class   the limit buckets of one key under one rule. Others than `own` stand alone: of rules
-//           with a coarser key (by=), of layers above 0, and those a queue had before a rule came.
-//   Bucket  tokens, and a Crowd where several queues may want them.
-//   Pace    what the limits of a rule are here and now. Classes of one rule have one in common, but
-//           a class of a rule with scope=cluster may have one of its own: its slice.
-//   Share   what a controller gives a job: a bucket, a weight, and what it lent and borrowed.
+//   Queue   requests of one head with the same attributes. Usually the class that limits it has the
+//           same key, and is then stored inside the queue (`own`): one place in memory, found once,
+//           about 210 bytes in total for a job.
+//   Class   the limit buckets of one key under one rule. Classes other than `own` are stored apart:
+//           of rules with a coarser key (by=), of layers above 0, and earlier classes of a queue.
+//   Bucket  tokens, and a Crowd if several queues may need them.
+//   Pace    the current limits of a rule. The classes of one rule share one, but a class of a rule
+//           with scope=cluster may have its own: its slice.
+//   Share   a job's share: a bucket, a weight, and tokens lent and borrowed.
 #pragma once
 
 #include <algorithm>
@@ -52,47 +52,46 @@ struct Share;
 
 inline std::size_t index(Head head) { return static_cast<std::size_t>(head); }
 
-// What the limits of a rule make of buckets; neither: it limits nobody. What the usual decision
-// asks for stands first.
+// The buckets of a rule; neither: no limit. The fields that the usual decision needs are first.
 struct Shapes {
   Cost cost;
   bool realtime = false;
-  bool is_ops_only = false;  // a bucket of operations and none of bytes
-  bool is_sliced = false;    // a slice of a limit of the whole cluster
+  bool is_ops_only = false;  // a bucket of operations, and no bucket of bytes
+  bool is_sliced = false;    // a slice of a cluster-wide limit
   std::optional<BucketShape> ops;
   std::optional<BucketShape> bytes;
 
   bool operator==(const Shapes&) const = default;
-  // Whether a request takes as much of the same buckets.
+  // Whether a request takes the same amounts from the same buckets.
   bool takes_alike(const Shapes& other) const {
     return cost == other.cost && ops.has_value() == other.ops.has_value() &&
            bytes.has_value() == other.bytes.has_value();
   }
 };
 
-// By what a class is paced.
+// The pace of classes.
 struct alignas(64) Pace {
   Shapes shapes;
-  std::optional<Shapes> next;  // a change that is being made
+  std::optional<Shapes> next;  // a change in progress
   RuleState* state = nullptr;
-  Slice slice;     // of a rule with scope=cluster
-  Attributes key;  // of the class whose own it is
+  Slice slice;     // for a rule with scope=cluster
+  Attributes key;  // of the class that it belongs to
 };
 
-// A rule as the engine knows it. One started for both heads has one state, so that its classes have
+// A rule in the engine. A rule started for both heads has one state, so that its classes have
 // one bucket.
 struct RuleState {
-  Pace pace;  // of all its classes but those in `own`
-  // Of classes with a slice of their own, by their keys.
+  Pace pace;  // of all classes except those in `own`
+  // Of classes with their own slice, by key.
   absl::flat_hash_map<Attributes, std::unique_ptr<Pace>, std::hash<Attributes>> own;
   FieldSet by;
-  std::array<const Rule*, 2> listed{};  // the rule of each head it stands for
-  std::uint32_t rules = 0;              // how many of them are in their lists still
+  std::array<const Rule*, 2> listed{};  // the rule on each head
+  std::uint32_t rules = 0;              // how many of them are still in their lists
   Instant started{};
   std::uint32_t classes = 0;
 };
 
-// Requests that wait.
+// Waiting requests.
 struct Backlog {
   void operator+=(const Backlog& more) {
     requests += more.requests;
@@ -102,7 +101,7 @@ struct Backlog {
     requests -= fewer.requests;
     bytes -= fewer.bytes;
   }
-  // What they take of a bucket; less by the rounding of each where a request's size counts.
+  // Their cost in a bucket; lower by the rounding of each if the size of a request counts.
   Tokens cost(const Cost& each) const {
     switch (each.kind()) {
       case Cost::Kind::kOp:
@@ -119,12 +118,12 @@ struct Backlog {
   std::uint64_t bytes = 0;
 };
 
-// What a request has paid, kept in the request while it runs or is deferred: which buckets, and at
-// which state of the rules, since refunds are for the buckets that paid.
+// What a request has paid, stored in the request while it runs or is deferred: which buckets, and
+// under which version of the rules, since refunds are for the buckets that paid.
 class Receipt {
  public:
   static constexpr std::uint64_t kLimits = 1;
-  static constexpr std::uint64_t kSlices = 2;  // limits of the cluster, and no others
+  static constexpr std::uint64_t kSlices = 2;  // cluster-wide limits, and no others
   static constexpr std::uint64_t kShare = 4;
   static constexpr std::uint64_t kLoan = 8;
   static constexpr std::uint64_t kRoot = 16;
@@ -147,7 +146,8 @@ struct Bucket {
   bool is_occupied() const;
 
   TokenBucket tokens = TokenBucket::empty(Instant::min());
-  std::unique_ptr<Crowd> crowd;  // none: only the queue that the class lives in can want it
+  std::unique_ptr<Crowd>
+      crowd;  // none: only the queue in which the class is stored can wait for it
 };
 
 struct Class {
@@ -162,7 +162,7 @@ struct Class {
     if (shapes.bytes) visit(shapes.ops ? *second : main, *shapes.bytes, Tokens{size.count()});
   }
   bool is_full(Instant now);
-  // What a request adds to the tag: its cost over the rate, the larger one where there are two.
+  // What a request adds to the tag: its cost divided by the rate, the larger one if there are two.
   std::uint64_t tag_step(Bytes size) {
     const Shapes& shapes = pace->shapes;
     Nanoseconds step{1};
@@ -176,36 +176,36 @@ struct Class {
     if (shapes.ops) return static_cast<std::uint64_t>(shapes.ops->fill_time().count());
     return shapes.bytes ? static_cast<std::uint64_t>(shapes.bytes->fill_time().count()) : 0;
   }
-  // Other queues than the one it lives in may come.
+  // Queues other than its host may use it.
   void open_to_others();
-  // Balances stay. A bucket that was not there starts full; one of a slice has what came in since
-  // the rule was started.
+  // Balances are kept. A new bucket starts full; a bucket of a slice has the tokens since the rule
+  // was started.
   void reshape(const Shapes& from, const Shapes& to, Instant now);
 
   Pace* pace = nullptr;
-  Bucket main;  // of operations; of bytes where only those are limited
+  Bucket main;  // of operations; of bytes if only bytes are limited
   std::uint64_t tag = 0;
   std::unique_ptr<Bucket> second;
   ClassTotals totals;
   std::uint32_t users = 0;          // queues
   std::array<bool, 2> is_listed{};  // counted as a reference of the rule of each head
-  bool is_lone = false;             // lives in no queue
+  bool is_lone = false;             // not stored in a queue
 };
 
-// A class that no queue holds inside.
+// A class that is not stored in a queue.
 struct LoneClass : Class {
   Attributes by;
   boost::intrusive::list_member_hook<> unused_hook;
-  std::size_t place = 0;  // among those of the engine
+  std::size_t place = 0;  // index in the engine's list
   Backlog waiting;        // in the queues that are counted here
 };
 
-// What few queues have.
+// Fields that few queues need.
 struct Extra {
   std::array<Class*, kLayers - 1> upper{};  // classes of layers 1-3
   bool has_upper = false;
   Share* share = nullptr;
-  std::uint32_t group = 0;  // of its client, where there are groups
+  std::uint32_t group = 0;  // of its client, if there are groups
   bool is_later = false;    // another group is preferred
 };
 
@@ -240,29 +240,29 @@ struct Queue {
     const Bytes size = requests.front().bytes;
     each_class([&](Class& used) { used.each_bucket(size, visit); });
   }
-  // Under one limit of operations that nobody else wants, and no share.
+  // Limited by one bucket of operations that no other queue uses, and no share.
   bool is_simple() const {
     return extra == nullptr && limits->main.crowd == nullptr && limits->pace->shapes.is_ops_only;
   }
   Share* share() const { return extra == nullptr ? nullptr : extra->share; }
-  // A request comes, or goes.
+  // A request arrives, or leaves.
   void join(const Request& request) { *counted += {1, request.bytes.count()}; }
   void part(const Request& request) { *counted -= {1, request.bytes.count()}; }
   bool is_later() const { return extra != nullptr && extra->is_later; }
 
   Ring<Request, &Request::policy_ring> requests;
-  Backlog waiting;              // the same, counted, while `counted` points here
-  Backlog* counted = &waiting;  // or to that of the class it shares with other queues
+  Backlog waiting;              // their number and size, while `counted` points here
+  Backlog* counted = &waiting;  // or to that of the class shared with other queues
   Class* limits = nullptr;      // of layer 0
   std::unique_ptr<Extra> extra;
   std::uint64_t tag = 0;  // of its owner, when it was placed
-  Bucket* at = nullptr;   // where it waits, or which let it go
+  Bucket* at = nullptr;   // the bucket where it waits, or that released it
   HeapHook hook;
-  std::uint32_t binding = 0;     // at which of the engine's bindings it was bound
-  std::uint32_t generation = 0;  // how often this place in memory was used
+  std::uint32_t binding = 0;     // version of the binding
+  std::uint32_t generation = 0;  // number of times this memory was used
   Head head = Head::kRegular;
   Place place = Place::kIdle;
-  std::uint16_t watch = 0;  // its place in the WaitBreakdown, from 1; 0: it is not watched
+  std::uint16_t watch = 0;  // its index in the WaitBreakdown, from 1; 0: not watched
   boost::intrusive::list_member_hook<> link;  // busy or idle
   Class own;
 };
@@ -271,20 +271,20 @@ using QueueList = boost::intrusive::list<
     Queue,
     boost::intrusive::member_hook<Queue, boost::intrusive::list_member_hook<>, &Queue::link>>;
 
-// Queues that want the tokens of one bucket, in order of tags. One of them at a time is let go.
+// Queues that need the tokens of one bucket, in order of tags. One at a time is released.
 struct Crowd {
-  Queue* first = nullptr;  // stands in the heap of wake-ups
-  Queue* ahead = nullptr;  // was let go and has not been served yet
+  Queue* first = nullptr;  // in the heap of wake-ups
+  Queue* ahead = nullptr;  // was released and has not been served yet
   Heap<Queue, std::uint64_t, &Queue::hook> waiters;
 };
 
-// Whether somebody stands there, or was let go and has not been served.
+// Whether a queue waits there, or was released and has not been served.
 inline bool Bucket::is_occupied() const {
   return crowd != nullptr && (crowd->first != nullptr || crowd->ahead != nullptr);
 }
 
 struct Share {
-  // Without a rate it only orders.
+  // Without a rate it only determines the order.
   bool paces() const { return active && shape.has_value(); }
 
   JobId job;
@@ -301,11 +301,11 @@ struct Share {
   Tokens lent;
   std::uint32_t queues = 0;
   std::uint32_t busy = 0;  // queues with requests
-  bool active = false;     // the controller has set it
+  bool active = false;     // set by the controller
   HeapHook lend_hook;
 };
 
-// Those of a rule: the common one, and those that classes have of their own.
+// The paces of a rule: the common one, and those of classes with their own.
 template <class Visit>
 void each_pace(RuleState& state, Visit visit) {
   visit(state.pace);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the time of waiting requests goes, in request nanoseconds: n requests that stood for t
-// count n * t. Up to a number of queues are watched. A queue's time is counted before its place or
-// its length changes, so its place says what the time was spent on, and it always adds up:
+// The causes of waits, in request nanoseconds: n requests that wait for t count n * t. A bounded
+// number of queues is watched. The time of a queue is counted before its place or its length
+// changes, so its place determines the cause, and the sums are always exact:
 //
-//   limit + share + root + slot + order = sum of (left - came) + sum of (now - came) of who waits
+//   limit + share + root + slot + order = sum of (dispatch - arrival) + sum of (now - arrival)
 //
-// The time all requests of a queue have stood up to t is base + length * t, in unsigned arithmetic:
-// one that comes at t changes neither by "base -= t, ++length", and one that leaves by the reverse.
+// The time that all requests of a queue have waited up to t is base + length * t, in
+// unsigned arithmetic: an arrival at t keeps it unchanged by "base -= t, ++length", a
+// departure by the reverse.
 //
-// Who is first in order changes without its queue being touched. So this remembers since when there
-// has been the present first one, and when the root refused it; whether a queue is that one is for
-// the caller to say.
+// Which queue is first in order changes without that queue being touched. So this class stores
+// since when the current one has been first, and when the root refused it; the caller determines
+// whether a queue is that one.
 #pragma once
 
 #include <array>
@@ -33,16 +34,15 @@ class WaitBreakdown {
   explicit WaitBreakdown(std::size_t watched_max) : waits_(watched_max) {}
 
   static bool watches(const Queue& queue) { return queue.watch != 0; }
-  // A queue has become busy, and is watched from now on, if there is a place for it: that of one
-  // that is idle.
+  // A queue has become busy, and is watched from now on if a record is free or its owner is idle.
   void begin(Queue& queue, Instant now);
-  // It goes. REQUIRES: idle.
+  // The queue is removed. REQUIRES: idle.
   void end(Queue& queue);
   void end_all() { waits_.assign(waits_.size(), {}); }
 
-  // ---- of a queue that is watched ----
+  // ---- of a watched queue ----
 
-  // Its length must not change while it is first, unless what was before has been counted.
+  // Its length must not change while it is first, unless the time until now has been counted.
   void arrive(Queue& queue, Instant now) {
     QueueWait& wait = wait_of(queue);
     wait.base -= ns_of(now);
@@ -58,10 +58,10 @@ class WaitBreakdown {
     QueueWait& wait = wait_of(queue);
     wait.counted = add_delays(queue, order, now, wait.delays);
   }
-  // The same for one that is first and has no root to wait for, in few steps.
+  // The same for a queue that is first and does not wait for the root; faster.
   void count_first(Queue& queue, Instant now);
 
-  // ---- of the first in order ----
+  // ---- of the first queue in order ----
 
   void first_since(Head head, Instant now) { first_since_[index(head)] = now; }
   // The root cannot pay for it before then.
@@ -71,7 +71,7 @@ class WaitBreakdown {
   }
   void root_paid() { root_refused_ = kNever; }
 
-  // Of every queue that is watched, up to now: visit(queue, waiting, begun, delays).
+  // For every watched queue, up to now: visit(queue, waiting, begun, delays).
   template <class OrderOf, class Visit>
   void visit(Instant now, OrderOf order_of, Visit visit) const {
     for (const QueueWait& wait : waits_) {
@@ -83,14 +83,14 @@ class WaitBreakdown {
   }
 
  private:
-  // Lent to a queue when it gets busy, and to another once it is idle and many come.
+  // Assigned to a queue when it gets busy; reused when it is idle and another queue needs it.
   struct QueueWait {
     std::uint64_t stood(Instant at) const { return base + length * ns_of(at); }
 
     Queue* queue = nullptr;
     std::uint64_t base = 0;
     std::uint64_t length = 0;   // requests in the queue
-    std::uint64_t counted = 0;  // of what they stood, in `delays`
+    std::uint64_t counted = 0;  // the time already counted in `delays`
     DelaySums delays{};
     Instant begun{};
   };
@@ -105,8 +105,8 @@ class WaitBreakdown {
   std::vector<QueueWait> waits_;
   std::size_t next_ = 0;
   std::array<Instant, 2> first_since_{};  // by head
-  Instant root_refused_ = kNever;         // the root could not pay for who is first
-  Instant root_until_ = kNever;           // and could not before
+  Instant root_refused_ = kNever;         // when the root could not pay for the first queue
+  Instant root_until_ = kNever;           // and until when
 };
 
 }  // namespace weir::tbf
