@@ -78,8 +78,8 @@ class Usage(unittest.TestCase):
             self.skipTest("needs root, to give up a capability")
         done = subprocess.run(["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock",
                                "prlimit", "--memlock=4096:4096", WEIR, "serve", "--io", "uring",
-                               "--listen", "127.0.0.1:0", *self.EXPORT], capture_output=True, text=True,
-                              timeout=STUCK, check=False)
+                               "--listen", "127.0.0.1:0", *self.EXPORT],
+                              capture_output=True, text=True, timeout=STUCK, check=False)
         self.assertEqual(done.returncode, 73)
         self.assertIn("ulimit -l", done.stderr)
 
