@@ -18,10 +18,14 @@ constexpr std::uint64_t kStrangePercent = 25;
 // What the depth of a bucket and a request in service may add to a rule in one round.
 constexpr std::uint64_t kFewTokens = 4;
 
+// No more than so much, whatever is counted in a nanosecond: sums over all jobs fit.
+constexpr std::uint64_t kScaledMax = std::uint64_t{1} << 48;
+
 std::uint64_t scaled(std::uint64_t count, Nanoseconds to, Nanoseconds from) {
   if (from.count() <= 0) return count;
-  return static_cast<std::uint64_t>(Wide{count} * static_cast<std::uint64_t>(to.count()) /
-                                    static_cast<std::uint64_t>(from.count()));
+  const Wide all = Wide{count} * static_cast<std::uint64_t>(to.count()) /
+                   static_cast<std::uint64_t>(from.count());
+  return static_cast<std::uint64_t>(std::min<Wide>(all, kScaledMax));
 }
 
 }  // namespace

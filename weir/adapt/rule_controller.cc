@@ -47,10 +47,35 @@ std::uint64_t count_in(Rate rate, Nanoseconds time) { return tokens_in(rate, tim
 
 std::uint64_t per_second(Rate rate) { return count_in(rate, std::chrono::seconds{1}); }
 
+// What a server says is not checked by anybody before: counters go back and wrap, rounds come late,
+// and rules may be listed with a rate of 0. Within these bounds every sum and product below fits.
+constexpr std::uint64_t kServedMax = std::uint64_t{1} << 40;
+constexpr std::uint32_t kCountMax = 1 << 16;  // of CPTs, and of tokens in a bucket
+constexpr Nanoseconds kElapsedMax = std::chrono::hours{1};
+constexpr Rate kCapacityMin = Rate::per_second(1);
+constexpr Rate kCapacityMax = Rate::per_second(kTokensPerNanosecondMax * 1'000'000'000);
+
+Tokens bounded(Tokens served) { return std::min(served, Tokens{kServedMax}); }
+
+std::optional<Rate> bounded(std::optional<Rate> capacity) {
+  return capacity ? std::optional(std::clamp(*capacity, kCapacityMin, kCapacityMax)) : std::nullopt;
+}
+
+Rate rate_of(const RuleSeen& seen) { return Rate::per_second(std::max(1U, seen.rate)); }
+
+std::uint64_t reach_of(const RuleSeen& seen) { return std::clamp(seen.reach, 1U, kCountMax); }
+
 std::uint64_t scaled(std::uint64_t count, Nanoseconds to, Nanoseconds from) {
-  return static_cast<std::uint64_t>(
-      Wide{count} * static_cast<std::uint64_t>(to.count()) /
-      static_cast<std::uint64_t>(std::max<std::int64_t>(from.count(), 1)));
+  const Wide all = Wide{count} * static_cast<std::uint64_t>(to.count()) /
+                   static_cast<std::uint64_t>(std::max<std::int64_t>(from.count(), 1));
+  return static_cast<std::uint64_t>(std::min<Wide>(all, kServedMax));
+}
+
+RuleController::Options checked(RuleController::Options options) {
+  options.cpts = std::clamp(options.cpts, 1U, kCountMax);
+  options.depth = std::clamp(options.depth, 1U, kCountMax);
+  options.capacity = bounded(options.capacity);
+  return options;
 }
 
 ControllerOptions controller_options(const RuleController::Options& options) {
@@ -100,10 +125,10 @@ struct RuleController::Shares final : Enforcer {
 };
 
 RuleController::RuleController(const Options& options)
-    : options_(options),
+    : options_(checked(options)),
       shares_(std::make_unique<Shares>()),
       controller_(controller_options(options), *shares_),
-      capacity_(options.capacity) {}
+      capacity_(options_.capacity) {}
 
 RuleController::~RuleController() = default;
 
@@ -117,7 +142,7 @@ const std::vector<JobRateChange>& RuleController::decide(const RuleRound& round)
   changes_.clear();
   rules_ = round.rules;
   const bool first = !last_;
-  const Nanoseconds elapsed = first ? options_.period : round.at - *last_;
+  const Nanoseconds elapsed = first ? options_.period : std::min(round.at - *last_, kElapsedMax);
   last_ = round.at;
   if (first || elapsed <= Nanoseconds{0}) {
     if (first) stop_all("left by an earlier run");
@@ -239,13 +264,16 @@ void RuleController::hold_for_newcomer() {
   }
 }
 
+std::uint64_t RuleController::served_in(const RuleRound& round) {
+  if (round.served_all) return bounded(*round.served_all).count();
+  Tokens sum{0};
+  for (const JobCount& job : round.jobs) sum = bounded(sum + bounded(job.served));
+  return sum.count();
+}
+
 // What the server can do is seen while requests wait and no rule is what they wait for.
 void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
-  const std::uint64_t served = round.served_all ? round.served_all->count() : [&] {
-    std::uint64_t sum = 0;
-    for (const JobCount& job : round.jobs) sum += job.served.count();
-    return sum;
-  }();
+  const std::uint64_t served = served_in(round);
   if (!options_.capacity) {
     // Of a round that began without a queue some part was not saturated.
     const bool is_full = round.queued > 0 && round.rules.empty() && held_.empty();
@@ -255,7 +283,7 @@ void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
     } else {
       estimate_.relax(round.at - elapsed);
     }
-    capacity_ = estimate_.rate(round.at);
+    capacity_ = bounded(estimate_.rate(round.at));
   }
   if (capacity_) controller_.set_capacity(Rate::per_second(per_second(*capacity_) * kParts));
   const std::uint64_t could = capacity_ ? count_in(*capacity_, elapsed) : 0;
@@ -285,16 +313,17 @@ Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
 }
 
 void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
-  demand_.begin(elapsed, round.served_all);
+  demand_.begin(elapsed,
+                round.served_all ? std::optional(bounded(*round.served_all)) : std::nullopt);
   cannot_hold_.clear();
   for (const JobCount& job : round.jobs) {
     std::optional<Tokens> allowed;
     if (const RuleSeen* seen = seen_of(job.job)) {
-      allowed = tokens_in(Rate::per_second(seen->rate), elapsed);
+      allowed = tokens_in(rate_of(*seen), elapsed);
     }
     const Tokens own = own_part(job.job, elapsed);
     if (job.known || !heeds(Lesson::kVanished)) {
-      demand_.count({job.job, job.served, allowed, own});
+      demand_.count({job.job, bounded(job.served), allowed, own});
     } else {
       demand_.vanish(job.job, allowed, own);
     }
@@ -326,9 +355,9 @@ void RuleController::learn(Nanoseconds elapsed) {
     held.time += elapsed;
     held.content = demand.state == State::kBacklogged ? Nanoseconds{0} : held.content + elapsed;
     held.served += demand.served.count();
-    held.allowed += count_in(Rate::per_second(seen->rate), elapsed);
-    const std::uint64_t free = std::uint64_t{options_.depth} * seen->reach;
-    const bool is_enough = held.allowed * seen->reach >= free * kFreeParts;
+    held.allowed += count_in(rate_of(*seen), elapsed);
+    const std::uint64_t free = options_.depth * reach_of(*seen);
+    const bool is_enough = held.allowed > 0 && held.allowed * reach_of(*seen) >= free * kFreeParts;
     if (demand.state != State::kBacklogged || !demand.known || !is_enough) continue;
     const std::uint64_t paid = held.served > free ? held.served - free : 0;
     const std::uint64_t most = kOne * options_.cpts * 21 / 20;
@@ -440,7 +469,7 @@ std::uint64_t RuleController::lowest() const {
 // None if what is in force stays.
 std::optional<std::uint32_t> RuleController::next_rate(const JobId& job, Held& held,
                                                        const RuleSeen* seen) const {
-  const std::uint64_t reach = seen == nullptr ? options_.cpts : std::max(1U, seen->reach);
+  const std::uint64_t reach = seen == nullptr ? options_.cpts : reach_of(*seen);
   const std::uint64_t free = options_.depth * reach;
   std::uint64_t wanted = wanted_rate(job, held);
   // A low rate is worth its free tokens only when it lasts. And whoever comes back finds the others
@@ -466,7 +495,7 @@ void RuleController::decide_paper(const RuleRound& round, Nanoseconds elapsed) {
   for (const JobCount& job : round.jobs) {
     if (job.served == Tokens{0}) continue;
     const Tokens served{
-        std::max<std::uint64_t>(scaled(job.served.count(), options_.period, elapsed), 1)};
+        std::max<std::uint64_t>(scaled(bounded(job.served).count(), options_.period, elapsed), 1)};
     controller_.observe({.job = job.job, .served = served});
   }
   report_ = controller_.decide(round.at);

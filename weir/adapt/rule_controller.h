@@ -32,6 +32,9 @@
 // Mode kPaper is the published algorithm as far as such a server allows it, for comparison: served
 // counts, a rule for every active job, written anew each period.
 //
+// Whatever a round says (counters of 2^64, a rate of 0, an hour since the last one), decide()
+// answers; times are never negative.
+//
 // Integers only, no clock; one owner.
 #pragma once
 
@@ -167,6 +170,7 @@ class RuleController {
     Nanoseconds content{0};     // since it was backlogged
   };
 
+  static std::uint64_t served_in(const RuleRound& round);
   void measure(const RuleRound& round, Nanoseconds elapsed);
   void estimate(const RuleRound& round, Nanoseconds elapsed);
   void learn(Nanoseconds elapsed);
