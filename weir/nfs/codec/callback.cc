@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/nfs/codec/callback.h"
 
+#include "weir/nfs/codec/form.h"
 #include "weir/nfs/codec/operations.h"
-#include "weir/nfs/codec/shape.h"
 
 namespace weir::nfs {
 namespace {

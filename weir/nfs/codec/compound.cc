@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "weir/nfs/codec/shape.h"
+#include "weir/nfs/codec/form.h"
 
 namespace weir::nfs {
 namespace {

@@ -2,7 +2,7 @@
 //
 // The operations of NFS version 4: minor version 0 (RFC 7530), 1 (RFC 8881), 2 (RFC 7862), extended
 // attributes (RFC 8276); and those of callbacks, which have numbers of their own. For each: the
-// form of its arguments and results (shape.h), what kind of work it is, and how it takes its turn.
+// form of its arguments and results (form.h), what kind of work it is, and how it takes its turn.
 //
 // Numbers and forms are from the XDR descriptions of these RFCs (RFC 7531, RFC 5662, RFC 7863, RFC
 // 8276 section 8.7). A server stops at the first operation that fails, so a failed operation is the
@@ -72,7 +72,7 @@ enum class Turn : std::uint8_t {
 
 struct Operation {
   std::string_view name;       // "READDIR"; empty: there is no such operation
-  std::string_view arguments;  // see shape.h
+  std::string_view arguments;  // see form.h
   std::string_view results;    // behind a status of 0
   OperationKind kind = OperationKind::kOther;
   Turn turn = Turn::kOrdinary;

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "weir/nfs/codec/shape.h"
+#include "weir/nfs/codec/form.h"
 #include "weir/nfs/codec/xdr_writer.h"
 
 namespace weir::nfs {
@@ -269,17 +269,17 @@ const Sample kOfCallbacks[] = {
     {15, [](XdrWriter& w) { stateid(w.opaque("handle")).u32(28).u64(100); }, kNothing},
 };
 
-// The shape covers all of the fields, and no part of them.
-void expect_exact(const Operation& operation, std::string_view shape, const Fields& fields) {
+// The form covers all of the fields, and no part of them.
+void expect_exact(const Operation& operation, std::string_view form, const Fields& fields) {
   XdrWriter writer;
   fields(writer);
   XdrReader reader(whole(writer.bytes()));
-  walk(reader, shape);
+  walk(reader, form);
   EXPECT_TRUE(reader.good()) << operation.name;
-  EXPECT_EQ(reader.left(), 0U) << operation.name << " " << shape;
+  EXPECT_EQ(reader.left(), 0U) << operation.name << " " << form;
   for (std::size_t size = 0; size < writer.text().size(); ++size) {
     XdrReader part(whole(writer.bytes().first(size)));
-    walk(part, shape);
+    walk(part, form);
     EXPECT_EQ(part.state(), XdrState::kShort) << operation.name << " " << size;
   }
 }

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "weir/nfs/codec/form.h"
 #include "weir/nfs/codec/rpc.h"
-#include "weir/nfs/codec/shape.h"
 
 namespace weir::nfs {
 namespace {

@@ -54,7 +54,7 @@ enum class Proc3 : std::uint32_t {
 
 struct Procedure3 {
   std::string_view name;       // "READDIRPLUS"
-  std::string_view arguments;  // behind the file handle: see shape.h
+  std::string_view arguments;  // behind the file handle: see form.h
   std::string_view results;    // behind a status of 0
   std::string_view failure;    // behind any other
   OperationKind kind = OperationKind::kOther;

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "weir/nfs/codec/form.h"
 #include "weir/nfs/codec/rpc.h"
-#include "weir/nfs/codec/shape.h"
 #include "weir/nfs/codec/xdr_writer.h"
 
 namespace weir::nfs {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/nfs/codec/shape.h"
+#include "weir/nfs/codec/form.h"
 
 #include "weir/base/assert.h"
 
@@ -135,24 +135,24 @@ void walk_list(XdrReader& reader, std::string_view element) {
 
 }  // namespace
 
-std::uint32_t walk(XdrReader& reader, std::string_view shape) {
+std::uint32_t walk(XdrReader& reader, std::string_view form) {
   std::uint32_t choice = 0;
-  while (!shape.empty() && reader.good()) {
-    const char letter = shape.front();
+  while (!form.empty() && reader.good()) {
+    const char letter = form.front();
     if (is_digit(letter)) {
-      reader.skip(take_number(shape));
+      reader.skip(take_number(form));
       continue;
     }
-    shape.remove_prefix(1);
+    form.remove_prefix(1);
     if (letter == ' ') continue;
     if (letter == 'o') {
       reader.opaque();
     } else if (letter == '(') {
-      choice = walk_union(reader, take_group(shape));
+      choice = walk_union(reader, take_group(form));
     } else if (letter == '[') {
-      walk_array(reader, take_group(shape));
+      walk_array(reader, take_group(form));
     } else if (letter == '{') {
-      walk_list(reader, take_group(shape));
+      walk_list(reader, take_group(form));
     } else {
       const std::string_view type = named(letter);
       WEIR_ASSERT(!type.empty(), letter);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/nfs/codec/shape.h"
+#include "weir/nfs/codec/form.h"
 
 #include <string>
 
@@ -18,13 +18,13 @@ struct Walked {
   bool operator==(const Walked&) const = default;
 };
 
-Walked walked(std::string_view shape, const XdrWriter& value) {
+Walked walked(std::string_view form, const XdrWriter& value) {
   XdrReader reader(whole(value.bytes()));
-  const std::uint32_t choice = walk(reader, shape);
+  const std::uint32_t choice = walk(reader, form);
   return {reader.state(), reader.position(), choice};
 }
 
-TEST(Shape, StepsOverNumbersOpaquesAndArrays) {
+TEST(Form, StepsOverNumbersOpaquesAndArrays) {
   EXPECT_EQ(walked("", XdrWriter()), (Walked{XdrState::kGood, 0, 0}));
   EXPECT_EQ(walked("12 8", XdrWriter().zeros(24)), (Walked{XdrState::kGood, 20, 0}));
   EXPECT_EQ(walked("oo", XdrWriter().opaque("abc").opaque("")), (Walked{XdrState::kGood, 12, 0}));
@@ -33,7 +33,7 @@ TEST(Shape, StepsOverNumbersOpaquesAndArrays) {
             (Walked{XdrState::kGood, 4 + 12 + 16, 0}));
 }
 
-TEST(Shape, StepsOverLists) {
+TEST(Form, StepsOverLists) {
   EXPECT_EQ(walked("{8o}4", XdrWriter().u32(0).u32(1)), (Walked{XdrState::kGood, 8, 0}));
   XdrWriter two;
   two.u32(1).u64(7).opaque("a").u32(1).u64(8).opaque("b").u32(0).u32(1);
@@ -41,7 +41,7 @@ TEST(Shape, StepsOverLists) {
   EXPECT_EQ(walked("{8o}4", XdrWriter().u32(2).zeros(40)).state, XdrState::kUnknown);
 }
 
-TEST(Shape, AUnionTakesTheFormOfItsNumber) {
+TEST(Form, AUnionTakesTheFormOfItsNumber) {
   constexpr std::string_view kUnion = "(0,3:o|1:4|2:16o|4:)";
   EXPECT_EQ(walked(kUnion, XdrWriter().u32(0).opaque("abcd")), (Walked{XdrState::kGood, 12, 0}));
   EXPECT_EQ(walked(kUnion, XdrWriter().u32(3).opaque("abcd")), (Walked{XdrState::kGood, 12, 3}));
@@ -53,14 +53,14 @@ TEST(Shape, AUnionTakesTheFormOfItsNumber) {
   EXPECT_EQ(walked("(1:8|*:4)", XdrWriter().u32(77).u32(0)), (Walked{XdrState::kGood, 8, 77}));
 }
 
-TEST(Shape, UnionsMayBeNestedAndTheLastOuterOneIsGivenBack) {
-  constexpr std::string_view kShape = "(1:(0:4|2:8)|*:)(5:|6:4)";
-  EXPECT_EQ(walked(kShape, XdrWriter().u32(1).u32(2).u64(0).u32(6).u32(0)),
+TEST(Form, UnionsMayBeNestedAndTheLastOuterOneIsGivenBack) {
+  constexpr std::string_view kForm = "(1:(0:4|2:8)|*:)(5:|6:4)";
+  EXPECT_EQ(walked(kForm, XdrWriter().u32(1).u32(2).u64(0).u32(6).u32(0)),
             (Walked{XdrState::kGood, 24, 6}));
-  EXPECT_EQ(walked(kShape, XdrWriter().u32(0).u32(5)), (Walked{XdrState::kGood, 8, 5}));
+  EXPECT_EQ(walked(kForm, XdrWriter().u32(0).u32(5)), (Walked{XdrState::kGood, 8, 5}));
 }
 
-TEST(Shape, NamedTypesAreWalkedLikeTheirForm) {
+TEST(Form, NamedTypesAreWalkedLikeTheirForm) {
   // fattr4: a bitmap of two words and 5 bytes of values
   EXPECT_EQ(walked("a", XdrWriter().u32(2).u64(0).opaque("12345")),
             (Walked{XdrState::kGood, 12 + 12, 0}));
@@ -85,13 +85,13 @@ TEST(Shape, NamedTypesAreWalkedLikeTheirForm) {
             (Walked{XdrState::kGood, 8 + 8 + 8 + 12 + 12 + 12, 0}));
 }
 
-TEST(Shape, ACountOfBillionsEndsAtOnce) {
-  for (const std::string_view shape : {"[4]", "[16]", "[o]", "[(0:|1:4)]"}) {
-    EXPECT_EQ(walked(shape, XdrWriter().u32(0xFFFFFFFF).zeros(64)).state, XdrState::kShort);
+TEST(Form, ACountOfBillionsEndsAtOnce) {
+  for (const std::string_view form : {"[4]", "[16]", "[o]", "[(0:|1:4)]"}) {
+    EXPECT_EQ(walked(form, XdrWriter().u32(0xFFFFFFFF).zeros(64)).state, XdrState::kShort);
   }
 }
 
-TEST(ShapeDeathTest, AMistakeInATableIsOurs) {
+TEST(FormDeathTest, AMistakeInATableIsOurs) {
   EXPECT_DEATH(walked("z", XdrWriter()), "");
   EXPECT_DEATH(walked("(1:4", XdrWriter().u32(1)), "");
   EXPECT_DEATH(walked("(x:4)", XdrWriter().u32(1)), "");

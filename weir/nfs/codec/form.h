@@ -10,7 +10,7 @@
 //   {8o}           a linked list: a boolean before each element, false behind the last
 //   (1:8o|2,3:|*:4)  a union: its number, then the form for that number; `*` is for all others.
 //                  A number without a form: the reader ends with kUnknown
-//   b a ...        types that several operations share, see named() in shape.cc
+//   b a ...        types that several operations share, see named() in form.cc
 //
 //   "12 8o (0:|1:(0,1:a|2:8|3:8a)) (0,3:o|1:4|2:16o|4,6:|5:16)"       the arguments of OPEN
 //
@@ -28,7 +28,7 @@ namespace weir::nfs {
 
 // Steps over a value of this form. The reader tells whether all of it was there. Gives the number
 // of the last union that is not inside another type; 0 if there was none.
-// REQUIRES: the shape is well-formed, else an assertion fails.
-std::uint32_t walk(XdrReader& reader, std::string_view shape);
+// REQUIRES: the form is well-formed, else an assertion fails.
+std::uint32_t walk(XdrReader& reader, std::string_view form);
 
 }  // namespace weir::nfs
