@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """./dev demo: thirty seconds of a scenario of the AdapTBF paper (IV-E) on a real server.
 
-Three jobs of three nodes each send bursts, one job of one node always wants more: real fio
-processes, an NBD server on a device of 1,000 operations a second. The same load runs under four
-policies, one after the other, each with a trace; what came of it is made from the traces, by weir
-sim --replay, which also makes sure that every decision can be repeated.
+Three jobs with three nodes each send bursts, and one job with one node always has requests: real
+fio processes and an NBD server on a device of 1,000 operations per second. The same load runs under
+four policies, one after the other, each with a trace. weir sim --replay computes the results from
+the traces and checks that every decision can be repeated.
 """
 import os
 import pathlib
@@ -24,7 +24,7 @@ SCENARIO = "redistribution"
 NODES = {"job1": 3, "job2": 3, "job3": 3, "job4": 1}
 CAPACITY = 1000
 
-# name: what each of its processes does; a burst is so many requests, then a pause.
+# name: what each of its processes does; a burst is a number of requests, then a pause.
 LOADS = {
     "job1": ["--numjobs=2", "--thinktime=5s", "--thinktime_blocks=200"],
     "job2": ["--numjobs=2", "--thinktime=3s", "--thinktime_blocks=150", "--startdelay=1"],
@@ -42,7 +42,7 @@ POLICIES = {
 
 
 class Bar:
-    """How far all runs together have come, on standard error."""
+    """Progress of all runs together, on standard error."""
 
     def __init__(self, steps):
         self.steps = steps
@@ -89,7 +89,7 @@ def run(policy, trace, step, bar):
                 time.sleep(1)
                 for client in clients:
                     if client.poll() is not None:
-                        sys.exit(f"demo: fio has ended: {client.communicate()[1]}")
+                        sys.exit(f"demo: fio exited: {client.communicate()[1]}")
         finally:
             for client in clients:
                 client.kill()
@@ -101,7 +101,7 @@ def run(policy, trace, step, bar):
 def main():
     for program in ("fio", WEIR):
         if shutil.which(program) is None:
-            sys.exit(f"demo: no {program}; run ./dev setup and ./dev build release")
+            sys.exit(f"demo: {program} is missing; run ./dev setup and ./dev build release")
     OUT.mkdir(parents=True, exist_ok=True)
     bar = Bar(len(POLICIES) * SECONDS)
     if not bar.is_terminal:

@@ -47,12 +47,12 @@ def fullest_window(times):
     return most
 
 
-def fidelity(limit, rate, bs):
+def fidelity(limit, rate, bs, io="auto"):
     """Errors of the rate in percent, from the start and after 3 s idle, and by how much the fullest
     window is above rate and burst. `rate` is in operations of `bs` bytes."""
     burst = max(3, rate * 0.01)
     errors, above = [], []
-    with Server("--export", "a=memory:64MiB", "--adaptive", "off", "--rule",
+    with Server("--export", "a=memory:64MiB", "--adaptive", "off", "--io", io, "--rule",
                 f"start r jobid={{x}} {limit}", binary=RELEASE) as server, \
             tempfile.TemporaryDirectory() as folder:
         for pause in (0, 3):

@@ -56,6 +56,7 @@ def servers(folder):
                    "--nbd-server", f"addr.type=unix,addr.path={socket},max-connections=16",
                    "--export", "type=nbd,id=e,node-name=f,name=a"], "a"),
         "weir file": ([*weir, "--export", f"a=file:{image}"], "a"),
+        "weir epoll": ([*weir, "--export", f"a=file:{image}", "--io", "epoll"], "a"),
         "weir memory": ([*weir, "--export", f"a=memory:{SIZE}"], "a"),
         "weir fifo": ([*weir, "--export", f"a=memory:{SIZE}", "--policy", "fifo", "--adaptive",
                        "off"], "a"),

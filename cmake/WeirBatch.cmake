@@ -3,11 +3,17 @@
 # weir_batch(<variable> <kind> <stem> <source>...)
 #
 # Sets the variable to the files to compile instead of the sources: with WEIR_BATCH, several sources
-# that do not disturb each other are compiled as one file (batches.py), because most of a compiler's
-# work is the headers that they share. Kind is PRODUCT or TEST. Sources with options of their own
-# are compiled alone; set those before. The dev preset compiles the product's sources one by one, so
-# that a missing include is found.
+# that do not conflict are compiled as one file (batches.py), because most of a compiler's work is
+# shared headers. Kind is PRODUCT or TEST. Sources with their own options are compiled alone; set
+# the options before.
+#
+# weir_alone(<target> <source>...)
+#
+# A batch has the headers of all of its sources, so one of them may lack an include unnoticed. The
+# target `alone` parses the sources of the product one by one and produces nothing. Not in the fuzz
+# preset, whose commands clang-tidy reads.
 include_guard(GLOBAL)
+add_custom_target(alone)
 set(WEIR_BATCH "" CACHE STRING "Sources to compile several at a time: empty, tests or all")
 set_property(CACHE WEIR_BATCH PROPERTY STRINGS "" tests all)
 set(WEIR_BATCH_DIR ${CMAKE_CURRENT_LIST_DIR})
@@ -15,8 +21,8 @@ if(WEIR_BATCH)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${WEIR_BATCH_DIR}/batches.py)
 endif()
-# GCC takes what a batch includes for headers, where a type of an anonymous namespace is a mistake;
-# and clang does not look there for constants that nobody uses, so GCC has to.
+# GCC treats the sources of a batch as headers, where it warns about types of an anonymous
+# namespace; and clang does not report unused constants there, so GCC has to.
 if(WEIR_BATCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(flags weir_test_flags)
   if(WEIR_BATCH STREQUAL "all")
@@ -47,4 +53,17 @@ function(weir_batch variable kind stem)
     OUTPUT_VARIABLE files OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   string(REPLACE "\n" ";" files "${files}")
   set(${variable} ${files} ${alone} PARENT_SCOPE)
+endfunction()
+
+function(weir_alone target)
+  if(NOT WEIR_BATCH STREQUAL "all" OR WEIR_BUILD_FUZZERS)
+    return() # without batches the build itself compiles them one by one
+  endif()
+  add_library(${target}_alone OBJECT EXCLUDE_FROM_ALL ${ARGN})
+  target_link_libraries(${target}_alone PRIVATE ${target})
+  foreach(kind INCLUDE_DIRECTORIES COMPILE_DEFINITIONS)
+    set_property(TARGET ${target}_alone PROPERTY ${kind} $<TARGET_PROPERTY:${target},${kind}>)
+  endforeach()
+  target_compile_options(${target}_alone PRIVATE -fsyntax-only -w)
+  add_dependencies(alone ${target}_alone)
 endfunction()

@@ -2,8 +2,8 @@
 #
 # weir_embed(<module> <source> <pattern>... [VENDORED <file>...])
 #
-# Compiles the files that the patterns name, and those that are fetched, into the module,
-# each as one literal. Its embedded_files() is how they are found again (weir/base/embedded_file.h).
+# Compiles the files that match the patterns, and the vendored ones, into the module, each as one
+# literal. embedded_files() of the module returns them (weir/base/embedded_file.h).
 include_guard(GLOBAL)
 
 function(weir_embed module source)

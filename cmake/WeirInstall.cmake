@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What `cmake --install` lays down: the modules as weir::<module> for find_package(weir), the same
-# as one pkg-config package, the headers, the binary and its manual.
+# Installation: the modules as weir::<module> for find_package(weir) and as one pkg-config package,
+# the headers, the binary and its manual.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weir)
@@ -13,7 +13,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/weir-config.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/weir-config-version.cmake
         DESTINATION ${package_dir})
 
-# Static archives are searched in order, so the upper layers come first.
+# Static archives are searched in order, so the upper layers are first.
 get_property(modules GLOBAL PROPERTY WEIR_ARCHIVES)
 foreach(name IN LISTS modules)
   get_target_property(layer weir_${name} WEIR_LAYER)
@@ -22,7 +22,7 @@ endforeach()
 list(SORT by_layer COMPARE NATURAL ORDER DESCENDING)
 list(TRANSFORM by_layer REPLACE "^[0-9]+" "")
 list(JOIN by_layer " " WEIR_PC_LIBS)
-# What the archives themselves need, by the names that pkg-config knows; headers alone need nothing.
+# Dependencies of the archives, by their pkg-config names; headers need none.
 set(pc_of_fmt::fmt fmt)
 set(pc_of_uring liburing)
 set(pc_of_gnutls gnutls)
@@ -51,10 +51,10 @@ endforeach()
 list(REMOVE_DUPLICATES packages)
 list(SORT packages)
 list(JOIN packages " " WEIR_PC_REQUIRES)
-# The prefix is found from where weir.pc lies, so an installed tree can be moved.
+# The prefix is relative to weir.pc, so an installed tree can be moved.
 file(RELATIVE_PATH WEIR_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/weir.pc.in weir.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/weir.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# Every key of the configuration file with its default; weir.conf(5) names it.
+# The example configuration with every key; weir.conf(5) refers to it.
 install(FILES ${PROJECT_SOURCE_DIR}/docs/weir.conf.example DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# weir_module(<folder> LAYER <n> [PURE] [PARTS <subfolder>...] [DEPS <folder>...]
+# weir_module(<folder> LAYER <n> [PURE] [COLD] [PARTS <subfolder>...] [DEPS <folder>...]
 #             [SYSTEM <target>...] [SHOWN <target>...]
 #             [TEST_DEPS <folder>...] [TEST_SYSTEM <target>...])
 #
@@ -9,29 +9,34 @@
 # architecture is checked in three places:
 #   declared   at configure time: a module depends only on lower layers; a PURE one only on PURE
 #              modules and on libraries that cannot reach the system        (weir_check_layers)
-#   included   at build time: every #include is covered by the declaration, whatever is declared is
-#              included, and a PURE module names nothing that only the outside world has
+#   included   at build time: every #include is covered by the declaration, every declaration is
+#              used, and a PURE module uses no names of the operating system
 #                                                                           (check_includes.cmake)
-#   linked     at build time: a PURE archive asks for no symbol that reads a clock, starts a
-#              thread or touches the system                                 (check_symbols.sh)
-# SYSTEM are libraries that sources use, SHOWN those that headers show to users of the module. What
-# only tests, benchmarks and fuzzers use is declared under TEST_.
-# PARTS are folders inside whose files are the module's own; other modules may not include them.
-# A module without sources is declared all the same, so that the folders show the whole design.
+#   linked     at build time: a PURE archive uses no symbol that reads a clock, starts a thread or
+#              calls the system                                             (check_symbols.sh)
+# SYSTEM are libraries that sources use, SHOWN those that headers expose to users of the module.
+# Libraries that only tests, benchmarks and fuzzers use are declared under TEST_.
+# A COLD module handles neither requests nor simulated events: the release build compiles it with
+# -O1, which takes two thirds of the time of -O2.
+# PARTS are subfolders with private files of the module; other modules must not include them.
+# A module without sources is declared too, so that the folders show the whole design.
 
 include_guard(GLOBAL)
 include(GNUInstallDirs)
 include(${CMAKE_CURRENT_LIST_DIR}/WeirBatch.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/WeirGtest.cmake)
 set(WEIR_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 add_custom_target(product) # what is installed
 add_custom_target(benches)
 add_custom_target(fuzzers)
 
-# What a PURE module may link besides PURE modules.
+set(WEIR_COLD_OPTIONS $<$<CONFIG:Release>:-O1>)
+
+# Libraries that a PURE module may link in addition to PURE modules.
 set(WEIR_PURE_LIBRARIES "^(fmt::fmt|absl::.*|tl::expected|Boost::headers)$")
 
 function(weir_module folder)
-  cmake_parse_arguments(PARSE_ARGV 1 M "PURE" "LAYER"
+  cmake_parse_arguments(PARSE_ARGV 1 M "PURE;COLD" "LAYER"
                         "PARTS;DEPS;SYSTEM;SHOWN;TEST_DEPS;TEST_SYSTEM")
   if(M_UNPARSED_ARGUMENTS OR NOT DEFINED M_LAYER)
     message(FATAL_ERROR
@@ -63,6 +68,14 @@ function(weir_module folder)
     target_link_libraries(${target} PUBLIC ${libraries} ${M_SHOWN} PRIVATE ${M_SYSTEM}
                           $<BUILD_INTERFACE:weir_flags>)
     target_compile_features(${target} PUBLIC cxx_std_20)
+    if(M_COLD)
+      target_compile_options(${target} PRIVATE ${WEIR_COLD_OPTIONS})
+    endif()
+    # Tests run these for millions of steps.
+    if(M_PURE AND WEIR_SANITIZE MATCHES "address")
+      target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O1>)
+    endif()
+    weir_alone(${target} ${sources})
   else()
     set(visibility INTERFACE)
     add_library(${target} INTERFACE)
@@ -118,7 +131,7 @@ function(weir_module folder)
   weir_module_programs(${name} "${files}" "${test_libraries};${M_SYSTEM};${M_TEST_SYSTEM}")
 endfunction()
 
-# The programs that sit beside a module's code.
+# The programs in the folder of a module.
 function(weir_module_programs name files libraries)
   set(tests ${files})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
@@ -127,9 +140,9 @@ function(weir_module_programs name files libraries)
     add_executable(${name}_test ${compiled})
     target_link_libraries(${name}_test PRIVATE weir_${name} weir_flags ${libraries}
                           weir_test_flags rapidcheck rapidcheck_gtest GTest::gtest_main)
-    # Properties draw the same cases in every run; RC_PARAMS=seed=N runs others.
-    gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
-                         PROPERTIES LABELS unit TIMEOUT 120 ENVIRONMENT RC_PARAMS=seed=1)
+    # Property tests use the same cases in every run; RC_PARAMS=seed=N selects others.
+    weir_gtest(${name}_test ${name} LABELS unit TIMEOUT 300 COST 30 PROCESSORS 4
+               ENVIRONMENT RC_PARAMS=seed=1)
   endif()
   set(benches ${files})
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
@@ -146,7 +159,8 @@ function(weir_module_programs name files libraries)
     list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
     foreach(file IN LISTS fuzzers)
       get_filename_component(fuzzer ${file} NAME_WE)
-      # One that needs little of a large module names its sources and libraries: WEIR_PARTS_<it>.
+      # A fuzzer that needs few files of a large module names its sources and
+      # libraries: WEIR_PARTS_<it>.
       set(parts ${WEIR_PARTS_${fuzzer}})
       set(linked ${parts})
       list(FILTER parts INCLUDE REGEX "\\.cc$")
@@ -161,7 +175,8 @@ function(weir_module_programs name files libraries)
   endif()
 endfunction()
 
-# Runs once all folders are known, so they may be added in the order a request passes them.
+# Runs after all folders are added, so they may be added in the order in which a request
+# passes them.
 function(weir_check_layers)
   get_property(modules GLOBAL PROPERTY WEIR_MODULES)
   foreach(name IN LISTS modules)

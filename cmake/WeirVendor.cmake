@@ -2,9 +2,9 @@
 #
 # weir_vendor(<variable> <package> <file>...)
 #
-# Fetches a package of web/package-lock.json into the build folder, in the version and with the
-# checksum written there, and sets the variable to these files of it. At configure time, so that a
-# machine without network is told at once, and not minutes into a build.
+# Downloads a package of web/package-lock.json into the build folder, with the version and checksum
+# given there, and sets the variable to these files of it. This happens at configure time, so that a
+# missing network is reported at once, and not minutes into a build.
 include_guard(GLOBAL)
 set(WEIR_FETCH ${CMAKE_CURRENT_LIST_DIR}/fetch.py)
 

@@ -4,12 +4,17 @@
 Prints the files to compile instead of the sources, one a line: STEM_N.cc in FOLDER, each of which
 includes several sources by their paths below ROOT, and the sources that are compiled alone.
 
-A file must mean the same beside others as alone. What an anonymous namespace declares is seen by
-the files that follow, so a file is put beside another only if it does not mention such a name at
-all, and the headers of all are included before the first; a file whose macros or using directives
-would reach others is compiled alone. The answer depends on the sources only, so every checkout of a
-commit has the same batches.
+A file must mean the same beside others as alone. The headers of all are included before the first
+file. What an anonymous namespace declares is seen by the files that follow; where another file
+mentions such a name, a macro gives it another spelling while its own file is read. That works for a
+name that no header mentions and that its file never uses as a member, qualified or as an argument
+of a macro; two files of which one mentions another kind of name of the other are not put together.
+A file whose macros or using directives would reach others is compiled alone. Files that include the
+same large libraries are put together first. The answer depends on the sources and headers only, so
+every checkout of a commit has the same batches.
 """
+import functools
+import os
 import pathlib
 import re
 import sys
@@ -35,16 +40,59 @@ INCLUDE = re.compile(r"^#include .*$", re.M)
 DIRECTIVE = re.compile(r"^\s*#\s*(define|undef|pragma|if)|"
                        r"^using namespace (?!\w+(::\w+)*_literals;)", re.M)
 OPERATOR = re.compile(r"^(?!  )[^\n]*\boperator\b", re.M)  # called without being named
+# A name as a member or qualified, and the names that TEST(Suite, Name) and the like are given.
+ELSEWHERE = re.compile(r"(?:\.|->|::)\s*~?([A-Za-z_]\w*)")
+MACRO_ARGUMENTS = re.compile(r"\b[A-Z][A-Z0-9_]+\(([\w\s,]*)")
+INCLUDED = re.compile(r'^#include ["<]([^">]+)[">]', re.M)
+# Libraries that take seconds to compile, whoever includes them.
+LARGE = ("boost/beast/", "grpcpp/", "CLI/", "nlohmann/", "rapidcheck")
+
+
+def without_comments(text):
+    text = DIGIT_SEPARATOR.sub("", text)
+    return COMMENT_OR_LITERAL.sub(lambda found: '""' if found[0][0] in "\"'R" else "", text)
+
+
+@functools.cache
+def header(root, name):
+    """The text of a header of ours. One that protoc makes has that of its protocol; one of a
+    library has none."""
+    path = os.path.join(root, re.sub(r"(\.grpc)?\.pb\.h$", ".proto", name))
+    return pathlib.Path(path).read_text() if os.path.isfile(path) else ""
+
+
+@functools.cache
+def included_by(root, name):
+    return INCLUDED.findall(header(root, name))
+
+
+def reached(root, includes):
+    """Headers that these include, themselves included."""
+    found, left = set(), list(includes)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += included_by(root, name)
+    return found
+
+
+@functools.cache
+def words(root, name):
+    return frozenset(re.findall(r"\w+", without_comments(header(root, name))))
+
+
+def words_of(root, headers):
+    return frozenset().union(*(words(root, name) for name in headers))
 
 
 class Source:
-    def __init__(self, path):
+    def __init__(self, path, root):
         self.path = path
         text = path.read_text()
         self.includes = INCLUDE.findall(text)
-        text = text.replace("\n}  // namespace\n", "\n}@\n")
-        text = DIGIT_SEPARATOR.sub("", text)
-        text = COMMENT_OR_LITERAL.sub(lambda found: '""' if found[0][0] in "\"'R" else "", text)
+        self.headers = reached(root, INCLUDED.findall(text))
+        text = without_comments(text.replace("\n}  // namespace\n", "\n}@\n"))
         hidden = "\n".join(ANONYMOUS.findall(text))
         unclosed = text.count("\n}@\n") != len(re.findall(r"^\s*namespace \{", text, re.M))
         self.lines = text.count("\n")
@@ -55,18 +103,32 @@ class Source:
         names = {name for name in names if not name.isupper() and name != "void"}
         self.names = names | self.aliases.keys()
         self.alone = bool(DIRECTIVE.search(text) or OPERATOR.search(hidden) or unclosed)
+        self.elsewhere = set(ELSEWHERE.findall(text)).union(
+            *(re.findall(r"\w+", found) for found in MACRO_ARGUMENTS.findall(text)))
+        self.root = root
 
-    def is_seen_by(self, other):
-        return any(self.aliases.get(name, "") != other.aliases.get(name)
-                   for name in self.names & other.words)
+    @functools.cached_property
+    def own(self):
+        """Names that a macro can spell otherwise."""
+        return self.names - self.elsewhere - words_of(self.root, self.headers)
+
+    def seen_by(self, other):
+        """Names it declares that the other would see and mentions."""
+        return {name for name in self.names & other.words
+                if self.aliases.get(name, "") != other.aliases.get(name)}
 
     def minds(self, other):
-        return self.is_seen_by(other) or other.is_seen_by(self)
+        return any(names and not names <= one.own for one, names in
+                   ((self, self.seen_by(other)), (other, other.seen_by(self))))
+
+    def weight(self):
+        """Sorts those first that include the largest libraries."""
+        return [not any(name.startswith(library) for name in self.headers) for library in LARGE]
 
 
 def batches_of(sources):
     batches = []
-    for source in sources:
+    for source in sorted(sources, key=Source.weight):
         for batch in batches:
             if (not source.alone and not batch[0].alone
                     and sum(one.lines for one in batch) + source.lines <= LINES_MAX
@@ -79,14 +141,19 @@ def batches_of(sources):
 
 
 def text_of(batch, root):
-    headers = dict.fromkeys(line for one in batch for line in one.includes)
-    sources = [f'#include "{one.path.relative_to(root)}"' for one in batch]
-    return "\n".join([*headers, *sources, ""])
+    lines = list(dict.fromkeys(line for one in batch for line in one.includes))
+    for one in batch:
+        names = sorted(set().union(*(one.seen_by(other) for other in batch if other is not one)))
+        lines += [f"#define {name} {name}_of_{one.path.stem}" for name in names]
+        lines.append(f'#include "{one.path.relative_to(root)}"')
+        lines += [f"#undef {name}" for name in names]
+    return "\n".join([*lines, ""])
 
 
 def main(root, folder, stem, *paths):
     number = 0
-    for batch in batches_of([Source(pathlib.Path(path)) for path in paths]):
+    root = pathlib.Path(root)
+    for batch in batches_of([Source(pathlib.Path(path), root) for path in paths]):
         if len(batch) == 1:
             print(batch[0].path)
             continue

@@ -2,14 +2,15 @@
 #
 # cmake -DNAME=pace -DPURE=TRUE -DPARTS= -DDEPS=base -DTEST_DEPS= -DLIBRARIES=fmt::fmt
 #       -DTEST_LIBRARIES= -DFILES=... -P check_includes.cmake
-# Every #include of a module must be covered by its weir_module() declaration, and all that is
-# declared must be included: under TEST_ by tests alone, else by what is no test. A PURE module's
-# headers are also searched for names that only the outside world has: an inline function that
-# nobody calls yet leaves no trace in the archive for check_symbols.sh to find.
+# Every #include of a module must be covered by its weir_module() declaration, and every
+# declaration must be used: under TEST_ only by tests, otherwise by other files. The headers of a
+# PURE module are searched for names of the operating system too: an inline function that is not
+# called yet leaves no trace in the archive for check_symbols.sh to find.
 cmake_minimum_required(VERSION 3.25)
 
-# What a PURE module may include: the C++ library less what reaches a clock, chance, a thread or
-# the system, and the libraries it may link. Its tests and benchmarks may use their frameworks too.
+# Headers that a PURE module may include: those of the C++ library without clocks, random numbers,
+# threads and the system, and the libraries it may link. Its tests and benchmarks may use their
+# frameworks too.
 set(cxx_library "^[a-z_0-9]+$")
 set(impure_headers
   "thread|mutex|shared_mutex|condition_variable|future|semaphore|barrier|latch|stop_token|execution"
@@ -21,23 +22,24 @@ set(pure_libraries
 list(JOIN pure_libraries "|" pure_libraries)
 set(frameworks "^(gtest|gmock|benchmark|rapidcheck)[/.]")
 
-# Names that are never innocent. Durations and time points of <chrono> are; its clocks are not.
+# Names that are never allowed. Durations and time points of <chrono> are allowed; its clocks
+# are not.
 set(outside_names
   "(steady|system|high_resolution|file|utc|tai|gps)_clock|clock_gettime|gettimeofday|timespec_get"
   "nanosleep|clock_nanosleep|this_thread|pthread_[a-z_]+|random_device|getrandom|[a-z0-9_]*rdtscp?"
   "syscall|std::(thread|jthread|mutex|shared_mutex|async)")
 list(JOIN outside_names "|" outside_names)
 
-# Libraries that live in few places only: "header prefix>module|module".
+# Libraries that only these modules may use: "header prefix>module|module".
 set(homes "liburing>host" "gnutls/>host" "spdlog/>host" "grpc>cluster" "google/protobuf>cluster"
           "boost/asio>control" "boost/beast>control" "toml\\+\\+>config"
           "nlohmann/>config|control|study" "CLI/>")
 
-# Headers that only some modules may include, though they depend on theirs: "header>module|module".
-# What policies are inside is for the Gate and the Target, which is the one door to them.
+# Headers that only these modules may include: "header>module|module". The internals of policies are
+# for the Gate and the Target, which is the only way to them.
 set(inner "weir/schedule/(fifo|crrn|tbf[a-z_]*|rule_engine)(\\.h|/)>schedule|target")
 
-# What shows that a library is used: "library>headers".
+# Headers that show that a library is used: "library>headers".
 set(library_headers
   "fmt::fmt>fmt/" "tl::expected>tl/expected" "absl::core_headers>absl/base/"
   "absl::flat_hash_map>absl/container/flat_hash_map" "absl::btree>absl/container/btree"
@@ -59,8 +61,8 @@ macro(refuse text)
   set(failed TRUE)
 endmacro()
 
-# What the compiler sees of a file: no comments, lines joined, one way to write a directive.
-# Brackets and semicolons go too, as a CMake list cannot hold them.
+# The text that the compiler sees: no comments, lines joined, directives in one form. Brackets and
+# semicolons are removed too, because a CMake list cannot contain them.
 function(read_code file result)
   file(READ ${file} text)
   string(REGEX REPLACE "\\\\\r?\n" "" text "${text}")
@@ -81,7 +83,7 @@ foreach(file IN LISTS FILES)
   endif()
   read_code(${file} text)
   string(REGEX MATCHALL "\n[ \t]*#[ \t]*(include|import)[^\n]*" lines "${text}")
-  # So a header that has sources is compiled alone, and only the others need a check for it.
+  # So a header with a source is compiled on its own, and only the others need a check.
   cmake_path(REPLACE_EXTENSION file h OUTPUT_VARIABLE own)
   cmake_path(GET own FILENAME own)
   if(file MATCHES "\\.cc$" AND "${FILES}" MATCHES "/${own}(;|$)")
@@ -104,7 +106,7 @@ foreach(file IN LISTS FILES)
     if(quote STREQUAL "\"" OR header MATCHES "^(weir|\\.*)/|/\\.+/")
       if(NOT quote STREQUAL "\"" OR
          NOT header MATCHES "^weir/([a-z]+(/[a-z]+)?)/[a-z0-9_]+(\\.(grpc\\.)?pb)?\\.h$")
-        refuse("write own headers as \"weir/<module>/<file>.h\"")
+        refuse("write headers of Weir as \"weir/<module>/<file>.h\"")
       elseif(NOT CMAKE_MATCH_1 STREQUAL NAME AND NOT CMAKE_MATCH_1 IN_LIST allowed)
         refuse("weir/${NAME} includes weir/${CMAKE_MATCH_1}, which is not in its DEPS (${DEPS})")
       else()
@@ -113,14 +115,14 @@ foreach(file IN LISTS FILES)
     elseif(PURE AND NOT header MATCHES "${pure_libraries}"
            AND NOT (file MATCHES "_(test|bench|fuzz)\\.cc$" AND header MATCHES "${frameworks}")
            AND (NOT header MATCHES "${cxx_library}" OR header MATCHES "^(${impure_headers})$"))
-      refuse("weir/${NAME} is PURE and may not include <${header}>")
+      refuse("weir/${NAME} is PURE and must not include <${header}>")
     endif()
     foreach(home IN LISTS homes inner)
       string(REGEX MATCH "^(.*)>(.*)$" _ "${home}")
       set(prefix "${CMAKE_MATCH_1}")
       set(place "${CMAKE_MATCH_2}")
       if(header MATCHES "^${prefix}" AND NOT NAME MATCHES "^(${place})$")
-        refuse("<${header}> has its home elsewhere ('${place}'; empty = apps/)")
+        refuse("<${header}> may be used only in ('${place}'; empty: apps/)")
       endif()
     endforeach()
   endforeach()
@@ -129,7 +131,7 @@ foreach(file IN LISTS FILES)
     string(REGEX MATCHALL
       "\n([^\n]*[^A-Za-z0-9_\n])?(${outside_names})[^A-Za-z0-9_\n][^\n]*" lines "${text}")
     foreach(line IN LISTS lines)
-      refuse("weir/${NAME} is PURE and may not name what reaches the outside world")
+      refuse("weir/${NAME} is PURE and must not use names of the operating system")
     endforeach()
   endif()
 endforeach()

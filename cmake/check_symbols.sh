@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# check_symbols.sh ARCHIVE: a PURE module may not reach a clock, chance, threads, files or the
-# network, whatever header it came through. Failed assertions may write to stderr (fwrite, abort).
+# check_symbols.sh ARCHIVE: checks that a PURE module uses no clock, random numbers, threads, files
+# or network, through any header. Failed assertions may write to stderr (fwrite, abort).
 set -eu
 symbols=$(nm -uC "$1") || { echo "check_symbols: cannot read $1" >&2; exit 1; }
 
-# Functions and variables of libc, one kind a line.
+# Functions and variables of libc, one kind per line.
 calls='clock_[a-z]+|gettimeofday|timespec_get|time|times|clock|ftime|getrusage'
 calls="$calls|nanosleep|usleep|sleep|alarm|setitimer|timer_[a-z]+|timerfd_[a-z]+"
 calls="$calls|getrandom|getentropy|s?rand(om)?|rand(om)?_r|[dlm]rand48|arc4random[a-z_]*"

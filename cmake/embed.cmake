@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# cmake -DMODULE=study -DFILES=... -DOUTPUT=files.cc -P embed.cmake
-# Writes C++ that holds the files as raw literals; the compiler joins the pieces of one. A piece is
-# kept below what every compiler must accept.
+# cmake -DMODULE=study -DFILES=... -DOUTPUT=files.cc -P embed.cmake: writes C++ that contains the
+# files as raw literals; the compiler joins the pieces of one. A piece is within the size that every
+# compiler must accept.
 cmake_minimum_required(VERSION 3.25)
 
 set(piece_max 15000)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The live page. Every second an event brings counters of up to 200 classes; rates are differences
-// of two events. Names come from clients: they are only ever set as text. On TCP the token stands
-// behind '#' of the address, which browsers send to nobody.
+// The live page. Every second an event contains counters of up to 200 classes; rates are
+// differences of two events. Names from clients are only set as text. On TCP the token is in the
+// fragment ('#') of the address, which browsers do not send.
 'use strict';
 
 const kept = 180;        // events, three minutes
@@ -90,7 +90,7 @@ function take(event) {
   draw();
 }
 
-// What the charts of locks show, of the namespace that is looked at.
+// Data of the lock charts, for the selected namespace.
 function takeLocks(event) {
   const names = event.locks.map((one) => one.namespace);
   $('locks').hidden = names.length === 0;
@@ -217,7 +217,7 @@ function drawRules(rules) {
   $('rules').tBodies[0].replaceChildren(...lines);
 }
 
-// Who did most over all that is kept has a colour; the rest is one band.
+// The busiest classes of the visible time have colours; the rest is one band.
 function busiest() {
   const sums = new Map();
   for (const event of state.events) {
@@ -291,7 +291,7 @@ function drawCharts() {
 
 const lockClients = 10;  // with a line of their own
 
-// 1, 10, ... from below `low` to above `high`, and how the axis calls them.
+// Axis ticks 1, 10, ... from below `low` to above `high`, and their labels.
 function decades(low, high) {
   const first = Math.floor(Math.log10(Math.max(1, low)));
   const last = Math.max(first + 1, Math.ceil(Math.log10(Math.max(1, high))));
@@ -333,7 +333,7 @@ function drawLockClients(view) {
   const shown = view.top.slice(0, lockClients);
   const rest = view.top.slice(lockClients);
   const sum = (key) => rest.reduce((all, one) => all + one[key], view.others[key]);
-  // The lower half of its number counts the clients of a server's life.
+  // The lower half of its number counts the clients since the start of the server.
   const rows = shown.map((one) => ({ name: `${one.peer} #${one.client % 2 ** 32}`, ...one }));
   const clients = view.clients - shown.length;
   if (clients > 0) {
@@ -441,7 +441,7 @@ async function explain(name) {
   if (!$('explanation').open) $('explanation').showModal();
 }
 
-// ---- hands ----
+// ---- user input ----
 
 for (const column of columns) {
   const head = document.createElement('th');

@@ -42,9 +42,10 @@ Examples:
 A line that cannot be read is reported on standard error as 'weir alloc: line N: ...' and skipped;
 the exit status is then 65. Manual: weir-alloc(1).)";
 
-// Far beyond a hundred thousand jobs.
+// Enough for more than a hundred thousand jobs.
 constexpr std::size_t kLineMax = std::size_t{64} << 20;
-// Records are kept for so many jobs; beyond, those of jobs gone longest are written off.
+// Maximum number of jobs with records; beyond it, those of the longest inactive jobs are
+// written off.
 constexpr std::size_t kJobsMax = std::size_t{1} << 20;
 
 struct AllocArguments {
@@ -58,8 +59,8 @@ struct AllocArguments {
 
 // ---- reading a period ----
 
-// Takes the events of one line and leaves the demands, or what is wrong with the line. It stops at
-// the first mistake. Building a tree first would lose keys that are given twice.
+// Parses one line into demands, or an error. Stops at the first error. A JSON tree would lose keys
+// that are given twice.
 class PeriodReader : public nlohmann::json_sax<Json> {
  public:
   std::vector<Allocator::Demand> demands;
@@ -126,7 +127,7 @@ class PeriodReader : public nlohmann::json_sax<Json> {
                : fmt::format("expected a whole number from 0 to {}", Allocator::kDemandMax.count());
   }
 
-  // A value that fits nowhere.
+  // A value in the wrong place.
   bool value(const std::string& text) {
     if (field_ != Field::kNone) return refuse(field_name() + ": " + text, field_hint());
     if (depth_ == 0) return refuse(text + " is not a period", kForm);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What both programs do before main(); a library cannot.
+// Code that runs before main() in both programs; a library cannot do this.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
-// What OpenSSL keeps for a thread goes with the thread, unless that ends when the process already
-// does: gRPC has such threads. It is no leak, and must not change the exit status of a test.
+// OpenSSL's per-thread memory is freed with the thread, unless the thread ends after the process
+// has started to exit, as some threads of gRPC do. It is not a leak, and must not change the exit
+// status of a test.
 extern "C" const char* __lsan_default_suppressions() { return "leak:libcrypto.so\n"; }
 extern "C" const char* __lsan_default_options() { return "print_suppressions=0"; }
 #endif
@@ -23,7 +24,7 @@ __attribute__((no_sanitize("address", "undefined", "thread")))
 void reserve_standard_streams(int /*argc*/, char** /*argv*/, char** /*environment*/) {
   for (int fd = 0; fd <= 2; ++fd) {
     if (syscall(SYS_fcntl, fd, F_GETFD) != -1) continue;
-    // Opened the wrong way round, so that using it fails like a closed one.
+    // Opened in the wrong direction, so that using it fails as with a closed one.
     const int flags = fd == 0 ? O_WRONLY : O_RDONLY;
     if (syscall(SYS_openat, AT_FDCWD, "/dev/null", flags) != fd) {
       _exit(74);  // as in command.h, which takes seconds to compile

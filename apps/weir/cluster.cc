@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir cluster: servers that act as one, asked through any of them.
+// weir cluster: status and rules of a cluster, through any of its servers.
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,7 +49,7 @@ std::string slices_text(const Json& slices) {
   return text;
 }
 
-// "away", and since when this server has not seen it: "away 3m", "away 5h".
+// "away", and for how long this server has not seen it: "away 3m", "away 5h".
 std::string state_text(const Json& member) {
   if (member["joined"].get<bool>()) return "joined";
   if (member["registered"].get<bool>()) return "registered";

@@ -40,7 +40,7 @@ int report_misuse(const CLI::App& weir, const CLI::ParseError& error) {
   return static_cast<int>(Exit::kUsage);
 }
 
-// Called lctl, it is that.
+// If the program is called lctl, it behaves as weir lctl.
 bool is_lctl(const char* name) {
   const std::string_view path(name);
   return path.substr(path.rfind('/') + 1) == "lctl";
@@ -112,7 +112,7 @@ int run(int argc, char** argv, const GrpcCommands& grpc) {
   }
   try {
     return run_command(argc, argv, grpc);
-  } catch (const std::exception& error) {  // out of memory, or our own mistake
+  } catch (const std::exception& error) {  // out of memory, or a bug
     print_error("weir: {}\n", error.what());
     return static_cast<int>(Exit::kSoftware);
   }

@@ -29,7 +29,7 @@ Examples:
 Give --control PATH before the command, or set WEIR_SOCKET. The exit status is an errno value, as on
 Lustre. Manual: weir-lctl(1).)";
 
-// What stands behind a command: flags in any order, then names.
+// Arguments of a command: flags in any order, then names.
 struct Words {
   bool no_names = false;    // -n
   bool only_names = false;  // -N
@@ -61,7 +61,7 @@ Words read_words(const std::vector<std::string>& arguments) {
           break;
         case 'R':
         case 'F':
-          break;  // nothing here is deeper or of another kind
+          break;  // no deeper level and no other kind here
         default:
           throw Failure{Exit::kUsage, fmt::format("{}: no option -{}", arguments[0], flag)};
       }

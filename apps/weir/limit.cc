@@ -27,7 +27,7 @@ namespace weir::app {
 namespace {
 
 constexpr Nanoseconds kDefaultBurst = std::chrono::milliseconds{10};
-// With fewer, every late wake-up would lose tokens over the rim.
+// With fewer, every late wake-up would lose tokens.
 constexpr Tokens kOpsDepthMin{2};
 constexpr Tokens kBytesDepthMin{2};
 
@@ -55,15 +55,15 @@ struct LimitArguments {
   bool quiet = false;
 };
 
-// How deep the buckets are to be; what is not set follows from the rate.
+// Depths of the buckets; those not set follow from the rate.
 struct Depths {
   std::optional<Tokens> bytes;
   std::optional<Tokens> ops;
   std::optional<Nanoseconds> time;
 };
 
-// A depth that was asked for is there at the start. The default one is only slack for late
-// wake-ups, so it starts empty, but for one operation, and the very first moment keeps the rate.
+// A bucket with an explicit depth starts full. The default depth only compensates for late
+// wake-ups, so the bucket starts empty except for one operation, and the rate holds from the start.
 enum class Start : std::uint8_t { kFull, kEmpty };
 
 struct Limit {
@@ -82,7 +82,7 @@ struct Limits {
   throw Failure{Exit::kUsage, fmt::format("--burst: {}: {}", quote(text), what)};
 }
 
-// A time rather than a size, whose units end in B: "20ms", "2h", "1d", "1min".
+// Whether it is a time: sizes have units that end in B; times are "20ms", "2h", "1d", "1min".
 bool is_time(std::string_view text) {
   return !text.empty() && std::string_view("snhd").find(text.back()) != std::string_view::npos;
 }
@@ -173,7 +173,7 @@ SavedState parse_state(std::string_view text, const std::string& path) {
                                       "file, or remove it to start with full buckets"};
   }
   const Nanoseconds now = host::wall_now().time_since_epoch();
-  // Neither a clock that was set back nor a forged time may make more than full buckets.
+  // Neither a clock that was set back nor a forged time may give more than full buckets.
   const Nanoseconds age =
       saved_ns > now.count() || saved_ns < 0 ? Nanoseconds{0} : now - Nanoseconds{saved_ns};
   return {value_or_fail(parse_limiter_text(text.substr(line + 1), path), Exit::kDataErr, "--state"),
@@ -196,13 +196,14 @@ embed::LimiterTimer make_fresh_limiter(const Limits& limits) {
     if (limit && limit->start == Start::kEmpty) limiter.consume(limit->spec.size - left, kind);
   };
   start(limits.bytes, TokenKind::kBytes, Tokens{0});
-  start(limits.ops, TokenKind::kOps, Tokens{1});  // the first need not wait at a few an hour
+  start(limits.ops, TokenKind::kOps,
+        Tokens{1});  // so that the first one does not wait for minutes at low rates
   return limiter;
 }
 
 embed::LimiterTimer make_limiter(const Limits& limits, const host::StateFile* file,
                                  const std::string& path) {
-  if (file == nullptr || file->text().empty()) return make_fresh_limiter(limits);
+  if (file == nullptr || file->is_new()) return make_fresh_limiter(limits);
   const SavedState saved = parse_state(file->text(), path);
   auto limiter = value_or_fail(embed::LimiterTimer::restore(saved.limiter, saved.age),
                                Exit::kDataErr, "--state: " + path);
@@ -225,8 +226,8 @@ std::optional<host::StateFile> open_state(const std::optional<std::string>& path
 std::atomic<bool> stop_requested{false};
 std::atomic<int> stop_signal{0};
 
-// A signal may arrive between the look at the flag and the call that then blocks. The alarm comes
-// once more a second later and gets that call to return.
+// A signal may arrive between the check of the flag and the call that then blocks. A second alarm
+// one second later makes that call return.
 extern "C" void on_stop(int signal_number) {
   if (signal_number != SIGALRM) stop_signal = signal_number;
   stop_requested = true;
@@ -235,14 +236,14 @@ extern "C" void on_stop(int signal_number) {
 
 void catch_signals() {
   struct sigaction action {};
-  action.sa_handler = on_stop;  // no SA_RESTART: blocking calls shall return
+  action.sa_handler = on_stop;  // no SA_RESTART, so that blocking calls return
   for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGALRM}) {
     sigaction(signal_number, &action, nullptr);
   }
-  signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of write()
+  signal(SIGPIPE, SIG_IGN);  // write() then fails with EPIPE
 }
 
-// Ends as the signal would have ended us, so that the caller sees it.
+// Terminates by the same signal, so that the parent process sees it.
 void end_by_signal() {
   alarm(0);
   if (const int signal_number = stop_signal.load(); signal_number != 0) {

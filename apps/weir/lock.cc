@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir lock: commands under a lock, and what a lock server has.
+// weir lock: runs commands under a lock, and lists the locks of a server.
 #include "apps/weir/lock.h"
 
 #include <cstdio>
@@ -90,7 +90,7 @@ int run(const LockArguments& arguments) {
   run.mode = arguments.shared ? lock::Mode::kShared : lock::Mode::kExclusive;
   run.only_try = arguments.only_try;
   if (!arguments.timeout.empty()) run.timeout = time_of(arguments.timeout, {}, "--timeout");
-  if (run.timeout == Nanoseconds{0}) {  // not even for the server to answer
+  if (run.timeout == Nanoseconds{0}) {  // do not even wait for an answer of the server
     run.only_try = true;
     run.timeout.reset();
   }
@@ -237,7 +237,7 @@ void add_lock(CLI::App& weir, int& status) {
   command->add_option("ACTION", arguments->action, "run, list, stats or bench")
       ->required()
       ->check(CLI::IsMember({"run", "list", "stats", "bench"}));
-  // Two at least: with fewer, what stands behind -- would be taken for the words of weir itself.
+  // At least two: with fewer, CLI11 would assign the words after -- to weir itself.
   command->add_option("WORDS", arguments->words, "run: RESOURCE -- COMMAND")
       ->expected(2, kWordsMax);
   command

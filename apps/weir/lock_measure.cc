@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir lock bench: clients that take locks nobody else wants and give them back, as fast as they
-// get them, and one lock that is taken again and again from the cache.
+// weir lock bench: clients acquire and release uncontended locks as fast as possible, and one
+// client acquires a cached lock repeatedly.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -20,13 +20,13 @@ namespace {
 using lock::Client;
 using Kind = lock::LockClient::Event::Kind;
 
-// Names go round, so that memory stands still; each is long gone when it comes again.
+// Names are reused, so that memory does not grow; each was released long before it is used again.
 constexpr std::uint64_t kNames = 100'000;
 constexpr std::uint64_t kRetakes = 1000;
 constexpr std::size_t kRetakeRounds = 1000;
 constexpr Nanoseconds kPatience = std::chrono::seconds{60};
 
-// One client that keeps `window` enqueues under way.
+// One client with `window` enqueues in progress.
 class Load {
  public:
   Load(const lock::ConnectOptions& connect, std::uint32_t number, std::uint32_t window)
@@ -71,7 +71,7 @@ class Load {
   };
 
   std::uint64_t names() const { return most_ == UINT64_MAX ? kNames : most_; }
-  // Whether another one is to be begun.
+  // Whether to start another one.
   bool more() {
     if (is_over_ || begun_ == most_) return false;
     ++begun_;
@@ -108,8 +108,8 @@ double per_second(std::uint64_t count, Nanoseconds span) {
   return static_cast<double>(count) / std::chrono::duration<double>(span).count();
 }
 
-// How long it takes to take a cached lock again and to let go of it: the median of many short
-// rounds, since others may have the processor in some of them.
+// The time to acquire and release a cached lock: the median of many short rounds, since other
+// processes may use the CPU in some of them.
 double retake_ns(const lock::ConnectOptions& connect) {
   const auto client = value_or_fail(Client::create(connect), Exit::kUsage, "bench");
   wait_connected(*client, connect.server);
@@ -134,7 +134,7 @@ double retake_ns(const lock::ConnectOptions& connect) {
   return std::chrono::duration<double, std::nano>(*middle).count() / kRetakes;
 }
 
-// Takes locks and keeps them in the cache of one client.
+// Acquires locks and keeps them in the cache of one client.
 double fill(Load& load, std::uint64_t count) {
   const Instant begin = host::now();
   load.begin(count);
@@ -162,7 +162,7 @@ int measure_locks(const LockMeasure& measure) {
     return static_cast<int>(Exit::kOk);
   }
   lock::ConnectOptions connect = measure.connect;
-  connect.client.lru.fixed_size = 1;  // what is let go goes back
+  connect.client.lru.fixed_size = 1;  // released locks are returned to the server
   std::vector<std::unique_ptr<Load>> loads;
   loads.reserve(measure.clients);
   for (std::uint32_t i = 0; i < measure.clients; ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir lock run: a command that runs while a lock is held, and no longer. It runs in a process
-// group of its own, so that all of it can be ended, and dies with this process (PR_SET_PDEATHSIG):
-// a command whose guard was killed would go on without the lock.
+// weir lock run: runs a command only while a lock is held. The command has its own process group,
+// so that all of it can be terminated, and dies with this process (PR_SET_PDEATHSIG): otherwise it
+// would continue without the lock if this process is killed.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -32,16 +32,16 @@ using Kind = lock::LockClient::Event::Kind;
 constexpr int kNotFound = 127;  // as shells have it
 constexpr int kCannotRun = 126;
 constexpr int kSignalled = 128;
-// Of a try: for a server that does not answer, and for one that cannot be reached, which may be
-// starting again.
+// For a try: time to wait for an answer, and for a server that cannot be reached, which may
+// be restarting.
 constexpr Nanoseconds kTryPatience = 10s;
 constexpr Nanoseconds kReachPatience = 2s;
 constexpr Nanoseconds kComplainAfter = 2s;
 constexpr Nanoseconds kLookAgain = 20ms;
-// From when a process that was stopped goes on until the client has looked at its lease.
+// Time for the client to check its lease after a stopped process continues.
 constexpr Nanoseconds kWakeUp = 200ms;
 
-// What the client says of the lock, and a descriptor to wait for it.
+// Events of the lock, and a descriptor to wait for them.
 class News : public lock::Listener {
  public:
   News() : events_(value_or_fail(host::make_wake_fd(), Exit::kIoErr, "")) {}
@@ -95,7 +95,7 @@ class Runner {
   bool has_complained_ = false;
 };
 
-// Until a signal, news, or the time. Whether there was one of the first two.
+// Waits for a signal, an event or the time. Returns whether there was a signal or an event.
 bool Runner::wait(Instant until) {
   pollfd waits[] = {{signals_.fd(), POLLIN, 0}, {news_.fd(), POLLIN, 0}};
   const Nanoseconds left = std::max(until - host::now(), Nanoseconds{0});
@@ -122,7 +122,7 @@ void Runner::complain() {
   print_error("weir lock: {}; trying again\n", trouble());
 }
 
-// Until the lock is held: then nothing. Else the exit status.
+// Waits until the lock is held. Returns an exit status if that fails.
 std::optional<int> Runner::acquire() {
   const Instant begin = host::now();
   const auto got = client_->acquire(
@@ -171,7 +171,7 @@ std::optional<int> Runner::acquire() {
 
 // ---- the command ----
 
-// In the child. Its guard may have died before the kernel was told of their bond. `complaint` names
+// In the child. The parent may have died before PR_SET_PDEATHSIG was set. `complaint` names
 // the command.
 [[noreturn]] void become_command(char* const* words, char* const* environment, pid_t guard,
                                  std::string_view complaint) {
@@ -195,7 +195,7 @@ void Runner::start() {
   words.reserve(run_.command.size() + 1);
   for (const std::string& word : run_.command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  // Other threads may read the environment, so it is not changed but copied.
+  // Other threads may read the environment, so a copy is changed.
   std::string fence = fmt::format("WEIR_LOCK_FENCE={}", fence_);
   std::vector<char*> environment;
   for (char** each = environ; *each != nullptr; ++each) {
@@ -219,8 +219,8 @@ void Runner::start() {
   }
 }
 
-// The command was stopped at the terminal (^Z). Its guard stops with it, and whoever waits for both
-// has the terminal; when they go on the lock may be lost, and that is heard of first.
+// The command was stopped at the terminal (^Z). This process stops with it, so that the shell gets
+// the terminal; when both continue, the lock may be lost, which is checked first.
 void Runner::stop_too() {
   tcsetpgrp(STDIN_FILENO, getpgrp());
   raise(SIGSTOP);
@@ -231,7 +231,7 @@ void Runner::stop_too() {
 
 void Runner::end_command(int signal) const {
   kill(-child_, signal);
-  if (signal == SIGTERM) kill(-child_, SIGCONT);  // one that is stopped would not hear of it
+  if (signal == SIGTERM) kill(-child_, SIGCONT);  // a stopped process would not receive it
 }
 
 bool Runner::reap(int& status) {
@@ -253,8 +253,8 @@ int Runner::supervise() {
   for (;;) {
     int status = 0;
     const bool has_ended = reap(status);
-    // Asked, not waited for: of two that happen at a time the news may come second, and a command
-    // that ended without the lock has not done what it was run for.
+    // Check the state itself: the event may arrive after the exit, and a command that exited
+    // without the lock has not done its work under the lock.
     if (!is_lost && !client_->is_held(ticket_)) {
       is_lost = true;
       kill_at = host::now() + run_.kill_after;
@@ -296,7 +296,7 @@ int Runner::run() {
 
 }  // namespace
 
-// A log that nobody reads must not keep it from ending a command whose lock is lost.
+// A log that is not read must not delay terminating a command whose lock is lost.
 int run_locked(const LockRun& run) {
   const host::LogWriter log;
   return Runner(run).run();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir lustre: the rules of a Lustre server, driven by what it counts.
+// weir lustre: adjusts the rules of a Lustre server to its counters.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -50,9 +50,9 @@ Examples:
 Changes only rules that it created, and the policy only with --set-policy. Manual: weir-lustre(1).
 docs/runbook-lustre.md describes how to try it on a server.)";
 
-// In a row, while the server can be read: it will not get better by itself.
+// In a row, while the server can be read: waiting would not help.
 constexpr int kFailedWritesMax = 20;
-// The guard of a run that has just died may still be at work.
+// The guard of a run that has just died may still be running.
 constexpr Nanoseconds kLockPatience = std::chrono::seconds{3};
 constexpr Nanoseconds kLockPause = std::chrono::milliseconds{50};
 
@@ -106,16 +106,27 @@ Nanoseconds duration_of(const std::string& text, const char* option, Nanoseconds
                         Nanoseconds most) {
   const Nanoseconds time = value_or_fail(parse_duration(text), Exit::kUsage, option);
   if (time < least || time > most) {
-    throw Failure{Exit::kUsage, fmt::format("{}: {} is not from {} to {}", option, quote(text),
-                                            print_duration(least), print_duration(most))};
+    throw Failure{Exit::kUsage,
+                  fmt::format("{}: {} is out of range; expected {} to {}", option, quote(text),
+                              print_duration(least), print_duration(most))};
   }
   return time;
 }
 
-lustre::Names read_names(const LustreArguments& arguments, std::string_view map) {
+// Of the map, if there is a file: it has its first line at least, so an empty one was emptied by
+// somebody else.
+lustre::Names read_names(const LustreArguments& arguments, const std::optional<std::string>& map) {
   check(lustre::Names::read(arguments.prefix, "").map([](const auto&) {}), Exit::kUsage, "");
-  return value_or_fail(lustre::Names::read(arguments.prefix, map), Exit::kCantCreate,
-                       "--map " + quote(arguments.map));
+  const std::string where = "--map " + quote(arguments.map);
+  if (map && map->empty()) {
+    throw Failure{Exit::kCantCreate,
+                  fmt::format("{}: is empty, which a map never is: rules of an earlier run are no "
+                              "longer known; restore it, or remove it and stop the rules whose "
+                              "names start with {}",
+                              where, arguments.prefix)};
+  }
+  return value_or_fail(lustre::Names::read(arguments.prefix, map.value_or("")), Exit::kCantCreate,
+                       where);
 }
 
 // ---- check ----
@@ -154,9 +165,9 @@ void check_jobs(lustre::Tree& tree, Checklist& list) {
     list.tell("target",
               fmt::format(
                   "{}: {} jobs in job_stats{}{}{}", name, view->jobs.size(),
-                  view->is_cut ? ", which is cut off" : "",
+                  view->is_cut ? ", which is truncated" : "",
                   unnamed == 0 ? std::string() : fmt::format(", {} that no rule can name", unnamed),
-                  view->rpcs ? "" : "; no stats, so lost jobs cannot be noticed"));
+                  view->rpcs ? "" : "; no stats, so jobs that vanish cannot be detected"));
   }
 }
 
@@ -187,7 +198,8 @@ void check_map(const std::string& path, Checklist& list) {
 int check_server(const LustreArguments& arguments) {
   lustre::HostTree tree(tree_options(arguments));
   const auto map = host::read_file(arguments.map);
-  const lustre::Names names = read_names(arguments, map.value_or(""));
+  const lustre::Names names =
+      read_names(arguments, map ? std::optional(*map) : std::optional<std::string>());
   Checklist list;
   check_jobs(tree, list);
   list.tell("CPTs", fmt::format("{}; each change of a rule gives up to {} free tokens on each",
@@ -226,7 +238,7 @@ host::StateFile open_map(const std::string& path) {
   }
 }
 
-// Of the guard, in its own process.
+// Called by the guard, in its own process.
 void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason) {
   const host::LogWriter log;
   std::optional<host::StateFile> lock;
@@ -268,8 +280,9 @@ class LustreRun {
           Exit::kIoErr, ""));
       map_.emplace(open_map(arguments_.map));
     }
-    const host::LogWriter log;  // its thread must not be there when the guard is forked
-    names_.emplace(read_names(arguments_, map_ ? map_->text() : std::string()));
+    const host::LogWriter log;  // created after the guard is forked, because it has a thread
+    const bool has_map = map_ && !map_->is_new();
+    names_.emplace(read_names(arguments_, has_map ? std::optional(map_->text()) : std::nullopt));
     if (!prepare_policy()) return 0;
     make_driver();
     auto signals = value_or_fail(host::SignalFd::create({SIGTERM, SIGINT}), Exit::kIoErr, "");
@@ -280,13 +293,13 @@ class LustreRun {
     host::notify_manager("READY=1");
     in_files_before_ = tree_.in_files();
     print_error("weir lustre: adjusting the rules of ost_io every {}{}\n", print_duration(period_),
-                arguments_.dry_run ? ", writing nothing" : "");
+                arguments_.dry_run ? " (dry run)" : "");
     loop(signals, timer);
     return finish();
   }
 
  private:
-  // All of them, before anything is started that a mistake in one would have to end.
+  // Parses all options before anything is started, so that an error needs no cleanup.
   void read_options() {
     if (arguments_.slurm) {
       pattern_ = value_or_fail(config::JobPattern::parse(arguments_.job_pattern), Exit::kUsage,
@@ -303,10 +316,10 @@ class LustreRun {
                                                                Exit::kNoInput, "--nodes")),
                              Exit::kDataErr, "--nodes");
     }
-    (void)read_names(arguments_, "");
+    (void)read_names(arguments_, std::nullopt);
   }
 
-  // False if there is nothing to drive: a dry run does not start tbf.
+  // False if there is nothing to do: a dry run does not start tbf.
   bool prepare_policy() {
     const auto policies = lustre::policies_of(tree_);
     const auto type = policies ? lustre::type_of(*policies)
@@ -369,7 +382,7 @@ class LustreRun {
     }
   }
 
-  // False when it is to end.
+  // False if it must exit.
   bool wait(host::SignalFd& signals, host::TimerFd& timer) {
     for (;;) {
       if (slurm_) slurm_->tick(host::now(), [this](std::string_view text) { take_sizes(text); });
@@ -389,7 +402,7 @@ class LustreRun {
     set_sizes();
   }
 
-  // Where Slurm does not know ids, they are those of the server's jobs.
+  // If Slurm does not know the ids, those of the server's jobs are used.
   void set_sizes() {
     std::vector<std::string> seen;
     if (!pattern_->is_known()) {
@@ -435,11 +448,11 @@ class LustreRun {
     const auto removed = driver_->remove_all();
     if (removed && guard_) guard_->dismiss();
     throw Failure{Exit::kTempFail,
-                  fmt::format("{} rounds in a row failed in writing; its rules are {}",
+                  fmt::format("writes failed in {} consecutive rounds; the rules were {}",
                               kFailedWritesMax, removed ? "removed" : "left to the guard")};
   }
 
-  // A round, with the glances before it, that had nothing to write says nothing of the server.
+  // A round without writes, including its glances, gives no information about the server.
   bool has_given_up_writing() {
     const auto& counters = driver_->counters();
     const bool failed = counters.failed_writes != failed_writes_;
@@ -461,7 +474,7 @@ class LustreRun {
     if (!done) tell(done.error().message());
   }
 
-  // The same trouble once.
+  // Logs the same problem once.
   void tell(const std::string& message) {
     if (message == told_) return;
     told_ = message;
@@ -489,7 +502,7 @@ class LustreRun {
   const LustreArguments& arguments_;
   Nanoseconds period_;
   Nanoseconds patience_{0};
-  std::uint32_t cpts_ = 1;  // that ost_io is on, which may be fewer than there are
+  std::uint32_t cpts_ = 1;  // used by ost_io; the server may have more
   Nanoseconds slurm_every_{0};
   std::optional<Rate> capacity_;
   std::vector<config::JobNodes> nodes_;

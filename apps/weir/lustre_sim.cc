@@ -17,7 +17,7 @@ namespace {
 
 using sim::Contender;
 
-// The driver and what it needs, made when the server is there.
+// The driver and its dependencies, created when the server exists.
 struct Steered {
   Steered(sim::LustreServer& server, const lustre::Driver::Options& options,
           const LustreSimOptions& run)

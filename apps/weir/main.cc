@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The program weir. Loading the libraries of gRPC takes longer than most commands do, so those that
-// speak gRPC are in a second program (main_grpc.cc), which this one becomes: same process, same
-// arguments.
+// The program weir. Loading the libraries of gRPC takes longer than most commands, so commands that
+// use gRPC are in a second program (main_grpc.cc), which this one executes in the same process with
+// the same arguments.
 #include <cerrno>
 #include <filesystem>
 #include <string>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kUnavailable = 69;  // as in command.h, which takes seconds to compile
 
-// Its place is known from this program's own, in a build as where it is installed. Returns only if
-// that fails.
+// Its path is relative to this program, both in the build tree and when installed. Returns only
+// on failure.
 int become_grpc_program(char** argv) {
   std::error_code error;
   auto path = std::filesystem::read_symlink("/proc/self/exe", error);

@@ -90,7 +90,7 @@ std::string capacity_text(const Json& service) {
   return is_bytes ? number + "B/s" : number;
 }
 
-// The turns of its groups of clients, if it has any.
+// The turns of its groups of clients, if there are any.
 void show_groups(const Json& service) {
   const Json& all = service["groups"];
   if (all.is_null()) return;
@@ -109,9 +109,9 @@ void show_groups(const Json& service) {
 }
 
 void show_status(const Json& status) {
-  fmt::print("weir {}, {} connections, {} requests\n", status["version"].get<std::string>(),
-             status["connections"].get<std::uint64_t>(),
-             status["counters"]["requests"].get<std::uint64_t>());
+  fmt::print("weir {}, {} connections, {} requests, I/O with {}\n",
+             status["version"].get<std::string>(), status["connections"].get<std::uint64_t>(),
+             status["counters"]["requests"].get<std::uint64_t>(), status["io"].get<std::string>());
   if (const auto dropped = status["counters"]["log_dropped"].get<std::uint64_t>(); dropped > 0) {
     fmt::print("log       {} lines could not be written to standard error\n", dropped);
   }
@@ -222,7 +222,7 @@ void show_rules(const Json& rules) {
   }
 }
 
-// What all of these have, and what some do.
+// Arguments of all commands, and of some.
 struct Arguments {
   Remote remote;
   std::string service = "ost_io";
@@ -233,7 +233,7 @@ struct Arguments {
 
 using Callback = void (*)(const Arguments&);
 
-// A command with a callback of its own.
+// A command with its own callback.
 CLI::App* add(CLI::App& parent, const char* name, const char* help, const char* footer,
               Callback callback, const std::shared_ptr<Arguments>& arguments, int& status) {
   CLI::App* const command = parent.add_subcommand(name, help);
@@ -275,7 +275,7 @@ void send_job(const Arguments& arguments, std::string_view method, const std::st
           arguments.remote.ask(method, "/v1/jobs/" + control::url_text(arguments.name), body));
 }
 
-// A command that has others below it; options stand anywhere behind it.
+// A command with subcommands; options may follow anywhere.
 CLI::App* add_group(CLI::App& weir, const char* name, const char* help, const char* footer,
                     const std::shared_ptr<Arguments>& arguments) {
   CLI::App* const group = weir.add_subcommand(name, help);

@@ -101,7 +101,7 @@ constexpr IdField kIdFields[] = {
 constexpr const char* kFieldHint =
     "expected nid=, jobid=, uid=, gid=, projid=, opcode=, nodemap= or bytes=";
 
-// What match asks for.
+// The arguments of match.
 struct Question {
   Attributes attributes;
   std::optional<Bytes> bytes;
@@ -125,7 +125,7 @@ class Rules {
   int status() const { return status_; }
 
  private:
-  // Whether it could be written is looked at once a line.
+  // Errors of writing are checked once per line.
   static void put(const std::string& text) {
     static_cast<void>(std::fwrite(text.data(), 1, text.size(), stdout));
   }
@@ -135,7 +135,7 @@ class Rules {
     return name == nullptr ? std::to_string(value) : name;
   }
 
-  // For people only: the part of the line around the column, and a caret below it.
+  // For terminals: the part of the line around the column, with a caret below it.
   static void show_place(std::string_view line, std::optional<std::size_t> column) {
     if (!column) return;
     constexpr std::size_t kBefore = 40;
@@ -295,7 +295,7 @@ class Rules {
     return refuse(pair, "is not a field with a value", kFieldHint);
   }
 
-  // A name where there are names, or a number.
+  // A name if the field has names, or a number.
   std::optional<std::uint32_t> read_id(std::string_view key, std::string_view value) const {
     if (key == "opcode") {
       if (const auto opcode = opcode_number(value)) return opcode;
@@ -329,7 +329,7 @@ int rules(const RulesArguments& arguments) {
     fd = owned.get();
   }
   Rules list(type, arguments);
-  // A line beyond any command is cut there: it is refused all the same.
+  // A longer line is truncated; it is refused in any case.
   Lines lines(fd, name, kCommandMax + 1);
   std::string line;
   while (value_or_fail(lines.next(line), Exit::kIoErr, "")) {

@@ -84,6 +84,7 @@ struct ServeArguments {
   std::string journal;
   bool journal_repair = false;
   std::string trace_file;
+  std::string io;
   std::string tls;
   std::string tls_certificates;
   bool tls_verify_peer = false;
@@ -116,7 +117,7 @@ serve::NodemapOptions read_nodemap(const std::string& text) {
           value_or_fail(NidList::parse(text.substr(equals + 1)), Exit::kUsage, "--nodemap")};
 }
 
-// The service of the default name, which is there if need be.
+// The default service; adds it if necessary.
 serve::ServiceOptions& default_service(serve::ServeOptions& options) {
   auto found = std::find_if(options.services.begin(), options.services.end(),
                             [](const auto& one) { return one.name == serve::kDefaultService; });
@@ -153,7 +154,7 @@ void add_limits(const ServeArguments& arguments, serve::ServeLimits& limits) {
 void add_tls(const ServeArguments& arguments, serve::TlsOptions& tls) {
   if (!arguments.tls.empty()) {
     const auto mode = value_or_fail(serve::parse_tls(arguments.tls), Exit::kUsage, "--tls");
-    // Said here it turns off all that the file says of TLS.
+    // On the command line, off turns off all TLS settings of the file.
     if (mode == serve::TlsOptions::Mode::kOff) tls = {};
     tls.mode = mode;
   }
@@ -195,14 +196,14 @@ void add_lock_options(const ServeArguments& arguments, serve::LockOptions& lock)
     if (!text.empty()) to = value_or_fail(parse_duration(text), Exit::kUsage, option);
   };
   read_time(arguments.lock_lease, lock.server.lease, "--lock-lease");
-  // Said alone, a lease brings a grace that goes with it.
+  // A lease without a grace sets a matching grace.
   if (!arguments.lock_lease.empty()) lock.server.grace = lock.server.lease + lock.server.lease / 2;
   read_time(arguments.lock_grace, lock.server.grace, "--lock-grace");
   if (arguments.lock_insecure) lock.insecure = true;
 }
 
-// What the command line says, on top of the file. Its rules are apart: they are started once and
-// belong to nobody who reads a file again.
+// Adds the command line to the options of the file. Its rules are separate: they are started once
+// and are not affected by a reload.
 void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options) {
   for (const std::string& text : arguments.listen) {
     options.listen.push_back(value_or_fail(serve::parse_entrance(text), Exit::kUsage, "--listen"));
@@ -227,9 +228,12 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
   if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
   add_slurm(arguments, options.slurm);
   if (!arguments.trace_file.empty()) options.trace_file = arguments.trace_file;
+  if (!arguments.io.empty()) {
+    options.io = value_or_fail(serve::parse_io(arguments.io), Exit::kUsage, "--io");
+  }
 }
 
-// Everything but the rules of the command line.
+// Everything except the rules of the command line.
 Result<serve::ServeOptions> read_options(const ServeArguments& arguments) {
   serve::ServeOptions options;
   if (!arguments.config.empty()) {
@@ -241,12 +245,12 @@ Result<serve::ServeOptions> read_options(const ServeArguments& arguments) {
   return options;
 }
 
-// What the world is to blame for, and what the command line is.
+// EINVAL is an error of the command line, anything else of the system.
 Exit status_of(const Error& error) {
   return error.code == std::errc::invalid_argument ? Exit::kUsage : Exit::kCantCreate;
 }
 
-// The same while it runs, where nobody is left to throw to.
+// The same for a reload, which must not throw.
 Result<serve::ServeOptions> read_again(const ServeArguments& arguments) {
   auto options = read_options(arguments);
   if (!options) return options;
@@ -255,7 +259,7 @@ Result<serve::ServeOptions> read_again(const ServeArguments& arguments) {
   return options;
 }
 
-// Who can read the file can control the server, so what is in it is kept out of every message.
+// The token gives control of the server, so it must not appear in any message.
 std::string read_token(const std::string& path) {
   std::string token = value_or_fail(host::read_file(path), Exit::kNoInput, "--control-token");
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
@@ -282,7 +286,7 @@ control::ControlOptions control_options(const ServeArguments& arguments,
   return wanted;
 }
 
-// A socket that nobody asked for is not worth failing for.
+// A failure of the default socket, which was not requested explicitly, is not fatal.
 std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
                                                serve::Server& server, cluster::LockService* locks) {
   control::ControlOptions wanted = control_options(arguments, server.options());
@@ -314,8 +318,11 @@ std::unique_ptr<cluster::Cluster> open_cluster(serve::Server& server) {
 std::unique_ptr<cluster::LockService> open_locks(const serve::ServeOptions& options) {
   if (!options.lock.listen) return nullptr;
   const std::string trace = options.trace_file.empty() ? "" : options.trace_file + ".locks";
-  return value_or_fail(cluster::LockService::create(
-                           {options.lock, options.claims, options.nodemaps, options.tls, trace}),
+  return value_or_fail(cluster::LockService::create({.lock = options.lock,
+                                                     .claims = options.claims,
+                                                     .nodemaps = options.nodemaps,
+                                                     .tls = options.tls,
+                                                     .trace_file = trace}),
                        Exit::kCantCreate, "");
 }
 
@@ -323,15 +330,15 @@ void say_all(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) serve::EventLog::say(line);
 }
 
-// Everything that has certificates; nullptr for what this server does not run.
+// Components with certificates; nullptr for those that this server does not run.
 struct CertificateUsers {
   serve::Server* server;
   cluster::Cluster* cluster;
   cluster::LockService* locks;
 };
 
-// Certificates as they are on disk now, checked: what is returned puts them to use, all of them. Of
-// files that nobody may read any more (--user) it is said so, and those in use stay.
+// Reads and checks the certificates on disk; calling the result makes all components use them.
+// Files that are no longer readable (--user) are logged, and the certificates in use stay.
 Result<std::function<void()>> read_certificates(const CertificateUsers& users) {
   std::vector<std::function<void()>> steps;
   const auto add = [&](auto* user) -> Result<void> {
@@ -355,7 +362,7 @@ Result<std::function<void()>> read_certificates(const CertificateUsers& users) {
   });
 }
 
-// SIGHUP: everything that is read again, wholly or not at all. What there is to say of it.
+// SIGHUP: reloads everything or nothing. Returns the lines to log.
 std::vector<std::string> reload(const CertificateUsers& users,
                                 std::optional<config::FileFollower>& follower) {
   const auto renew = read_certificates(users);
@@ -371,7 +378,7 @@ std::vector<std::string> reload(const CertificateUsers& users,
   return {"reloaded job sizes and certificates"};
 }
 
-// As far as can be told without serving anything.
+// Checks everything that can be checked without opening a store or socket.
 void check_all(const ServeArguments& arguments, const serve::ServeOptions& options) {
   check(serve::check(options), Exit::kUsage, "");
   check(serve::try_services(options), Exit::kUsage, "");
@@ -380,7 +387,7 @@ void check_all(const ServeArguments& arguments, const serve::ServeOptions& optio
   if (!jobs) throw Failure{status_of(jobs.error()), jobs.error().message()};
 }
 
-// Whether it has drained.
+// Returns whether all requests were completed.
 bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& from_file,
                    serve::Server& server) {
   std::optional<config::FileFollower> follower;
@@ -418,10 +425,10 @@ bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& f
       line += fmt::format(" control:{}", control->tcp_port());
     }
     if (cluster != nullptr) line += fmt::format(" cluster:{}", cluster->port());
-    std::puts(line.c_str());  // whether it is heard or not
+    std::puts(line.c_str());  // errors are ignored: standard output may be closed
     std::fflush(stdout);
   });
-  if (cluster != nullptr) cluster->stop();  // before the control that asks it ends
+  if (cluster != nullptr) cluster->stop();  // before the control, which uses it
   return drained;
 }
 
@@ -440,7 +447,7 @@ int run_server(const ServeArguments& arguments) {
   if (!server) throw Failure{status_of(server.error()), server.error().message()};
   say_all(serve::plain_text_warnings((*server)->options()));
   if (run_until_end(arguments, *from_file, **server)) return static_cast<int>(Exit::kOk);
-  // Its stores still use its memory.
+  // The stores still use its memory, so it is not destroyed.
   (*server)->leave();
   std::fflush(stdout);
   host::flush_log();
@@ -469,6 +476,11 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
       .add_option("--user", arguments.user,
                   "Switch to this user after stores and sockets are open; requires root")
       ->type_name("NAME");
+  command
+      .add_option("--io", arguments.io,
+                  "Do I/O with io_uring or epoll: auto, uring or epoll (default auto: io_uring if "
+                  "the system allows it)")
+      ->type_name("BACKEND");
   command
       .add_option("--trace", arguments.trace_file,
                   "Record every call to the scheduler in FILE, for weir sim --replay")

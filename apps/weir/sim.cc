@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir sim: scenarios under one policy and another, in virtual time.
+// weir sim: runs scenarios under several policies, in virtual time.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -132,7 +132,7 @@ std::optional<Nanoseconds> period_of(const std::optional<std::string>& text) {
   return period;
 }
 
-// Leaves the jobs or groups that were named, for what one does alone.
+// Keeps only the named jobs or groups, to see their results alone.
 void keep_only(const std::string& list, sim::Scenario& scenario) {
   if (!scenario.trace.empty()) {
     throw Failure{Exit::kUsage,
@@ -238,7 +238,7 @@ void show_sweep(const std::vector<sim::Outcome>& sweep) {
 
 // ---- the command ----
 
-// How far all runs together have come, on a terminal.
+// Progress of all runs together, on a terminal.
 class Bar {
  public:
   Bar(std::size_t runs, bool quiet)
@@ -400,7 +400,7 @@ void show_replay(const sim::ReplayReport& report) {
   std::fflush(stdout);
 }
 
-// Compares the whole trace, and tells the observer, if there is one, what happened.
+// Replays the whole trace, and notifies the observer, if there is one.
 void replay_trace(const std::string& path, bool quiet, sim::ReplayObserver* observer) {
   auto source = value_or_fail(host::open_source(path), Exit::kNoInput, "--replay");
   const sim::ReplayReport report = sim::replay(std::move(source), observer);
@@ -449,7 +449,7 @@ int report_traces(const SimArguments& arguments) {
   return 0;
 }
 
-// What only scenarios of jobs on devices know.
+// Rejects options that only scenarios with jobs and devices support.
 void refuse_job_options(const SimArguments& arguments, const char* scenario) {
   const std::pair<const char*, bool> others[] = {{"--period", arguments.period.has_value()},
                                                  {"--only", arguments.only.has_value()},
@@ -510,7 +510,7 @@ int simulate(const SimArguments& arguments) {
       policies_of(arguments.policies.value_or(study.scenario.lustre ? kLustrePolicies : kPolicies));
   study.seed = arguments.seed;
   study.exponential = arguments.service == "exponential";
-  // A folder that cannot be written is told before a long run, not after.
+  // Report a folder that cannot be written before a long run, not after.
   if (arguments.out) check(host::make_folder(*arguments.out), Exit::kCantCreate, "--out");
 
   std::size_t runs = contenders.size();

@@ -12,7 +12,7 @@
 namespace weir::app {
 namespace {
 
-// Between two looks whether it is time to ask again.
+// Interval of checks whether to query again.
 constexpr int kTurnMs = 200;
 
 }  // namespace

@@ -28,7 +28,7 @@ bool SlurmPoll::start(Instant now) {
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none;
-  sigemptyset(&none);  // ours are blocked for the signalfd
+  sigemptyset(&none);  // signals are blocked in this process for the signalfd
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   std::string json = "--json";

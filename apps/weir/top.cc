@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir top: the classes of a running server as a table that renews itself. It leaves the terminal
-// as it found it, and with --once prints one table for a script or a slow link.
+// weir top: a table of the classes of a running server, updated continuously. It restores the
+// terminal, and with --once prints one table for scripts and slow connections.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -52,7 +52,7 @@ constexpr std::chrono::milliseconds kSnapshotAge{250};  // a little more than th
 
 volatile std::sig_atomic_t is_over = 0;
 
-// Keys one by one and no echo, for as long as it lives.
+// Reads single keys without echo while this object exists.
 class RawTerminal {
  public:
   RawTerminal() {
@@ -75,10 +75,10 @@ class RawTerminal {
   bool is_raw_ = false;
 };
 
-// Rates are differences of two readings, over the time between the snapshots that they are from.
+// Rates are differences of two snapshots, divided by the time between them.
 class Rates {
  public:
-  // The rows as they are now; as they were if the answer is of the same snapshot.
+  // The current rows; the previous ones if the snapshot is the same.
   std::vector<Row>& update(const control::ControlAnswer& answer) {
     if (answer.time_ns == time_ns_) return rows_;
     const double since = static_cast<double>(answer.time_ns) - static_cast<double>(time_ns_);
@@ -173,7 +173,7 @@ int run_top(TopArguments arguments) {
   Rates rates;
   rates.update(remote.answer("GET", target));
   if (arguments.once || isatty(STDOUT_FILENO) == 0) {
-    // Not less than the server keeps a snapshot, or there would be no difference.
+    // At least the age of a snapshot, otherwise there would be no difference.
     const std::chrono::duration<double> pause(arguments.interval);
     std::this_thread::sleep_for(std::max<std::chrono::duration<double>>(pause, kSnapshotAge));
     const auto answer = remote.answer("GET", target);

@@ -5,9 +5,9 @@
     docs/pictures/make.py chart [FOLDER]     demo-light.svg, demo-dark.svg: exact, from weir sim
     docs/pictures/make.py page [FOLDER]      page-light.png, page-dark.png: a server under load
 
-The chart is the scenario of ./dev demo in virtual time, so the same build makes the same files
-again. The page is a real server with fio clients, seen by Chromium after a minute and a half.
-WEIR_RELEASE_BIN names the weir to use, by default that of build/release.
+The chart is the scenario of ./dev demo in virtual time, so the same build always makes the same
+files. The page shows a real server with fio clients, in Chromium after a minute and a half.
+WEIR_RELEASE_BIN is the program to use, by default that of build/release.
 """
 import csv
 import json

@@ -29,7 +29,7 @@ int complain(const Error& error) {
   return 1;
 }
 
-// A bucket that holds 10 ms of its rate, and one operation of our size at the least.
+// A bucket that holds 10 ms of its rate, and at least one operation of our size.
 LimiterSpec bucket(Rate rate, std::uint64_t least) {
   const Tokens depth = std::max(tokens_in(rate, std::chrono::milliseconds{10}), Tokens{least});
   return {.size = depth, .one_time_burst = Tokens{0}, .rate = rate};
@@ -44,7 +44,7 @@ bool write_all(int to, const char* bytes, std::size_t size) {
   return true;
 }
 
-// Goes back to the event loop until the limiter has tokens again.
+// Returns to the event loop until the limiter has tokens again.
 bool wait_for_tokens(int loop, embed::LimiterTimer& limiter) {
   epoll_event event;
   while (epoll_wait(loop, &event, 1, -1) != 1) continue;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A policy that is not part of Weir: earliest deadline first. A read is due `read_ms` after it
-// came, everything else `other_ms` after it came, and whoever is due first runs first. So a burst
-// of writes does not hold up readers, and a stream of reads cannot starve a write: its deadline
-// comes.
+// A policy outside of Weir: earliest deadline first. A read is due `read_ms` after its arrival, any
+// other request `other_ms` after its arrival, and the request with the earliest deadline runs
+// first. So a burst of writes does not delay reads for long, and a stream of reads cannot starve a
+// write.
 //
 //   edf-server --export scratch=memory:1GiB --policy edf
 //   weir lctl get_param ost.OSS.ost_io.nrs_policies
 //
-// Everything else is `weir serve`: clients, stores, controls, metrics. A policy without rules has
-// no limits and no shares, and Weir says so wherever they are asked for.
+// Everything else is `weir serve`: clients, stores, control, metrics. A policy without rules has no
+// limits and no shares; requests for them are refused with this reason.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -46,7 +46,7 @@ class EarliestDeadlineFirst final : public weir::Policy {
   }
 
  private:
-  // Requests are linked, not copied; ties go to who came first.
+  // Requests are linked, not copied; ties are in order of arrival.
   weir::Heap<weir::Request, weir::Instant, &weir::Request::policy_heap> queue_;
   std::uint64_t read_ms_ = 10;
   std::uint64_t other_ms_ = 100;

@@ -333,7 +333,8 @@ class StateOverRuns(LimitTest):
         self.assertTrue(self.read("state").endswith(b"end\n"))
 
     def test_a_file_that_is_no_state_is_left_alone(self):
-        for text in (b"precious notes\n", b"saved x\n", b"saved 5\nweir-limiter 1\n", b"\x00" * 99,
+        for text in (b"", b"precious notes\n", b"saved x\n", b"saved 5\nweir-limiter 1\n",
+                     b"\x00" * 99,
                      b"saved 99999999999999999999\nweir-limiter 1\nend\n"):
             with open(self.path("state"), "wb") as out:
                 out.write(text)

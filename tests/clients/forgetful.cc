@@ -86,6 +86,9 @@ int write_disk(const char* /*path*/, const char* from, std::size_t size, off_t o
   return static_cast<int>(size);
 }
 
+// It keeps its size.
+int truncate_disk(const char* /*path*/, off_t /*size*/, fuse_file_info* /*file*/) { return 0; }
+
 int sync_disk(const char* /*path*/, int /*data_only*/, fuse_file_info* /*file*/) {
   if (++disk.syncs == disk.failing_sync) return -EIO;
   if (!disk.ignores_sync) settle(disk.now, disk.kept);
@@ -118,6 +121,7 @@ int main(int argc, char** argv) {
   operations.open = open_disk;
   operations.read = read_disk;
   operations.write = write_disk;
+  operations.truncate = truncate_disk;
   operations.fsync = sync_disk;
   return fuse_main(static_cast<int>(arguments.size()), arguments.data(), &operations, nullptr);
 }

@@ -4,9 +4,12 @@
     with Forgetful() as fuse:
         fuse.disk       its file, of SIZE bytes
         fuse.process    the file system itself
+        with fuse.hanging():    it answers nothing while the block lasts
 """
+import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 import time
@@ -36,6 +39,19 @@ class Forgetful:
                 raise AssertionError(f"not mounted: {self.process.communicate()[1]}")
             time.sleep(0.01)
         return self
+
+    @contextlib.contextmanager
+    def hanging(self):
+        """It takes no requests while the block lasts. SIGSTOP only asks for that: until it has
+        stopped it may still take one, and whoever waits for the answer to that one cannot be
+        killed."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            _, status = os.waitpid(self.process.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status), status
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def __exit__(self, *_):
         # Lazily: a server that was killed may hold its file for another moment.

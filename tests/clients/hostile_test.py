@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that break the protocol, vanish, dawdle or flood: they harm nobody but themselves."""
 import contextlib
-import os
 import pathlib
 import random
 import struct
-import subprocess
 import tempfile
 import time
 import unittest
@@ -334,6 +332,24 @@ class Hoards(unittest.TestCase):
         self.assertTrue(s.is_closed(self.connect()))
         self.assertGreater(self.status("refused"), 0)
         self.write(5)
+
+
+class Descriptors(unittest.TestCase):
+    def test_clients_leave_some_to_the_administrator(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                Server("--export", "a=memory:1MiB", "--lock", f"unix:{folder}/locks",
+                       "--lock-state", f"{folder}/state", control=True,
+                       prefix=("prlimit", "--nofile=256:256")) as server, \
+                contextlib.ExitStack() as stack:
+            server.await_log("the limit of open files allows")
+            while True:
+                client = stack.enter_context(server.connect())
+                try:
+                    s.greet(client)
+                except ConnectionError:  # there is no room for another one
+                    break
+            self.assertGreater(server.status()["connections"], 50)
+            stack.close()
 
 
 class Floods(HostileTest):

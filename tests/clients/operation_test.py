@@ -77,9 +77,9 @@ class Usage(unittest.TestCase):
         if os.geteuid() != 0:
             self.skipTest("needs root, to give up a capability")
         done = subprocess.run(["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock",
-                               "prlimit", "--memlock=4096:4096", WEIR, "serve", "--listen",
-                               "127.0.0.1:0", *self.EXPORT], capture_output=True, text=True,
-                              timeout=STUCK, check=False)
+                               "prlimit", "--memlock=4096:4096", WEIR, "serve", "--io", "uring",
+                               "--listen", "127.0.0.1:0", *self.EXPORT], capture_output=True,
+                              text=True, timeout=STUCK, check=False)
         self.assertEqual(done.returncode, 73)
         self.assertIn("ulimit -l", done.stderr)
 
@@ -196,10 +196,17 @@ class Signals(unittest.TestCase):
                 self.assertEqual(data[i * 4096:(i + 1) * 4096], bytes([i % 255 + 1]) * 4096)
 
     def test_a_file_system_that_hangs_holds_up_the_end_for_a_bounded_time(self):
-        for hang in (s.request(s.WRITE, 2, 0, 4096, flags=s.FUA, payload=bytes(4096)),
-                     s.request(s.READ, 2, 8 << 20, 4096),
-                     s.request(s.WRITE, 2, 0, 4096, payload=bytes(4096)) + s.request(s.FLUSH, 3)):
-            with self.subTest(hang[:8]), Forgetful() as fuse:
+        for what, hang in (
+                ("durable write", s.request(s.WRITE, 2, 0, 4096, flags=s.FUA,
+                                            payload=bytes(4096))),
+                ("read", s.request(s.READ, 2, 8 << 20, 4096)),
+                ("flush", s.request(s.WRITE, 2, 0, 4096, payload=bytes(4096)) +
+                 s.request(s.FLUSH, 3)),
+                ("trim", s.request(s.TRIM, 2, 4096, 8192)),
+                ("zeroes", s.request(s.WRITE_ZEROES, 2, 4096, 8192)),
+                ("cache", s.request(s.CACHE, 2, 8 << 20, 4096) +
+                 s.request(s.READ, 3, 8 << 20, 4096))):
+            with self.subTest(what), Forgetful() as fuse:
                 # The kernel learns that this one need not be told when a file is closed: else it
                 # would keep the process until it was.
                 fuse.disk.open("rb").close()
@@ -208,15 +215,43 @@ class Signals(unittest.TestCase):
                     s.enter(client)
                     client.sendall(s.request(s.FLUSH, 1))
                     s.receive(client, 16)
-                    fuse.process.send_signal(signal.SIGSTOP)
-                    try:
+                    with fuse.hanging():
                         client.sendall(hang)
                         time.sleep(0.5)  # it has reached the store, or not yet: both must end
                         self.assertLess(self.drains(server), 15)
-                    finally:
-                        fuse.process.send_signal(signal.SIGCONT)
                     client.close()
                 self.assertRegex(server.log, "unfinished in its store|the server hangs")
+
+    @staticmethod
+    def blocks_sigterm(server):
+        """It has its own way with the signal."""
+        status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text(encoding="utf-8")
+        blocked = next(line for line in status.splitlines() if line.startswith("SigBlk:"))
+        return int(blocked.split()[1], 16) >> (signal.SIGTERM - 1) & 1
+
+    def test_a_start_that_hangs_is_ended(self):
+        with Forgetful() as fuse:
+            with fuse.hanging(), \
+                    Server("--export", f"a=file:{fuse.disk}", starts=False) as server:
+                wait_for("it starts", lambda: self.blocks_sigterm(server))
+                self.assertLess(self.drains(server), 15)
+            self.assertIn("stopped during the start, which hangs", server.log)
+
+    def test_a_trace_that_hangs_does_not_hold_up_clients(self):
+        """The end waits for it: the kernel does not give up a file that is being closed."""
+        with Forgetful() as fuse:
+            with Server("--export", "a=memory:1MiB", "--trace", str(fuse.disk)) as server:
+                client = server.connect()
+                s.enter(client)
+                client.settimeout(5)
+                with fuse.hanging():
+                    for i in range(100):  # for longer than the trace waits before it writes
+                        client.sendall(s.request(s.READ, i, 0, 512))
+                        self.assertEqual(s.simple_reply(client, 512), (0, i, bytes(512)))
+                        time.sleep(0.01)
+                client.close()
+                server.process.send_signal(signal.SIGTERM)
+                self.assertEqual(server.process.wait(STUCK), 0)
 
     def test_a_loop_that_hangs_holds_up_the_end_for_a_bounded_time(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -242,9 +277,7 @@ class Signals(unittest.TestCase):
                 self.assertEqual(self.nodes(server, "ior.n1"), 4)
                 jobs.write_text("ior.n1 8\n")
                 server.process.send_signal(signal.SIGHUP)
-                while self.nodes(server, "ior.n1") != 8:
-                    self.assertLess(time.monotonic(), end)
-                    time.sleep(0.01)
+                wait_for("they are read", lambda: self.nodes(server, "ior.n1") == 8)
 
     def nodes(self, server, job):
         """With which it counts once it has a request."""

@@ -5,7 +5,8 @@
         subprocess.run(["nbdinfo", server.uri("a")])
 
 It listens on a Unix socket and on a free port of 127.0.0.1. Leaving the block stops it with SIGTERM
-and fails if it does not end with status 0, or if a sanitizer had something to say.
+and fails if it does not end with status 0, or if a sanitizer had something to say. WEIR_TEST_IO in
+the environment is the --io of servers that name none: WEIR_TEST_IO=epoll ./dev test clients
 """
 import http.client
 import json
@@ -23,6 +24,7 @@ ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR",
                                    pathlib.Path(__file__).resolve().parents[2]))
 WEIR = os.environ.get("WEIR_BIN", ROOT / "build/dev/apps/weir/weir")
 RELEASE = os.environ.get("WEIR_RELEASE_BIN", ROOT / "build/release/apps/weir/weir")
+TEST_IO = os.environ.get("WEIR_TEST_IO")
 STUCK = 60  # seconds until something that should have happened counts as stuck
 
 
@@ -38,6 +40,8 @@ class Server:
         self.socket = self.path / "s"
         self.control = self.path / "c"
         self.arguments = ["--control", self.control if control else "none", *arguments]
+        if TEST_IO and subcommand == ("serve",) and "--io" not in arguments:
+            self.arguments += ["--io", TEST_IO]
         self.binary = binary or WEIR
         self.prefix = prefix  # a command that runs it
         self.subcommand = subcommand  # none of a program that is a server and nothing else
@@ -165,7 +169,7 @@ class Server:
 
 OPT_EXPORT_NAME, OPT_ABORT, OPT_LIST, OPT_GO = 1, 2, 3, 7
 OPT_STRUCTURED_REPLY, OPT_SET_META_CONTEXT = 8, 10
-READ, WRITE, DISC, FLUSH, BLOCK_STATUS = 0, 1, 2, 3, 7
+READ, WRITE, DISC, FLUSH, TRIM, CACHE, WRITE_ZEROES, BLOCK_STATUS = range(8)
 FUA = 1
 
 

@@ -7,7 +7,6 @@ import fcntl
 import os
 import pathlib
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -130,13 +129,65 @@ class SyncErrors(StoreTest):
                       server.log)
 
 
+class StoreErrors(StoreTest):
+    """Are logged and counted, whoever is still there to be told."""
+
+    def errors(self, server):
+        return server.status()["counters"]["store_errors"]
+
+    def until(self, condition):
+        deadline = time.monotonic() + STUCK
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def test_of_a_client_that_has_gone(self):
+        disk = self.enterContext(Forgetful("--fail-sync=1"))
+        with Server("--export", f"a=file:{disk.disk}", control=True) as server:
+            client = server.connect()
+            s.enter(client)
+            with disk.hanging():
+                client.sendall(s.request(s.FLUSH, 1))
+                self.until(lambda: server.status()["counters"]["requests"] == 1)
+                client.close()
+                self.until(lambda: server.status()["hung_exports"])  # it knows of both by now
+            server.await_log("export 'a': flush: Input/output error (EIO)")
+            self.until(lambda: self.errors(server) == 1)  # status may be 0.2 s old
+
+    def test_of_a_file_that_gets_shorter_while_it_is_sent(self):
+        # Of a file in memory every kernel sends straight from the file.
+        path = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(dir="/dev/shm"))) / "f"
+        with Server("--export", f"a=file:{path},size=64MiB", control=True) as server:
+            with server.connect() as client:
+                s.enter(client)
+                client.sendall(s.request(s.WRITE, 1, 0, 16 * MIB, payload=bytes(16 * MIB)))
+                self.assertEqual(s.simple_reply(client), (0, 1, b""))
+                client.sendall(s.request(s.READ, 2, 0, 16 * MIB))
+                self.assertEqual(s.reply_head(client), (0, 2))
+                os.truncate(path, 0)  # more of it than a socket holds is still in the file
+                self.assertTrue(s.is_closed(client))
+            server.await_log("export 'a': read of 16777216 bytes at offset 0: "
+                             "Input/output error (EIO)")
+            self.until(lambda: self.errors(server) == 1)  # status may be 0.2 s old
+
+    def test_of_one_export_do_not_hide_those_of_another(self):
+        disks = [self.enterContext(Forgetful("--fail-sync=1")) for _ in range(2)]
+        with Server("--export", f"a=file:{disks[0].disk}", "--export", f"b=file:{disks[1].disk}") \
+                as server:
+            clients = [self.client(server, name) for name in "ab"]
+            for client in clients:  # both within a second, unless the machine is very busy
+                self.fails(errno.EIO, client.flush)
+            server.await_log("export 'a': flush")
+            server.await_log("export 'b': flush")
+
+
 # ---- what is created ----
 
 class Created(StoreTest):
     def synced_folders(self, trace, folder):
         """Which files were created or renamed in the folder, and whether it was synced later."""
         creation = re.compile(rf'openat\(.*"{folder}/([^"]*)", [^)]*O_CREAT.* = \d'
-                              rf'|rename\("[^"]*", "{folder}/([^"]*)"\) += 0')
+                              rf'|rename.*\(.*"[^"]*", .*"{folder}/([^"]*)"[^"]*\) += 0')
         created, synced = set(), set()
         for line in trace.splitlines():
             if found := creation.search(line):
@@ -152,8 +203,9 @@ class Created(StoreTest):
         with Server("--export", f"a=file:{folder}/store,size=1MiB",
                     "--journal", str(folder / "journal"), "--lock", "127.0.0.1:0",
                     "--lock-state", str(folder / "locks"), control=True,
-                    prefix=("strace", "-D", "-f", "-y", "-e", "trace=openat,fsync,rename", "-o",
-                            str(trace)), env={"ASAN_OPTIONS": "detect_leaks=0"}):
+                    prefix=("strace", "-D", "-f", "-y", "-e",
+                            "trace=openat,fsync,rename,renameat2", "-o", str(trace)),
+                    env={"ASAN_OPTIONS": "detect_leaks=0"}):
             at_start = trace.read_text(encoding="utf-8", errors="replace")
         created, synced = self.synced_folders(at_start, folder)
         self.assertLessEqual({"store", "journal", "locks"}, created)
@@ -197,6 +249,22 @@ class Created(StoreTest):
             fcntl.flock(file, fcntl.LOCK_EX)
             said = refused("--export", f"a=file:{path}")
         self.assertIn(f"'{path}': another server uses it: process {os.getpid()}", said)
+
+
+class Kept(StoreTest):
+    """Files beside the stores, which a killed server may hold as long as those."""
+
+    def test_a_restart_after_a_kill_waits_for_journal_and_state(self):
+        folder = self.folder()
+        journal, state = folder / "journal", folder / "state"
+        arguments = ("--export", "a=memory:1MiB", "--journal", journal,
+                     "--lock", f"unix:{folder}/locks", "--lock-state", state)
+        with Server(*arguments):
+            pass
+        for path in (journal, state):
+            with self.subTest(path.name), Orphan(path, lock=True) as orphan, \
+                    Server(*arguments, starts=False) as server:
+                orphan.is_waited_for(self, server)
 
 
 # ---- work in pieces ----
@@ -276,8 +344,7 @@ class Hung(StoreTest):
                     f"b=file:{folder}/b,size=1MiB", "--slots", "4") as server:
             hung, other = self.client(server), self.client(server, "b")
             hung.pwrite(b"1" * 4096, 0)
-            disk.process.send_signal(signal.SIGSTOP)
-            try:
+            with disk.hanging():
                 buffers = [nbd.Buffer(4096) for _ in range(20)]
                 for i, buffer in enumerate(buffers):
                     hung.aio_pread(buffer, (i + 100) * 4096)
@@ -295,8 +362,6 @@ class Hung(StoreTest):
                     self.assertEqual(other.pread(4096, 0), b"2" * 4096)
                 self.assertLess(time.monotonic() - began, 10)
                 server.await_log("export 'a': its store has completed none of 4 requests for 1s")
-            finally:
-                disk.process.send_signal(signal.SIGCONT)
             while hung.aio_in_flight():
                 hung.poll(-1)
             self.assertEqual(hung.pread(4096, 0), b"1" * 4096)
@@ -322,8 +387,7 @@ class Hung(StoreTest):
             hung, other = self.client(server), self.client(server, "b")
             hung.pwrite(b"1" * 4096, 0)
             self.assertEqual(self.shown(server), [])
-            disk.process.send_signal(signal.SIGSTOP)
-            try:
+            with disk.hanging():
                 buffers = [nbd.Buffer(4096) for _ in range(20)]
                 for i, buffer in enumerate(buffers):
                     hung.aio_pread(buffer, (i + 100) * 4096)
@@ -339,8 +403,6 @@ class Hung(StoreTest):
                     float(re.search(r'^weir_export_hung_seconds{export="a"} (.*)$',
                                     server.fetch("/metrics"), re.MULTILINE).group(1)), 2.5)
                 other.pwrite(b"2" * 4096, 0)
-            finally:
-                disk.process.send_signal(signal.SIGCONT)
             while hung.aio_in_flight():
                 hung.poll(-1)
             # A snapshot is up to 0.2 s old.
@@ -352,8 +414,7 @@ class Hung(StoreTest):
     def test_a_client_of_a_hung_store_may_leave(self):
         disk = self.enterContext(Forgetful())
         with Server("--export", f"a=file:{disk.disk}", "--slots", "2") as server:
-            disk.process.send_signal(signal.SIGSTOP)
-            try:
+            with disk.hanging():
                 client = self.client(server)
                 for _ in range(20):
                     client.aio_pread(nbd.Buffer(4096), 0)
@@ -362,8 +423,6 @@ class Hung(StoreTest):
                     self.assertLess(time.monotonic(), deadline)
                     client.poll(10)
                 del client
-            finally:
-                disk.process.send_signal(signal.SIGCONT)
             self.assertEqual(self.client(server).pread(4096, 0), bytes(4096))
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS, spoken by clients that nobody here wrote: libnbd and its tools (GnuTLS), QEMU (GnuTLS), and
 Python's ssl module (OpenSSL), which is told to misbehave."""
+import contextlib
 import os
 import pathlib
 import random
@@ -420,6 +421,17 @@ class Hostile(WithCertificates):
                 self.assertTrue(s.is_closed(client))
                 client.close()
             server.await_log("its handshake took too long")
+            self.assert_alive(server)
+
+    def test_a_message_of_any_length_is_not_collected(self):
+        hello = b"\x01" + (100_000).to_bytes(3, "big") + bytes(99_999)
+        with self.serve("--handshake-timeout", "1h") as server, self.question(server) as client:
+            with contextlib.suppress(ConnectionError):  # it may have closed already
+                for at in range(0, len(hello), 16384):
+                    piece = hello[at:at + 16384]
+                    client.sendall(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece)
+            self.assertTrue(s.is_closed(client))
+            server.await_log("TLS: The handshake data size is too large")
             self.assert_alive(server)
 
     def test_garbage_in_an_open_session_ends_it(self):

@@ -99,7 +99,7 @@ class Partition(UnderLoad, unittest.TestCase):
         before = len(self.world.members[member].log)
         self.network.part({member}, {*NODES})
         wait_for("it says so", lambda: "etcd" in self.status(member)["why"])
-        wait_for("and in the log", lambda: "though etcd cannot be used"
+        wait_for("and in the log", lambda: "continuing in the epochs"
                  in self.world.members[member].log[before:])
         self.epochs_go_on(*SERVERS)
         self.assertNotIn("running alone", self.world.members[member].log[before:])

@@ -243,7 +243,7 @@ class NoRules(unittest.TestCase):
     def test_it_serves_at_a_rate_if_told_so(self):
         member = self.member(AT_A_RATE.replace("1000", "50"))
         member.await_ready()
-        member.await_log("at most 50 operations a second")
+        member.await_log("at most 50 operations per second")
         seconds = member.read("j.1", 101)
         self.assertGreaterEqual(seconds, 100 / 50 - 0.01)
         self.assertIn("at most 50 operations", member.status()["why"])

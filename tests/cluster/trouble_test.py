@@ -40,11 +40,11 @@ class Trouble(unittest.TestCase):
         for command, status, words in (
                 ("start x jobid={*}", 400, "has no limit"),
                 ("start x jobid={*} rate=nonsense", 400, "rate"),
-                ("start x jobid={*} rate=5 scope=local", 400, "no rule of the cluster"),
-                ("reg start x jobid={*} rate=5", 400, "one head only"),
-                ("change default rate=5", 403, "each server's own"),
-                ("change nobody rate=5", 404, "none of the cluster's"),
-                ("stop nobody", 404, "none of the cluster's"),
+                ("start x jobid={*} rate=5 scope=local", 400, "not a rule of the cluster"),
+                ("reg start x jobid={*} rate=5", 400, "one priority only"),
+                ("change default rate=5", 403, "each server has its own"),
+                ("change nobody rate=5", 404, "not a rule of the cluster"),
+                ("stop nobody", 404, "not a rule of the cluster"),
                 ("start x uid={5} rate=5", 400, "")):
             with self.subTest(command):
                 answer = member.rule(command)
@@ -163,6 +163,16 @@ class Alone(unittest.TestCase):
                 self.assertEqual(member.log.count("running alone"), 1)
             finally:
                 etcd.end()
+
+    def test_an_etcd_that_hangs_makes_no_error_of_the_end(self):
+        with Etcd() as etcd:
+            member = Member("s0", etcd.endpoints(), binary=WEIR, lease=10)
+            member.arguments += ["--drain-timeout", "1s"]
+            with member:
+                wait_for("it has joined", member.is_joined)
+                etcd.processes[0].send_signal(signal.SIGSTOP)
+                # It takes leave of etcd for longer than that, and then not at all.
+            self.assertIn("all requests were answered", member.log)
 
     def test_a_server_of_no_cluster_says_so(self):
         with Remote("--export", "a=memory:1MiB", binary=RELEASE) as server:

@@ -24,7 +24,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "control"))
-from remote import READ, RELEASE, STUCK, WEIR, Remote, enter, request, wait_for  # noqa: E402
+from remote import READ, RELEASE, STUCK, WEIR, Remote, enter, request, wait_for  # noqa: E402, F401
 
 __all__ = ["AT_A_RATE", "LEASE", "RELEASE", "STUCK", "WEIR", "Etcd", "Load", "Member", "Remote",
            "World", "bound", "free_ports", "longest_gap", "most", "take_precedence", "wait_for"]

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 import unittest
 
 from remote import Remote, wait_for
@@ -132,7 +131,7 @@ class Journal(unittest.TestCase):
                 it.weir("rule", "start", name, f"jobid={{{name}}}", "rate=1")
         text = self.path.read_bytes().replace(b"two", b"twO", 1)
         self.path.write_bytes(text)
-        with self.assertRaisesRegex(AssertionError, "line 2 is damaged: 1 records before it are "
+        with self.assertRaisesRegex(AssertionError, "line 3 is damaged: 1 records before it are "
                                                     "intact, 2 lines"):
             self.server().__enter__()
         self.assertEqual(self.path.read_bytes(), text, "nothing was touched")
@@ -148,7 +147,7 @@ class Journal(unittest.TestCase):
             for name in ("one", "two"):
                 it.weir("rule", "start", name, f"jobid={{{name}}}", "rate=1")
         text = self.path.read_bytes()
-        second = text.index(b"\n") + 1
+        second = text.index(b"\n", text.index(b"\n") + 1) + 1  # after the head and a record
         # A disk that lost the sector of a confirmed record.
         self.path.write_bytes(text[:second] + bytes(len(text) - second))
         with self.assertRaisesRegex(AssertionError, "bytes are zero and may have held confirmed"):
@@ -157,6 +156,21 @@ class Journal(unittest.TestCase):
             self.assertEqual(self.names(it), ["one", "default"])
         self.assertEqual(self.path.with_name("journal.damaged").read_bytes(),
                          text[:second] + bytes(len(text) - second))
+
+    def test_an_emptied_one_is_refused_unless_told_to_repair(self):
+        with self.server() as it:
+            it.weir("rule", "start", "one", "jobid={one}", "rate=1")
+        text = self.path.read_bytes()
+        for left in (0, 5):
+            self.path.write_bytes(text[:left])
+            with self.assertRaisesRegex(AssertionError, "confirmed records are missing"):
+                self.server().__enter__()
+            self.assertEqual(self.path.stat().st_size, left, "nothing was touched")
+        with self.server("--journal-repair") as it:
+            it.await_log("kept 0 records")
+            self.assertEqual(it.weir("rule", "start", "two", "jobid={two}", "rate=1")[0], 0)
+        with self.server() as it:
+            self.assertEqual(self.names(it), ["two", "default"])
 
     def test_what_was_undone_is_taken_out(self):
         sets = [{"pattern": "ost.OSS.ost_io.nrs_tbf_rule",
@@ -170,7 +184,7 @@ class Journal(unittest.TestCase):
 
     def test_one_server_at_a_time(self):
         with self.server():
-            with self.assertRaisesRegex(AssertionError, "another server uses this journal"):
+            with self.assertRaisesRegex(AssertionError, "another server uses it: process"):
                 self.server().__enter__()
 
     def test_a_full_disk(self):

@@ -31,7 +31,7 @@ class Locks(Remote):
         assert (status, error) == (0, ""), error
         return int(out)
 
-    def client(self, *arguments):
+    def locker(self, *arguments):
         """A client of the locks that stays until the block ends."""
         return contextlib.closing(Client(self, arguments))
 
@@ -95,7 +95,7 @@ class Parameters(unittest.TestCase):
             self.assertNotIn("weir_lock_", it.http("GET", "/metrics")[2])
 
     def test_a_size_for_all_caches_reaches_a_running_client(self):
-        with Locks(self.folder) as it, it.client("bench", "--fill", "200", "--time", "300s"):
+        with Locks(self.folder) as it, it.locker("bench", "--fill", "200", "--time", "300s"):
             wait_for("200 locks", lambda: it.number(f"{POOL}granted") == 200)
             self.assertEqual(it.lctl("set_param", f"{LOCKS}lru_size=10")[0], 0)
             wait_for("a small cache", lambda: it.number(f"{POOL}granted") <= 10)
@@ -107,7 +107,7 @@ class Parameters(unittest.TestCase):
             return int(state.partition("CLV: ")[2].split()[0])
         with Locks(self.folder) as it:
             self.assertEqual(it.number(f"{POOL}lock_volume_factor"), 0)
-            with it.client("bench", "--fill", "200", "--time", "300s"):
+            with it.locker("bench", "--fill", "200", "--time", "300s"):
                 wait_for("a factor", lambda: it.number(f"{POOL}lock_volume_factor") == 100)
                 # 200 locks that nobody uses: 200 more each second, and it is said each second.
                 wait_for("a volume", lambda: client_volume() > 200)
@@ -137,8 +137,8 @@ class Api(unittest.TestCase):
     def test_every_path(self):
         name = 'a"<b>\n'
         with Locks(self.folder) as it, \
-                it.client("run", name, "--", "sleep", "300"), \
-                it.client("run", "--shared", name, "--", "sleep", "300"):
+                it.locker("run", name, "--", "sleep", "300"), \
+                it.locker("run", "--shared", name, "--", "sleep", "300"):
             def locks():
                 found = it.get("/v1/locks/locks/list")
                 return found if len(found["locks"]) == 2 else None
@@ -204,7 +204,7 @@ rules = ["start slow jobid={miner} rate=20"]
 
     def test_explain_metrics_and_status_cover_locks(self):
         with Locks(self.folder, *self.arguments) as it, \
-                it.client("bench", "--job", "miner", "--fill", "500", "--time", "300s"):
+                it.locker("bench", "--job", "miner", "--fill", "500", "--time", "300s"):
             def delayed():
                 status, _, body = it.http("GET", "/v1/explain?name=miner&service=locks")
                 told = json.loads(body) if status == 200 else {}
@@ -230,7 +230,7 @@ rules = ["start slow jobid={miner} rate=20"]
     def test_decisions_about_locks_are_decided_again_the_same(self):
         trace = self.folder / "trace"
         with Locks(self.folder, *self.arguments, "--trace", trace) as it, \
-                it.client("bench", "--job", "miner", "--fill", "40", "--time", "300s"):
+                it.locker("bench", "--job", "miner", "--fill", "40", "--time", "300s"):
             it.read("dd", 10)
             wait_for("40 locks", lambda: it.number(f"{POOL}granted") == 40)
         for path, least in (trace, 10), (f"{trace}.locks", 40):
@@ -256,7 +256,7 @@ class Page(unittest.TestCase):
         (folder / "token").write_text(TOKEN, encoding="utf-8")
         with Locks(folder, "--control-tcp", "127.0.0.1:0", "--control-token", folder / "token",
                    binary=RELEASE) as it, \
-                it.client("bench", "--fill", "400", "--time", "300s"):
+                it.locker("bench", "--fill", "400", "--time", "300s"):
             url = f"http://127.0.0.1:{it.control_port}/#token={TOKEN}"
             done = subprocess.run(["node", HERE / "lock_page.mjs", modules(), url, shots, "live"],
                                   capture_output=True, text=True, timeout=200, check=False)

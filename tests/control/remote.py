@@ -16,8 +16,8 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
-from server import (READ, RELEASE, STUCK, WEIR, Server, enter, replies,  # noqa: E402
-                    request, simple_reply)
+from server import (READ, STUCK, Server, enter, replies, request,  # noqa: E402, F401
+                    RELEASE, WEIR, simple_reply)
 
 __all__ = ["READ", "RELEASE", "STUCK", "WEIR", "Remote", "UnixHttp", "enter", "replies",
            "request", "simple_reply", "wait_for"]

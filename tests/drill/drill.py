@@ -106,8 +106,8 @@ class Parser(argparse.ArgumentParser):
 def main():
     parser = Parser(prog="drill", description=__doc__.splitlines()[0])
     parser.add_argument("name", choices=NAMES)
-    parser.add_argument("--minutes", type=minutes_of, default=1.0, help="how long (1)")
-    parser.add_argument("--seed", type=int, help="of the random choices")
+    parser.add_argument("--minutes", type=minutes_of, default=1.0, help="running time (default 1)")
+    parser.add_argument("--seed", type=int, help="random seed")
     asked = parser.parse_args()
     seed = asked.seed if asked.seed is not None else random.SystemRandom().randrange(1 << 32)
     print(f"{asked.name}: {asked.minutes:g} minutes, --seed {seed}", file=sys.stderr, flush=True)

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR",
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD_DIR", ROOT / "build/dev"))
 WEIR = os.environ.get("WEIR_BIN", BUILD / "apps/weir/weir")
 sys.path.insert(0, str(ROOT / "tests/control"))
-from remote import wait_for  # noqa: E402
+from remote import wait_for  # noqa: E402, F401
 __all__ = ["ROOT", "WEIR", "Holder", "LockServer", "conflicts", "wait_for"]
 
 CARELESS = BUILD / "tests/careless"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """weir lock run, list and stats as their users meet them: several processes and a real server."""
+import concurrent.futures
 import os
 import pathlib
 import pty
@@ -270,15 +271,21 @@ class Refusals(unittest.TestCase):
 
     def assert_unavailable(self, address):
         env = {"WEIR_LOCK_SERVER": address}
-        for options in (["--timeout", "1s"], ["--try"], ["--timeout", "0s"],
-                        ["--try", "--timeout", "1s"]):
-            # 10 s at most, and what a slow machine takes.
-            done = self.weir("lock", "run", *options, "x", "--", "true", **env)
+        # Each waits 10 s at most, and what a slow machine takes; none depends on another.
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            runs = {tuple(options): pool.submit(self.weir, "lock", "run", *options, "x", "--",
+                                                "true", **env)
+                    for options in (["--timeout", "1s"], ["--try"], ["--timeout", "0s"],
+                                    ["--try", "--timeout", "1s"])}
+            stats = pool.submit(self.weir, "lock", "stats", **env)
+            listed = pool.submit(self.weir, "lock", "list", **env)
+        for options, run in runs.items():
+            done = run.result()
             self.assertEqual(done.returncode, 69, (options, done.stderr))
             self.assertIn("does not answer", done.stderr)
             self.assertIn("weir serve --lock", done.stderr)
-        self.assertEqual(self.weir("lock", "stats", **env).returncode, 69)
-        done = self.weir("lock", "list", **env)
+        self.assertEqual(stats.result().returncode, 69)
+        done = listed.result()
         self.assertEqual((done.returncode, done.stdout), (69, ""))
 
     def test_nobody_answers(self):

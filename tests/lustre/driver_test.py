@@ -216,7 +216,7 @@ class Checks(Scratch):
             (target / "job_stats").write_bytes((text + "- job_id:       cu").encode("latin-1"))
             done = self.run_weir("check", "--root", copy, "--map", self.map)
             self.assertEqual(done.returncode, 0, done.stdout)
-            self.assertIn("1005 jobs in job_stats, which is cut off, 3 that no rule can name",
+            self.assertIn("1005 jobs in job_stats, which is truncated, 3 that no rule can name",
                           done.stdout)
             done = self.run_weir("run", "--root", copy, "--map", self.map, "--lctl", "never",
                                  "--rounds", "3")
@@ -271,6 +271,13 @@ class Checks(Scratch):
         done = self.run_weir("check", "--map", self.map, "--root", self.folder)
         self.assertEqual(done.returncode, 73)
         self.assertIn(str(self.map), done.stderr)
+        self.map.write_text("")  # what was in it is lost, and with it whose rules are whose
+        with lustre("tbf=jobid", *HOG[:2]) as server:
+            for action in ("check", "run"):
+                done = self.run_weir(action, "--map", self.map, "--root", server.root)
+                self.assertEqual(done.returncode, 73, done.stderr)
+                self.assertIn("is empty, which a map never is", done.stderr)
+        self.assertEqual(self.map.read_text(), "")
         self.map.unlink()
         for wrong in (("--capacity", "0"), ("--rounds", "-1"), ("--nodes", self.folder / "none")):
             done = self.run_weir("run", "--map", self.map, *wrong)

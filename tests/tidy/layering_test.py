@@ -101,11 +101,11 @@ class Violations(unittest.TestCase):
 
     def test_declared_upward(self):
         self.declared("weir_module(pace LAYER 1 DEPS base host)",
-                      "weir/pace (layer 1) may not depend on weir/host (layer 3)")
+                      "weir/pace (layer 1) must not depend on weir/host (layer 3)")
 
     def test_declared_sideways(self):
         self.declared("weir_module(pace LAYER 1 PURE DEPS base account)",
-                      "weir/pace (layer 1) may not depend on weir/account (layer 1)")
+                      "weir/pace (layer 1) must not depend on weir/account (layer 1)")
 
     def test_declared_pure_on_impure(self):
         self.declared("weir_module(pace LAYER 4 PURE DEPS base host)",
@@ -113,7 +113,7 @@ class Violations(unittest.TestCase):
 
     def test_declared_pure_with_a_forbidden_library(self):
         self.declared("weir_module(pace LAYER 1 PURE DEPS base SYSTEM uring)",
-                      "weir/pace is PURE and may not link uring")
+                      "weir/pace is PURE and must not link uring")
 
     def test_declared_module_hidden_among_libraries(self):
         self.declared("weir_module(pace LAYER 1 DEPS base SYSTEM weir_host)",
@@ -136,7 +136,7 @@ class Violations(unittest.TestCase):
                      "weir/pace includes weir/pace/parts, which is not in its DEPS (base)")
 
     def test_declared_without_layer(self):
-        self.declared("weir_module(pace PURE DEPS base)", "weir_module(pace): needs LAYER")
+        self.declared("weir_module(pace PURE DEPS base)", "weir_module(pace): LAYER is required")
 
     def test_included_in_a_new_file(self):
         self.refused({"weir/pace/late.h": '#pragma once\n#include "weir/host/clock.h"\n'},
@@ -150,22 +150,24 @@ class Violations(unittest.TestCase):
 
     def test_included_thread_in_pure(self):
         self.refused({"weir/pace/pace.h": "#include <thread>\n" + PROJECT["weir/pace/pace.h"]},
-                     "weir/pace is PURE and may not include <thread>")
+                     "weir/pace is PURE and must not include <thread>")
 
     def test_named_clock_in_pure(self):
         self.refused({"weir/pace/late.cc": 'extern "C" int clock_gettime();\n'
                                            "int late() { return clock_gettime() ; }\n"},
-                     "may not name what reaches the outside world")
+                     "must not use names of the operating system")
 
     def test_linked_file_in_pure(self):
         self.refused({"weir/pace/late.cc": 'extern "C" int open(const char*, int, ...);\n'
                                            'int late() { return open("x", 0); }\n'},
-                     "libweir_pace.a is declared PURE but reaches the outside world: U open")
+                     "libweir_pace.a is declared PURE but uses symbols of the operating system: "
+                     "U open")
 
     def test_linked_through_an_inline_function_of_an_own_header(self):
         self.refused({"weir/base/size.h": '#pragma once\nextern "C" long time(long*);\n'
                                           "inline int twice(int) { return int(time(nullptr)); }\n"},
-                     "libweir_pace.a is declared PURE but reaches the outside world: U time")
+                     "libweir_pace.a is declared PURE but uses symbols of the operating system: "
+                     "U time")
 
 
 class Includes(unittest.TestCase):
@@ -217,7 +219,7 @@ class Includes(unittest.TestCase):
 
     def test_what_policies_are_inside_is_for_the_target(self):
         for header in "tbf", "tbf/types", "crrn", "fifo", "rule_engine":
-            self.refused(f'#include "weir/schedule/{header}.h"\n', "has its home elsewhere",
+            self.refused(f'#include "weir/schedule/{header}.h"\n', "may be used only in",
                          name="serve", pure="FALSE")
 
     def test_what_a_pure_module_may_include(self):
@@ -250,7 +252,7 @@ class Includes(unittest.TestCase):
         for text in ("<weir/base/x.h>", '"x.h"', '"../base/x.h"', '"./x.h"', "<../x.h>",
                      '"weir/base/../host/x.h"', "<gtest/../weir/host/x.h>", "</usr/include/x>",
                      '"weir/x.h"', '"weir/base/deep/down/x.h"', '"weir/base/x.inc"'):
-            self.refused(f"#include {text}", 'write own headers as "weir/<module>/<file>.h"')
+            self.refused(f"#include {text}", 'write headers of Weir as "weir/<module>/<file>.h"')
 
     def test_includes_that_hide_their_file(self):
         self.refused("#include CLOCK", "an include must name its file")
@@ -261,20 +263,20 @@ class Includes(unittest.TestCase):
         for header in ("thread", "mutex", "iostream", "random", "ctime", "time.h", "pthread.h",
                        "sys/socket.h", "bits/stdc++.h", "fmt/os.h", "absl/time/clock.h",
                        "boost/thread.hpp", "gtest/gtest.h"):
-            self.refused(f"#include <{header}>", f"is PURE and may not include <{header}>")
-        self.refused("#include <thread>", "may not include <thread>", file="sample_test.cc")
+            self.refused(f"#include <{header}>", f"is PURE and must not include <{header}>")
+        self.refused("#include <thread>", "must not include <thread>", file="sample_test.cc")
 
     def test_names_closed_to_pure_modules(self):
         for name in ("std::chrono::steady_clock::now()", "clock_gettime(0, &t)", "__rdtsc()",
                      "std::this_thread::yield()", "std::mutex m", "std::random_device{}()"):
             self.refused(f"inline void unused() {{ {name}; }}\n",
-                         "may not name what reaches the outside world")
+                         "must not use names of the operating system")
 
     def test_libraries_outside_their_home(self):
-        self.refused("#include <liburing.h>", "<liburing.h> has its home elsewhere ('host'")
-        self.refused("#include <grpcpp/grpcpp.h>", "has its home elsewhere ('cluster'",
+        self.refused("#include <liburing.h>", "<liburing.h> may be used only in ('host'")
+        self.refused("#include <grpcpp/grpcpp.h>", "may be used only in ('cluster'",
                      name="host", pure="FALSE")
-        self.refused("#include <CLI/CLI.hpp>", "has its home elsewhere (''; empty = apps/)",
+        self.refused("#include <CLI/CLI.hpp>", "may be used only in (''; empty: apps/)",
                      name="host", pure="FALSE")
         self.passes("#include <liburing.h>\n", name="host", pure="FALSE")
 

@@ -43,7 +43,7 @@ void JobStats::release(Entry& entry) {
   newest_ = &entry;
 }
 
-// Another entry, or that of the job released longest ago; none if all are held.
+// A new entry, or that of the job released longest ago; nullptr if all are held.
 JobStats::Entry* JobStats::place_for_another() {
   if (index_.size() < jobs_max_) return &entries_.emplace_back();
   Entry* entry = oldest_;

@@ -36,8 +36,7 @@ void Ledger::add_accounts(const std::vector<JobId>& missing,
                           const std::vector<std::size_t>& wanted) {
   const std::size_t after = accounts_.size() + missing.size();
   if (after > jobs_max_) write_off(after - jobs_max_, wanted);
-  // In place: with new jobs in every period, a copy of all accounts would be made 50 times a
-  // second.
+  // In place: with new jobs in every period, all accounts would be copied 50 times a second.
   const auto before = static_cast<std::ptrdiff_t>(accounts_.size());
   for (const JobId& job : missing) {
     Account& added = accounts_.emplace_back();
@@ -188,8 +187,8 @@ bool Ledger::close_period(Nanoseconds period, std::optional<Nanoseconds> half_li
   std::uint64_t faded = half_life ? faded_in(sum, period, *half_life) : 0;
   if (sum - faded > kRecordSumMax) faded = sum - sum / 2;
   if (faded > 0) {
-    // Both before either fades: a remainder may carry a small record past 0, and it would fade
-    // again on the other side.
+    // Choose both sides before either fades: a remainder may carry a small record past 0, and it
+    // would fade again on the other side.
     choose(Side::kLenders, lenders_);
     choose(Side::kBorrowers, borrowers_);
     shrink(Side::kLenders, Tokens{faded}, lenders_);

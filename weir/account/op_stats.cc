@@ -8,7 +8,7 @@
 namespace weir {
 namespace {
 
-// As an OST counts it; none: it does not.
+// The counter of an OST for this operation; none if it has none.
 std::optional<OpStats::Op> op_of(OperationKind operation) {
   switch (operation) {
     case OperationKind::kRead:

@@ -36,8 +36,8 @@ struct RequestRecord {
   Bytes charged{};
   Bytes moved{};  // until it ends, what it is charged
   Instant arrived{};
-  Instant started{};  // or the present moment
-  Instant ended{};    // or the present moment
+  Instant started{};  // or the current time
+  Instant ended{};    // or the current time
 };
 
 }  // namespace weir

@@ -16,8 +16,8 @@ constexpr std::uint64_t kOne = std::uint64_t{1} << kRatioBits;
 constexpr std::uint64_t kRatioMax = std::uint64_t{1} << 40;
 constexpr std::uint64_t kNoRatioYet = UINT64_MAX;
 
-// floor(a * b / c), at most `most`. Products of real numbers of jobs and tokens mostly fit in 64
-// bits, where division is quick.
+// floor(a * b / c), at most `most`. Products of real numbers of jobs and tokens usually fit in 64
+// bits, where division is fast.
 std::uint64_t scaled(std::uint64_t a, std::uint64_t b, std::uint64_t c,
                      std::uint64_t most = UINT64_MAX) {
   const Wide product = Wide{a} * b;
@@ -76,7 +76,7 @@ void Allocator::skip() {
   allocate({}, nobody);
 }
 
-// Rows of the active jobs, with what their accounts remember; prev is forgotten for the others.
+// Rows of the active jobs, with the state of their accounts; prev is cleared for the others.
 void Allocator::gather(std::span<const Demand> demands) {
   if (try_gather(demands)) return;
   ledger_.open(demands);
@@ -84,7 +84,7 @@ void Allocator::gather(std::span<const Demand> demands) {
   WEIR_ASSERT(gathered, demands.size());
 }
 
-// False if some job has no account yet, which is rare; then it is to be called again.
+// False if a job has no account yet, which is rare; then call it again.
 bool Allocator::try_gather(std::span<const Demand> demands) {
   const std::span<Ledger::Account> accounts = ledger_.accounts();
   rows_.clear();
@@ -130,7 +130,7 @@ void Allocator::settle_initial(Tokens budget) {
     factor_sum += factor;
     shares_[i].weight = factor;
   }
-  if (factor_sum == 0) surplus_sum_ = 0;  // nobody to give it to: it stays where it was
+  if (factor_sum == 0) surplus_sum_ = 0;  // no job to give it to: it stays
 }
 
 void Allocator::redistribute() {
@@ -152,8 +152,8 @@ void Allocator::redistribute() {
   }
 }
 
-// How much of their allocation borrowers give back, 20 fraction bits: more, the hungrier the
-// lenders are (eq. 15-17).
+// How much of their allocation borrowers repay, 20 fraction bits: the more the lenders need, the
+// more (eq. 15-17).
 std::uint64_t Allocator::coefficient() const {
   std::uint64_t sum = 0;
   for (const std::size_t i : lender_rows_) {

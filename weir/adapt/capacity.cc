@@ -10,7 +10,7 @@ namespace {
 
 using Wide = unsigned __int128;
 
-// Beyond this a slice stays as it is: 10^12 tokens a second are 10^11 in a slice.
+// Maximum of a slice: 10^12 tokens a second are 10^11 in a slice.
 constexpr std::uint64_t kSliceMax = std::uint64_t{1} << 50;
 constexpr std::uint64_t kUnusual = 16;  // four times the usual deviation, squared
 
@@ -39,7 +39,7 @@ std::optional<Rate> CapacityEstimate::rate(Instant now) {
 
 void CapacityEstimate::advance(Instant now) {
   if (!counted_to_ || now <= *counted_to_) return;
-  // A stall longer than what is remembered leaves nothing but itself.
+  // A stall longer than the window leaves nothing else in it.
   Nanoseconds passed = std::min<Nanoseconds>(now - *counted_to_, kSlice * (kSlices + 1));
   counted_to_ = now;
   while (open_time_ + passed >= kSlice) {
@@ -59,7 +59,7 @@ CapacityEstimate::Slice CapacityEstimate::sum(std::size_t from, std::size_t to) 
   return all;
 }
 
-// Whether the recent slices differ from those before by more than chance explains.
+// Whether the recent slices differ from the earlier ones by more than chance explains.
 bool CapacityEstimate::has_changed() const {
   if (count_ <= kRecent) return false;
   const std::size_t before = count_ - kRecent;

@@ -8,20 +8,24 @@ namespace {
 
 using Wide = unsigned __int128;
 
-// Jobs that were idle for so long are forgotten.
+// Jobs are removed after this idle time.
 constexpr Nanoseconds kForgetAfter = std::chrono::minutes{10};
-// Of the requests that no counters account for, so few are chance: rounds of the two files are not
-// one moment.
-constexpr std::uint64_t kStrayPercent = 10;
+// Up to this percentage of unattributed requests is chance, because the two files are not read at
+// the same moment.
+constexpr std::uint64_t kUnattributedPercent = 10;
 constexpr std::uint64_t kStrangePercent = 25;
 
-// What the depth of a bucket and a request in service may add to a rule in one round.
+// What the depth of a bucket and requests in service may add to the amount of a rule in one round.
 constexpr std::uint64_t kFewTokens = 4;
+
+// No more than so much, whatever is counted in a nanosecond: sums over all jobs fit.
+constexpr std::uint64_t kScaledMax = std::uint64_t{1} << 48;
 
 std::uint64_t scaled(std::uint64_t count, Nanoseconds to, Nanoseconds from) {
   if (from.count() <= 0) return count;
-  return static_cast<std::uint64_t>(Wide{count} * static_cast<std::uint64_t>(to.count()) /
-                                    static_cast<std::uint64_t>(from.count()));
+  const Wide all = Wide{count} * static_cast<std::uint64_t>(to.count()) /
+                   static_cast<std::uint64_t>(from.count());
+  return static_cast<std::uint64_t>(std::min<Wide>(all, kScaledMax));
 }
 
 }  // namespace
@@ -64,27 +68,29 @@ std::vector<JobId> CensoredDemand::jobs() const {
   return all;
 }
 
-// Requests that the server served and no counters show belong to those that have vanished: first to
-// the active ones by what they had before, and no more to one that has a rule than the rule lets
-// through; what is left then is of one that was idle when it vanished.
+// Requests that were served and that no counters show belong to jobs whose counters vanished: first
+// to the active ones, by their earlier counts, and to a job with a rule at most what the rule
+// allows; the rest to one that was idle when its counters vanished.
 void CensoredDemand::attribute() {
   if (!served_all_) return attribute_by_time();
   std::uint64_t missing = served_all_->count() > counted_ ? served_all_->count() - counted_ : 0;
-  const auto is_stray = [&] { return missing * 100 < served_all_->count() * kStrayPercent; };
+  const auto is_negligible = [&] {
+    return missing * 100 < served_all_->count() * kUnattributedPercent;
+  };
   std::vector<Job*> active;
   std::vector<Job*> idle;
   for (auto& [id, job] : jobs_) {
     if (job.demand.known || !job.seen) continue;
     (job.demand.state == JobDemand::State::kIdle ? idle : active).push_back(&job);
   }
-  if (is_stray()) {
-    strange_ = Nanoseconds{0};
+  if (is_negligible()) {
+    unattributed_for_ = Nanoseconds{0};
     return;
   }
   const bool is_nobodys = missing * 100 >= served_all_->count() * kStrangePercent;
-  if (active.empty() && idle.empty() && is_nobodys) strange_ += elapsed_;
+  if (active.empty() && idle.empty() && is_nobodys) unattributed_for_ += elapsed_;
   attribute_to_active(active, missing);
-  if (is_stray() || has_unattributed()) return;
+  if (is_negligible() || has_unattributed()) return;
   for (Job* job : active) {
     if (!job->allowed) {
       job->demand.served += Tokens{missing};
@@ -107,8 +113,8 @@ void CensoredDemand::attribute_to_active(const std::vector<Job*>& active, std::u
   }
 }
 
-// What its rule lets through: a change of it gives away a few tokens more, and what was in service
-// when the rule came is done afterwards.
+// What its rule allows: a change of the rule gives a few tokens more, and requests in service when
+// the rule started are completed afterwards.
 std::uint64_t CensoredDemand::most_served(const Job& job) const {
   if (!job.allowed) return UINT64_MAX;
   const std::uint64_t most = job.allowed->count() + job.allowed->count() / 4 + kFewTokens;
@@ -119,7 +125,7 @@ std::uint64_t CensoredDemand::most_served(const Job& job) const {
   return most;
 }
 
-// Without a sum over all jobs the active ones are taken to go on, for a while.
+// Without a sum over all jobs the active ones are assumed to continue, for a while.
 void CensoredDemand::attribute_by_time() {
   for (auto& [id, job] : jobs_) {
     if (job.demand.known || !job.seen || job.demand.state == JobDemand::State::kIdle) continue;
@@ -128,7 +134,7 @@ void CensoredDemand::attribute_by_time() {
   }
 }
 
-// What was served in those rounds of the window in which a rule held it; and what that allowed.
+// Requests served in the rounds of the window with a rule, and what the rule allowed.
 std::uint64_t CensoredDemand::sum_of(const Job& job, std::uint64_t& allowed) {
   std::uint64_t served = 0;
   allowed = 0;
@@ -169,14 +175,15 @@ void CensoredDemand::judge(Job& job) {
   if (job.allowed) {
     std::uint64_t allowed = 0;
     const std::uint64_t served = sum_of(job, allowed);
-    // One request more or less is how the window was cut.
+    // One request more or less depends on where the window ends.
     backlogged = (served + 1) * 100 >= allowed * kBackloggedPercent;
   } else {
     const std::uint64_t percent =
         job.demand.since <= kReturning ? kReturningPercent : kBackloggedPercent;
     std::uint64_t served = 0;
     for (const Round& round : job.rounds) served += round.served;
-    // Few requests a round vary, so the window counts too; but not of one that is about to stop.
+    // A few requests per round vary, so the window counts too, but not for a job that is about
+    // to stop.
     const std::uint64_t own = scaled(job.own.count(), time, elapsed_);
     backlogged =
         (now * 100 >= job.own.count() * percent && now > 1) ||
@@ -187,7 +194,7 @@ void CensoredDemand::judge(Job& job) {
 }
 
 const std::vector<JobDemand>& CensoredDemand::end() {
-  // Neither counted nor said to have vanished: it is gone.
+  // Neither counted nor vanished: the job has ended.
   for (auto& [id, job] : jobs_) {
     if (job.seen) continue;
     job.demand.known = true;

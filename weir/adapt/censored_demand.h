@@ -5,19 +5,18 @@
 // ever; and counters of running jobs can vanish. So each job is in one of these states:
 //
 //   idle          nothing was served to it for kIdleAfter
-//   active        it was served less than its limit: it wants that, and a little more
-//   backlogged    it was served what its rule allows (4/5 of it at least), or has no rule and uses
-//                 up what is its own: it wants all there is
-//   unknown       its counters vanished. It keeps its state as long as the sum over all jobs misses
-//                 requests that the server as a whole has served; those are divided among the
-//                 unknown jobs by what they had before, and what their rules cannot have let
-//                 through belongs to one that was idle. Without such a sum it keeps its state for
-//                 kUnknownFor
-//   unattributed  not one job, but all whose counters never existed: for kWindow a quarter of what
-//                 the server served belonged to no job, while none was unknown. Requests that are
-//                 missing later are then unattributed too, and make no idle unknown job active
+//   active        it was served less than its limit: its demand is that, and a little more
+//   backlogged    it was served at least 4/5 of what its rule allows, or has no rule and uses all
+//                 of its own share: its demand is unlimited
+//   unknown       its counters vanished. It keeps its state while the server's total shows requests
+//                 that no counters show; these are divided among the unknown jobs by their earlier
+//                 counts, and requests beyond what their rules allow belong to an idle one.
+//                 Without a total it keeps its state for kUnknownFor
+//   unattributed  not one job, but all jobs whose counters never existed: for kWindow, a quarter of
+//                 the served requests belonged to no job, while no job was unknown. Requests that
+//                 are missing later are then unattributed too, and make no idle job active
 //
-//   demand.begin(elapsed, served by the server as a whole);
+//   demand.begin(elapsed, total served by the server);
 //   demand.count({job, served, allowed});   ...   for each job that has counters
 //   for (const JobDemand& job : demand.end()) ...
 //
@@ -44,10 +43,10 @@ struct JobDemand {
 
   JobId job;
   State state = State::kIdle;
-  bool known = true;     // its counters are there
+  bool known = true;     // it has counters
   Tokens served{};       // in the round; of an unknown job: as attributed
-  Tokens wanted{};       // in a time like this; of a backlogged one all that is asked for it
-  Nanoseconds since{0};  // it became active, or was served again after a pause
+  Tokens wanted{};       // demand in a round of this length; unlimited if backlogged
+  Nanoseconds since{0};  // time since it became active, or was served again after a pause
 };
 
 class CensoredDemand {
@@ -57,8 +56,8 @@ class CensoredDemand {
   static constexpr Nanoseconds kUnknownFor = std::chrono::seconds{1};
   // Time over which a job is compared with its rule: at low rates one round has few requests.
   static constexpr Nanoseconds kWindow = std::chrono::milliseconds{100};
-  // In this time after it became active half of its own is enough to be backlogged: its first round
-  // may be cut anywhere.
+  // In this time after it became active a job counts as backlogged with half of its own share: its
+  // first round may have started anywhere in the period.
   static constexpr Nanoseconds kReturning = std::chrono::milliseconds{100};
   static constexpr std::uint64_t kBackloggedPercent = 80;
   static constexpr std::uint64_t kReturningPercent = 40;
@@ -67,10 +66,10 @@ class CensoredDemand {
     JobId job;
     Tokens served{};
     std::optional<Tokens> allowed = {};  // by its rule
-    Tokens own{};                        // what is its own, if all others were backlogged too
+    Tokens own{};                        // its share if all others were backlogged too
   };
 
-  // A round of so long; the sum is over all jobs, with and without counters.
+  // Starts a round of this length; the total is over all jobs, with and without counters.
   void begin(Nanoseconds elapsed, std::optional<Tokens> served_all);
   // In the order of job ids, each once.
   void count(const Count& count);
@@ -82,7 +81,7 @@ class CensoredDemand {
 
   bool is_known(const JobId& job) const { return jobs_.contains(job); }
   // Whether there are requests that belong to no known job.
-  bool has_unattributed() const { return strange_ >= kWindow; }
+  bool has_unattributed() const { return unattributed_for_ >= kWindow; }
   // Known jobs, in the order of their ids.
   std::vector<JobId> jobs() const;
 
@@ -113,7 +112,7 @@ class CensoredDemand {
   Nanoseconds elapsed_{0};
   std::optional<Tokens> served_all_;
   std::uint64_t counted_ = 0;
-  Nanoseconds strange_{0};  // time for which requests have been unattributed
+  Nanoseconds unattributed_for_{0};  // time for which requests have been unattributed
   absl::btree_map<JobId, Job> jobs_;
   std::vector<JobDemand> result_;
 };

@@ -13,9 +13,9 @@ namespace {
 
 using Wide = unsigned __int128;
 
-// Until the capacity is known nothing is allocated, so any rate will do.
+// Nothing is allocated until the capacity is known, so any rate will do.
 constexpr Rate kNoRateYet = Rate::per_second(1);
-// For a share that was found and is not ours: it goes unless its job is active.
+// For a share found at the start: it is dropped unless its job is active.
 constexpr std::uint64_t kIdleForEver = UINT64_MAX / 2;
 
 Allocator::Options allocator_options(const ControllerOptions& options) {
@@ -29,7 +29,7 @@ Allocator::Options allocator_options(const ControllerOptions& options) {
           .jobs_max = options.jobs_max};
 }
 
-// Idle periods after which a bucket is full from empty.
+// Number of idle periods in which an empty bucket fills.
 std::uint64_t periods_to_fill(const Share& share, Nanoseconds period) {
   if (!share.rate) return 1;
   const Wide time = Wide{share.depth.count()} * share.rate->time_ns() / share.rate->tokens();
@@ -43,7 +43,7 @@ Tokens demand_of(const JobSample& sample, ControllerOptions::Demand choice) {
                           : Wide{sample.waiting.count()} + sample.arrived.count();
   if (tokens == 0) return Tokens{0};
   const Tokens most = std::min(sample.limit.value_or(Allocator::kDemandMax), Allocator::kDemandMax);
-  // A limit of less than one token a period caps the job but leaves it in the allocation.
+  // A limit of less than one token per period caps the job but leaves it in the allocation.
   return Tokens{static_cast<std::uint64_t>(std::clamp<Wide>(most.count(), 1, tokens))};
 }
 
@@ -57,7 +57,7 @@ void add(JobSample& sum, const JobSample& sample) {
   if (!sample.limit) sum.limit.reset();
 }
 
-// Of a job that is allotted so much a period.
+// The depth for a job with this allocation per period.
 Tokens share_depth(Tokens allotted) {
   return std::max(ControllerOptions::kShareDepthMin,
                   Tokens{allotted.count() * ControllerOptions::kShareDepthPeriods});
@@ -155,7 +155,7 @@ void Controller::adopt() {
   }
 }
 
-// One sample a job, in order; from them demands and loans.
+// Combines the samples of each job, in order, and computes demands and loans.
 void Controller::gather(Instant now) {
   const auto by_job = [](const JobSample& a, const JobSample& b) { return a.job < b.job; };
   if (!std::is_sorted(samples_.begin(), samples_.end(), by_job)) {
@@ -203,7 +203,7 @@ void Controller::allocate() {
   }
 }
 
-// While nobody knows how much there is to share out.
+// While the capacity is unknown.
 void Controller::list_active() {
   for (const Allocator::Demand& demand : demands_) {
     const Ledger::Account* account = ledger().find(demand.job);
@@ -233,7 +233,7 @@ Share Controller::share_for(const JobPeriod& job) const {
 void Controller::enforce(Instant now) {
   auto active = report_.jobs.begin();
   auto holder = holders_.begin();
-  // Both in the order of ids, so that calls are too.
+  // Both are in the order of ids, so the calls are too.
   while (active != report_.jobs.end() || holder != holders_.end()) {
     const bool is_active =
         active != report_.jobs.end() && (holder == holders_.end() || active->job <= holder->first);
@@ -327,7 +327,7 @@ void Controller::first_request(const JobId& job, Instant now) {
     return;
   }
   auto before = found;
-  if (found != holders_.end()) erase(before);  // found at the start, or failed: as if new
+  if (found != holders_.end()) erase(before);  // found at the start, or failed: treat it as new
   const std::uint64_t nodes = use_nodes_of(job, now);
   Share share{.rate = newcomer_rate(nodes), .depth = {}, .nodes = nodes};
   if (share.rate) {

@@ -13,51 +13,77 @@ using Wide = unsigned __int128;
 using State = JobDemand::State;
 
 constexpr std::uint64_t kOne = 1024;
-// Parts of a token, of which shares are made: with whole ones nobody would have less than one in
-// every period, which is 50 a second at 20 ms.
+// Shares are counted in this fraction of a token: with whole tokens no job could have less than one
+// per period, which is 50 a second at 20 ms.
 constexpr std::uint64_t kParts = 64;
 constexpr std::uint64_t kGainMax = 4 * kOne;
-// A yield below this is taken for chance: late timers and threads that are taken cost less.
+// A yield below this is considered chance: late timers and busy threads cost less.
 constexpr std::uint64_t kYieldMin = kOne / 2;
-// A share of so much of the server is not worth a rule.
+// A job with this share of the server gets no rule.
 constexpr std::uint64_t kMostPercent = 80;
-// Shares this near to the largest count among the largest.
+// Shares this close to the largest count among the largest.
 constexpr std::uint64_t kLargestPercent = 90;
-// And a rate is kept for so long, unless it is to be doubled.
+// A rate is kept for at least this time, unless it is doubled.
 constexpr Nanoseconds kHoldFor = std::chrono::milliseconds{250};
-// Rounds over which shares are a mean.
+// Number of rounds over which shares are averaged.
 constexpr std::uint64_t kSmooth = 8;
-// The free tokens of a change may be one part in so many of what the rate gives.
+// The free tokens of a change may be this fraction of what the rate gives.
 constexpr std::uint64_t kFreeParts = 5;
-// In this time after jobs have met, those that are held leave the server to the others.
+// In this time after jobs start to compete, limited jobs leave the server to the others.
 constexpr Nanoseconds kWelcome = std::chrono::milliseconds{40};
-// A queue that is longer by so much has a newcomer's requests in it; and for how long that is
-// believed without counters that say so.
+// A queue that grew by this many requests has a new job, and for how long that is assumed without
+// counters that show it.
 constexpr std::uint64_t kNewcomerRequests = 4;
 constexpr Nanoseconds kSuspectFor = std::chrono::milliseconds{60};
-// Requests wait and less than so much of what usually is in service is: for so many glances.
+// Requests wait while less than this percentage of the usual number is in service, for so
+// many glances.
 constexpr std::uint64_t kIdlePercent = 75;
 constexpr std::uint32_t kIdleGlances = 2;
-// Rules that were in the way do not come back for so long: counts lag.
+// Rules that were released are not started again for this time, because counters lag.
 constexpr Nanoseconds kReleaseFor = std::chrono::milliseconds{30};
-// A content job keeps its rule for so long, so that the rule does not come and go.
+// A job that is no longer backlogged keeps its rule for this time, so that rules do not flap.
 constexpr Nanoseconds kContentFor = std::chrono::milliseconds{250};
 
 std::uint64_t count_in(Rate rate, Nanoseconds time) { return tokens_in(rate, time).count(); }
 
 std::uint64_t per_second(Rate rate) { return count_in(rate, std::chrono::seconds{1}); }
 
+// What a server says is not checked by anybody before: counters go back and wrap, rounds come late,
+// and rules may be listed with a rate of 0. Within these bounds every sum and product below fits.
+constexpr std::uint64_t kServedMax = std::uint64_t{1} << 40;
+constexpr std::uint32_t kCountMax = 1 << 16;  // of CPTs, and of tokens in a bucket
+constexpr Nanoseconds kElapsedMax = std::chrono::hours{1};
+constexpr Rate kCapacityMin = Rate::per_second(1);
+constexpr Rate kCapacityMax = Rate::per_second(kTokensPerNanosecondMax * 1'000'000'000);
+
+Tokens bounded(Tokens served) { return std::min(served, Tokens{kServedMax}); }
+
+std::optional<Rate> bounded(std::optional<Rate> capacity) {
+  return capacity ? std::optional(std::clamp(*capacity, kCapacityMin, kCapacityMax)) : std::nullopt;
+}
+
+Rate rate_of(const RuleSeen& seen) { return Rate::per_second(std::max(1U, seen.rate)); }
+
+std::uint64_t reach_of(const RuleSeen& seen) { return std::clamp(seen.reach, 1U, kCountMax); }
+
 std::uint64_t scaled(std::uint64_t count, Nanoseconds to, Nanoseconds from) {
-  return static_cast<std::uint64_t>(
-      Wide{count} * static_cast<std::uint64_t>(to.count()) /
-      static_cast<std::uint64_t>(std::max<std::int64_t>(from.count(), 1)));
+  const Wide all = Wide{count} * static_cast<std::uint64_t>(to.count()) /
+                   static_cast<std::uint64_t>(std::max<std::int64_t>(from.count(), 1));
+  return static_cast<std::uint64_t>(std::min<Wide>(all, kServedMax));
+}
+
+RuleController::Options checked(RuleController::Options options) {
+  options.cpts = std::clamp(options.cpts, 1U, kCountMax);
+  options.depth = std::clamp(options.depth, 1U, kCountMax);
+  options.capacity = bounded(options.capacity);
+  return options;
 }
 
 ControllerOptions controller_options(const RuleController::Options& options) {
   ControllerOptions own = options.mode == RuleController::Mode::kPaper ? ControllerOptions::paper()
                                                                        : ControllerOptions{};
   own.period = options.period;
-  own.lending = false;  // nobody here sees what a bucket has left
+  own.lending = false;  // the balance of the server's buckets is unknown
   own.jobs_max = options.jobs_max;
   return own;
 }
@@ -78,7 +104,7 @@ void apply_to(std::vector<RuleSeen>& rules, const JobRateChange& change) {
   }
 }
 
-// Where the Controller's decisions go: into a table, from which rules are made.
+// Receives the Controller's decisions in a table, from which rules are made.
 struct RuleController::Shares final : Enforcer {
   Result<void> set(const JobId& job, const Share& share, Instant) override {
     rates[job] = share.rate;
@@ -100,10 +126,10 @@ struct RuleController::Shares final : Enforcer {
 };
 
 RuleController::RuleController(const Options& options)
-    : options_(options),
+    : options_(checked(options)),
       shares_(std::make_unique<Shares>()),
       controller_(controller_options(options), *shares_),
-      capacity_(options.capacity) {}
+      capacity_(options_.capacity) {}
 
 RuleController::~RuleController() = default;
 
@@ -117,7 +143,7 @@ const std::vector<JobRateChange>& RuleController::decide(const RuleRound& round)
   changes_.clear();
   rules_ = round.rules;
   const bool first = !last_;
-  const Nanoseconds elapsed = first ? options_.period : round.at - *last_;
+  const Nanoseconds elapsed = first ? options_.period : std::min(round.at - *last_, kElapsedMax);
   last_ = round.at;
   if (first || elapsed <= Nanoseconds{0}) {
     if (first) stop_all("left by an earlier run");
@@ -133,7 +159,7 @@ const std::vector<JobRateChange>& RuleController::decide(const RuleRound& round)
   learn(elapsed);
   suspect(round, elapsed);
   settle_release(elapsed);
-  if (capacity_ && suspected_ > Nanoseconds{0} && hungry_count() < 2) {
+  if (capacity_ && suspected_ > Nanoseconds{0} && backlogged_count() < 2) {
     hold_for_newcomer();
   } else if ((active_count_ < 2 && heeds(Lesson::kLone)) || !capacity_) {
     contended_ = Nanoseconds{0};
@@ -165,17 +191,17 @@ const std::vector<JobRateChange>& RuleController::glance(const RuleGlance& seen)
 }
 
 // Counters show a job only when its first request is done; the queue shows it at once. While one
-// job has the server for itself, a queue that grows by a step is a newcomer, until the counters
-// have had time to tell.
+// job has the server to itself, a queue that grows by a step means a new job, until the counters
+// have had time to show it.
 void RuleController::look_for_newcomer(std::uint64_t queued) {
   const std::uint64_t usual = usual_queue_;
   usual_queue_ = queued;
-  const bool alone = hungry_count() < 2 && active_count_ > 0 && !demand_.has_unattributed();
+  const bool alone = backlogged_count() < 2 && active_count_ > 0 && !demand_.has_unattributed();
   if (!alone || newcomer_.is_on() || !rules_.empty() || !heeds(Lesson::kReturn)) return;
   if (usual > 0 && queued >= usual + kNewcomerRequests) suspected_ = kSuspectFor;
 }
 
-// Whoever was held may have what the others leave, at once: the counters of the next round are
+// Limited jobs get the capacity that others leave, at once: the counters of the next round are
 // partly of the time before.
 void RuleController::look_for_idling(const RuleGlance& seen) {
   const bool idles = !rules_.empty() && seen.queued > 0 && suspected_ == Nanoseconds{0} &&
@@ -188,26 +214,26 @@ void RuleController::look_for_idling(const RuleGlance& seen) {
   idling_ = 0;
 }
 
-// A release was right if the others are gone when their counters have had time to tell.
+// A release was right if the other jobs are gone when their counters have had time to show it.
 void RuleController::settle_release(Nanoseconds elapsed) {
   release_.pass(elapsed);
   most_busy_ -= most_busy_ / 1024;
   if (released_ == Nanoseconds{0}) return;
   released_ = std::max(released_ - elapsed, Nanoseconds{0});
   if (released_ > Nanoseconds{0}) return;
-  hungry_count() < 2 ? release_.was_right() : release_.was_wrong();
+  backlogged_count() < 2 ? release_.was_right() : release_.was_wrong();
 }
 
 // ---- what is wanted ----
 
-// Whether the newcomer has shown itself. Whoever is wrong about it is believed later the next time.
+// Checks whether the new job has appeared. After a false alarm the next one is trusted later.
 void RuleController::suspect(const RuleRound& round, Nanoseconds elapsed) {
   newcomer_.pass(elapsed);
   if (suspected_ == Nanoseconds{0}) return look_for_newcomer(round.queued);
   usual_queue_ = round.queued;
   suspected_ = std::max(suspected_ - elapsed, Nanoseconds{0});
-  // What has come is few requests yet, since its first ones are only just done.
-  bool has_come = hungry_count() >= 2;
+  // The new job has few requests yet, since its first ones have only just completed.
+  bool has_come = backlogged_count() >= 2;
   for (JobDemand& demand : demands_) {
     const bool is_new = demand.since <= CensoredDemand::kReturning;
     if (demand.state != State::kActive || !is_new) continue;
@@ -221,13 +247,13 @@ void RuleController::suspect(const RuleRound& round, Nanoseconds elapsed) {
   }
 }
 
-std::uint64_t RuleController::hungry_count() const {
+std::uint64_t RuleController::backlogged_count() const {
   return static_cast<std::uint64_t>(
       std::count_if(demands_.begin(), demands_.end(),
                     [](const JobDemand& demand) { return demand.state == State::kBacklogged; }));
 }
 
-// Those that were there before make room until the newcomer is known.
+// Limits the other jobs until the new job is known.
 void RuleController::hold_for_newcomer() {
   for (const JobDemand& demand : demands_) {
     const bool is_new = demand.since <= CensoredDemand::kReturning;
@@ -239,15 +265,18 @@ void RuleController::hold_for_newcomer() {
   }
 }
 
-// What the server can do is seen while requests wait and no rule is what they wait for.
+std::uint64_t RuleController::served_in(const RuleRound& round) {
+  if (round.served_all) return bounded(*round.served_all).count();
+  Tokens sum{0};
+  for (const JobCount& job : round.jobs) sum = bounded(sum + bounded(job.served));
+  return sum.count();
+}
+
+// Measures the capacity while requests wait, and not for a rule.
 void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
-  const std::uint64_t served = round.served_all ? round.served_all->count() : [&] {
-    std::uint64_t sum = 0;
-    for (const JobCount& job : round.jobs) sum += job.served.count();
-    return sum;
-  }();
+  const std::uint64_t served = served_in(round);
   if (!options_.capacity) {
-    // Of a round that began without a queue some part was not saturated.
+    // A round that started without a queue was not saturated all the time.
     const bool is_full = round.queued > 0 && round.rules.empty() && held_.empty();
     if (std::exchange(was_full_, is_full) && is_full) {
       estimate_.saturate(round.at - elapsed);
@@ -255,19 +284,19 @@ void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
     } else {
       estimate_.relax(round.at - elapsed);
     }
-    capacity_ = estimate_.rate(round.at);
+    capacity_ = bounded(estimate_.rate(round.at));
   }
   if (capacity_) controller_.set_capacity(Rate::per_second(per_second(*capacity_) * kParts));
   const std::uint64_t could = capacity_ ? count_in(*capacity_, elapsed) : 0;
   const std::uint64_t used = could == 0 ? kOne : std::min(2 * kOne, served * kOne / could);
   use_ = (use_ * 3 + used) / 4;
-  // Lesson of running servers: with a backlog and less served than allowed, rates are too low.
+  // Observed on real servers: with a backlog and less served than allowed, rates are too low.
   const bool idles =
       round.queued > 0 && use_ * 100 < 90 * kOne && !round.rules.empty() && heeds(Lesson::kIdling);
   gain_ = idles ? std::min(kGainMax, gain_ + gain_ / 4) : std::max(kOne, gain_ - gain_ / 10);
 }
 
-// What would be the job's if all others were backlogged, and no more than taking turns gives it.
+// The job's amount if all others were backlogged, at most what taking turns gives it.
 Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
   if (!capacity_) return Tokens{1};
   const std::uint64_t nodes = controller_.nodes_of(job);
@@ -285,16 +314,17 @@ Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
 }
 
 void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
-  demand_.begin(elapsed, round.served_all);
+  demand_.begin(elapsed,
+                round.served_all ? std::optional(bounded(*round.served_all)) : std::nullopt);
   cannot_hold_.clear();
   for (const JobCount& job : round.jobs) {
     std::optional<Tokens> allowed;
     if (const RuleSeen* seen = seen_of(job.job)) {
-      allowed = tokens_in(Rate::per_second(seen->rate), elapsed);
+      allowed = tokens_in(rate_of(*seen), elapsed);
     }
     const Tokens own = own_part(job.job, elapsed);
     if (job.known || !heeds(Lesson::kVanished)) {
-      demand_.count({job.job, job.served, allowed, own});
+      demand_.count({job.job, bounded(job.served), allowed, own});
     } else {
       demand_.vanish(job.job, allowed, own);
     }
@@ -316,7 +346,7 @@ void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
   }
 }
 
-// What a rule really gave for its rate.
+// The yield of a rule: what it actually delivered for its rate.
 void RuleController::learn(Nanoseconds elapsed) {
   for (const JobDemand& demand : demands_) {
     const RuleSeen* const seen = seen_of(demand.job);
@@ -326,9 +356,9 @@ void RuleController::learn(Nanoseconds elapsed) {
     held.time += elapsed;
     held.content = demand.state == State::kBacklogged ? Nanoseconds{0} : held.content + elapsed;
     held.served += demand.served.count();
-    held.allowed += count_in(Rate::per_second(seen->rate), elapsed);
-    const std::uint64_t free = std::uint64_t{options_.depth} * seen->reach;
-    const bool is_enough = held.allowed * seen->reach >= free * kFreeParts;
+    held.allowed += count_in(rate_of(*seen), elapsed);
+    const std::uint64_t free = options_.depth * reach_of(*seen);
+    const bool is_enough = held.allowed > 0 && held.allowed * reach_of(*seen) >= free * kFreeParts;
     if (demand.state != State::kBacklogged || !demand.known || !is_enough) continue;
     const std::uint64_t paid = held.served > free ? held.served - free : 0;
     const std::uint64_t most = kOne * options_.cpts * 21 / 20;
@@ -351,8 +381,8 @@ void RuleController::allocate(const RuleRound& round, Nanoseconds elapsed) {
   smooth(contended_ <= elapsed);
 }
 
-// In one period jobs of the same size have more and less by turns: records are paid back in whole
-// tokens. What counts is the mean of some.
+// In single periods jobs of the same size have more or less, because records are repaid in whole
+// tokens. The mean over some periods is used.
 void RuleController::smooth(bool anew) {
   if (anew) smooth_.clear();
   for (const JobDemand& demand : demands_) {
@@ -411,7 +441,7 @@ void RuleController::choose() {
                          gain_ * 100 / kOne, yield_of(held) * 100 / kOne));
     }
   }
-  // Rules of jobs that nobody remembers.
+  // Rules of unknown jobs.
   for (const RuleSeen& seen : rules_) {
     const auto known = std::find_if(demands_.begin(), demands_.end(), [&](const JobDemand& demand) {
       return demand.job == seen.job;
@@ -424,26 +454,26 @@ std::uint64_t RuleController::wanted_rate(const JobId& job, const Held& held) co
   return share_of(job) * gain_ / yield_of(held);
 }
 
-// Until it is measured, all CPTs are taken to be reached: that is the most there can be.
+// Until it is measured, all CPTs are assumed to be reached, which is the maximum.
 std::uint64_t RuleController::yield_of(const Held& held) const {
   if (!heeds(Lesson::kYield)) return kOne * options_.cpts;
   return held.yield == 0 ? kOne * options_.cpts : held.yield;
 }
 
-// As written, on each CPT: where the free tokens of a change are a fifth of what the rate gives in
-// as long as jobs have met already, and in kFirstHold at least. Who knows how long it will last?
+// The lowest rate, per CPT: the free tokens of a change are then a fifth of what the rate gives in
+// the time that jobs have competed already, at least kFirstHold. How long it will last is unknown.
 std::uint64_t RuleController::lowest() const {
   return options_.depth * kFreeParts * 1'000'000'000 /
          static_cast<std::uint64_t>(std::max(contended_, kFirstHold).count());
 }
 
-// None if what is in force stays.
+// None if the current rate stays.
 std::optional<std::uint32_t> RuleController::next_rate(const JobId& job, Held& held,
                                                        const RuleSeen* seen) const {
-  const std::uint64_t reach = seen == nullptr ? options_.cpts : std::max(1U, seen->reach);
+  const std::uint64_t reach = seen == nullptr ? options_.cpts : reach_of(*seen);
   const std::uint64_t free = options_.depth * reach;
   std::uint64_t wanted = wanted_rate(job, held);
-  // A low rate is worth its free tokens only when it lasts. And whoever comes back finds the others
+  // A low rate is worth its free tokens only if it lasts. And a job that returns finds the others
   // out of its way.
   if (heeds(Lesson::kRefill)) wanted = std::max(wanted, lowest());
   if (heeds(Lesson::kReturn) && contended_ < kWelcome) wanted = lowest();
@@ -466,7 +496,7 @@ void RuleController::decide_paper(const RuleRound& round, Nanoseconds elapsed) {
   for (const JobCount& job : round.jobs) {
     if (job.served == Tokens{0}) continue;
     const Tokens served{
-        std::max<std::uint64_t>(scaled(job.served.count(), options_.period, elapsed), 1)};
+        std::max<std::uint64_t>(scaled(bounded(job.served).count(), options_.period, elapsed), 1)};
     controller_.observe({.job = job.job, .served = served});
   }
   report_ = controller_.decide(round.at);
@@ -493,7 +523,7 @@ void RuleController::stop_all(const std::string& reason) {
   for (const RuleSeen& seen : rules_) change(seen.job, std::nullopt, reason);
 }
 
-// Until the next round shows what is there, all of it is taken to have been done.
+// Until the next round reads the rules, all changes are assumed to have succeeded.
 void RuleController::note_changes() {
   for (const JobRateChange& change : changes_) apply_to(rules_, change);
 }

@@ -25,12 +25,14 @@
 //   at least a step away     from the current rate, and not while the free tokens of the last
 //                            change (depth on each CPT that it reaches) are more than a fifth of
 //                            what the rate has given since; nor so low that they are more than a
-//                            fifth of what it gives in as long as the jobs have competed
-//                            already
-//   1 ... 999999             what a server accepts
+//                            fifth of what it gives in the time that jobs have competed
+//   1 ... 999999             the range that a server accepts
 //
 // Mode kPaper is the published algorithm as far as such a server allows it, for comparison: served
-// counts, a rule for every active job, written anew each period.
+// counts, a rule for every active job, written in every period.
+//
+// Whatever a round says (counters of 2^64, a rate of 0, an hour since the last one), decide()
+// answers; times are never negative.
 //
 // Integers only, no clock; one owner.
 #pragma once
@@ -167,6 +169,7 @@ class RuleController {
     Nanoseconds content{0};     // since it was backlogged
   };
 
+  static std::uint64_t served_in(const RuleRound& round);
   void measure(const RuleRound& round, Nanoseconds elapsed);
   void estimate(const RuleRound& round, Nanoseconds elapsed);
   void learn(Nanoseconds elapsed);
@@ -176,7 +179,7 @@ class RuleController {
   void look_for_idling(const RuleGlance& seen);
   void settle_release(Nanoseconds elapsed);
   void note_changes();
-  std::uint64_t hungry_count() const;
+  std::uint64_t backlogged_count() const;
   void allocate(const RuleRound& round, Nanoseconds elapsed);
   void choose();
   void decide_paper(const RuleRound& round, Nanoseconds elapsed);

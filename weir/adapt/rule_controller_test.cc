@@ -82,7 +82,7 @@ TEST(RuleController, ALoneJobIsNotLimited) {
   EXPECT_EQ(played.writes, 0U);
 }
 
-TEST(RuleController, TheSmallerOneOfTwoHungryJobsIsHeldAtItsShare) {
+TEST(RuleController, TheSmallerOneOfTwoBackloggedJobsIsHeldAtItsShare) {
   Played played;
   played.contend(40);
   ASSERT_TRUE(played.rules.contains(kHog));
@@ -234,6 +234,57 @@ TEST(RuleController, CapacityIsMeasuredWhileNoRuleIsInTheWay) {
   ASSERT_TRUE(controller.capacity());
   const Tokens rate = tokens_in(*controller.capacity(), std::chrono::seconds{1});
   EXPECT_NEAR(static_cast<double>(rate.count()), 400, 10);
+}
+
+// Seen on a running server: policy fifo for 7 s, or SIGSTOP for 6 s, while one job has the server
+// for itself. The gap was taken for five seconds in which nothing was served.
+TEST(RuleController, AGapWithoutARoundDoesNotEndTheDriver) {
+  for (const std::int64_t gap_ms : {100, 1'000, 4'900, 5'100, 7'000, 60'000, 86'400'000}) {
+    RuleController::Options options;
+    options.period = kRound;
+    RuleController controller(options);
+    RuleRound read;
+    const auto round = [&](Nanoseconds after, std::uint64_t served) {
+      read.at += after;
+      read.queued = 10;
+      read.jobs = {{kHog, Tokens{served}, true, true}};
+      read.served_all = Tokens{served};
+      controller.decide(read);
+    };
+    for (int i = 0; i < 20; ++i) round(kRound, 20);
+    round(std::chrono::milliseconds{gap_ms}, 2);
+    for (int i = 0; i < 200; ++i) round(kRound, i % 3 == 0 ? 0 : 30);
+    ASSERT_TRUE(controller.capacity()) << gap_ms << " ms";
+    EXPECT_GE(tokens_in(*controller.capacity(), std::chrono::seconds{1}), Tokens{1});
+  }
+}
+
+// Counters that are garbage: the answers need not be good, but there are answers.
+TEST(RuleController, NoCountEndsTheDriver) {
+  constexpr std::uint64_t kAll = UINT64_MAX;
+  for (const auto mode : {RuleController::Mode::kWeir, RuleController::Mode::kPaper}) {
+    RuleController::Options options;
+    options.mode = mode;
+    options.cpts = 0;
+    options.depth = 0;
+    RuleController controller(options);
+    RuleRound read;
+    for (const std::uint64_t served : {kAll, std::uint64_t{0}, kAll, std::uint64_t{1}, kAll}) {
+      for (const std::int64_t ns : {1, 0, 1'000'000'000}) {
+        read.at += Nanoseconds{ns};
+        read.queued = served;
+        read.jobs = {{kBig, Tokens{served}, true, true}, {kHog, Tokens{kAll - served}, true, true}};
+        read.served_all = Tokens{served};
+        read.rules = {{kHog, 0, 0}};
+        for (const JobRateChange& change : controller.decide(read)) {
+          if (!change.rate) continue;
+          EXPECT_GE(*change.rate, 1U);
+          EXPECT_LE(*change.rate, RuleController::kRateMax);
+        }
+        controller.glance({read.at, kAll - served, served});
+      }
+    }
+  }
 }
 
 TEST(RuleController, WhatAnEarlierRunLeftIsStoppedInTheFirstRound) {

@@ -18,7 +18,7 @@ using SignedWide = __int128;
 
 constexpr int kFractionBits = 32;
 constexpr std::int64_t kOneToken = std::int64_t{1} << kFractionBits;
-// Below so many shares a heap is quicker than counting digits.
+// Below this number of shares a heap is faster than counting digits.
 constexpr std::size_t kSelectMin = 64;
 
 // floor(weight * total * 2^32 / weight_sum). The product of all three may take 159 bits, so the
@@ -26,7 +26,7 @@ constexpr std::size_t kSelectMin = 64;
 SignedWide share_of(std::uint64_t weight, std::uint64_t total, std::uint64_t weight_sum) {
   const Wide product = Wide{weight} * total;
   constexpr std::uint64_t kHalf = std::uint64_t{1} << kFractionBits;
-  // Numbers as they mostly are need no long division.
+  // Usual numbers need no long division.
   if (product < kHalf) return (static_cast<std::uint64_t>(product) << kFractionBits) / weight_sum;
   if (product <= UINT64_MAX && weight_sum < kHalf) {
     const auto low = static_cast<std::uint64_t>(product);
@@ -53,21 +53,22 @@ void move_token(SettleShare& share, int sign) {
   share.remainder -= sign * kOneToken;
 }
 
-// After step 1 whoever is above the least it can get has a remainder from 0 up to, not including,
-// one token. These go first, in order of remainder, and nobody twice before each of them once; so
-// while `count` is no more than they are, who moves a token is found by selection.
+// After step 1 every share above its minimum has a remainder from 0 up to, not including, one
+// token. These are first, in order of remainder, and none twice before each of them once; so while
+// `count` is at most their number, the shares that move a token are found by selection.
 bool is_first_in_line(const SettleShare& share, int sign) {
   return sign > 0 ? share.remainder >= 0 : share.got > 0;
 }
 
-// Of a remainder from 0 up to one token, a number that is high for a high rank.
+// A key for a remainder from 0 up to one token that is high for a high rank.
 std::uint32_t key_of(const SettleShare& share, int sign) {
   const auto fraction = static_cast<std::uint32_t>(share.remainder);
   return sign > 0 ? fraction : ~fraction;
 }
 
-// How many keys begin with each digit, of as many bits as leave few for one digit. For giving this
-// is counted along with step 1: to go over many shares once more costs most.
+// Counts how many keys start with each digit, with as many bits as leave few keys per digit.
+// For giving this is counted together with step 1, because another pass over many shares would
+// be expensive.
 class Digits {
  public:
   explicit Digits(std::size_t shares) : bits_(shares < kMany ? kBitsMin : kBitsMax) {
@@ -92,8 +93,8 @@ class Digits {
   std::array<std::uint32_t, 1 << kBitsMax> found_;  // the first 2^bits_ of them
 };
 
-// Looks for the key of the share that is `count`-th in line, digit by digit, each time counting
-// those that agree with it so far, until few do; then these are sorted.
+// Finds the key of the share that is `count`-th in order, digit by digit, counting each time the
+// keys that agree so far, until few are left; then these are sorted.
 class LineSearch {
  public:
   LineSearch(std::span<const SettleShare> shares, int sign, std::uint64_t count,
@@ -105,7 +106,7 @@ class LineSearch {
   }
 
   std::uint32_t key() const { return key_; }
-  // How many move of those with just this key.
+  // How many shares with exactly this key move.
   std::uint64_t ties() const { return count_; }
 
  private:
@@ -127,7 +128,7 @@ class LineSearch {
     choose(std::span(found).first(std::size_t{1} << bits), bits);
   }
 
-  // The next digit of the key, by how many have each.
+  // Chooses the next digit of the key from the counts.
   void choose(std::span<const std::uint32_t> found, int bits) {
     shift_ -= bits;
     std::size_t digit = found.size() - 1;
@@ -168,7 +169,7 @@ void move_one_each(std::span<SettleShare> shares, std::uint64_t count, int sign,
     const bool in_line = is_first_in_line(share, sign);
     const bool is_tied = in_line && key == last && ties > 0;
     ties -= is_tied ? 1 : 0;
-    // Half of them move, unpredictably: a branch would cost more than moving nothing.
+    // Half of them move, unpredictably: a branch would cost more than moving by zero.
     move_token(share, (in_line && key > last) || is_tied ? sign : 0);
   }
 }
@@ -183,7 +184,7 @@ struct Candidate {
   }
 };
 
-// One after another, whatever the remainders.
+// One after another, for any remainders.
 void move_by_rank(std::span<SettleShare> shares, std::uint64_t count, int sign) {
   const auto may_move = [sign](const SettleShare& share) { return sign > 0 || share.got > 0; };
   std::vector<Candidate> heap;
@@ -207,7 +208,7 @@ void move_by_rank(std::span<SettleShare> shares, std::uint64_t count, int sign) 
   }
 }
 
-// `to_give` are those of the shares that are first in line to be given.
+// `to_give` has the counts of the shares that are first in order.
 void move_tokens(std::span<SettleShare> shares, std::uint64_t count, int sign,
                  const Digits& to_give) {
   if (sign > 0) {
@@ -222,7 +223,7 @@ void move_tokens(std::span<SettleShare> shares, std::uint64_t count, int sign,
   move_by_rank(shares, count, sign);
 }
 
-// Step 1, with `note` told of every share; answers how many tokens are missing after it.
+// Step 1, calls `note` for every share; returns how many tokens are missing after it.
 template <class Note>
 SignedWide share_out(std::span<SettleShare> shares, std::uint64_t total, Note note) {
   const std::uint64_t weight_sum = sum_of_weights(shares);

@@ -69,7 +69,7 @@ constexpr std::string_view kTimeExample = "write for example 100ms, 1.5s or 2h";
 
 enum class BareNumber : std::uint8_t { kAllowed, kRefused };
 
-// What is being read: its name in messages, its units, and whether it may go without one.
+// The quantity being parsed: its name in messages, its units, and whether a unit is required.
 struct Grammar {
   std::string_view name;
   std::span<const Unit> units;
@@ -107,13 +107,13 @@ tl::unexpected<Error> too_large(std::string_view text, const Grammar& grammar,
               fmt::format("{} is too large", grammar.name), fmt::format("at most {}", limit));
 }
 
-// Takes the digits off the front of `rest`. Trailing zeros after the point carry nothing, so they
-// do not count towards the limit of digits.
+// Removes the digits from the front of `rest`. Trailing zeros after the point do not count towards
+// the limit of digits.
 Result<Number> take_number(std::string_view& rest, std::string_view text, const Grammar& grammar) {
   Number number;
   bool any = false, point = false;
   std::size_t i = 0;
-  int pending_zeros = 0;  // after the point, not yet known to matter
+  int pending_zeros = 0;  // after the point, not yet known to be significant
   for (; i < rest.size(); ++i) {
     const char c = rest[i];
     if (c == '.' && any && !point) {
@@ -163,7 +163,7 @@ const Unit* find_unit(std::string_view name, std::span<const Unit> units) {
   return found == units.end() ? nullptr : &*found;
 }
 
-// The unit meant by somebody who got only the case wrong, or left the B off.
+// The unit that was probably meant: wrong case, or a missing B.
 std::string_view similar_unit(std::string_view name, std::span<const Unit> units) {
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
   const auto same = [&](std::string_view a, std::string_view b) {
@@ -206,8 +206,8 @@ Result<std::uint64_t> parse_whole(std::string_view text, const Grammar& grammar,
   return static_cast<std::uint64_t>(value);
 }
 
-// The time behind the slash: "s", "20ms". Any that a Rate can hold, so that every Rate can be
-// printed and read back.
+// The time after the slash: "s", "20ms". Any time that a Rate can hold, so that every Rate can be
+// printed and parsed again.
 Result<Nanoseconds> parse_per(std::string_view per, std::string_view text, const Grammar& grammar) {
   if (per.empty()) return refuse(text, "no time after the '/'", grammar.example);
   const std::string with_number = is_digit(per.front()) ? std::string(per) : "1" + std::string(per);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The grammar and its edges are those of lustre/ptlrpc/nrs_tbf.c: words end at single blanks; the
-// conditions run to the last } of the line, are cut at every "," and then every "&", each piece at
-// its first "=". docs/design/rules.md lists where Weir differs.
+// The grammar and its details are those of lustre/ptlrpc/nrs_tbf.c: words end at single spaces; the
+// conditions extend to the last } of the line and are split at every ",", then at every "&", and
+// each piece at its first "=". docs/design/rules.md lists where Weir differs.
 #include "weir/classify/command.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::string_view trim(std::string_view text) {
 
 std::optional<std::uint32_t> any_nodemap(std::string_view) { return 0; }
 
-// Without a type it reads what all types have in common.
+// Without a type it parses what all types have in common.
 class CommandReader {
  public:
   CommandReader(std::string_view text, std::optional<FieldSet> type, const NodemapLookup& nodemaps)
@@ -64,7 +64,7 @@ class CommandReader {
     return mistake(at(part), fmt::format("{} {}", quote(part), what), std::string(hint));
   }
 
-  // Up to the next blank, which is passed over. Afterwards there is no rest_ if there was no blank.
+  // Up to the next space, which is skipped. Afterwards there is no rest_ if there was no space.
   std::string_view next_word() {
     const std::string_view text = *rest_;
     const std::size_t blank = text.find(' ');
@@ -131,7 +131,7 @@ class CommandReader {
     return {};
   }
 
-  // A mistake in a part, where it is in the text.
+  // An error in a part, with its position in the text.
   Done moved(Done done, std::string_view part) const {
     return tl::unexpected(std::move(done.error()).moved_by(at(part)));
   }
@@ -191,7 +191,7 @@ class CommandReader {
     return mistake(at(text), "no key that can be changed", rule_key_hint());
   }
 
-  // realtime= behind stop is read and ignored, as on a Lustre server.
+  // realtime= after stop is parsed and ignored, as on a Lustre server.
   Done read_stop() {
     if (!rest_ || rest_->empty()) return {};
     std::string_view rest = *rest_;
@@ -390,7 +390,7 @@ class CommandReader {
 
   // ---- keys and values ----
 
-  // One blank between pairs; one at the end is tolerated.
+  // One space between pairs; one at the end is accepted.
   Done read_pairs(std::string_view text) {
     while (!text.empty()) {
       const std::size_t blank = text.find(' ');
@@ -412,11 +412,11 @@ class CommandReader {
     const std::string_view value = pair.substr(equals + 1);
     if (value.empty()) return mistake(end_of(pair), "no value for " + quote(name), rule_key_hint());
     if (auto done = key->read(value, command_.keys); !done) return moved(std::move(done), value);
-    if (key->name == "burst") burst_at_ = at(value);  // what check_limits() may refuse
+    if (key->name == "burst") burst_at_ = at(value);  // position for errors of check_limits()
     return {};
   }
 
-  // What start alone can tell; after a change the list looks at the whole rule.
+  // Checks a start; after a change the list checks the whole rule.
   Done check_limits() const {
     const Limits limits = with_keys({}, command_.keys, Verb::kStart);
     if (const auto checked = limits.check(); !checked) {

@@ -49,7 +49,7 @@ void JobList::seal() {
 }
 
 bool JobList::matches(const JobId& id) const {
-  // Most lists hold a handful, which a scan of whole words finds before a search could branch.
+  // Most lists have a few items, which a scan of whole words finds faster than a search.
   constexpr std::size_t kScanned = 8;
   if (literals_.size() <= kScanned) {
     for (const JobId& literal : literals_) {

@@ -6,7 +6,7 @@
 namespace weir {
 
 bool job_glob_matches(std::string_view pattern, std::string_view id) {
-  // The end first: it is where most ids and patterns differ, as in *.500.
+  // Check the end first: most ids and patterns differ there, as in *.500.
   while (!pattern.empty() && pattern.back() != '*') {
     if (id.empty() || id.back() != pattern.back()) return false;
     pattern.remove_suffix(1);

@@ -12,7 +12,7 @@ namespace {
 
 using Wide = unsigned __int128;
 
-// What the buckets of pace/ can hold: an empty one must be full again within 100 years.
+// The bound of the buckets of pace/: an empty one must be full again within 100 years.
 constexpr Nanoseconds kFillTimeMax = std::chrono::hours{24 * 365 * 100};
 
 bool fills_in_time(Rate rate, std::uint64_t depth) {

@@ -18,7 +18,7 @@ namespace {
 struct Net {
   NetType type;
   std::string_view name;
-  AddressFamily family;  // kIpv4 stands for both kinds of IP
+  AddressFamily family;  // kIpv4 means both kinds of IP
 };
 
 constexpr Net kNets[] = {
@@ -150,7 +150,7 @@ std::uint64_t mask_of(unsigned bits, unsigned width) {
 
 }  // namespace
 
-// Reads ranges one by one into a list. Places are told by where a part lies in the text.
+// Parses ranges one by one into a list. Positions of errors are those of the parts in the text.
 class NidListReader {
  public:
   explicit NidListReader(std::string_view text) : text_(text) {}
@@ -245,7 +245,7 @@ class NidListReader {
     return read_octets(text, range);
   }
 
-  // Without a "/" the whole width.
+  // Without a "/" it is the full width.
   Parsed<unsigned> read_prefix_size(std::string_view text, std::size_t slash, unsigned width) {
     if (slash == std::string_view::npos) return width;
     const std::string_view digits = text.substr(slash + 1);

@@ -15,9 +15,9 @@ struct Opcode {
   Kind kind;
 };
 
-// By number. Where a name changed between releases, both are read and the newer one is written: it
-// comes first. The kind is what a request of it does to the device, as Weir has it. 14 and 15 have
-// had no name since the SAN requests went.
+// By number. If a name changed between releases, both are accepted and the newer one, which is
+// first, is printed. The kind is what a request does to the device. 14 and 15 have had no name
+// since the SAN requests were removed.
 constexpr Opcode kOpcodes[] = {
     {0, "ost_reply", Kind::kOther},
     {1, "ost_getattr", Kind::kMetadataRead},

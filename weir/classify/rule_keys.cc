@@ -70,7 +70,7 @@ Done read_bps(std::string_view value, RuleKeys& keys) {
   keys.bps = *rate;
   return {};
 }
-// A second is what bytes are counted in unless another time is named.
+// Bytes are per second unless another time is given.
 std::string print_bps(Rate bps) {
   std::string text = print_bandwidth(bps);
   if (text.ends_with("/s")) text.resize(text.size() - 2);
@@ -81,7 +81,7 @@ std::string json_bps(const Rule& rule) {
   return bps ? fmt::format(R"("bps":"{}")", print_bandwidth(*bps)) : R"("bps":null)";
 }
 
-// A bare count is tokens, whatever has a unit of size is bytes.
+// A bare number is tokens, a number with a unit is bytes.
 Done read_burst(std::string_view value, RuleKeys& keys) {
   if (const auto tokens = parse_count(value)) {
     if (*tokens < 1 || *tokens > kBurstTokensMax) {
@@ -210,7 +210,7 @@ constexpr RuleKey::Members members() {
   };
 }
 
-// Of a key that sets a single member.
+// The members of a key that sets a single one.
 template <auto kMember, auto kPrint>
 Texts print_one(const RuleKeys& keys) {
   return keys.*kMember ? Texts{kPrint(*(keys.*kMember))} : Texts{};

@@ -15,7 +15,7 @@ namespace weir {
 namespace {
 
 constexpr std::string_view kDefault = "default";
-// explain() names so many of the rules that did not fit.
+// Number of rules that did not match named by explain().
 constexpr std::size_t kExplainedMax = 3;
 
 tl::unexpected<Error> no_such_rule(std::string_view name) {
@@ -23,7 +23,7 @@ tl::unexpected<Error> no_such_rule(std::string_view name) {
               "list the rules");
 }
 
-// The literal job ids without one of which the conjunction cannot hold, if it has such.
+// The literal job ids of which one is required for the conjunction to hold, if there are any.
 const std::vector<JobId>* required_jobs(const Conditions::Conjunction& conjunction) {
   for (const FieldTest& test : conjunction) {
     const auto* jobs = std::get_if<JobList>(&test.list);
@@ -32,7 +32,7 @@ const std::vector<JobId>* required_jobs(const Conditions::Conjunction& conjuncti
   return nullptr;
 }
 
-// All of a rule's; nothing if it may match other jobs too.
+// The same for all conjunctions of a rule; none if it may match other jobs too.
 std::optional<std::vector<JobId>> required_jobs(const Conditions& conditions) {
   std::vector<JobId> all;
   for (const Conditions::Conjunction& conjunction : conditions.conjunctions()) {
@@ -73,7 +73,7 @@ std::string_view text_of(const Rule& rule, const FieldTest& first, const FieldTe
   return conds.substr(first.text_at, last.text_at + last.text_size - first.text_at);
 }
 
-// Why a rule that does not match does not.
+// Why a rule does not match.
 std::string refusal(const Rule& rule, const Attributes& attributes) {
   const auto& conjunctions = rule.conditions().conjunctions();
   for (const FieldTest& test : conjunctions.front()) {
@@ -89,7 +89,7 @@ std::string refusal(const Rule& rule, const Attributes& attributes) {
   return rule.name();
 }
 
-// What of a rule that matches does.
+// Which conditions of a rule match.
 std::string reason(const Rule& rule, const Attributes& attributes) {
   for (const Conditions::Conjunction& conjunction : rule.conditions().conjunctions()) {
     const auto holds = [&](const FieldTest& test) { return test.matches(attributes); };
@@ -245,7 +245,7 @@ void RuleList::change(const RuleCommand& command) {
   rule.layer_ = layer;
   if (!keys.rank) return;
   const auto before = by_name_.find(*keys.rank)->second;
-  if (before == place || before == std::next(place)) return;  // it stands there already
+  if (before == place || before == std::next(place)) return;  // it is already there
   order_.splice(before, order_, place);
   ++generation_;
 }
@@ -300,7 +300,7 @@ const Rule* RuleList::match(const Attributes& attributes, unsigned layer) const 
     job = found->second.data();
     job_end = job + found->second.size();
   }
-  // Both ascend: the one that stands first is tried first.
+  // Both are in ascending order: the earlier one is tried first.
   const std::uint32_t* tried = index.tried.data();
   const std::uint32_t* tried_end = tried + index.tried.size();
   while (job != job_end || tried != tried_end) {

@@ -47,7 +47,7 @@ RuleLog::Place RuleLog::erase(Place place) {
   return logged_.erase(place);
 }
 
-// Makes room for a later command among the earlier ones; false if the later one is not needed.
+// Removes earlier commands that a later one supersedes; false if the later one is not needed.
 bool RuleLog::supersede(const Logged& next) {
   if (!next.record.change) return true;
   const RuleChange& change = *next.record.change;

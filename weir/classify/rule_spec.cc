@@ -17,7 +17,7 @@ std::string_view verb_text(Verb verb) {
   return verb == Verb::kStart ? "start" : verb == Verb::kChange ? "change" : "stop";
 }
 
-// The change that makes one rule the other, if there is one: it sets keys and takes none away.
+// The change that turns one rule into the other, if there is one: it sets keys and removes none.
 std::optional<RuleChange> change_between(const RuleSpec& from, const RuleSpec& to) {
   const bool same_rule = from.heads == to.heads && from.name == to.name && from.conds == to.conds &&
                          from.is_old_form == to.is_old_form;
@@ -33,12 +33,13 @@ std::optional<RuleChange> change_between(const RuleSpec& from, const RuleSpec& t
 
 // ---- lists ----
 
-// Whether a rank can be written behind it, and it stands in one order with all others.
+// Whether it can have a rank, and is in one order with all others.
 bool can_be_ranked(const RuleChange& start) {
   return start.heads == Heads::kBoth && !start.keys.rank && !start.is_old_form;
 }
 
-// Its classes go on with other limits. A rule that gets or loses a limit begins anew.
+// Whether its classes can continue with other limits. A rule that gains or loses a limit is
+// started again.
 bool can_be_changed(const RuleChange& from, const RuleChange& to) {
   return covers(from.keys, to.keys) && change_between(from, to).has_value();
 }
@@ -57,9 +58,9 @@ struct RuleTable {
 
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
-// For each new rule the old one that stays in its place, or kNone. Places only grow, so what stays
-// keeps its order. Without ranks nothing can be put before what stays: only a common beginning
-// does.
+// For each new rule the old one that stays in its place, or kNone. Positions increase, so the
+// order is kept. Without ranks nothing can be inserted before a rule that stays: only a common
+// prefix does.
 std::vector<std::size_t> find_kept(const std::vector<RuleChange>& before,
                                    const std::vector<RuleChange>& after, bool ranked) {
   std::unordered_map<std::string_view, std::size_t> places;
@@ -82,7 +83,7 @@ std::vector<std::size_t> find_kept(const std::vector<RuleChange>& before,
   return kept;
 }
 
-// Keys of default that were set and are not any more have no command that unsets them.
+// No command can unset keys of default.
 bool default_is_taken_back(const std::vector<RuleChange>& before,
                            const std::vector<RuleChange>& after) {
   return std::any_of(before.begin(), before.end(), [&](const RuleChange& old) {
@@ -189,13 +190,13 @@ std::optional<std::vector<RuleChange>> rule_changes(const std::vector<RuleChange
   std::vector<RuleChange> changes;
   changes.reserve(before.size() + after.size());
   std::vector<bool> stays(old.starts.size());
-  std::size_t last_kept = 0;  // one behind it
+  std::size_t last_kept = 0;  // one past it
   for (std::size_t i = 0; i < kept.size(); ++i) {
     if (kept[i] == kNone) continue;
     stays[kept[i]] = true;
     last_kept = i + 1;
   }
-  // The newest first: a rule may have been ranked before an older one.
+  // Newest first: a rule may have been ranked before an older one.
   for (std::size_t i = old.starts.size(); i-- > 0;) {
     if (!stays[i]) changes.push_back(stop_of(old.starts[i].name, old.starts[i].heads));
   }
@@ -208,10 +209,10 @@ std::optional<std::vector<RuleChange>> rule_changes(const std::vector<RuleChange
       continue;
     }
     changes.push_back(rule);
-    // A rule is put first; where others stay that are newer in the file it goes behind them.
+    // A rule is put first; if newer rules of the file stay, it is ranked after them.
     if (i < last_kept) changes.back().keys.rank = i == 0 ? "default" : now.starts[i - 1].name;
   }
-  // Later ones may repeat a key of earlier ones, so all or none.
+  // Later ones may repeat a key of earlier ones, so apply all or none.
   if (old.defaults != now.defaults) {
     changes.insert(changes.end(), now.defaults.begin(), now.defaults.end());
   }

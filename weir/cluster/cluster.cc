@@ -30,9 +30,9 @@ namespace {
 
 using serve::ClusterStatus;
 
-// Slices are leased for several rounds, so that one that is late costs nothing.
+// Slices are leased for several rounds, so that a late round has no effect.
 constexpr int kLeaseRounds = 4;
-// An etcd that does not answer leaves time to ask another before the lease runs out.
+// Leaves time to ask another etcd node before the lease expires.
 constexpr int kEtcdPart = 4;
 constexpr Nanoseconds kEtcdTimeoutMax = std::chrono::seconds{1};
 
@@ -44,7 +44,7 @@ Result<std::uint64_t> random_number() {
   return number;
 }
 
-// Its one line; what is in it is kept out of every message.
+// Reads the password, which must not appear in any message.
 Result<std::string> read_password(const std::string& path) {
   if (path.empty()) return std::string();
   errno = 0;
@@ -57,12 +57,12 @@ Result<std::string> read_password(const std::string& path) {
   return line;
 }
 
-// As gRPC has it: ":7420" is every address.
+// In gRPC's syntax: ":7420" means all addresses.
 std::string bound(const std::string& listen) {
   return listen.starts_with(':') ? "[::]" + listen : listen;
 }
 
-// Servers that etcd knows, this one included whether it is registered yet or not.
+// Servers known to etcd, including this one, whether it is registered yet or not.
 MemberNames names_in(const MembershipView& view, const std::string& own) {
   MemberNames names = {own};
   for (const MembershipView::Member& one : view.known) names.insert(one.name);
@@ -70,7 +70,7 @@ MemberNames names_in(const MembershipView& view, const std::string& own) {
   return names;
 }
 
-// "127.0.0.1:0" with the port the kernel chose.
+// Replaces port 0 by the port that the kernel chose.
 std::string with_port(const std::string& address, std::uint16_t port) {
   return fmt::format("{}:{}", address.substr(0, address.rfind(':')), port);
 }
@@ -136,18 +136,18 @@ class EtcdCluster final : public Cluster {
   std::uint32_t followed_ = 0;
   std::uint32_t led_term_ = 0;  // 0: it does not lead
   std::vector<std::string> said_errors_;
-  std::optional<ClusterStateFile> state_;  // before start() of who opens it
+  std::optional<ClusterStateFile> state_;  // used by the opening thread before start()
   std::string state_error_;                // why it could not be written
-  bool has_asked_ = false;                 // etcd for rules, once at least
+  bool has_asked_ = false;                 // etcd was asked for rules at least once
   std::uint32_t members_told_ = 0;         // by a leader
 
-  mutable host::Mutex mutex_;  // of what is told
+  mutable host::Mutex mutex_;  // guards the status
   bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
   MembershipView view_ ABSL_GUARDED_BY(mutex_);
-  // When those that are known were last registered.
+  // When known servers were last registered.
   std::map<std::string, Instant> seen_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> rule_errors_ ABSL_GUARDED_BY(mutex_);
-  // Why etcd's rules are not taken; empty: they are.
+  // Why etcd's rules are not used; empty if they are.
   std::string history_error_ ABSL_GUARDED_BY(mutex_);
   // How clients are served without rules; empty: there are rules.
   std::string start_words_ ABSL_GUARDED_BY(mutex_);
@@ -192,7 +192,7 @@ Result<void> EtcdCluster::open_transport(std::uint64_t incarnation) {
        .terms = terms()},
       {.received =
            [this](std::uint32_t term, std::string course, EpochMessage message) {
-             // A message that does not fit into the mailbox is lost, as on a bad network.
+             // A message that does not fit into the mailbox is dropped, as on a lossy network.
              (void)server_.post([this, term, course = std::move(course),
                                  message = std::move(message)](const auto& server) {
                if (server) part_->receive(term, course, message, (*server)->now());
@@ -252,7 +252,7 @@ Result<std::function<void()>> EtcdCluster::read_certificates() {
   });
 }
 
-// Membership first: it tells the transport what to do.
+// Membership first, because it controls the transport.
 void EtcdCluster::stop() {
   {
     const host::MutexLock lock(mutex_);
@@ -262,7 +262,7 @@ void EtcdCluster::stop() {
   transport_->stop();
 }
 
-// Whoever asks while others stop it is either heard in time or told so.
+// A call during shutdown is either processed or answered with an error.
 template <class T>
 bool EtcdCluster::refuses(const Answer<T>& answer) const {
   {
@@ -273,9 +273,9 @@ bool EtcdCluster::refuses(const Answer<T>& answer) const {
   return true;
 }
 
-// ---- what membership has heard, on its thread ----
+// ---- calls of membership, on its thread ----
 
-// Of the rules on disk and those of etcd the newer ones. They are kept before they are in force.
+// Uses the newer of the rules on disk and in etcd, and saves them before they take effect.
 void EtcdCluster::keep(MembershipView& view) {
   ClusterState known = state_->state();
   std::string error = history_error();
@@ -285,7 +285,8 @@ void EtcdCluster::keep(MembershipView& view) {
     known.history = view.history;
     known.rules = view.rules;
   } else {
-    // To the end, though its revision may grow past ours: what it has is still not what it had.
+    // This lasts until the restart, even if etcd's revision grows past ours: its data is
+    // still incomplete.
     if (error.empty()) {
       error = fmt::format(
           "the rules in etcd are not used, because etcd has lost data: {} has rules "
@@ -296,7 +297,8 @@ void EtcdCluster::keep(MembershipView& view) {
     }
     view.rules = known.rules;
   }
-  // Those that ended in order have no name until they are back, so names alone may be too few.
+  // Servers that shut down normally have no name until they restart, so the number of names may be
+  // too small.
   const auto names = static_cast<std::uint32_t>(names_in(view, options_.name).size());
   known.members = std::max(names, members_told_ != 0 ? members_told_ : known.members);
   const auto kept = state_->keep(std::move(known));
@@ -308,7 +310,7 @@ void EtcdCluster::keep(MembershipView& view) {
   start_words_.clear();
 }
 
-// The first time it decides how clients are served; later all goes on as it is.
+// The first time, decides how clients are served; later calls change nothing.
 void EtcdCluster::unheard(const Error& why) {
   if (std::exchange(has_asked_, true)) return;
   const ClusterState& known = state_->state();
@@ -377,7 +379,7 @@ void EtcdCluster::update_leading(const MembershipView& view) {
 }
 
 void EtcdCluster::follow(const MembershipView& view) {
-  if (view.term == 0 || followed_ == view.term) return;  // the one before may still be there
+  if (view.term == 0 || followed_ == view.term) return;  // the previous leader may still be active
   followed_ = view.term;
   followed_at_ = host::now();
   transport_->follow(view.term, view.leader_address);
@@ -386,7 +388,8 @@ void EtcdCluster::follow(const MembershipView& view) {
   });
 }
 
-// Others that do not reach the leader greet this server, too; together they may find a better one.
+// Other servers that do not reach the leader greet this server too; together they may find a
+// better one.
 void EtcdCluster::seek(const MembershipView& view) {
   const Instant unjoined{Nanoseconds{unjoined_since_}};
   const bool has_patience =
@@ -456,7 +459,7 @@ Result<void> EtcdCluster::check(const std::string& service, const RuleChange& ch
 
 // ---- what is asked ----
 
-// Who is in etcd, and for how long it has been away.
+// Adds the servers in etcd, and how long they have been away.
 void EtcdCluster::add_known(ClusterStatus& status) const {
   const host::MutexLock lock(mutex_);
   std::map<std::string_view, serve::MemberStatus> members;
@@ -487,7 +490,7 @@ void EtcdCluster::add_members(ClusterStatus& status,
   for (const serve::MemberStatus& one : described.leader->members) {
     const auto found = std::find_if(status.members.begin(), status.members.end(),
                                     [&](const auto& each) { return each.name == one.name; });
-    if (found == status.members.end() && !one.is_joined) continue;  // it said goodbye
+    if (found == status.members.end() && !one.is_joined) continue;  // it left normally
     serve::MemberStatus& member =
         found == status.members.end() ? status.members.emplace_back() : *found;
     member.name = one.name;
@@ -520,8 +523,8 @@ void EtcdCluster::status(Answer<ClusterStatus> answer) {
   });
 }
 
-// Joined is a server that is in an epoch, whatever etcd does. Without etcd and without epochs it
-// does not know who leads.
+// A server is joined while it is in an epoch, whatever the state of etcd. Without etcd and without
+// epochs it does not know the leader.
 void EtcdCluster::add_state(ClusterStatus& status, const EpochTransport::LinkState& link) const {
   const std::string trouble = membership_->trouble();
   const bool is_in_epochs = status.epoch > 0;
@@ -565,7 +568,7 @@ void EtcdCluster::change_rule(std::string service, RuleChange change, Answer<voi
   membership_->change_rule(service, *shared, answer);
 }
 
-// A server that etcd has lost sight of may be in the epochs all the same.
+// A server whose registration has expired may still take part in epochs.
 void EtcdCluster::forget(std::string name, Answer<void> answer) {
   if (refuses(answer)) return;
   transport_->describe([this, name, answer](const EpochTransport::Description& described) {

@@ -18,7 +18,7 @@
 namespace weir::cluster {
 namespace {
 
-// Enough for all members to say how many they are before slices are given out.
+// Enough for all members to report their number before slices are granted.
 constexpr int kHearingPart = 16;           // of a lease
 constexpr std::size_t kSlicesShown = 100;  // of a member
 
@@ -206,7 +206,7 @@ std::vector<ClusterLeader::Outgoing> ClusterLeader::take_outgoing() {
   return all;
 }
 
-// The time that `permille` of a thousand rounds are not above.
+// The duration that `permille` of a thousand rounds do not exceed.
 Nanoseconds ClusterLeader::round_quantile(std::size_t permille) const {
   const auto count = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(rounds_, kRoundsKept));
   if (count == 0) return Nanoseconds{0};

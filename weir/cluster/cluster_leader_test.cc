@@ -248,17 +248,17 @@ struct ClusterLeaderNames : ClusterLeaderTest {
     leader.ended(members[name].id, now);
     members[name].is_there = false;
   }
-  void round(ClusterLeader& leader) {
+  void round(ClusterLeader& one) {
     for (auto& [name, member] : members) {
       if (!member.is_there) continue;
       member.peer.member.tick(now);
       if (!member.peer.member.is_calling()) member.peer.call(now);
       for (const EpochMessage& message : member.peer.member.take_outgoing()) {
-        ASSERT_TRUE(leader.receive(member.id, {}, encode(message), now));
+        ASSERT_TRUE(one.receive(member.id, {}, encode(message), now));
       }
     }
-    leader.tick(now);
-    for (const auto& [to, course, message] : leader.take_outgoing()) {
+    one.tick(now);
+    for (const auto& [to, course, message] : one.take_outgoing()) {
       for (auto& [name, member] : members) {
         if (member.id == to) member.peer.member.receive(message, now);
       }

@@ -12,9 +12,9 @@
 namespace weir::cluster {
 namespace {
 
-// For the way there and back, and for threads that are late.
+// For message delays and late threads.
 constexpr Nanoseconds kGrace = std::chrono::milliseconds{50};
-// After an error, when the server is on its own anyway.
+// Retry interval after an error, when the server runs alone anyway.
 constexpr Nanoseconds kRetry = std::chrono::milliseconds{10};
 
 }  // namespace
@@ -61,7 +61,7 @@ Instant ClusterMember::wakes_at() const {
 
 void ClusterMember::wake(Instant now) {
   if (!is_stopping_) {
-    // What does not fit is told when the rules are looked at again.
+    // Errors are reported when the rules are next synchronized.
     if (policy_switches() != switches_) (void)put_in_force(now);
     participant_.tick(now);
     member_.tick(now);
@@ -79,7 +79,7 @@ void ClusterMember::stopping(Instant now) {
   ended_();
 }
 
-// What there is to send, and when a lease ends.
+// Sends messages and updates the end of the lease.
 void ClusterMember::settle(Instant now) {
   for (EpochMessage& message : member_.take_outgoing()) send_(term_, {}, std::move(message));
   apply_at_ = slices_.lease_end() > now ? slices_.lease_end() : kNever;
@@ -132,14 +132,14 @@ void ClusterMember::alone(std::int64_t error, Instant now) {
 void ClusterMember::stop_rule(const std::string& key, Instant now) {
   const auto [service, rule] = SharedRule::parts(key);
   if (serve::Service* const found = server_.find_service(service)) {
-    // The policy may be another by now, and the rule gone with the one before.
+    // The policy may have changed, which removed the rule.
     (void)found->target.apply_rule(stop_of(rule), now);
   }
 }
 
 Result<void> ClusterMember::sync_rule(const SharedRule& rule, Instant now) {
   serve::Service* const service = server_.find_service(rule.service);
-  if (service == nullptr) return {};  // others have it
+  if (service == nullptr) return {};  // other servers have it
   Target& target = service->target;
   const RuleView* const rules = target.rules(Head::kRegular);
   const bool is_there = rules != nullptr && rules->rules(Head::kRegular).find(rule.name) != nullptr;
@@ -148,7 +148,7 @@ Result<void> ClusterMember::sync_rule(const SharedRule& rule, Instant now) {
   if (is_ours && applied->second.modified == rule.modified) return {};
   std::span<const RuleChange> changes = rule.changes;
   if (is_ours) {
-    changes = changes.subspan(1);  // it has been started
+    changes = changes.subspan(1);  // already started
   } else {
     applied_.erase(rule.key());
   }
@@ -171,7 +171,7 @@ std::vector<std::string> ClusterMember::put_in_force(Instant now) {
   std::erase_if(applied_, [&](const auto& one) {
     const auto& [key, applied] = one;
     const auto found = wanted.find(key);
-    // One that was stopped and started again since is another.
+    // A rule that was stopped and started again is a different rule.
     if (found != wanted.end() && found->second.created == applied.created) return false;
     stop_rule(key, now);
     return true;

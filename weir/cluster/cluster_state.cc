@@ -23,7 +23,7 @@ constexpr std::string_view kCure =
 
 std::string sum_line(std::string_view text) { return fmt::format("sum {:08x}\n", crc32c(text)); }
 
-// A text that is read line by line and word by word.
+// Parses a text line by line and word by word.
 class Lines {
  public:
   explicit Lines(std::string_view text) : rest_(text) {}
@@ -35,7 +35,7 @@ class Lines {
     rest_.remove_prefix(std::min(line.size() + 1, rest_.size()));
     return line;
   }
-  // What stands behind the word.
+  // The text after the word.
   std::optional<std::string_view> after(std::string_view word) {
     std::string_view line = next();
     if (!line.starts_with(word) || !line.substr(word.size()).starts_with(' ')) return std::nullopt;
@@ -156,7 +156,7 @@ Result<ClusterStateFile> ClusterStateFile::open(const std::string& path,
                     "name another file, or set prefix in [cluster] to that of the file"});
   }
   ClusterStateFile opened(path, std::move(*file), std::move(state));
-  // A folder or a disk that takes nothing is found now, not with the first change.
+  // Detects a folder or disk that cannot be written now, not with the first change.
   opened.is_kept_ = false;
   if (auto kept = opened.keep(opened.state_); !kept) return refused(kept.error());
   return opened;

@@ -30,7 +30,7 @@ void Connections::greeted(const std::string& name, std::uint64_t incarnation, In
 
 std::size_t Connections::count(Instant now) const {
   std::size_t count = 1;
-  const std::string* last = nullptr;  // incarnations of a name stand side by side
+  const std::string* last = nullptr;  // incarnations of a name are adjacent
   for (const auto& [key, seen] : seen_) {
     if (!seen.is_registered || !seen.is_fresh(now) || key.first == own_name_) continue;
     if (last == nullptr || *last != key.first) ++count;

@@ -9,6 +9,7 @@
 #include <grpc/support/log.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include "weir/base/assert.h"
@@ -18,13 +19,18 @@ namespace {
 
 constexpr int kReconnectMinMs = 50;
 constexpr int kReconnectMaxMs = 1000;
-// How long an attempt may take: a TLS handshake between machines that are overloaded takes seconds,
-// and one that is given up was work for nothing. A longer one would outlast a cut of the network.
+// Maximum time of a connection attempt: a TLS handshake between overloaded machines takes seconds,
+// and an abandoned one is wasted work. A longer time would exceed the detection of a network cut.
 constexpr int kConnectMs = 3000;
 constexpr int kUnacknowledgedMaxMs = 2000;
-// Not the pings are wanted, which an etcd or a server may find too many, but what gRPC sets with
-// them: the TCP_USER_TIMEOUT of the socket.
+// The pings themselves are not wanted, since an etcd or a server may reject too many, but the
+// TCP_USER_TIMEOUT that gRPC sets with them.
 constexpr int kPingEveryMs = 3600 * 1000;
+
+// Of a connection to a server.
+constexpr int kCallsMax = 100;
+constexpr int kHandshakeMs = 10'000;
+constexpr int kIdleMs = 60'000;
 
 constexpr const char* kWanted = "TLS requires this file";
 
@@ -44,7 +50,8 @@ Result<Pair> read_pair(const std::string& directory, const std::string& role) {
 
 bool is_missing(const Error& error) { return error.code == std::errc::no_such_file_or_directory; }
 
-// What we show where we go: the client's pair, else the server's, else nothing.
+// The certificate for outgoing connections: the client's pair, otherwise the server's,
+// otherwise none.
 Result<std::optional<Pair>> client_pair(const std::string& directory, Credentials::Use use) {
   auto pair = read_pair(directory, "client");
   if (!pair && is_missing(pair.error())) pair = read_pair(directory, "server");
@@ -76,16 +83,15 @@ Result<Credentials::Renewed> read(const std::string& directory, Credentials::Use
   return Credentials::Renewed(std::move(read));
 }
 
-// One that is new has to be good.
+// A new certificate must be valid.
 Result<void> check_renewed(const std::optional<Pair>& now, const std::optional<Pair>& renewed) {
   if (!renewed || now == renewed) return {};
   return host::check_current(renewed->certificate);
 }
 
-// gRPC asks before each handshake whether there are other certificates. It does so in the thread
-// that accepts from the socket, one connection after the other, and a server of ours has one socket
-// (GRPC_ARG_ALLOW_REUSEPORT is off): its own exchange of what it was given before is not made for
-// two at a time.
+// gRPC calls this before each handshake to get new certificates, in the thread that accepts from
+// the socket, one connection after the other. A server has one socket (GRPC_ARG_ALLOW_REUSEPORT is
+// off), because gRPC's own replacement of the old certificates is not thread-safe.
 class FollowingCredentials final : public grpc::ServerCredentials {
  public:
   explicit FollowingCredentials(Credentials& source)
@@ -196,6 +202,12 @@ grpc::ChannelArguments peer_channel_arguments() {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingEveryMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kUnacknowledgedMaxMs);
   return arguments;
+}
+
+void bound_connections(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsMax);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
 }
 
 void quiet_grpc() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Certificates and authorities for all gRPC connections of this module. Without a directory
+// Certificates, authorities and bounds of all gRPC connections of this module. Without a directory
 // connections are plain text; with one they use TLS, and both ends present a certificate of the
 // same authority:
 //
@@ -36,6 +36,7 @@
 namespace grpc {
 class ChannelArguments;
 class ChannelCredentials;
+class ServerBuilder;
 class ServerCredentials;
 }  // namespace grpc
 
@@ -102,6 +103,10 @@ grpc::ChannelArguments channel_arguments();
 // sent data is not acknowledged for 2 s. TCP itself waits for a quarter of an hour, and after a cut
 // it retries only after as long as the cut has lasted.
 grpc::ChannelArguments peer_channel_arguments();
+
+// Bounds of the connections to a server: 100 calls at a time, 10 s for the handshake, a minute
+// without a call. A connection that exceeds the last two is closed.
+void bound_connections(grpc::ServerBuilder& builder);
 
 // Stops gRPC from writing its own messages to standard error. Call it before the first channel;
 // further calls do nothing.

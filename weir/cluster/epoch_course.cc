@@ -7,9 +7,9 @@
 namespace weir::cluster {
 namespace {
 
-// For the way there and back, and for threads that are late.
+// For message delays and late threads.
 constexpr Nanoseconds kGrace = std::chrono::milliseconds{50};
-// Streams lose nothing while they stand; a message lost in a full mailbox costs this much.
+// An open stream loses nothing; a message dropped by a full mailbox costs this much.
 constexpr Nanoseconds kResend = std::chrono::milliseconds{100};
 
 }  // namespace

@@ -7,12 +7,12 @@ namespace weir::cluster {
 
 PeerStream::PeerStream(grpc::CallbackServerContext& context, Letters& letters, const Events& events)
     : context_(context), letters_(letters), events_(events) {
-  StartRead(&incoming_);  // which begins when gRPC has it
+  StartRead(&incoming_);  // starts when gRPC owns the stream
   tell(letters_, [this] { events_.came(*this); });
 }
 
 void PeerStream::read_done(bool is_ok) {
-  if (!is_ok) {  // the peer has gone, or the call was cancelled
+  if (!is_ok) {  // the peer disconnected, or the call was cancelled
     if (!is_finishing_) events_.ended(*this);
     return finish(grpc::Status::OK);
   }
@@ -45,7 +45,7 @@ void PeerStream::finish(const grpc::Status& status) {
   if (!outgoing_.is_writing()) finish_now();
 }
 
-// The last that is begun: gRPC ends the stream when what is under way has ended too.
+// The last operation: gRPC ends the stream when the operations in progress have ended too.
 void PeerStream::finish_now() {
   if (!last_words_) return;
   Finish(*std::exchange(last_words_, std::nullopt));
@@ -53,7 +53,7 @@ void PeerStream::finish_now() {
 
 // ---- the member's end ----
 
-// The hold keeps gRPC from ending the stream while this side may still begin to read or write.
+// The hold keeps the stream open while this side may still start to read or write.
 LinkStream::LinkStream(Epochs::Stub& stub, Letters& letters, const Hello& hello,
                        const Events& events)
     : letters_(letters), events_(events) {

@@ -22,6 +22,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "weir/base/assert.h"
+#include "weir/base/time.h"
 #include "weir/cluster/epoch.grpc.pb.h"
 #include "weir/coordinate/round_payload.h"
 #include "weir/host/mailbox.h"
@@ -81,6 +82,7 @@ class PeerStream : public grpc::ServerBidiReactor<Frame, Frame> {
   void finish(const grpc::Status& status);
 
   MemberId member = 0;  // after its hello
+  Instant hello_by{};   // deadline of the hello
 
  private:
   void OnReadDone(bool is_ok) override {

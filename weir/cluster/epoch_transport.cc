@@ -29,14 +29,17 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// More than the largest message and what gRPC puts around it.
-constexpr int kFrameMax = static_cast<int>(kEpochDataMax + kEpochRiderMax + 65'536);
+// The largest message plus gRPC's overhead.
+constexpr int kFrameMax = static_cast<int>(kEpochDataMax + kRoundPayloadMax + 65'536);
 constexpr Nanoseconds kRetryMin = milliseconds{50};
 constexpr Nanoseconds kRetryMax = seconds{1};
 constexpr int kTriesUntilTold = 8;
 constexpr auto kDescribeTimeout = seconds{1};
-// Of letters that other servers can make gRPC write without end: greetings and questions.
+// Bound for letters that other servers can cause without limit: greetings and queries.
 constexpr std::size_t kLettersMax = 4096;
+
+// Streams of members and of those that have not said who they are.
+constexpr std::size_t kPeersMax = kEpochMembersMax + 1024;
 
 EpochView view_of(const std::string& bytes) { return std::as_bytes(std::span(bytes)); }
 
@@ -48,7 +51,7 @@ Frame frame_of(const std::string& course, const EpochMessage& message) {
   return frame;
 }
 
-// What a member is told, who tells its administrator.
+// The status sent to a member, which reports it to its administrator.
 grpc::Status status_of(const Error& error) {
   switch (error.code) {
     case std::errc::protocol_not_supported:
@@ -69,7 +72,7 @@ bool is_refusal(grpc::StatusCode code) {
 
 // ---- the service ----
 
-// Everything but these calls happens in its thread.
+// Everything except these calls runs in its thread.
 class Transport final : public EpochTransport, private Epochs::CallbackService {
  public:
   Transport(const Options& options, Listener listener, host::Fd wake_fd)
@@ -136,7 +139,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
                                      const DescribeRequest* request, DescribeReply* reply) override;
 
-  // Runs it in the thread. False: it has stopped, and will not.
+  // Runs it in the thread. False: the thread has stopped.
   bool put(std::function<void()> letter) { return letters_.put_always(std::move(letter)); }
 
   // ---- in its thread ----
@@ -147,6 +150,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   Instant wakes_at() const;
 
   void peer_came(PeerStream& stream);
+  void end_silent(Instant now);
   void peer_frame(PeerStream& stream, const Frame& frame);
   void peer_ended(PeerStream& stream);
   void greet(PeerStream& stream, const Hello& hello);
@@ -175,17 +179,18 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   Letters letters_;
   PeerStream::Events peer_events_;
   LinkStream::Events link_events_;
-  std::unique_ptr<Credentials> credentials_;  // before the server, which asks it
+  std::unique_ptr<Credentials> credentials_;  // declared before the server, which uses it
   std::unique_ptr<grpc::Server> server_;
   std::thread thread_;
   std::atomic<std::size_t> connected_ = 1;
 
-  // All below is the thread's.
+  // All members below belong to the thread.
   bool is_ending_ = false;
-  bool is_leaving_ = false;  // nobody comes in any more
+  bool is_leaving_ = false;  // no stream is accepted any more
 
   std::list<std::unique_ptr<PeerStream>> peers_;
   std::map<MemberId, PeerStream*> streams_;  // of members, among peers_
+  Instant hello_by_ = kNever;                // the first of peers_ that are no members
   SliceLimits limits_;
   std::optional<MemberNames> names_;
   MemberNames running_;
@@ -194,7 +199,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   Connections connections_;
   std::optional<Greeter> greeter_;
 
-  std::uint32_t term_ = 0;  // of whom we follow
+  std::uint32_t term_ = 0;  // of the leader that this server follows
   std::string address_;
   std::unique_ptr<Epochs::Stub> stub_;
   LinkStream* link_ = nullptr;  // among links_
@@ -202,7 +207,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   Instant join_at_ = kNever;
   Nanoseconds retry_ = kRetryMin;
   int tries_ = 0;
-  Instant unheard_since_ = kNever;  // we have said something that was not answered
+  Instant unheard_since_ = kNever;  // a message has been unanswered since then
   std::string why_ = "no leader is known";
   bool is_refused_ = false;
   std::string link_leader_;
@@ -242,8 +247,9 @@ Result<void> Transport::open() {
   own.set_incarnation(options_.incarnation);
   greeter_.emplace(std::move(own), *credentials_, letters_);
   grpc::ServerBuilder builder;
-  // Two servers on one port would each get some of the members.
+  // Two servers on one port would divide the members between them.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  bound_connections(builder);
   builder.SetMaxReceiveMessageSize(kFrameMax);
   builder.AddListeningPort(options_.listen, credentials_->server(), &port_);
   builder.RegisterService(this);
@@ -257,7 +263,7 @@ Result<void> Transport::open() {
   return {};
 }
 
-// The thread goes on reading letters until gRPC has ended all that it began.
+// The thread reads letters until gRPC has ended all its operations.
 void Transport::stop() {
   if (!thread_.joinable()) return;
   (void)put([this] { begin_end(); });
@@ -294,6 +300,7 @@ void Transport::work() {
     leader_->tick(now);
     hand_out();
   }
+  end_silent(now);
   greeter_->tick(now);
   count_connections(now);
   if (now - ClusterLeader::kSilence >= unheard_since_ && link_ != nullptr) {
@@ -304,7 +311,7 @@ void Transport::work() {
 }
 
 Instant Transport::wakes_at() const {
-  Instant at = join_at_;
+  Instant at = std::min(join_at_, hello_by_);
   if (unheard_since_ != kNever) at = std::min(at, unheard_since_ + ClusterLeader::kSilence);
   at = std::min(at, greeter_->next_wake());
   return leader_ ? std::min(at, leader_->next_wake()) : at;
@@ -314,7 +321,25 @@ Instant Transport::wakes_at() const {
 
 void Transport::peer_came(PeerStream& stream) {
   peers_.emplace_back(&stream);
-  if (is_ending_) stream.finish(stopping());
+  if (is_ending_) return stream.finish(stopping());
+  if (peers_.size() > kPeersMax) {
+    return stream.finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "too many streams are open"});
+  }
+  stream.hello_by = host::now() + options_.hello_time;
+  hello_by_ = std::min(hello_by_, stream.hello_by);
+}
+
+void Transport::end_silent(Instant now) {
+  if (now < hello_by_) return;
+  hello_by_ = kNever;
+  for (const auto& stream : peers_) {
+    if (stream->member != 0) continue;
+    if (stream->hello_by <= now) {
+      stream->finish({grpc::StatusCode::DEADLINE_EXCEEDED, "expected a hello"});
+    } else {
+      hello_by_ = std::min(hello_by_, stream->hello_by);
+    }
+  }
 }
 
 void Transport::start_leading(std::uint32_t term, Before before, Instant until) {
@@ -326,7 +351,7 @@ void Transport::start_leading(std::uint32_t term, Before before, Instant until) 
                   limits_, host::now());
   if (names_) leader_->set_known(*names_, running_);
   leader_->confirm(until);
-  connected_ = 1;  // until they have come
+  connected_ = 1;  // until members have joined
 }
 
 void Transport::end_leading() {
@@ -340,8 +365,8 @@ void Transport::end_leading() {
 
 // ---- a candidate's part ----
 
-// Answered at once: that it was heard is all there is to say. Peers that greet faster than they are
-// counted are counted a little later.
+// Answered at once with an empty reply. If peers greet faster than they are counted, they are
+// counted a little later.
 grpc::ServerUnaryReactor* Transport::Greet(grpc::CallbackServerContext* context,
                                            const Greeting* greeting, Greeted*) {
   (void)letters_.put([this, name = greeting->name(), incarnation = greeting->incarnation()] {
@@ -447,7 +472,7 @@ void Transport::start_following(std::uint32_t term, const std::string& address) 
   join_at_ = host::now();
 }
 
-// The way to the leader, with the certificates of now. A stream that stands keeps its own.
+// A channel to the leader with the current certificates. An open stream keeps its own.
 void Transport::open_channel() {
   stub_ = Epochs::NewStub(
       grpc::CreateCustomChannel(address_, credentials_->channel(), peer_channel_arguments()));
@@ -524,7 +549,7 @@ void Transport::pass_on(std::uint32_t term, const std::string& course,
 
 // ---- what there is to tell ----
 
-// Somebody asks us.
+// Another server asks this one.
 grpc::ServerUnaryReactor* Transport::Describe(grpc::CallbackServerContext* context,
                                               const DescribeRequest*, DescribeReply* reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
@@ -541,7 +566,7 @@ grpc::ServerUnaryReactor* Transport::Describe(grpc::CallbackServerContext* conte
   return reactor;
 }
 
-// We ask the leader.
+// This server asks the leader.
 struct Transport::Asked {
   grpc::ClientContext context;
   DescribeRequest request;

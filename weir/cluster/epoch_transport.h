@@ -19,6 +19,7 @@
 // any thread and return at once.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,6 +44,8 @@ class EpochTransport {
     std::string listen;             // ADDRESS:PORT
     std::string tls_directory;      // see credentials.h; empty: plain text
     SliceTerms terms = {};
+    // For the first message of a stream: whoever says nothing is no member.
+    Nanoseconds hello_time = std::chrono::seconds{10};
   };
   struct LinkState {
     bool is_joined = false;

@@ -23,9 +23,14 @@ constexpr auto kStuck = seconds{60};
 // A transport whose own member is in its epochs.
 class Node {
  public:
-  explicit Node(const std::string& name, std::uint64_t incarnation = 1) {
+  explicit Node(const std::string& name, std::uint64_t incarnation = 1,
+                Nanoseconds hello_time = seconds{10}) {
     auto made = EpochTransport::create(
-        {.name = name, .incarnation = incarnation, .listen = "127.0.0.1:0", .tls_directory = {}},
+        {.name = name,
+         .incarnation = incarnation,
+         .listen = "127.0.0.1:0",
+         .tls_directory = {},
+         .hello_time = hello_time},
         {.received =
              [this](std::uint32_t term, const std::string& course, EpochMessage message) {
                const std::lock_guard lock(mutex_);
@@ -84,9 +89,10 @@ class Node {
 struct EpochTransportTest : ::testing::Test {
   EpochTransportTest() { leader.transport().lead(kTerm, EpochTransport::Before::kNobody, kNever); }
   // What the leader says to a peer that sends these frames, in the end.
-  grpc::Status status_for(const std::vector<Frame>& frames) {
+  grpc::Status status_for(const std::vector<Frame>& frames) { return status_of(leader, frames); }
+  static grpc::Status status_of(const Node& node, const std::vector<Frame>& frames) {
     auto stub =
-        Epochs::NewStub(grpc::CreateChannel(leader.address(), grpc::InsecureChannelCredentials()));
+        Epochs::NewStub(grpc::CreateChannel(node.address(), grpc::InsecureChannelCredentials()));
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kStuck);
     auto stream = stub->Join(&context);
@@ -180,6 +186,16 @@ TEST_F(EpochTransportTest, PeersThatBreakTheProtocolAreSentAwayAndTheOthersGoOn)
   EXPECT_EQ(status_for({hello("c"), bytes(std::string(2 << 20, 'x'))}).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
   expect_a_round(leader, 1);
+}
+
+// It would be held for ever: nothing else ends it.
+TEST_F(EpochTransportTest, APeerThatSaysNothingIsSentAwayAndAMemberIsNot) {
+  Node other("d", 1, std::chrono::milliseconds{200});
+  other.transport().lead(kTerm, EpochTransport::Before::kNobody, kNever);
+  other.transport().follow(kTerm, other.address());
+  ASSERT_TRUE(other.wait_joined());
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(status_of(other, {}).error_message(), "expected a hello");
+  expect_a_round(other, 1);
 }
 
 TEST_F(EpochTransportTest, ASecondServerOfTheSameNameIsRefusedAndSaysWhy) {

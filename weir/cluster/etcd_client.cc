@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 
 constexpr auto kWatchPause = milliseconds{200};
 
-// The first key behind all that begin with the prefix. REQUIRES: it ends in no 0xff.
+// The first key after all keys with the prefix. REQUIRES: it does not end in 0xff.
 std::string end_of(std::string prefix) {
   WEIR_ASSERT(!prefix.empty());
   ++prefix.back();
@@ -71,7 +71,7 @@ class EtcdClient::Core {
   }
 
   Credentials& credentials() { return *credentials_; }
-  // With the certificates of now. Calls under way keep the channel they have.
+  // With the current certificates. Calls in progress keep their channel.
   void open_channels() {
     std::vector<Endpoint> endpoints;
     for (const std::string& name : options_.endpoints) {
@@ -92,7 +92,7 @@ class EtcdClient::Core {
     return token_;
   }
 
-  // `call` makes one attempt at an endpoint with a context that has its deadline and token.
+  // `call` makes one attempt at an endpoint with a context that has the deadline and token.
   template <class Call>
   Result<void> attempt(Call call) {
     grpc::Status status;
@@ -213,7 +213,7 @@ Result<EtcdClient::Lease> EtcdClient::grant(Nanoseconds length) {
   return Lease{response.id(), std::chrono::seconds{response.ttl()}};
 }
 
-// etcd has this as a stream only; one question and one answer of it are enough.
+// etcd offers this only as a stream; one request and one answer are enough.
 Result<Nanoseconds> EtcdClient::keep_alive(std::int64_t lease) {
   pb::LeaseKeepAliveRequest request;
   request.set_id(lease);
@@ -278,7 +278,7 @@ struct EtcdWatch::Running {
   host::Mutex mutex;
   host::Condition ending;
   bool is_ending ABSL_GUARDED_BY(mutex) = false;
-  // Of the stream that is read.
+  // Of the stream being read.
   grpc::ClientContext* context ABSL_GUARDED_BY(mutex) = nullptr;
   std::thread thread;
 
@@ -291,7 +291,7 @@ struct EtcdWatch::Running {
         context = &own;
       }
       read(own);
-      changed();  // something may have been missed
+      changed();  // a change may have been missed
       const host::MutexLock lock(mutex);
       context = nullptr;
       const Instant until = host::now() + kWatchPause;

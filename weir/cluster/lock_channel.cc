@@ -12,10 +12,10 @@
 namespace weir::cluster {
 namespace {
 
-// Of a server, which is trusted with more than its clients are.
+// Maximum answer of a server, which is trusted more than its clients.
 constexpr int kAnswerBytesMax = 256 << 20;
-// How long one attempt to connect may take: what gRPC calls the least pause between two of them. A
-// handshake of TLS on a busy machine takes its time; a stream tries again, a single call does not.
+// Maximum time of one connection attempt, which gRPC calls the minimum pause between attempts. A
+// TLS handshake on a busy machine takes long; a stream tries again, a single call does not.
 constexpr int kStreamAttemptMs = 1000;
 constexpr int kCallAttemptMs = 5000;
 

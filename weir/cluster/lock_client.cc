@@ -23,14 +23,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Batches on their way: one is being answered while the next travels, and the rest gathers.
+// Batches in progress: one is being answered while the next is sent, and the rest is collected.
 constexpr std::size_t kWindow = 2;
 constexpr Nanoseconds kWelcomePatience = 10s;
 constexpr Nanoseconds kBackoffMin = 50ms;
 constexpr Nanoseconds kBackoffMax = 1s;
-// How often it is seen whether what is overdue can go.
+// Interval of checks whether overdue messages can be sent.
 constexpr Nanoseconds kOverdue = 5ms;
-// The keeper looks at least so often, whatever it was told: caches are checked every second.
+// The keeper checks at least this often: caches are checked every second.
 constexpr Nanoseconds kLookEvery = 1s;
 
 std::uint32_t slot_of(LockClient::Ticket ticket) { return static_cast<std::uint32_t>(ticket); }
@@ -53,8 +53,8 @@ Result<void> check(const ConnectOptions& options) {
 
 namespace {
 
-// Two states have to agree: the LockClient's and the stream's. One mutex guards both; nothing of
-// gRPC and no listener is called with it held.
+// The states of the LockClient and of the stream must agree. One mutex guards both; gRPC and
+// listeners are never called with it held.
 class GrpcClient final : public Client {
  public:
   GrpcClient(const ConnectOptions& options, std::unique_ptr<cluster::LockChannel> channel)
@@ -85,24 +85,24 @@ class GrpcClient final : public Client {
  private:
   class Stream;
 
-  // What is to be done when the mutex has been let go.
+  // Actions to perform after the mutex is released.
   struct Errands {
     Stream* writes = nullptr;
     bool has_events = false;
   };
-  // Of the stream there is, one at a time.
+  // State of the current stream.
   struct StreamState {
     bool is_reading = true;
     bool is_writing = true;
     bool is_done = false;
-    bool has_left = false;  // the goodbye is on its way
+    bool has_left = false;  // the goodbye was sent
     Instant heard_at{};
 
-    // Nothing is left that could begin a write.
+    // No operation is left that could start a write.
     bool is_idle() const { return !is_reading && !is_writing; }
   };
 
-  // Drops by one of LockClient's calls.
+  // Drops locks with one of LockClient's calls.
   template <class Drop>
   std::size_t drop(Drop drop);
   Errands look(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -126,13 +126,13 @@ class GrpcClient final : public Client {
   std::unique_ptr<v1::Locks::Stub> stub_;
 
   mutable host::Mutex mutex_;
-  host::Condition changed_;  // for the keeper, and who closes
+  host::Condition changed_;  // for the keeper, and for close()
   host::Condition told_;     // a listener has returned
   LockClient client_ ABSL_GUARDED_BY(mutex_);
   host::MemoryPressure pressure_;                                // the keeper's
   std::vector<Listener*> listeners_ ABSL_GUARDED_BY(mutex_);     // by slot of the ticket
-  std::vector<LockClient::Event> news_ ABSL_GUARDED_BY(mutex_);  // being told
-  Ticket telling_ ABSL_GUARDED_BY(mutex_) = 0;                   // whose listener is being called
+  std::vector<LockClient::Event> news_ ABSL_GUARDED_BY(mutex_);  // events being delivered
+  Ticket telling_ ABSL_GUARDED_BY(mutex_) = 0;  // ticket whose listener is being called
   std::thread::id teller_ ABSL_GUARDED_BY(mutex_);
   bool is_telling_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
@@ -147,8 +147,8 @@ class GrpcClient final : public Client {
   std::thread keeper_;
 };
 
-// One attempt to talk to the server. Reads go on until one fails; a hold keeps gRPC from ending the
-// stream while this side may still begin to write.
+// One connection attempt. Reads continue until one fails; a hold keeps the stream open while this
+// side may still start to write.
 class GrpcClient::Stream : public grpc::ClientBidiReactor<v1::ClientBatch, v1::ServerBatch> {
  public:
   explicit Stream(GrpcClient& owner) : owner_(owner) {}
@@ -226,14 +226,14 @@ void GrpcClient::Stream::OnDone(const grpc::Status& status) {
   owner_.changed_.notify_all();
 }
 
-// ---- what every call does besides its own ----
+// ---- common part of every call ----
 
-// The next batch goes when the one before has been handed over and not too many are unanswered.
-// Waiting news becomes errands; the keeper is told of a date that is nearer than the one it knows.
+// Sends the next batch when the previous one has been passed on and not too many are unanswered.
+// Pending events become actions; the keeper is notified of an earlier deadline.
 GrpcClient::Errands GrpcClient::look(Instant now) {
   Errands errands;
   Stream* const stream = stream_.get();
-  // What listeners ask for gathers until all have been told.
+  // Operations requested by listeners are collected until all have been called.
   const bool is_listener = is_telling_ && teller_ == std::this_thread::get_id();
   const StreamState& state = stream_state_;
   const bool can_write = stream != nullptr && state.is_reading && !state.is_writing;
@@ -260,7 +260,7 @@ void GrpcClient::compose(Stream& stream, Instant now) {
 }
 
 void GrpcClient::wake_keeper(Instant now) {
-  // What is overdue waits for the stream, which looks again by itself.
+  // Overdue messages wait for the stream, which checks again by itself.
   const Instant next = client_.next_tick();
   if (keeper_until_ == kNever || next <= now || next >= keeper_until_) return;
   keeper_until_ = kNever;
@@ -272,7 +272,8 @@ void GrpcClient::run(const Errands& errands) {
   if (errands.has_events) tell();
 }
 
-// Calls listeners until there is no news. One thread at a time does it; others leave theirs to it.
+// Calls listeners until there are no events. One thread at a time does it; others leave their
+// events to it.
 void GrpcClient::tell() {
   host::MutexLock lock(mutex_);
   if (is_telling_) return;
@@ -283,7 +284,7 @@ void GrpcClient::tell() {
     for (const LockClient::Event& event : news_) {
       const std::uint32_t slot = slot_of(event.ticket);
       Listener* const listener = slot < listeners_.size() ? listeners_[slot] : nullptr;
-      // Released meanwhile, and perhaps in use again by a ticket that is not meant.
+      // Released meanwhile, and possibly reused by another ticket.
       if (listener == nullptr || !client_.is_ticket(event.ticket)) continue;
       telling_ = event.ticket;
       lock.unlock();
@@ -329,7 +330,7 @@ void GrpcClient::release(Ticket ticket) {
     const std::uint64_t said = said_so_far();
     client_.release(ticket, now);
     const bool is_quiet = said == said_so_far() && client_.events().empty();
-    if (is_quiet && telling_ != ticket) return;  // into the cache: nobody needs to know
+    if (is_quiet && telling_ != ticket) return;  // into the cache: no notification needed
     errands = look(now);
     if (teller_ != std::this_thread::get_id()) {
       while (telling_ == ticket) told_.wait(lock);
@@ -441,7 +442,7 @@ void GrpcClient::keep() {
         stream_->context.TryCancel();
       }
     }
-    keeper_until_ = kNever;  // nobody needs to wake who is awake
+    keeper_until_ = kNever;  // it is awake, so it need not be woken
     const Errands errands = look(now);
     if (errands.writes != nullptr || errands.has_events) {
       lock.unlock();
@@ -493,7 +494,7 @@ struct HeldLock::State : Listener {
     answered.notify_all();
   }
 
-  // Nothing: not in time.
+  // None: not within the timeout.
   std::optional<LockClient::Event> wait(std::optional<Nanoseconds> timeout) {
     const Instant begin = host::now();
     const host::MutexLock lock(mutex);

@@ -7,6 +7,7 @@
 #include "weir/base/assert.h"
 #include "weir/classify/opcode.h"
 #include "weir/serve/options.h"
+#include "weir/serve/target_port.h"
 #include "weir/target/nrs_text.h"
 
 namespace weir::cluster {
@@ -27,6 +28,7 @@ bool is_gated(const lock::ClientOp& op) {
 Target::Options target_options(const LockGateOptions& options) {
   Target::Options target;
   target.gate.nodemaps = nodemaps_named(options.nodemaps);
+  target.gate.rules.watched_queues = serve::kWatchedQueues;
   return target;
 }
 

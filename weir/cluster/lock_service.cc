@@ -15,6 +15,7 @@
 #include <poll.h>
 
 #include "weir/base/assert.h"
+#include "weir/base/ring.h"
 #include "weir/cluster/credentials.h"
 #include "weir/cluster/lock.grpc.pb.h"
 #include "weir/cluster/lock_gate.h"
@@ -31,11 +32,11 @@ namespace wire = lock::v1;
 using grpc::CallbackServerContext;
 using grpc::StatusCode;
 
-// A peer that has not answered for so long is gone, whatever TCP thinks.
+// A peer that does not answer for this time is considered disconnected, whatever TCP reports.
 constexpr int kPingEveryMs = 20'000;
 constexpr std::chrono::seconds kStopPatience{2};
 
-// "ipv4:10.1.2.3:4567", "ipv6:%5B::1%5D:4567", "unix:..." as gRPC writes it.
+// Parses gRPC's text: "ipv4:10.1.2.3:4567", "ipv6:%5B::1%5D:4567", "unix:...".
 serve::ClientIdentity identity_of(std::string_view text) {
   serve::ClientIdentity identity;
   sockaddr_storage address{};
@@ -62,7 +63,7 @@ serve::ClientIdentity identity_of(std::string_view text) {
   return identity;
 }
 
-// As people write it: "10.1.2.3:4567", "[::1]:4567", "unix".
+// In the usual notation: "10.1.2.3:4567", "[::1]:4567", "unix".
 std::string peer_text(std::string text) {
   if (text.starts_with("unix")) return "unix";
   const auto colon = text.find(':');
@@ -73,8 +74,8 @@ std::string peer_text(std::string text) {
   return text;
 }
 
-// Whom the certificate names: its subject, or if that is empty its alternative names. Nothing
-// without TLS. A renewed certificate names the same.
+// The name in the certificate: its subject, or if that is empty its alternative names. Empty
+// without TLS. A renewed certificate has the same name.
 std::string principal_of(const grpc::ServerContextBase& context) {
   const auto who = context.auth_context();
   for (const char* const property :
@@ -89,7 +90,7 @@ std::string principal_of(const grpc::ServerContextBase& context) {
   return {};
 }
 
-// Names of locks tell what others do. A certificate was checked with the handshake.
+// Lock names reveal what other clients do. The certificate was checked in the handshake.
 bool may_list(const grpc::ServerContextBase& context) {
   return context.auth_context()->IsPeerAuthenticated() || context.peer().starts_with("unix:");
 }
@@ -121,11 +122,11 @@ struct Letter {
   std::string job{};
   std::function<void()> call{};
 };
-// A stream has four letters under way at most, and a thread that asks has one.
+// A stream has at most four letters in the mailbox, and a thread that waits for an answer has one.
 using Letters = host::Mailbox<Letter>;
 
-// One client's stream. gRPC calls it in its own threads; it only writes letters. All it is told to
-// do comes from the owner's thread, which it belongs to until its last letter.
+// The stream of one client. gRPC calls it in its own threads, where it only writes letters. The
+// owner's thread, which it belongs to until its last letter, controls it.
 class Stream : public grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBatch> {
  public:
   Stream(Letters& letters, std::string peer, std::string principal)
@@ -153,9 +154,11 @@ class Stream : public grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBat
 
   // ---- the owner's ----
   LockGate::Connection number = 0;  // 0: not with the LockGate
+  Instant opened{};
+  RingLink<Stream> newcomer;  // until its first message
   bool is_writing = false;
   bool has_news = false;
-  bool is_ending = false;  // when what is being written has gone
+  bool is_ending = false;  // after the current write
   bool is_finished = false;
 
  private:
@@ -190,7 +193,7 @@ class LockService::Owner {
   void start() {
     thread_ = std::thread([this] { run(); });
   }
-  // Streams are told to end, and so are those that come.
+  // Ends all streams, including new ones.
   void end_streams() { (void)letters_.put_always({Letter::Kind::kStop}); }
   // REQUIRES: all streams have ended.
   void stop() {
@@ -199,13 +202,13 @@ class LockService::Owner {
     thread_.join();
   }
 
-  // Runs where the locks are. False: nobody is there any more, and it does not run.
+  // Runs on the owner's thread. False: the thread has ended, and the function is not called.
   bool call(std::function<void()> function) {
     Letter letter;
     letter.call = std::move(function);
     return letters_.put_always(std::move(letter));
   }
-  // What the function gives; it takes the owner.
+  // Returns the result of the function, which takes the owner.
   template <class Function>
   std::optional<std::invoke_result_t<Function, Owner&>> ask(Function function) {
     using Answer = std::invoke_result_t<Function, Owner&>;
@@ -233,6 +236,9 @@ class LockService::Owner {
   void flush(Stream& stream);
   void finish(Stream& stream, const grpc::Status& status);
   void flush_dirty();
+  void open(Stream& stream);
+  void end_silent();
+  Nanoseconds hello_time() const { return options_.hello_time; }
   void relieve();
   void leave_in_order();
   absl::flat_hash_map<std::uint64_t, const Stream*> streams_by_client() const;
@@ -244,6 +250,7 @@ class LockService::Owner {
   std::unique_ptr<LockGate> gate_;
   host::MemoryPressure pressure_;
   absl::flat_hash_map<Stream*, std::unique_ptr<Stream>> streams_;
+  Ring<Stream, &Stream::newcomer> newcomers_;  // the first first
   absl::flat_hash_map<LockGate::Connection, Stream*> by_number_;
   LockGate::Connection numbers_ = 0;
   Instant now_{};
@@ -255,15 +262,15 @@ class LockService::Owner {
 void LockService::Owner::wait() {
   const auto pressure = pressure_.waits();
   std::array<pollfd, 3> waits{pollfd{letters_.fd(), POLLIN, 0}, pressure[0], pressure[1]};
-  const Instant until =
-      std::min(gate_->next_turn(), trace_ == nullptr ? kNever : trace_->wakes_at());
+  Instant until = std::min(gate_->next_turn(), trace_ == nullptr ? kNever : trace_->wakes_at());
+  if (!newcomers_.empty()) until = std::min(until, newcomers_.front().opened + hello_time());
   const Nanoseconds left =
       std::clamp(until - host::boot_now(), Nanoseconds{0}, Nanoseconds{std::chrono::seconds{3600}});
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
   const timespec span{seconds.count(), (left - seconds).count()};
   if (ppoll(waits.data(), waits.size(), &span, nullptr) <= 0) return;
   if (waits[0].revents != 0) letters_.clear();
-  // The kernel tells of a trigger once, to whoever polls: it is not asked again.
+  // The kernel reports a trigger once, to the poll: use its result.
   if (pressure_.take(waits[1].revents, waits[2].revents)) relieve();
 }
 
@@ -277,6 +284,7 @@ void LockService::Owner::run() {
     wait();
     now_ = host::boot_now();
     for (Letter& letter : letters_.take()) handle(letter);
+    end_silent();
     gate_->turn(now_);
     flush_dirty();
     if (trace_ != nullptr) trace_->turn(now_);
@@ -290,8 +298,7 @@ void LockService::Owner::handle(Letter& letter) {
   Stream* const stream = letter.stream;
   switch (letter.kind) {
     case Letter::Kind::kOpened:
-      streams_.emplace(stream, stream);
-      if (is_stopping_) finish(*stream, stopping());
+      open(*stream);
       return;
     case Letter::Kind::kRead:
       receive(*stream, letter);
@@ -323,7 +330,23 @@ void LockService::Owner::handle(Letter& letter) {
   }
 }
 
-// Whether a client may come, and as whom.
+void LockService::Owner::open(Stream& stream) {
+  streams_.emplace(&stream, &stream);
+  if (is_stopping_) return finish(stream, stopping());
+  if (streams_.size() > options_.lock.server.sessions_max + kStreamsSpare) {
+    return finish(stream, {StatusCode::RESOURCE_EXHAUSTED, "too many streams are open"});
+  }
+  stream.opened = now_;
+  newcomers_.push_back(stream);
+}
+
+void LockService::Owner::end_silent() {
+  while (!newcomers_.empty() && newcomers_.front().opened + hello_time() <= now_) {
+    finish(newcomers_.front(), {StatusCode::DEADLINE_EXCEEDED, "expected a hello"});
+  }
+}
+
+// Checks whether a client is accepted, and determines its identity.
 bool LockService::Owner::admit(Stream& stream, const std::string& job) {
   serve::Claims claims;
   if (job.size() > JobId::kSizeMax) {
@@ -345,6 +368,7 @@ bool LockService::Owner::admit(Stream& stream, const std::string& job) {
 
 void LockService::Owner::receive(Stream& stream, Letter& letter) {
   if (stream.is_finished) return;
+  if (stream.newcomer.is_linked()) newcomers_.erase(stream);
   if (!letter.message) {
     return finish(stream,
                   grpc::Status(StatusCode::INVALID_ARGUMENT, "not a valid batch of weir.lock.v1"));
@@ -373,6 +397,7 @@ void LockService::Owner::flush(Stream& stream) {
 
 void LockService::Owner::finish(Stream& stream, const grpc::Status& status) {
   if (std::exchange(stream.is_finished, true)) return;
+  if (stream.newcomer.is_linked()) newcomers_.erase(stream);
   if (stream.number != 0) {
     gate_->disconnect(stream.number, now_);
     by_number_.erase(stream.number);
@@ -381,7 +406,8 @@ void LockService::Owner::finish(Stream& stream, const grpc::Status& status) {
   stream.Finish(status);
 }
 
-// With nothing granted, and everybody heard who could hold something, the next may begin afresh.
+// If no lock is granted and every possible holder has reported, the next server needs no
+// grace period.
 void LockService::Owner::leave_in_order() {
   const lock::LockServer& server = gate_->server();
   if (server.is_recovering() || server.table().granted() > 0) return;
@@ -477,7 +503,7 @@ class LockService::Transport : public wire::Locks::CallbackService {
 
   Owner& owner_;
   serve::ListenAddress listening_;
-  std::unique_ptr<Credentials> credentials_;  // before the server, which asks it
+  std::unique_ptr<Credentials> credentials_;  // declared before the server, which uses it
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -495,10 +521,11 @@ Result<void> LockService::Transport::open(const LockServiceOptions& options) {
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort(serve::print_listen(address), credentials_->server(), &port);
-  // Two servers on one port would share its clients between them.
+  // Two servers on one port would divide the clients between them.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingEveryMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingEveryMs);
+  bound_connections(builder);
   builder.SetMaxReceiveMessageSize(kBatchBytesMax);
   builder.RegisterService(this);
   server_ = builder.BuildAndStart();
@@ -514,7 +541,7 @@ Result<void> LockService::Transport::open(const LockServiceOptions& options) {
 
 namespace {
 
-// 128 of the bits that only the holder of the key can make.
+// 128 bits that only the holder of the key can compute.
 lock::SecretOf secrets_of(const host::Key& key) {
   return [key](std::uint64_t client, std::string_view principal) {
     const host::Digest digest = host::keyed_digest(key, fmt::format("{} {}", client, principal));

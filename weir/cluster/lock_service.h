@@ -11,7 +11,8 @@
 // A stream has one read and one write in progress at a time. While a batch is being sent to a
 // client, further messages are collected for the next one, so a busier service sends larger
 // batches. If a client does not read its answers, the service stops reading from it, until its
-// lease ends.
+// lease ends. A stream without a message for hello_time is closed, and at most kStreamsSpare
+// streams are open beside those of sessions, so peers without a session cannot use up the memory.
 //
 // Incarnation. Each start takes the next number from the state file (lock_state.h) and saves it
 // before it accepts clients: fences and client numbers increase with it. The file also records
@@ -31,6 +32,8 @@
 // streams; clients keep their locks for their lease and replay them to the next server.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,6 +43,7 @@
 #include <vector>
 
 #include "weir/base/result.h"
+#include "weir/base/time.h"
 #include "weir/host/memory_pressure.h"
 #include "weir/lock/view.h"
 #include "weir/serve/options.h"
@@ -55,7 +59,9 @@ struct LockServiceOptions {
   serve::ClaimsOptions claims;
   std::vector<serve::NodemapOptions> nodemaps;
   serve::TlsOptions tls;
-  // Records the calls on the Target, for weir sim --replay; empty: nothing is recorded.
+  // Time for the first message of a stream.
+  Nanoseconds hello_time = std::chrono::seconds{10};
+  // Trace of the calls to the Target, for weir sim --replay; empty: none.
   std::string trace_file = {};
   // Sources of memory pressure; none: those of this process.
   std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
@@ -63,6 +69,8 @@ struct LockServiceOptions {
 
 class LockService : public lock::Console, public serve::TargetPort {
  public:
+  static constexpr std::size_t kStreamsSpare = 1024;
+
   // Serves when it returns. EBUSY: another server uses the state file; EADDRINUSE: the address is
   // in use.
   static Result<std::unique_ptr<LockService>> create(const LockServiceOptions& options);
@@ -81,7 +89,7 @@ class LockService : public lock::Console, public serve::TargetPort {
   std::vector<lock::NamespaceView> view() override;
   Result<lock::LockList> list(std::string_view name, const lock::ListOptions& options) override;
   Result<void> set(std::string_view name, lock::Tunable tunable, std::int64_t value) override;
-  // The scheduler that lock requests pass.
+  // The scheduler of lock requests.
   std::string_view service() const override { return serve::LockOptions::kService; }
   bool look(const Look& visit) override;
 

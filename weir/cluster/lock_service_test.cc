@@ -69,6 +69,10 @@ class RudePeer {
   // What the server thinks of it.
   grpc::Status end(const wire::ClientBatch& batch) {
     stream_->Write(batch);
+    return end();
+  }
+  // The same of one that says nothing more.
+  grpc::Status end() {
     wire::ServerBatch answer;
     while (stream_->Read(&answer)) last_ = answer;
     return stream_->Finish();
@@ -109,6 +113,7 @@ class RudePeers : public testing::Test {
     options.lock.listen =
         serve::ListenAddress{.kind = serve::ListenAddress::Kind::kUnix, .path = socket};
     options.lock.state_file = state;
+    options.hello_time = 200ms;
     options.pressure = host::MemoryPressure::Sources{};
     auto made = LockService::create(options);
     EXPECT_TRUE(made) << made.error().message();
@@ -138,10 +143,9 @@ TEST_F(RudePeers, TheSchedulerIsLookedAtBesideThem) {
     }));
   }
   EXPECT_GT(finished, 100U) << "and the one before";
-  service->stop();
-  EXPECT_FALSE(service->look([](const Target&, Instant) { FAIL() << "nobody is there"; }));
-  service.reset();
-  service = serve_on(folder() + "/s", folder() + "/state");
+  const auto ended = serve_on(folder() + "/t", folder() + "/state of another");
+  ended->stop();
+  EXPECT_FALSE(ended->look([](const Target&, Instant) { FAIL() << "nobody is there"; }));
 }
 
 TEST_F(RudePeers, GarbageEndsItsOwnStreamAlone) {
@@ -159,6 +163,12 @@ TEST_F(RudePeers, WhoDoesNotSayHelloIsSentAway) {
   ASSERT_EQ(peer.last().ops_size(), 1);
   EXPECT_EQ(peer.last().ops(0).kind(), wire::ServerOp::GO_AWAY);
   EXPECT_EQ(counters().broken_rules, 1U);
+}
+
+// It would be held for ever: nothing else ends it. One that has said hello may say nothing more
+// until its lease ends, as the decent one does here.
+TEST_F(RudePeers, WhoSaysNothingIsSentAway) {
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(RudePeer(to).end().error_message(), "expected a hello");
 }
 
 TEST_F(RudePeers, NumbersThatDoNotCountUpAreSentAway) {

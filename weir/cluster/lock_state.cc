@@ -21,8 +21,8 @@ constexpr std::string_view kCount = "incarnation ";
 constexpr std::string_view kKey = "key ";
 constexpr std::string_view kByHand = " by hand\n";
 
-// For who has lost both files: more starts than any server has had that was started once a minute
-// for less than a year.
+// For an administrator who has lost both files: more starts than a server can have had that was
+// started once a minute for a year.
 constexpr std::uint64_t kFarAhead = std::uint64_t{1} << 19;
 static_assert(kFarAhead < lock::kIncarnationMax);
 
@@ -30,7 +30,7 @@ std::string print_plain(const LockState& state) {
   return fmt::format("{}{}\nclean {}\n", kCount, state.incarnation, state.is_clean ? 1 : 0);
 }
 
-// 0: not what can follow.
+// 0: not valid.
 std::uint64_t read_number(std::string_view text) {
   std::uint64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
@@ -50,7 +50,7 @@ std::optional<host::Key> read_key(std::string_view text) {
   return key;
 }
 
-// For a shell.
+// Quotes a path for a shell.
 std::string shell_word(const std::string& path) {
   std::string word = "'";
   for (const char one : path) word += one == '\'' ? std::string("'\\''") : std::string(1, one);
@@ -81,8 +81,8 @@ tl::unexpected<Error> damaged(const std::string& path, bool is_missing, bool has
                   kByHand.substr(0, kByHand.size() - 1), shell_word(file), lock::kFenceCountBits));
 }
 
-// What the last server wrote. The copy is written first: if both are intact and differ, the server
-// died between the two.
+// The state that the last server wrote. The copy is written first: if both are intact and differ,
+// the server died between the two writes.
 Result<LockState> last_state(const std::string& path, const StateFile& file,
                              const StateFile& copy) {
   if (file.is_new() && copy.is_new()) return LockState{};

@@ -77,7 +77,7 @@ class LockStateFiles : public testing::Test {
     EXPECT_FALSE(refused);
     const std::string& hint = refused.error().hint;
     const auto begin = hint.find("run: ") + 5;
-    return std::system(hint.substr(begin, hint.find("; else") - begin).c_str());
+    return std::system(hint.substr(begin, hint.find("; otherwise") - begin).c_str());
   }
   static void write(const std::string& name, const std::string& text) {
     std::ofstream(name, std::ios::trunc) << text;

@@ -15,7 +15,7 @@ namespace wire = lock::v1;
 using In = lock::ClientOp::Kind;
 using Out = lock::ServerOp::Kind;
 
-// A lease, or the age of a lock in a cache: longer ones are made up.
+// Maximum of a lease, or of the age of a cached lock; longer ones are not valid.
 constexpr Nanoseconds kSpanMax = std::chrono::hours{24 * 365};
 
 wire::Mode to_wire(lock::Mode mode) {
@@ -58,7 +58,7 @@ void write_secret(const lock::SessionSecret& secret, std::string& to) {
   to.assign(reinterpret_cast<const char*>(secret.data()), secret.size());
 }
 
-// Nothing is no secret; so is what older peers say.
+// An empty secret means none; older peers send it.
 bool read_secret(const std::string& from, lock::SessionSecret& to) {
   if (!from.empty() && from.size() != to.size()) return false;
   std::memcpy(to.data(), from.data(), from.size());

@@ -34,7 +34,7 @@ constexpr std::string_view kTerm = "term";
 constexpr std::string_view kHistory = "history";
 constexpr std::string_view kRules = "rules/";
 constexpr std::size_t kNamesTold = 20;
-constexpr int kGoodbyes = 3;  // tries, of an etcd that was there
+constexpr int kGoodbyes = 3;  // attempts, if etcd was available
 
 std::optional<std::uint32_t> read_term(std::string_view text) {
   std::uint32_t term = 0;
@@ -48,7 +48,7 @@ std::string name_in(std::string_view key) {
   return std::string(key.substr(0, std::min(key.rfind('@'), key.size())));
 }
 
-// 0: it is none.
+// 0: not valid.
 std::uint64_t incarnation_in(std::string_view key) {
   std::uint64_t number = 0;
   const std::string_view digits = key.substr(std::min(key.rfind('@') + 1, key.size()));
@@ -57,14 +57,14 @@ std::uint64_t incarnation_in(std::string_view key) {
   return error == std::errc{} && end == digits.data() + digits.size() ? number : 0;
 }
 
-// Of the members by name: one that started again may be registered twice for a while.
+// Counts members by name: a restarted server may be registered twice for a while.
 std::size_t count_names(const std::vector<MembershipView::Member>& members) {
   std::set<std::string_view> names;
   for (const MembershipView::Member& one : members) names.insert(one.name);
   return names.size();
 }
 
-// As weir.conf(5) has them; others were written by hand.
+// Whether it is a name as in weir.conf(5); others were written by hand.
 bool is_server_name(std::string_view name) {
   return !name.empty() && name.size() <= ClusterLeader::kNameMax &&
          std::all_of(name.begin(), name.end(), [](char letter) {
@@ -124,7 +124,7 @@ class EtcdMembership final : public Membership {
 
  private:
   struct Asked {
-    std::function<Result<void>()> carry_out;  // none: there is news, or it ends
+    std::function<Result<void>()> carry_out;  // none: etcd has changed, or the thread must stop
     Answer answer;
   };
 
@@ -163,22 +163,22 @@ class EtcdMembership final : public Membership {
   std::thread thread_;
 
   host::Mailbox<Asked> letters_;
-  std::atomic<bool> has_news_ = true;  // and there is a letter that says so, but the first time
+  std::atomic<bool> has_news_ = true;  // a letter was written for it, except the first time
   std::atomic<bool> is_ending_ = false;
   mutable host::Mutex mutex_;
   std::string trouble_ ABSL_GUARDED_BY(mutex_);
 
-  // Of its thread.
+  // Members of its thread.
   std::deque<Asked> asked_;
   std::int64_t lease_ = 0;  // 0: none
   Nanoseconds length_{0};
-  Instant kept_at_{};  // when it was last asked for
+  Instant kept_at_{};  // when it was last renewed
   Instant turn_at_{};
-  std::uint32_t last_term_ = 0;  // the largest that was heard of
+  std::uint32_t last_term_ = 0;  // the largest seen
   std::int64_t term_modified_ = 0;
   Instant leaderless_since_ = kNever;
   bool seeks_ = false;
-  std::string challenge_;  // as it stands in etcd; empty: none
+  std::string challenge_;  // as written to etcd; empty: none
   Instant stands_aside_until_{};
   enum class Told : std::uint8_t { kNothing, kInEpochs, kAlone } told_ = Told::kNothing;
   bool was_joined_ = false;
@@ -210,7 +210,7 @@ void EtcdMembership::stop() {
   (void)etcd_->revoke(lease_);
 }
 
-// Whoever says goodbye is not away. A name that another server has too stays known.
+// Removes its name, so that it does not count as away. A name that another server has too stays.
 Result<void> EtcdMembership::leave() {
   const auto entries = etcd_->list(prefix_);
   if (!entries) return tl::unexpected(entries.error());
@@ -242,7 +242,7 @@ void EtcdMembership::run() {
       const Asked asked = std::move(asked_.front());
       asked_.pop_front();
       auto done = asked.carry_out();
-      // Whoever changes something finds it in force.
+      // When a change is answered, it is in effect.
       if (done) note(look());
       asked.answer(std::move(done));
       if (host::now() < turn_at_) continue;
@@ -253,7 +253,7 @@ void EtcdMembership::run() {
   }
 }
 
-// Until there is something to do. What was asked goes before what is new.
+// Waits until there is something to do. Pending requests go before changes in etcd.
 void EtcdMembership::wait() {
   letters_.wait(asked_.empty() && !has_news_ ? turn_at_ : Instant{});
   for (Asked& letter : letters_.take()) {
@@ -297,11 +297,11 @@ Result<void> EtcdMembership::hold_lease(Instant now) {
 
 void EtcdMembership::lose_lease() {
   lease_ = 0;
-  challenge_.clear();  // it ends with the lease
+  challenge_.clear();  // the key ends with the lease
   listener_.deposed();
 }
 
-// An etcd without a history is a new one, unless this server knows better.
+// An etcd without a history is new, unless this server has rules of an earlier one.
 Result<MembershipView> EtcdMembership::list() {
   auto listing = etcd_->look(prefix_);
   if (!listing) return tl::unexpected(listing.error());
@@ -320,7 +320,7 @@ Result<MembershipView> EtcdMembership::list() {
   return view;
 }
 
-// Everything there is, and what follows of it.
+// Lists all keys and acts on them.
 Result<void> EtcdMembership::look() {
   auto listed = list();
   if (!listed) return tl::unexpected(listed.error());
@@ -353,7 +353,7 @@ bool EtcdMembership::may_campaign(const Standing& standing) {
   return wait && now >= leaderless_since_ + *wait;
 }
 
-// Writes or takes back that it would lead better than the one that leads.
+// Writes or removes the challenge to the current leader.
 Result<void> EtcdMembership::challenge(const MembershipView& view, const Standing& standing) {
   const bool challenges = seeks_ && !view.leads && lease_ != 0 && should_challenge(standing) &&
                           host::now() >= stands_aside_until_ && listener_.may_lead();
@@ -370,7 +370,7 @@ Result<void> EtcdMembership::challenge(const MembershipView& view, const Standin
   return {};
 }
 
-// Silent first. The lease rather than the key is given back: with the key there could be two
+// Stops leading first. Revokes the lease instead of deleting the key: otherwise there could be two
 // leaders in one term, if etcd did not answer.
 Result<void> EtcdMembership::yield(const Standing& standing, std::size_t challenger) {
   listener_.say(
@@ -395,7 +395,7 @@ Result<void> EtcdMembership::campaign(const MembershipView& view) {
                     {{key(kLeader), fmt::format("{} {} {}", term, own_, options_.address), lease_},
                      {key(kTerm), std::to_string(term)}});
   if (!won) return tl::unexpected(won.error());
-  look_again();  // of who has won
+  look_again();  // to see which server won
   if (!*won) return {};
   MembershipView mine = view;
   mine.term = term;
@@ -455,7 +455,7 @@ void EtcdMembership::read_leader(const EtcdClient::Entry& entry, MembershipView&
   view.is_first = *term == 1;
 }
 
-// Those of the term, by others; no server is connected with more than there are.
+// Challenges of the current term by other servers; none is connected with more servers than exist.
 void EtcdMembership::read_challenges(const std::vector<EtcdClient::Entry>& entries,
                                      MembershipView& view) const {
   const std::string begin = key(kChallenges);
@@ -485,7 +485,7 @@ void EtcdMembership::read_rule(const EtcdClient::Entry& entry, MembershipView& v
   view.rules.push_back(std::move(*rule));
 }
 
-// Epochs go on without etcd while their leader does; that this has ended is told as well, once.
+// Epochs continue without etcd while the leader does; the end of that is also logged, once.
 void EtcdMembership::tell_away(const Error& why) {
   const Told now = listener_.is_led() ? Told::kInEpochs : Told::kAlone;
   if (told_ == now || told_ == Told::kAlone) return;
@@ -497,7 +497,7 @@ void EtcdMembership::tell_away(const Error& why) {
   listener_.say(fmt::format("cluster: {}: {}", words, why.message()));
 }
 
-// An operator is told once that etcd is away, and once that it is back.
+// Logs once that etcd is not available, and once that it is available again.
 void EtcdMembership::note(const Result<void>& turned) {
   {
     const host::MutexLock lock(mutex_);
@@ -522,7 +522,7 @@ void EtcdMembership::ask(std::function<Result<void>()> carry_out, const Answer& 
   answer(fail(std::errc::operation_canceled, "cluster", "this server is leaving it"));
 }
 
-// Its registration writes the same key, so a server that comes back meanwhile is not forgotten.
+// Registration writes the same key, so a server that comes back meanwhile is not forgotten.
 Result<void> EtcdMembership::drop(const std::string& name) {
   const auto entries = etcd_->list(prefix_);
   if (!entries) return tl::unexpected(entries.error());

@@ -64,7 +64,7 @@ Result<RuleChange> shared_change(RuleChange change) {
   }
   if (change.is_old_form) {
     return fail(std::errc::invalid_argument, quote(text), "does not name the field of its list",
-                "write jobid={...} or another field of weir-rules(7), and rate=");
+                "name the field and the rate, as in weir-rules(7)");
   }
   if (text.find('\n') != std::string::npos) {
     return fail(std::errc::invalid_argument, quote(text), "has more than one line");

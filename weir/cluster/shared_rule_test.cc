@@ -14,14 +14,19 @@ SharedRule rule_of(const std::string& value) {
   return rule ? *rule : SharedRule{};
 }
 
+Result<RuleChange> read(const std::string& text) {
+  auto change = parse_rule(text);
+  return change ? shared_change(*change) : change;
+}
+
 RuleChange command_of(const std::string& text) {
-  auto command = parse_rule(text).and_then(shared_change);
+  auto command = read(text);
   EXPECT_TRUE(command) << command.error().message();
   return command ? *command : RuleChange{};
 }
 
 std::errc refusal_of(const std::string& text) {
-  const auto command = parse_rule(text).and_then(shared_change);
+  const auto command = read(text);
   EXPECT_FALSE(command) << text;
   return command ? std::errc{} : command.error().code;
 }

@@ -15,7 +15,7 @@ namespace {
 using serve::Server;
 using serve::Service;
 
-// Its rules in the file, which need not have it.
+// The rules of the service in the file; empty if the file does not list it.
 const std::vector<std::string>& rules_of(const serve::ServeOptions& options,
                                          std::string_view service) {
   static const std::vector<std::string> none;
@@ -25,7 +25,7 @@ const std::vector<std::string>& rules_of(const serve::ServeOptions& options,
 }
 
 void apply_capacity(const ServiceReload& reload, Service& service, Instant now) {
-  // A plan has none in another unit: that takes a restart.
+  // A plan contains no capacity in another unit: that needs a restart.
   const auto set = service.target.set_capacity(*reload.capacity, now);
   WEIR_ASSERT(set.has_value());
 }

@@ -38,8 +38,8 @@ struct Part {
 const std::array<Part, 12>& parts() {
   static const std::array<Part, 12> parts = {{
       {"server",
-       {"listen", "user", "control_socket", "trace", "connections", "memory", "connection_memory",
-        "connection_requests", "handshake_timeout", "drain_timeout"}},
+       {"listen", "user", "control_socket", "trace", "io", "connections", "memory",
+        "connection_memory", "connection_requests", "handshake_timeout", "drain_timeout"}},
       {"control", {"tcp", "token", "journal"}},
       {"cluster",
        {"name", "etcd", "listen", "advertise", "prefix", "epoch", "timeout", "lease", "user",
@@ -69,14 +69,14 @@ const Words& keys_of(std::string_view table) {
       ->keys;
 }
 
-// A parser's refusal of the value of a key, in its words.
+// Reports a parser's error for the value of a key.
 void refuse_with(const TomlTable& table, TomlPlace at, std::string_view what, const Error& error) {
   const std::string where = error.where.empty() ? "" : error.where + ": ";
   table.mistakes().add(at, fmt::format("{}: {}: {}{}", table.name(), what, where, error.what),
                        error.hint);
 }
 
-// A text of at most so many bytes without a zero byte among them: what the system can be handed.
+// A text of at most so many bytes without NUL bytes, as system calls require.
 std::string bounded_text(const TomlTable& table, std::string_view key, std::size_t most) {
   std::string text = table.text(key, "");
   if (text.size() > most) {
@@ -89,7 +89,7 @@ std::string bounded_text(const TomlTable& table, std::string_view key, std::size
   return {};
 }
 
-// The name of a service or nodemap, or "" after a mistake.
+// The name of a service or nodemap, or "" after an error.
 std::string plain_name(const TomlTable& table, std::string without) {
   std::string name = table.text("name", std::move(without));
   if (serve::is_plain_name(name)) return name;
@@ -108,7 +108,7 @@ bool is_named_before(const List& list, std::string_view name) {
   return std::any_of(list.begin(), list.end(), [&](const auto& each) { return each.name == name; });
 }
 
-// Whether there is room for one more; if not, that is a mistake.
+// Whether there is room for one more; reports an error if not.
 template <class List>
 bool has_room(const TomlTable& table, const List& list, std::size_t most) {
   if (list.size() < most) return true;
@@ -141,6 +141,9 @@ void read_server(const TomlTable& table, ServeOptions& options) {
   options.user = bounded_text(table, "user", Bounds::kNameMax);
   options.control_socket = bounded_text(table, "control_socket", Bounds::kSocketPathMax);
   options.trace_file = bounded_text(table, "trace", Bounds::kPathMax);
+  using Io = host::IoChoice;
+  constexpr std::array<Io, 3> kIo = {Io::kAuto, Io::kUring, Io::kEpoll};
+  options.io = kIo.at(table.word("io", 0, {"auto", "uring", "epoll"}));
   serve::ServeLimits& limits = options.limits;
   limits.connections = table.small("connections", limits.connections, 1, Bounds::kConnectionsMax);
   limits.memory = table.size("memory", limits.memory, Bounds::kMemoryMin, Bounds::kMemoryMax);
@@ -283,7 +286,7 @@ void read_nodemap(const TomlTable& table, ServeOptions& options) {
   } else if (is_named_before(options.nodemaps, name)) {
     table.refuse("name", "is used twice");
   }
-  // Also after a mistake: rules that ask for it are no mistakes then.
+  // Also after an error, so that rules that use it are not reported too.
   options.nodemaps.push_back({name, nids ? *std::move(nids) : NidList{}});
 }
 
@@ -372,7 +375,7 @@ void read_rules(const TomlTable& table, const ServeOptions& options,
     service.policy = table.text("policy", service.policy);
     if (const auto started = write_nrs_policies(target, service.policy, Instant{}); !started) {
       refuse_with(table, table.place_of("policy"), "policy", started.error());
-      return;  // rules cannot be judged without it
+      return;  // rules cannot be checked without it
     }
   } else {
     WEIR_ASSERT(write_nrs_policies(target, service.policy, Instant{}).has_value());
@@ -455,7 +458,7 @@ void read_control(const TomlTable& table, serve::ControlFiles& control) {
   }
 }
 
-// HOST:PORT of somebody else.
+// Whether it is HOST:PORT of another server.
 bool is_reachable(std::string_view address) {
   const std::size_t colon = address.rfind(':');
   if (colon == std::string_view::npos || colon == 0 || address.find("//") != address.npos) {
@@ -559,7 +562,7 @@ void read_blocks(const TomlTable& table, BlockSizes& blocks) {
   blocks.minimum = read("block_min", blocks.minimum);
   blocks.preferred = read("block_preferred", std::max(blocks.preferred, blocks.minimum));
   blocks.maximum = read("block_max", blocks.maximum);
-  // The largest size that any minimum divides: that of the store is not known yet.
+  // A size that every minimum divides: that of the store is not known yet.
   constexpr std::uint64_t kAnySize = std::uint64_t{1} << 62;
   if (are_valid(blocks, kAnySize)) return;
   const std::string_view given = table.has("block_min")         ? "block_min"
@@ -646,14 +649,14 @@ void read_export(const TomlTable& table, ServeOptions& options) {
   options.exports.push_back(std::move(exported));
 }
 
-// "service 'fast'": how messages tell one of many tables from the others.
+// "service 'fast'": the name of one of several tables in messages.
 std::string called(std::string_view table, const TomlValue& value) {
   const auto given = value.find("name");
   const auto* name = given ? given->as<std::string>() : nullptr;
   return name != nullptr ? fmt::format("{} {}", table, quote(*name)) : std::string(table);
 }
 
-// What others refer to comes first.
+// Tables that others refer to are read first.
 void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptions& options) {
   Words tables;
   for (const Part& part : parts()) tables.push_back(part.table);

@@ -23,14 +23,15 @@ class Plan {
   Plan(const ServeOptions& before, const ServeOptions& after) : before_(before), after_(after) {}
 
   ServeReload make() {
-    // A new field of the options has to be dealt with here: without a name it does not compile.
+    // A new field of the options must be handled here: otherwise this does not compile.
     const auto& [listen, exports, services, nodemaps, claims, limits, tls, jobs_file, jobs,
                  unknown_jobs, slurm, user, control_socket, trace_file, control, cluster, lock,
-                 groups] = after_;
+                 groups, io] = after_;
     restart_if(before_.listen != listen, "server.listen");
     restart_if(before_.user != user, "server.user");
     restart_if(before_.control_socket != control_socket, "server.control_socket");
     restart_if(before_.trace_file != trace_file, "server.trace");
+    restart_if(before_.io != io, "server.io");
     restart_if(before_.control != control, "control");
     restart_if(before_.cluster != cluster, "cluster");
     restart_if(before_.lock != lock, "lock");
@@ -76,7 +77,7 @@ class Plan {
            print_duration(drain_timeout));
   }
 
-  // The default service runs whether or not the file has it.
+  // The default service runs even if the file does not list it.
   static std::vector<ServiceOptions> with_default(std::vector<ServiceOptions> services) {
     if (find(services, serve::kDefaultService) == nullptr) services.push_back({});
     return services;
@@ -113,7 +114,7 @@ class Plan {
     restart_if(old.classes != classes, called + ": classes");
     ServiceReload reload{name, {}, {}};
     if (old.rules != rules) {
-      // Under another policy, or with other nodemaps, the commands would mean something else.
+      // Under another policy, or with other nodemaps, the commands would have another meaning.
       const bool stands = old.policy == policy && before_.nodemaps == after_.nodemaps;
       auto changes = stands ? rule_changes(read(old.rules), read(rules)) : std::nullopt;
       restart_if(!changes, called + ": rules");
@@ -165,7 +166,7 @@ class Plan {
     }
   }
 
-  // False if more differs than the pace of a shaped store.
+  // False if more differs than the speed of a shaped store.
   bool plan_shape(const serve::ExportOptions& old, const serve::ExportOptions& exported) {
     if (old == exported) return true;
     serve::ExportOptions reshaped = old;

@@ -90,6 +90,7 @@ TEST(ServeReload, WhatWasBoundOrBuiltAtTheStartWaitsForTheNext) {
       {"[server]\nuser = 'x'", "server.user"},
       {"[server]\ncontrol_socket = 'x'", "server.control_socket"},
       {"[server]\ntrace = 'x'", "server.trace"},
+      {"[server]\nio = 'epoll'", "server.io"},
       {"[control]\njournal = 'x'", "control"},
       {"[tls]\ndirectory = 'x'", "tls"},
       {"[claims]\nlocal = false", "claims"},

@@ -61,8 +61,8 @@ bool holds_nodes(const Json& job) {
   return found->is_array() && std::any_of(found->begin(), found->end(), counts);
 }
 
-// Where the answer names the hosts of a job: at its top, or in job_resources as a word or, from
-// 24.05 on, in an object.
+// The hosts of a job: at the top level, or in job_resources as a string or, since 24.05, in
+// an object.
 std::string hosts_of(const Json& job) {
   const auto word = [](const Json& at, const char* key) -> const Json* {
     const auto found = at.find(key);
@@ -77,7 +77,7 @@ std::string hosts_of(const Json& job) {
   return hosts != nullptr && hosts->is_string() ? hosts->get<std::string>() : std::string();
 }
 
-// One of "1-3" and "07"; what is counted is as wide as it is written.
+// Adds "1-3" or "07"; numbers keep their width.
 Result<void> add_range(std::string_view range, const std::vector<std::string>& heads,
                        std::size_t most, std::vector<std::string>& to) {
   const std::size_t dash = range.find('-');
@@ -104,7 +104,7 @@ Result<void> add_range(std::string_view range, const std::vector<std::string>& h
   return {};
 }
 
-// One of a list, with any number of brackets in it.
+// Adds one element of a list, with any number of brackets.
 Result<void> add_hosts(std::string_view one, std::size_t most, std::vector<std::string>& to) {
   std::vector<std::string> heads = {""};
   while (!one.empty()) {
@@ -157,7 +157,7 @@ Result<JobPattern> JobPattern::parse(std::string_view text) {
   bool has_owner = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '%') {
-      if (text[i] == ' ') continue;  // blanks are dropped, as on a client
+      if (text[i] == ' ') continue;  // spaces are dropped, as on a client
       if (pattern.pieces_.empty() || pattern.pieces_.back().code != Code::kText) {
         pattern.pieces_.push_back({});
       }
@@ -233,7 +233,7 @@ Result<SlurmJobs> SlurmJobs::parse(std::string_view json) {
   return read;
 }
 
-// A list that is none leaves its hosts unknown.
+// An invalid list leaves its hosts unknown.
 void SlurmJobs::place(std::string_view hosts, std::size_t job) {
   const auto names = expand_hosts(hosts, kHostsMax);
   if (!names || hosts_.size() + names->size() > kHostsMax) return;
@@ -243,12 +243,12 @@ void SlurmJobs::place(std::string_view hosts, std::size_t job) {
   }
 }
 
-// Takes one id apart by the pattern: the first way in which all of it fits and its owner is known.
+// Parses an id with the pattern: the first way in which all of it matches and its job is known.
 class SlurmJobs::Matcher {
  public:
   Matcher(const SlurmJobs& jobs, const JobPattern& pattern) : jobs_(jobs), pattern_(pattern) {}
 
-  // None if there is no such way.
+  // None if the id does not match.
   std::optional<Place> owner(std::string_view id) {
     owner_.reset();
     return fits(0, id) ? owner_ : std::nullopt;
@@ -271,7 +271,7 @@ class SlurmJobs::Matcher {
     return false;
   }
 
-  // Whether the text can be what the code says; sets the owner.
+  // Whether the text can be the value of the code; sets the owner.
   bool names(JobPattern::Code code, std::string_view text) {
     if (code == JobPattern::Code::kHost) {
       const auto found = jobs_.hosts_.find(short_name(text));

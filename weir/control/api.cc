@@ -26,7 +26,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kPageClasses = 200;  // in an event
 constexpr std::size_t kLimitDefault = 1000;
-constexpr std::size_t kLocksMax = 100'000;  // in a list, whatever is asked for
+constexpr std::size_t kLocksMax = 100'000;  // maximum of a list
 
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
@@ -169,7 +169,7 @@ Json ledger_json(const ServiceShot& shot) {
 
 constexpr std::array<std::string_view, 4> kSorts = {"waited_ns", "served", "bytes", "class"};
 
-// What the query of a list asks for.
+// The query of a list.
 struct ListQuery {
   std::size_t limit = kLimitDefault;
   std::string_view sort = kSorts[0];
@@ -265,6 +265,7 @@ Json status_json(const Snapshot& shot, std::string_view version, std::string_vie
   return {{"version", version},
           {"generation", generation},
           {"time_ns", shot.moment.wall_ns},
+          {"io", shot.io},
           {"connections", shot.connections},
           {"counters",
            {{"accepted", counters.accepted},
@@ -540,7 +541,7 @@ DelaySums WaitHistory::since(std::size_t service, const WaitView& now, Instant a
       from = sample[service].at;
       return delays;
     }
-    // It was not watched then: what it has is younger.
+    // It was not watched then, so all its delays are later.
     if (now.begun >= sample[service].at) return delays;
   }
   return delays;
@@ -748,7 +749,7 @@ Result<ChangeRequest> read_service_change(const HttpRequest& request,
   return ChangeRequest{.changes = {std::move(change)}};
 }
 
-// Each key is one parameter, so that what is set here is read, kept and refused like those.
+// Each key is one parameter, so that it is parsed, stored and refused like parameters.
 Result<ChangeRequest> read_locks_change(const HttpRequest& request, const std::string& name) {
   const auto body = Body::read(request.body, {"limit", "recalc_period", "lru_size", "lru_max_age"});
   if (!body) return tl::unexpected(body.error());

@@ -65,7 +65,7 @@ Result<ClusterChange> read_cluster_change(const HttpRequest& request);
 // Samples of earlier waits, to compute those of the last minute.
 struct WaitHistory {
   struct OfService {
-    Instant at{};  // of the clock that its Target goes by
+    Instant at{};  // of the clock of its Target
     std::vector<WaitView> waits = {};
   };
   using Sample = std::vector<OfService>;

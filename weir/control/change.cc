@@ -32,8 +32,8 @@ std::string head_of(const Change& policy) {
   return word == "reg" || word == "hp" ? word : "";
 }
 
-// A policy ends the one before it on the same heads, with what was tuned of it. One that is already
-// in force goes on.
+// A policy replaces the one before it on the same heads, including its tunables. The same
+// policy continues.
 void add_policy(std::vector<Change>& kept, Change policy) {
   const auto is_of_it = [&](const Change& one) {
     return is_policy(one) && one.target == policy.target;
@@ -50,7 +50,7 @@ void add_policy(std::vector<Change>& kept, Change policy) {
   kept.push_back(std::move(policy));
 }
 
-// The last of each job, at most as many as the server keeps; those taken back are none.
+// The last setting of each job, at most as many as the server keeps; removed ones are dropped.
 class JobRecords {
  public:
   void add(const Change& change) {
@@ -61,7 +61,7 @@ class JobRecords {
       changes_.insert_or_assign(change.target, std::pair{++count_, change});
     }
   }
-  // In the order they were set, so that the oldest make room first after a restart too.
+  // In the order they were set, so that the oldest are removed first after a restart too.
   void append_to(std::vector<Change>& kept) const {
     std::map<std::uint64_t, const Change*> in_order;
     for (const auto& [job, one] : changes_) in_order[one.first] = &one.second;
@@ -74,7 +74,7 @@ class JobRecords {
   std::uint64_t count_ = 0;
 };
 
-// One that is taken back is as the configuration or Slurm say, if they do.
+// A removed setting falls back to the configuration or Slurm.
 Result<void> set_nodes(serve::Server& server, const Change& change) {
   const JobId job(change.target);
   const std::uint64_t nodes = change.nodes != 0 ? change.nodes : server.named_nodes(change.target);
@@ -209,7 +209,7 @@ std::vector<Change> effective(const std::vector<std::string>& records,
 Result<void> check_own(const serve::Server& server, const Change& change) {
   if (!server.options().cluster.is_on() || !is_rule(change) || !change.value) return {};
   const auto rule_change = parse_rule(*change.value);
-  if (!rule_change) return {};  // refused for what is wrong with it
+  if (!rule_change) return {};  // applying it reports the error
   const std::string& name = rule_change->name;
   bool is_shared = rule_change->keys.scope == Scope::kCluster;
   for (const auto& service : server.services()) {

@@ -15,7 +15,7 @@
 namespace weir::control {
 namespace {
 
-// Another parameter of the same change was refused, and a change applies wholly or not at all.
+// Another parameter of the same change was refused, so none of them is applied.
 void refuse_rest(std::vector<ParamOutcome>& outcomes) {
   for (ParamOutcome& outcome : outcomes) {
     if (outcome.error.code != std::errc{}) continue;
@@ -70,7 +70,7 @@ void ChangeQueue::start_next() {
             });
 }
 
-// As many changes as can be tried together: up to a policy, or that alone.
+// The changes that can be tried together: up to a policy change, or that alone.
 ChangeQueue::GroupPtr ChangeQueue::take_group() const {
   auto group = std::make_shared<Group>();
   for (const auto& waiting : waiting_) {
@@ -89,7 +89,7 @@ ChangeQueue::GroupPtr ChangeQueue::take_group() const {
   return group;
 }
 
-// On the loop. Temporary changes are carried out as far as they go, as on a Lustre server.
+// On the loop. Temporary changes are applied one by one, as on a Lustre server.
 void ChangeQueue::try_group(serve::Server& server, Group& group) {
   is_unsettled_ = true;
   ChangeTrial trial(server, moment_at(server.now()));
@@ -111,7 +111,7 @@ void ChangeQueue::try_group(serve::Server& server, Group& group) {
   }
 }
 
-// Only setting them tells whether it can be done. If that cannot be written down it is undone.
+// Setting them is the only way to check them. They are restored if the journal cannot be written.
 void ChangeQueue::set_locks(Group& group) const {
   for (Item& one : group.items) {
     if (one.is_off() || !one.item.is_for_locks) continue;
@@ -172,8 +172,8 @@ void ChangeQueue::carry_out_group(const GroupPtr& group) {
       });
 }
 
-// What was written of changes that could not be carried out, so that the next start does not make
-// them. Those who asked are told of the failure, whether the disk takes this or not.
+// Revokes the records of changes that could not be applied, so that the next start does not apply
+// them. The callers get the error, whether this can be written or not.
 void ChangeQueue::take_back(const GroupPtr& group) {
   std::vector<std::string> records;
   for (const Item& one : group->items) {
@@ -219,7 +219,7 @@ void ChangeQueue::finish_group(Group& group) {
   start_next();
 }
 
-// The loop has ended: nobody is left to change anything.
+// The loop has ended, so nothing can be changed any more.
 void ChangeQueue::give_up(const Error& error) {
   is_busy_ = false;
   for (const auto& one : std::exchange(waiting_, {})) one->done(tl::unexpected(error));

@@ -17,7 +17,7 @@ namespace {
 using serve::KeptRules;
 constexpr std::string_view kRuleLeaf = "nrs_tbf_rule";
 
-// The service whose rules it has: ost.OSS.<service>.nrs_tbf_rule.
+// The service of ost.OSS.<service>.nrs_tbf_rule.
 serve::Service* rules_of(serve::Server& server, const Param& param) {
   const bool is_rules = param.parts.size() == 4 && param.parts.back() == kRuleLeaf;
   return is_rules ? server.find_service(param.parts[2]) : nullptr;
@@ -38,7 +38,7 @@ KeptRules::Keeping keeping_of(const ChangeItem& item) {
   return item.is_kept ? KeptRules::Keeping::kKept : KeptRules::Keeping::kTemporary;
 }
 
-// Rule commands in a form that means the same under any type, if they have another.
+// Rule commands in a form that has the same meaning under any type.
 std::vector<std::string> records_for(serve::Server& server, const Params& params,
                                      const Change& change) {
   std::vector<std::string> records;
@@ -59,7 +59,7 @@ std::vector<std::string> records_for(serve::Server& server, const Params& params
   return records;
 }
 
-// Rules are restored last, when all policies are in force.
+// Rules are restored last, after all policies.
 std::vector<std::string> restore_rules(serve::Server& server, const std::vector<Change>& changes,
                                        std::vector<std::string>& mistakes) {
   const Params params = server_params(server, moment_at(server.now()));
@@ -102,7 +102,7 @@ Result<void> ChangeTrial::try_param(const Param& param, const ChangeItem& item) 
     is_needed_ = is_needed_ || trial->is_needed(value);
     return trial->apply(value, keeping_of(item));
   }
-  // What can only be tried by doing it is an order, and no setting to be kept.
+  // A parameter without a check is an action, not a setting to keep.
   is_needed_ = is_needed_ || param.check != nullptr;
   return param.check ? param.check(value) : Result<void>{};
 }
@@ -137,7 +137,7 @@ std::vector<ParamOutcome> carry_out(serve::Server& server, const ChangeItem& ite
   Notes notes;
   const Params params = server_params(server, moment, keeping_of(item), &notes);
   std::vector<ParamOutcome> outcomes;
-  // The cluster may have taken the name since it was tried.
+  // The cluster may have started a rule of this name since the check.
   if (const auto allowed = check_own(server, change); !allowed) {
     outcomes.push_back(outcome_of(change));
     outcomes.back().error = allowed.error();

@@ -31,7 +31,7 @@ using Parser = http::response_parser<http::string_body>;
 constexpr std::chrono::seconds kTimeout{60};  // of each step
 constexpr std::size_t kAnswerMax = std::size_t{1} << 28;
 
-// There is no server to ask, whatever the system calls it.
+// No server answers, whatever the errno.
 tl::unexpected<Error> unreachable(int errno_value, const std::string& path) {
   const std::string_view hint =
       errno_value == EACCES
@@ -63,8 +63,7 @@ Error error_of(const error_code& error, const std::string& path) {
   return fail_errno(error.value(), quote(path)).value();
 }
 
-// A server may answer before it has had all of the request, so what became of writing does not
-// matter.
+// A server may answer before it has received the whole request, so errors of writing are ignored.
 error_code exchange(asio::io_context& io, Stream& stream,
                     const http::request<http::string_body>& request, Parser& parser) {
   error_code failed;

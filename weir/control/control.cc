@@ -39,7 +39,7 @@ constexpr std::chrono::seconds kWaitSampleInterval{5};
 constexpr std::chrono::minutes kJobInterval{1};
 constexpr std::size_t kJobsAtOnce = 256;
 
-// The page's own files, which hold nothing worth a token.
+// The files of the page, which contain nothing secret.
 struct PageFile {
   std::string_view path;
   std::string_view file;
@@ -53,7 +53,7 @@ constexpr PageFile kPage[] = {{"/", "live.html", "text/html; charset=utf-8"},
 
 constexpr std::string_view kClusterMembers = "/v1/cluster/members/";
 
-// What there is under a pattern, read or as names alone.
+// The parameters that match a pattern, with values or only names.
 std::vector<ParamOutcome> look_up(const Params& params, const std::string& pattern, bool lists) {
   if (!lists) return read_params(params, pattern);
   std::vector<ParamOutcome> found;
@@ -81,7 +81,7 @@ WaitHistory::OfService waits_of(const Target& target, Instant now) {
   return waits;
 }
 
-// Everything but what is marked "loop" happens in the HTTP server's thread.
+// Everything not marked "loop" runs in the HTTP server's thread.
 class HttpControl final : public Control {
  public:
   HttpControl(serve::Server& server, const ControlOptions& options)
@@ -141,7 +141,7 @@ class HttpControl final : public Control {
   void sample_waits();
   void checkpoint();
 
-  // Runs `on_loop` there and `then` here, with what it gave or why not.
+  // Runs `on_loop` on the loop and then `then` here, with its result or error.
   template <class Value>
   void ask(std::function<Result<Value>(serve::Server&)> on_loop,
            std::function<void(Result<Value>)> then);
@@ -160,12 +160,13 @@ class HttpControl final : public Control {
   std::string records_text_;  // as last written
   std::thread thread_;
 
-  std::uint64_t generation_ = 1;  // as last heard
+  std::uint64_t generation_ = 1;  // as last received
   std::optional<Snapshot> shot_;
   Clock::time_point shot_at_;
   bool is_taking_ = false;
-  std::vector<std::pair<std::uint64_t, WithSnapshot>> wanting_;  // and after how many changes
-  std::atomic<std::uint64_t> shown_changes_ = 0;                 // that readers have to see
+  std::vector<std::pair<std::uint64_t, WithSnapshot>>
+      wanting_;                                   // and the number of changes that they must see
+  std::atomic<std::uint64_t> shown_changes_ = 0;  // changes that readers must see
   std::uint64_t shot_changes_ = 0;
   WaitHistory history_;
   Metrics metrics_;
@@ -207,7 +208,8 @@ Result<void> HttpControl::open(const ControlOptions& options) {
   return {};
 }
 
-// What no longer fits is told and left out: a server that does not start helps nobody.
+// Changes that can no longer be applied are logged and skipped: the server should
+// start nevertheless.
 Result<void> HttpControl::replay() {
   std::vector<std::string> mistakes;
   std::vector<Change> changes = effective(journal_->records(), mistakes);
@@ -402,7 +404,7 @@ void HttpControl::list_jobs(const Reply& reply) {
   reply({.body = body + "]\n", .etag = generation_name()});
 }
 
-// Asks the services first whether a job that seems to have ended has sent anything.
+// Checks in all services whether a job that seems to have ended has sent requests.
 void HttpControl::forget_ended_jobs() {
   const auto jobs = jobs_.stale(host::now(), kJobsAtOnce);
   if (jobs.empty()) return;
@@ -432,7 +434,7 @@ void HttpControl::forget_ended_jobs() {
       });
 }
 
-// As an administrator would.
+// As an administrator's command would.
 void HttpControl::forget_job(const std::string& job) {
   HttpRequest request;
   request.method = "DELETE";
@@ -445,7 +447,7 @@ void HttpControl::forget_job(const std::string& job) {
 
 // ---- the cluster ----
 
-// Answers come on threads of the cluster.
+// Answers are delivered on threads of the cluster.
 bool HttpControl::answer_of_cluster(const HttpRequest& request, const Reply& reply) {
   const bool is_rules = request.path == "/v1/cluster/rules";
   const bool is_member = request.path.starts_with(kClusterMembers);
@@ -569,7 +571,7 @@ void HttpControl::note_jobs(const ChangeRequest& request) {
 
 // ---- snapshots ----
 
-// Who changes something and then reads sees it: a snapshot that was begun before is not for him.
+// A reader sees its own earlier changes: a snapshot that was started before them is not used.
 void HttpControl::with_snapshot(WithSnapshot then) {
   const std::uint64_t changes = shown_changes_;
   const bool is_new = shot_ && shot_changes_ == changes && Clock::now() - shot_at_ <= kSnapshotAge;
@@ -591,7 +593,7 @@ void HttpControl::take_snapshot() {
   });
 }
 
-// One step after another, each a command of its own, so that requests get their turn between them.
+// Takes the snapshot in steps, each a separate command, so that requests run between them.
 void HttpControl::take(const std::shared_ptr<SnapshotTaker>& taker, Taken then) {
   ask<std::pair<bool, std::uint64_t>>(
       [this, taker](serve::Server& server) -> Result<std::pair<bool, std::uint64_t>> {
@@ -606,7 +608,7 @@ void HttpControl::take(const std::shared_ptr<SnapshotTaker>& taker, Taken then) 
       });
 }
 
-// To those who came before these many changes; the others get the next one.
+// Passes the snapshot to readers that need at most these changes; the others get the next one.
 void HttpControl::hand_out(const Result<const Snapshot*>& shot, std::uint64_t changes) {
   is_taking_ = false;
   for (auto& [wanted, then] : std::exchange(wanting_, {})) {

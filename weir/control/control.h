@@ -48,7 +48,7 @@ struct ControlOptions {
   // The lock service, which outlives the control; nullptr: none. Called by the control's thread
   // only, and not before start().
   lock::Console* locks = nullptr;
-  // The scheduler of its requests, shown as one more service; as above.
+  // The scheduler of lock requests, shown as another service; lifetime and calls as above.
   serve::TargetPort* lock_target = nullptr;
 
   bool is_on() const { return !http.socket_path.empty() || !http.tcp.empty(); }

@@ -38,7 +38,10 @@ using Socket = asio::generic::stream_protocol::socket;
 constexpr std::chrono::seconds kWriteTime{30};
 constexpr std::chrono::seconds kLingerTime{5};
 constexpr std::chrono::milliseconds kAcceptPause{100};
-constexpr std::size_t kDiscarded = 65536;  // bytes at a time
+// What has come and was not looked at yet: the rest of a head, or a piece of a body.
+constexpr std::size_t kReadAhead = 2 * HttpServer::kHeadMax;
+constexpr std::size_t kDiscarded = HttpServer::kHeadMax;  // bytes at a time
+constexpr std::size_t kSmallReply = 4096;                 // is always sent: an error
 constexpr std::string_view kBearer = "Bearer ";
 
 int hex_digit(char c) {
@@ -104,20 +107,22 @@ bool is_same_secret(std::string_view a, std::string_view b) {
 
 class Session;
 
-// A way in: the Unix socket, or TCP.
+// A listening socket: Unix or TCP.
 struct Door {
   bool needs_token = false;
   std::size_t connections = 0;
   std::size_t streams = 0;
-  std::list<Session*> idle;  // those with no request under way, the longest waiting first
+  std::size_t bodies = 0;    // bytes that were announced
+  std::size_t replies = 0;   // bytes that are being sent
+  std::list<Session*> idle;  // connections without a request in progress, longest idle first
 
-  // Closes the first; false: there is none.
+  // Closes the longest idle one; false: there is none.
   bool drop_idle();
 };
 
 struct HttpServer::State {
   explicit State(host::Fd wake_fd) : letters(std::move(wake_fd)) {}
-  // Letters hold answers to connections, which need `io`; the descriptor is the mailbox's.
+  // Letters contain answers to connections, which need `io`; the descriptor belongs to the mailbox.
   ~State() {
     (void)letters.close();
     wake.release();
@@ -129,9 +134,10 @@ struct HttpServer::State {
   std::string token;
   std::string path;
   Door local_door;
-  Door tcp_door{.needs_token = true, .connections = 0, .streams = 0, .idle = {}};
+  Door tcp_door{
+      .needs_token = true, .connections = 0, .streams = 0, .bodies = 0, .replies = 0, .idle = {}};
   std::list<std::weak_ptr<Session>> streams;
-  // From other threads, each of which has a few under way: an answer for each request.
+  // From other threads: one answer for each request in progress.
   host::Mailbox<std::function<void()>> letters;
   asio::io_context io{1};
   asio::posix::stream_descriptor wake{io, letters.fd()};
@@ -148,7 +154,7 @@ struct HttpServer::State {
               const std::function<void()>& function);
 };
 
-// One connection. Lives as long as an operation of it is under way or its answer is awaited.
+// One connection. Exists while an operation is in progress or its answer is pending.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(HttpServer::State& state, Socket socket, Door& door)
@@ -157,6 +163,8 @@ class Session : public std::enable_shared_from_this<Session> {
   }
   ~Session() {
     leave_idle();
+    free_body();
+    free_reply();
     --door_.connections;
     if (is_stream_) --door_.streams;
   }
@@ -175,7 +183,7 @@ class Session : public std::enable_shared_from_this<Session> {
         [self = shared_from_this()](error_code error, std::size_t) { self->on_head(error); });
   }
 
-  // For everybody at once; the newest takes the place of one that could not be sent yet.
+  // For all streams; the newest event replaces one that could not be sent yet.
   void send_event(const std::shared_ptr<const std::string>& event) {
     if (sending_ != nullptr) {
       waiting_ = event;
@@ -208,10 +216,30 @@ class Session : public std::enable_shared_from_this<Session> {
     if (idle_at_) door_.idle.erase(*std::exchange(idle_at_, std::nullopt));
   }
 
+  // The body was announced and is not held any more.
+  void free_body() {
+    door_.bodies -= std::exchange(body_, 0);
+    parser_.reset();
+  }
+  void free_reply() {
+    door_.replies -= std::exchange(sent_size_, 0);
+    reply_.reset();
+  }
+
   void on_head(error_code error) {
     if (error == http::error::header_limit) return refuse(431, "the request header is too large");
     if (error == http::error::end_of_stream || error == beast::error::timeout) return close();
     if (error) return refuse_or_close(error);
+    is_allowed_ = is_allowed(parser_->get());
+    // Of a body in pieces the length is not known before its end.
+    const std::size_t body =
+        parser_->chunked() ? HttpServer::kBodyMax : parser_->content_length().value_or(0);
+    if (body > 0 && !is_allowed_) return refuse(401, "a token is required");
+    if (door_.bodies + body > HttpServer::kBodiesMax) {
+      return refuse(503, "too many requests are being received; try again later");
+    }
+    body_ = body;
+    door_.bodies += body;
     stream_.expires_after(HttpServer::kRequestTime);
     http::async_read(
         stream_, buffer_, *parser_,
@@ -222,7 +250,7 @@ class Session : public std::enable_shared_from_this<Session> {
     return error.category() == make_error_code(http::error::bad_method).category();
   }
 
-  // Whether a body is too large shows in its head, or as its parts come.
+  // A body that is too large is detected from its header, or while it is received.
   void refuse_or_close(const error_code& error) {
     if (error == http::error::body_limit) return refuse(413, "the request body is too large");
     if (!is_http(error)) return close();
@@ -240,8 +268,8 @@ class Session : public std::enable_shared_from_this<Session> {
     if (!split_target({message.target().data(), message.target().size()}, request)) {
       return refuse(400, "no path");
     }
-    request.body = message.body();
-    request.is_authorized = is_allowed(message);
+    request.body = std::move(parser_->get().body());
+    request.is_authorized = is_allowed_;
     const auto match = message[http::field::if_match];
     request.if_match.assign(match.data(), match.size());
     std::erase(request.if_match, '"');
@@ -279,12 +307,19 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void answer(HttpResponse response) {
+    free_body();
     if (response.is_stream) {
       if (door_.streams >= HttpServer::kStreamsMax) {
         return refuse(503, "too many event streams");
       }
       return begin_stream();
     }
+    if (response.body.size() > kSmallReply &&
+        door_.replies + response.body.size() > HttpServer::kRepliesMax) {
+      return refuse(503, "too many answers wait for their readers; try again later");
+    }
+    sent_size_ = response.body.size();
+    door_.replies += sent_size_;
     reply_.emplace();
     reply_->version(11);
     reply_->result(response.status);
@@ -303,13 +338,14 @@ class Session : public std::enable_shared_from_this<Session> {
     if (is_head_) reply_->body().clear();
     stream_.expires_after(kWriteTime);
     http::async_write(stream_, *reply_, [self = shared_from_this()](error_code error, std::size_t) {
+      self->free_reply();
       if (error || !self->keep_alive_) return self->end();
       self->read();
     });
   }
 
-  // A peer that still sends would not read the answer if it were cut off: what comes is thrown away
-  // until it has noticed, or for a while.
+  // A peer that is still sending would lose the answer if the connection were closed: received data
+  // is discarded until the peer has read it, or for a while.
   void end() {
     enter_idle();
     error_code ignored;
@@ -338,7 +374,7 @@ class Session : public std::enable_shared_from_this<Session> {
     watch();
   }
 
-  // A reader says nothing more; whatever comes is the end.
+  // A stream sends nothing more; any input ends it.
   void watch() {
     stream_.async_read_some(asio::buffer(&byte_, 1),
                             [self = shared_from_this()](error_code error, std::size_t) {
@@ -353,10 +389,13 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<std::list<Session*>::iterator> idle_at_;
   bool is_stream_ = false;
   bool is_first_ = true;
+  bool is_allowed_ = false;
   bool is_head_ = false;
   bool keep_alive_ = false;
   char byte_ = 0;
-  beast::flat_buffer buffer_{HttpServer::kHeadMax + HttpServer::kBodyMax};
+  std::size_t body_ = 0;       // bytes, in Door::bodies
+  std::size_t sent_size_ = 0;  // bytes, in Door::replies
+  beast::flat_buffer buffer_{kReadAhead};
   std::optional<http::request_parser<http::string_body>> parser_;
   std::optional<http::response<http::string_body>> reply_;
   std::shared_ptr<const std::string> sending_;
@@ -370,12 +409,12 @@ bool Door::drop_idle() {
 }
 
 void HttpServer::State::admit(Socket socket, Door& door) {
-  // All are busy: its socket closes with it.
+  // All are busy: the new socket is closed.
   if (door.connections >= kConnectionsMax && !door.drop_idle()) return;
   std::make_shared<Session>(*this, std::move(socket), door)->read();
 }
 
-// Out of descriptors: asking again at once would only burn the processor.
+// Out of descriptors: trying again at once would only use CPU time.
 void HttpServer::State::after_a_breath(std::function<void()> function) {
   const auto timer = std::make_shared<asio::steady_timer>(io, kAcceptPause);
   timer->async_wait([timer, function = std::move(function)](error_code error) {
@@ -425,7 +464,7 @@ void HttpServer::State::repeat(asio::steady_timer& timer, std::chrono::milliseco
 
 namespace {
 
-// A socket that a server left behind is removed; one that somebody listens on is not.
+// Removes a stale socket; an active one is an error.
 Result<void> open_local(HttpServer::State& state, const std::string& path) {
   const asio::local::stream_protocol::endpoint endpoint(path);
   error_code error;

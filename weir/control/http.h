@@ -18,6 +18,10 @@
 // connections are closed after kIdleTime. Requests beyond a bound are answered with 431, 413, 408
 // or 503, or closed, and affect no other client.
 //
+// Memory is bounded for each of both ways: bodies that have been announced and not been answered
+// take at most kBodiesMax, answers that have not been read at most kRepliesMax; beyond that a
+// request is answered with 503 at once. A body without the token is not read at all.
+//
 // TCP and the Unix socket have separate bounds, so that TCP clients never block an administrator on
 // the Unix socket. When one is full, its longest idle connection is closed to admit the next; when
 // descriptors run out, a TCP connection is closed.
@@ -79,6 +83,8 @@ class HttpServer {
   static constexpr std::size_t kStreamsMax = 512;
   static constexpr std::size_t kHeadMax = 8192;
   static constexpr std::size_t kBodyMax = std::size_t{1} << 20;
+  static constexpr std::size_t kBodiesMax = 16 * kBodyMax;
+  static constexpr std::size_t kRepliesMax = std::size_t{64} << 20;
   static constexpr std::chrono::seconds kRequestTime{10};
   static constexpr std::chrono::seconds kIdleTime{60};
 

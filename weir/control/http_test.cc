@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/control/http.h"
 
+#include <algorithm>
 #include <array>
 #include <future>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "weir/control/client.h"
+#include "weir/host/fd.h"
 #include "weir/host/mailbox.h"
 
 namespace weir::control {
@@ -100,6 +108,124 @@ TEST(Http, AnswersOfOtherThreadsReachWhoAsked) {
   looping.join();
   made->reset();
   EXPECT_EQ(rmdir(folder.data()), 0);
+}
+
+// ---- clients that announce or ask for much, and then wait ----
+
+// A connection without a client's manners.
+class Raw {
+ public:
+  explicit Raw(const std::string& path) : fd_(socket(AF_UNIX, SOCK_STREAM, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    connect(address);
+  }
+  explicit Raw(std::uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connect(address);
+  }
+  void send(const std::string& text) const {
+    EXPECT_GT(::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL), 0);
+  }
+  bool has_answer() const {
+    pollfd waits{fd_.get(), POLLIN, 0};
+    return poll(&waits, 1, 0) == 1;
+  }
+  // Of the answer, which is waited for; 0: there is none.
+  int status() const {
+    std::array<char, 12> line{};
+    if (recv(fd_.get(), line.data(), line.size(), MSG_WAITALL) != std::ssize(line)) return 0;
+    return std::stoi(std::string(line.data() + 9, 3));
+  }
+
+ private:
+  template <class Address>
+  void connect(const Address& address) {
+    const auto& there = reinterpret_cast<const sockaddr&>(address);
+    EXPECT_EQ(::connect(fd_.get(), &there, sizeof address), 0);
+    const timeval patience{60, 0};
+    setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+
+  host::Fd fd_;
+};
+
+class Crowded : public testing::Test {
+ protected:
+  static constexpr std::size_t kAnswer = HttpServer::kRepliesMax / 8;
+
+  Crowded() {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    path_ = std::string(folder_.data()) + "/s";
+    server_ = *HttpServer::create({.socket_path = path_, .tcp = "127.0.0.1:0", .token = "t"},
+                                  [](const HttpRequest& request, const HttpServer::Reply& reply) {
+                                    const bool asks = request.path == "/much";
+                                    reply({.body = std::string(asks ? kAnswer : 1, 'x')});
+                                  });
+    thread_ = std::thread([this] { server_->run(); });
+  }
+  ~Crowded() override {
+    server_->stop();
+    thread_.join();
+    server_.reset();
+    rmdir(folder_.data());
+  }
+  static std::string post(std::size_t size) {
+    return "POST / HTTP/1.1\r\nHost: w\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n";
+  }
+  // How many of so many that send the text are refused at once, when all have been looked at;
+  // `waits`: so many are not answered.
+  std::size_t refused(std::size_t count, std::size_t waits, const std::string& text) {
+    std::vector<Raw> all;
+    for (std::size_t i = 0; i < count; ++i) all.emplace_back(path_).send(text);
+    const auto answered = [&] {
+      return static_cast<std::size_t>(
+          std::count_if(all.begin(), all.end(), [](const Raw& one) { return one.has_answer(); }));
+    };
+    for (int i = 0; i < 6000 && answered() < count - waits; ++i) poll(nullptr, 0, 10);
+    return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [](const Raw& one) {
+      return one.has_answer() && one.status() == 503;
+    }));
+  }
+  // As soon as the server knows that the others have gone.
+  int status_in_the_end(const std::string& text) {
+    int status = 0;
+    for (int i = 0; i < 6000 && status != 200; ++i) {
+      const Raw one(path_);
+      one.send(text);
+      status = one.status();
+      if (status != 200) poll(nullptr, 0, 10);
+    }
+    return status;
+  }
+
+  std::array<char, 32> folder_{"/tmp/weir-http-XXXXXX"};
+  std::string path_;
+  std::unique_ptr<HttpServer> server_;
+  std::thread thread_;
+};
+
+TEST_F(Crowded, ABodyWithoutTheTokenIsNotWaitedFor) {
+  const Raw stranger(server_->tcp_port());
+  stranger.send(post(HttpServer::kBodyMax));
+  EXPECT_EQ(stranger.status(), 401);
+}
+
+TEST_F(Crowded, BodiesThatAreAnnouncedAreBounded) {
+  constexpr std::size_t kFit = HttpServer::kBodiesMax / HttpServer::kBodyMax;
+  EXPECT_EQ(refused(kFit + 10, kFit, post(HttpServer::kBodyMax)), 10U);
+  EXPECT_EQ(status_in_the_end(post(HttpServer::kBodyMax) + std::string(HttpServer::kBodyMax, 'x')),
+            200);
+}
+
+TEST_F(Crowded, AnswersThatNobodyReadsAreBounded) {
+  const std::string ask = "GET /much HTTP/1.1\r\nHost: w\r\n\r\n";
+  EXPECT_EQ(refused(8 + 10, 0, ask), 10U);
+  EXPECT_EQ(status_in_the_end(ask), 200);
 }
 
 // An answer that comes when nobody reads letters any more is dropped with them, connections and

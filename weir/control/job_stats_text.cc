@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kWriteMax = 127;
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-// Counters of an OST in the order they are listed; those that no NBD command stands for stay 0.
+// Counters of an OST in listing order; those without an NBD command stay 0.
 struct Counter {
   std::string_view name;
   int op = -1;
@@ -39,7 +39,7 @@ bool is_plain(char c) {
          c == '@' || c == '_' || c == ':' || c == '/' || c == '-';
 }
 
-// In double quotes where a reader of YAML would else see something different.
+// In double quotes if a YAML parser would otherwise read something different.
 std::string quoted_id(std::string_view id) {
   const std::string shown = printable_id(id);
   const bool quotes =

@@ -10,12 +10,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "weir/base/assert.h"
 #include "weir/base/crc32c.h"
 #include "weir/base/quote.h"
 #include "weir/host/durable.h"
+#include "weir/host/file_lock.h"
 #include "weir/host/files.h"
 
 namespace weir::control {
@@ -24,7 +26,7 @@ namespace {
 constexpr std::size_t kCrcDigits = 8;
 constexpr mode_t kMode = 0600;
 
-// As journal_line() writes it, to the letter.
+// Whether it is exactly what journal_line() writes.
 bool is_sound(std::string_view line) {
   if (line.size() <= kCrcDigits) return false;
   const std::string_view record = line.substr(kCrcDigits + 1);
@@ -41,8 +43,17 @@ Result<void> write_all(int file, std::string_view text, const std::string& path)
   return {};
 }
 
-// What journal_line() could have begun to write there. Lines hold visible text, and bytes beyond
-// ASCII at most.
+Result<void> write_synced(const std::string& path, std::string_view text) {
+  const host::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
+  if (file.get() < 0) return fail_errno(errno, quote(path));
+  Result<void> written = write_all(file.get(), text, path);
+  if (written && fdatasync(file.get()) != 0) written = fail_errno(errno, quote(path));
+  if (!written) unlink(path.c_str());
+  return written;
+}
+
+// Whether it can be an incomplete line of journal_line(). Lines contain printable text, and bytes
+// beyond ASCII.
 bool is_begun_line(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -86,42 +97,76 @@ JournalText read_journal(std::string_view text) {
       return read;
     }
     read.records.emplace_back(text.substr(kCrcDigits + 1, end - kCrcDigits - 1));
+    read.sound += end + 1;
     text.remove_prefix(end + 1);
   }
   return read;
 }
 
+namespace {
+
+// A file that is not there yet, whole and synced. One that another server creates meanwhile stays.
+Result<void> create_file(const std::string& path, std::string_view text) {
+  const std::string beside = fmt::format("{}.new.{}", path, getpid());
+  if (auto written = write_synced(beside, text); !written) return written;
+  int failed = renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE);
+  if (failed != 0 && errno == EINVAL) failed = std::rename(beside.c_str(), path.c_str());
+  const int error = failed == 0 ? 0 : errno;
+  if (failed != 0) unlink(beside.c_str());
+  if (error != 0 && error != EEXIST) return fail_errno(error, quote(path));
+  return host::sync_directory_of(path);
+}
+
+bool is_at(int file, const std::string& path) {
+  struct stat opened {};
+  struct stat named {};
+  return fstat(file, &opened) == 0 && stat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+std::vector<std::string> without_head(std::vector<std::string> records) {
+  if (!records.empty() && records.front() == kJournalHead) records.erase(records.begin());
+  return records;
+}
+
+}  // namespace
+
 Result<void> replace_file(const std::string& path, std::string_view text) {
   const std::string beside = path + ".new";
-  {
-    const host::Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
-    if (file.get() < 0) return fail_errno(errno, quote(beside));
-    if (auto written = write_all(file.get(), text, beside); !written) {
-      unlink(beside.c_str());
-      return written;
-    }
-    if (fdatasync(file.get()) != 0) return fail_errno(errno, quote(beside));
-  }
+  if (auto written = write_synced(beside, text); !written) return written;
   if (std::rename(beside.c_str(), path.c_str()) != 0) return fail_errno(errno, quote(path));
   return host::sync_directory_of(path);
 }
 
+// Locked. While it waits for the lock, the server before may put a shorter file in its place.
+Result<host::Fd> Journal::open_file(const std::string& path) {
+  constexpr const char* kHint = "the journal needs a writable directory";
+  for (;;) {
+    host::Fd file(::open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
+    if (!file.is_open() && errno == ENOENT) {
+      auto created = create_file(path, journal_line(kJournalHead));
+      if (!created) {
+        created.error().hint = kHint;
+        return tl::unexpected(created.error());
+      }
+      continue;
+    }
+    if (!file.is_open()) return fail_errno(errno, quote(path), kHint);
+    auto locked = host::lock_file(file.get(), host::LockKind::kExclusive, quote(path),
+                                  "stop it, or name another journal with --journal");
+    if (!locked) return tl::unexpected(locked.error());
+    if (is_at(file.get(), path)) return file;
+  }
+}
+
 Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Damage damage,
                                                Shorten shorten) {
-  host::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, kMode));
-  if (file.get() < 0) {
-    return fail_errno(errno, quote(path), "the journal needs a writable directory");
-  }
-  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    return fail(std::errc::device_or_resource_busy, quote(path), "another server uses this journal",
-                "stop it, or name another journal with --journal");
-  }
-  // It may have been created just now.
-  if (auto synced = host::sync_directory_of(path); !synced) return tl::unexpected(synced.error());
+  auto file = open_file(path);
+  if (!file) return tl::unexpected(file.error());
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
   std::unique_ptr<Journal> journal(
-      new Journal(path, std::move(file), std::move(shorten), std::move(*wake_fd)));
+      new Journal(path, std::move(*file), std::move(shorten), std::move(*wake_fd)));
   if (auto loaded = journal->load(damage); !loaded) return tl::unexpected(loaded.error());
   journal->shorten_if_long();
   journal->thread_ = std::thread([it = journal.get()] { it->run(); });
@@ -132,46 +177,50 @@ Result<void> Journal::load(Damage damage) {
   const auto text = host::read_file(path_);
   if (!text) return tl::unexpected(text.error());
   JournalText read = read_journal(*text);
-  if (read.damaged_at != 0 && damage == Damage::kRefuse) {
+  const bool is_lost = read.sound == 0 && read.damaged_at == 0;
+  const bool is_damaged = read.damaged_at != 0 || is_lost;
+  records_ = without_head(std::move(read.records));
+  if (is_damaged && damage == Damage::kRefuse) {
     const std::string what =
-        read.zeroes == 0
+        is_lost ? fmt::format("is {}, which a journal never is: confirmed records are missing",
+                              text->empty() ? "empty" : "without a whole line")
+        : read.zeroes == 0
             ? fmt::format(
                   "line {} is damaged: {} records before it are intact, {} lines from it on "
                   "would be dropped",
-                  read.damaged_at, read.records.size(), read.dropped)
+                  read.damaged_at, records_.size(), read.dropped)
             : fmt::format(
                   "its last {} bytes are zero and may have held confirmed records: {} "
                   "records before them are intact",
-                  read.zeroes, read.records.size());
+                  read.zeroes, records_.size());
     return fail(std::errc::illegal_byte_sequence, quote(path_), what,
-                "start with --journal-repair to continue without them");
+                "restore it, or start with --journal-repair to continue without them");
   }
-  if (read.damaged_at != 0) {
+  if (is_damaged) {
     if (auto kept = replace_file(path_ + ".damaged", *text); !kept) return kept;
     report_ = fmt::format(
         "journal {}: kept {} records, dropped {} lines from line {} on; the file "
         "before the repair is {}.damaged",
-        quote(path_), read.records.size(), read.dropped, read.damaged_at, path_);
+        quote(path_), records_.size(), read.dropped, std::max<std::size_t>(read.damaged_at, 1),
+        path_);
   } else if (read.torn != 0) {
     report_ = fmt::format(
         "journal {}: kept {} records, dropped {} bytes of one that was never "
         "confirmed",
-        quote(path_), read.records.size(), read.torn);
+        quote(path_), records_.size(), read.torn);
   }
-  records_ = std::move(read.records);
-  std::string whole;
-  for (const std::string& record : records_) whole += journal_line(record);
-  size_ = whole.size();
-  if (whole.size() == text->size()) return {};
+  size_ = read.sound;
+  if (size_ == 0) return replace(records_);
+  if (size_ == text->size()) return {};
   if (ftruncate(file_.get(), static_cast<off_t>(size_)) != 0 || fdatasync(file_.get()) != 0) {
     return fail_errno(errno, quote(path_));
   }
   return {};
 }
 
-// Whoever looks at the path finds the whole old file or the whole new one, locked.
+// The path always names the complete old file or the complete new one, locked.
 Result<void> Journal::replace(const std::vector<std::string>& records) {
-  std::string text;
+  std::string text = journal_line(kJournalHead);
   for (const std::string& record : records) text += journal_line(record);
   const std::string beside = path_ + ".new";
   host::Fd file(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, kMode));
@@ -188,16 +237,16 @@ Result<void> Journal::replace(const std::vector<std::string>& records) {
   file_ = std::move(file);
   size_ = text.size();
   has_more_ = false;
-  // Until that is done a crash could bring the old file back, without what is appended to this one.
+  // Before this sync a crash could restore the old file, without later records.
   is_folder_synced_ = host::sync_directory_of(path_).has_value();
   return {};
 }
 
-// A journal that cannot be shortened serves as it is: it is tried again when it has doubled.
+// If a journal cannot be shortened, it stays as it is, and is tried again when it has doubled.
 void Journal::shorten_if_long() {
   if (size_ < shorten_above_) return;
   if (const auto text = host::read_file(path_)) {
-    const std::vector<std::string> records = read_journal(*text).records;
+    const std::vector<std::string> records = without_head(read_journal(*text).records);
     const std::vector<std::string> fewer = shorten_(records);
     if (fewer.size() < records.size()) (void)replace(fewer);
   }
@@ -217,7 +266,7 @@ void Journal::append(const std::vector<std::string>& records, Done done) {
   WEIR_ASSERT(is_put);
 }
 
-// Everything that came while the last sync was under way shares the next one.
+// All records that arrived during the last sync share the next one.
 void Journal::run() {
   for (bool is_ending = false; !is_ending;) {
     waiting_.wait(kNever);
@@ -233,7 +282,7 @@ void Journal::run() {
   }
 }
 
-// On failure the file is what it was, or nothing more is confirmed until it is.
+// On failure the file is restored; until that succeeds, nothing more is confirmed.
 Result<void> Journal::write(const std::string& text) {
   if (auto ready = take_back(); !ready) return ready;
   if (!is_folder_synced_) {

@@ -4,6 +4,9 @@
 //
 //   CCCCCCCC TEXT\n          CRC-32C of TEXT in hex, and TEXT itself, which has no newline
 //
+// The first line is kJournalHead. A new file appears with it, so a journal is never empty: an empty
+// file was emptied by somebody else.
+//
 // append() passes a record to a thread that writes all pending records at once and syncs them
 // (fdatasync) before it confirms any: so a thousand changes per second cost a few dozen syncs, and
 // confirmed records survive a crash. A failed write is removed again, and its callers get the
@@ -11,9 +14,9 @@
 //
 // Reading: an incomplete line at the end of the file was never confirmed and is dropped. Any
 // other damage makes open() fail, also bytes at the end that cannot start a line, such as
-// zeroes: confirmed records may have been there. With repair, the records before the damage are
-// kept, the damaged file is saved as PATH.damaged, and a report states what was kept and
-// dropped.
+// zeroes, and a file without a whole line: confirmed records may have been there. With repair, the
+// records before the damage are kept, the damaged file is saved as PATH.damaged, and a report
+// states what was kept and dropped.
 //
 // A file larger than kShortenAbove and twice its size after the last rewrite is replaced by its
 // effective records, which `shorten` computes; at the start and while the server runs.
@@ -37,9 +40,12 @@
 
 namespace weir::control {
 
+inline constexpr std::string_view kJournalHead = "weir journal 1";
+
 // The content of a file.
 struct JournalText {
   std::vector<std::string> records;
+  std::size_t sound = 0;       // bytes of their lines
   std::size_t torn = 0;        // bytes of an incomplete last line
   std::size_t damaged_at = 0;  // the line, from 1; 0: none
   std::size_t dropped = 0;     // number of lines from there on
@@ -56,7 +62,8 @@ class Journal {
   using Shorten = std::function<std::vector<std::string>(const std::vector<std::string>&)>;
   static constexpr std::uint64_t kShortenAbove = 64 << 10;
 
-  // Creates the file if it is missing. EBUSY: another server uses it; EILSEQ: damaged.
+  // Creates the file if it is missing, and waits for one that a killed server still holds
+  // (host/holder.h). EBUSY: another server uses it; EILSEQ: damaged.
   static Result<std::unique_ptr<Journal>> open(const std::string& path, Damage damage,
                                                Shorten shorten);
   ~Journal();
@@ -84,6 +91,7 @@ class Journal {
         file_(std::move(file)),
         shorten_(std::move(shorten)),
         waiting_(std::move(wake_fd)) {}
+  static Result<host::Fd> open_file(const std::string& path);
   Result<void> load(Damage damage);
   void run();
   Result<void> write(const std::string& text);

@@ -128,6 +128,28 @@ TEST_F(JournalFile, ATailOfZeroesIsRefusedAndKeptAsItWasWhenRepaired) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), text);
 }
 
+// As one that was truncated by a crash of its file system, or by an administrator's mistake.
+TEST_F(JournalFile, OneWithoutAWholeLineIsRefusedAndOneThatIsNewHasALine) {
+  for (const std::string left : {"", "0123", "01234567 we"}) {
+    { ASSERT_TRUE(append(*open(), "gone")); }
+    std::ofstream(path_, std::ios::binary) << left;
+    const auto refused = Journal::open(path_, Journal::Damage::kRefuse, last_of);
+    ASSERT_FALSE(refused) << left;
+    EXPECT_EQ(refused.error().code, std::errc::illegal_byte_sequence);
+    {
+      const auto repaired = Journal::open(path_, Journal::Damage::kRepair, last_of);
+      ASSERT_TRUE(repaired);
+      EXPECT_EQ((*repaired)->records(), std::vector<std::string>{});
+      ASSERT_TRUE(append(**repaired, "kept"));
+    }
+    EXPECT_EQ(open()->records(), std::vector<std::string>{"kept"});
+    std::filesystem::remove(path_);
+    EXPECT_EQ(open()->records(), std::vector<std::string>{});
+    EXPECT_EQ(open()->records(), std::vector<std::string>{}) << "nothing was written to it";
+    std::filesystem::remove(path_);
+  }
+}
+
 TEST_F(JournalFile, AGroupIsOneRecordAfterTheOther) {
   {
     const auto journal = open();

@@ -22,7 +22,7 @@ using lock::NamespaceView;
 using lock::Tunable;
 using Parts = std::vector<std::string>;
 
-// The kernel's reading of a number: digits, and perhaps one newline.
+// Parses a number as the kernel does: digits, and optionally one newline.
 Result<std::int64_t> read_number(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -37,7 +37,7 @@ Result<std::int64_t> read_number(std::string_view text) {
   return number;
 }
 
-// A plain number counts in `unit`; "5s" and "500ms" say their own.
+// A plain number is in `unit`; "5s" and "500ms" have their own.
 Result<std::int64_t> read_time(std::string_view text, Nanoseconds unit) {
   if (text.ends_with('\n')) text.remove_suffix(1);
   if (text.ends_with('s')) {
@@ -53,7 +53,7 @@ Result<std::int64_t> read_time(std::string_view text, Nanoseconds unit) {
   return *number * unit.count();
 }
 
-// Whole seconds as Lustre shows them, anything else with its unit.
+// Whole seconds as in Lustre, anything else with its unit.
 std::string print_period(Nanoseconds period) {
   const bool is_whole = period % std::chrono::seconds{1} == Nanoseconds{0};
   return is_whole ? fmt::format("{}\n", period / std::chrono::seconds{1})

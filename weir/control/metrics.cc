@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
 
-// One family: a line for each of its series.
+// A metric family: one line per series.
 class Family {
  public:
   Family(std::string& page, std::string_view name, std::string_view type, std::string_view help)
@@ -44,7 +44,7 @@ std::string labels_of(std::string_view service, std::string_view key, std::strin
   return fmt::format("{{service={},{}={}}}", metric_label(service), key, metric_label(value));
 }
 
-// A client that calls its job "other" is not the others.
+// A job named "other" must not be confused with the sum of the others.
 std::string job_label(const JobId& job) {
   return job.text() == "other" ? "\\x6Fther" : printable_id(job.text());
 }
@@ -56,6 +56,8 @@ std::uint64_t grown(std::uint64_t now, std::uint64_t before) {
 void add_server(std::string& page, const Snapshot& shot) {
   const auto one = [&](std::string_view name, std::string_view type, std::string_view help,
                        std::uint64_t value) { Family(page, name, type, help).add("", value); };
+  Family(page, "weir_io", "gauge", "1 for the way in which the server does its I/O.")
+      .add(fmt::format("{{backend=\"{}\"}}", shot.io), 1);
   one("weir_connections", "gauge", "Connected clients.", shot.connections);
   one("weir_connections_accepted_total", "counter", "Connections accepted.",
       shot.counters.accepted);
@@ -120,7 +122,7 @@ void add_services(std::string& page, const Snapshot& shot) {
   }
 }
 
-// A series for each export at all times, so that an alert has something to compare with.
+// Every export always has a series, so that alerts can compare it.
 void add_exports(std::string& page, const Snapshot& shot) {
   const auto family = [&](std::string_view name, std::string_view help, auto&& add) {
     Family lines(page, name, "gauge", help);
@@ -295,7 +297,7 @@ Metrics::Sums& Metrics::Sums::operator+=(const Sums& more) {
   return *this;
 }
 
-// One that has shrunk was forgotten and made again.
+// A counter that decreased was removed and created again.
 Metrics::Sums Metrics::Sums::grown_from(const Sums& before) const {
   if (requests < before.requests) return *this;
   return {requests - before.requests, grown(bytes, before.bytes), grown(wait_ns, before.wait_ns)};
@@ -352,8 +354,8 @@ void Metrics::count_jobs(Service& kept, const ServiceShot& shot, Instant now) {
   }
 }
 
-// Who has a series keeps it while it is among those that the view names, which are more than have
-// one: two of about the same size do not take turns.
+// A client keeps its series while it is in the view, which has more clients than series: two of
+// about the same size do not alternate.
 void Metrics::choose_lock_clients(const lock::NamespaceView& view) {
   std::set<std::uint64_t>& chosen = lock_clients_[view.name];
   std::set<std::uint64_t> named;

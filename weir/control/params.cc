@@ -15,7 +15,7 @@
 namespace weir::control {
 namespace {
 
-// The original design's format lines write rules to nrs_policies; no Lustre ever took them there.
+// The examples of the original design write rules to nrs_policies; no Lustre release accepts that.
 Result<void> check_policies(std::string_view text) {
   if (!outline_of(text).has_verb) return {};
   return fail(std::errc::no_such_file_or_directory, quote(text), "is a rule, not a policy",
@@ -76,7 +76,7 @@ void add_export(Params& params, serve::ServedExport& served, const Moment& momen
               check_cleanup_interval});
 }
 
-// Whether the glob fits the first so many parts; a part may have dots of its own.
+// Whether the glob matches the first so many parts; a part may contain dots.
 bool fits(const std::string& glob, const std::vector<std::string>& parts, std::size_t count) {
   const auto end = parts.begin() + static_cast<std::ptrdiff_t>(count);
   const std::string slashed = fmt::format("{}", fmt::join(parts.begin(), end, "/"));

@@ -95,7 +95,7 @@ std::string_view name_of(Heads heads) {
   return heads == Heads::kBoth ? "both" : heads == Heads::kRegular ? "reg" : "hp";
 }
 
-// A rule of the cluster is in neither book.
+// A rule of the cluster is in neither list.
 bool is_temporary(const serve::KeptRules& rules, const std::string& name, Head head) {
   const RuleBook::Entry* const now = rules.all().find(name, head);
   const RuleBook::Entry* const kept = rules.kept().find(name, head);
@@ -114,7 +114,7 @@ void add_rules(ServiceShot& shot, const Target& target, const serve::KeptRules* 
     const RuleView* const rules = target.rules(head);
     if (rules == nullptr) continue;
     for (const Rule* const rule : rules->rules(head).rules()) {
-      // One that was started for both heads is listed once.
+      // A rule for both heads is listed once.
       if (rule->heads() == Heads::kBoth && head == Head::kHigh) continue;
       RuleShot one{.name = rule->name(),
                    .conditions = rule->conds(),
@@ -242,7 +242,7 @@ Sought::Sought(std::string name) : name_(std::move(name)) {
 
 bool Sought::may_be(const ClassView& view) const {
   const FieldSet by = view.rule.by();
-  // The usual classes without a look at their names.
+  // A fast path for the usual classes.
   if (by == FieldSet{Field::kJobid} && !view.is_overflow) return is_job(view.key.job);
   if (by.has(Field::kJobid) && view.key.job == whole_) return true;
   const std::string key = view.is_overflow ? "(others)" : key_name(view.key, by);
@@ -253,6 +253,7 @@ void SnapshotTaker::begin(serve::Server& server) {
   has_begun_ = true;
   shot_.moment = moment_at(server.now());
   shot_.counters = server.counters();
+  shot_.io = server.io_name();
   shot_.connections = server.connection_count();
   shot_.memory_used = server.memory_used().count();
   shot_.memory_kept = server.memory_kept().count();

@@ -115,7 +115,7 @@ struct GroupsShot {
 
 struct ServiceShot {
   std::string name;
-  Instant now{};  // of the clock that its Target goes by
+  Instant now{};  // of the clock of its Target
   std::vector<PolicyShot> policies;
   std::vector<RuleShot> rules;  // the first kRulesMax
   std::size_t rules_in_all = 0;
@@ -145,6 +145,7 @@ struct HungExportShot {
 struct Snapshot {
   Moment moment;
   serve::Counters counters;
+  std::string_view io;  // "io_uring" or "epoll"
   std::uint32_t connections = 0;
   std::uint64_t memory_used = 0;  // bytes that connections hold
   std::uint64_t memory_kept = 0;  // of free buffers
@@ -184,14 +185,14 @@ class SnapshotTaker {
 
   // REQUIRES: on the loop. True when the snapshot is complete.
   bool step(serve::Server& server);
-  // One more service, after those of the server; nothing if the thread of its Target has ended.
+  // Adds another service, after those of the server; ignored if the thread of its Target has ended.
   // REQUIRES: on another thread than that one.
   void add(serve::TargetPort& port);
   Snapshot finish() { return std::move(shot_); }
 
  private:
   void begin(serve::Server& server);
-  // `service` has what a Target alone does not know; nullptr: nothing is known besides.
+  // `service` has the information that a Target does not have; nullptr: none.
   bool step_target(const Target& target, const serve::Service* service, ServiceShot& shot,
                    Instant now);
 

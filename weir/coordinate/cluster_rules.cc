@@ -10,9 +10,10 @@ namespace weir {
 namespace {
 
 constexpr char kKeyMark = ':';
-// What those beyond the bound of classes have in common, on all servers; no key looks like it.
+// The name of the overflow class, on all servers; no key looks like it.
 constexpr std::string_view kOthers = "(others)";
-// What is counted of queues after a pause: a second of the limit is as much as anybody can use.
+// Maximum time that a measurement counts after a pause: no class can use more than a second of
+// the limit.
 constexpr Nanoseconds kMeasureMax = std::chrono::seconds{1};
 constexpr Nanoseconds kMeasureMin = std::chrono::milliseconds{1};
 
@@ -43,8 +44,8 @@ std::string field_text(const Attributes& key, Field field) {
   return {};
 }
 
-// The same on every server, and for each key another: only a job id may hold a '+', and it stands
-// first, in front of as many fields as the rule says.
+// The same on every server and unique for each key: only a job id may contain a '+', and it is
+// first, before a known number of fields.
 std::string key_text(const Attributes& key, FieldSet by) {
   std::string text;
   bool is_first = true;
@@ -57,8 +58,8 @@ std::string key_text(const Attributes& key, FieldSet by) {
   return text;
 }
 
-// `limit` and, unless all of the rule is one class, the key behind a letter that is in no name of a
-// rule or a service.
+// `limit` and, unless the rule is one class, the key after a character that is in no name of a rule
+// or a service.
 std::string slice_name(std::string limit, FieldSet by, const ClassLoad& load) {
   if (by.empty()) return limit;
   limit += kKeyMark;
@@ -78,7 +79,8 @@ std::optional<std::int64_t> slice_limit(const Limits& limits, bool is_bytes) {
   return rate > 0 ? std::optional(std::int64_t{rate} * kMilli) : std::nullopt;
 }
 
-// Rules come, go and change at any time; they are looked at once an epoch, and by follow().
+// Rules may be started, stopped and changed at any time; they are read once per epoch, and
+// by follow().
 void ClusterRules::follow_rules(const RuleView& rules) {
   rules_.clear();
   for (const Rule* const rule : rules.rules(Head::kRegular).rules()) {
@@ -93,7 +95,7 @@ void ClusterRules::follow_rules(const RuleView& rules) {
 
 bool ClusterRules::has_room() const { return slices_.open_classes() + 2 <= kVectorMax; }
 
-// The place of a class among the slices. One that wants nothing gets none.
+// The slot of a class. A class without demand gets none.
 ClusterRules::Sliced* ClusterRules::sliced_of(const RuleLimits& rule, const ClassLoad& load,
                                               Instant now) {
   const ClassId id{rule.rule, load.key};
@@ -124,8 +126,8 @@ ClusterRules::Sliced* ClusterRules::sliced_of(const RuleLimits& rule, const Clas
   return &sliced;
 }
 
-// Of classes, in an order that is the same in every run. A rule that stands apart on each head has
-// a class on each: in the cluster they are one. All of a rule is there before anybody comes.
+// The loads of classes, in a reproducible order. A rule that differs between the heads has a class
+// on each: in the cluster they are one. The class of a whole rule exists before its first request.
 std::vector<ClassLoad> ClusterRules::loads_of(const RuleView& rules, Instant now) {
   const Nanoseconds time =
       measured_at_ == Instant::min()
@@ -221,7 +223,7 @@ void ClusterRules::apply(Instant now) {
     return slice;
   };
   for (const RuleLimits& rule : rules_) {
-    // One class of all has its own slice once it has a place.
+    // A rule with one class has its own slice once it has a slot.
     const bool has_place =
         rule.by.empty() && place_of_.contains(ClassId{rule.rule, Attributes{}.only({})});
     if (!has_place) slices.push_back({rule.rule, std::nullopt, cut_off(rule)});

@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-// The data: how many servers and the sum of their meanings, then for each group three places.
+// The data: the number of servers and the sum of their meanings, then three values for each group.
 constexpr std::size_t kServers = 0;
 constexpr std::size_t kMeaning = 1;
 constexpr std::size_t kHead = 2;
@@ -20,7 +20,7 @@ constexpr std::size_t kPlaces = 3;
 static_assert((kHead + (kGroupsMax + 1) * kPlaces) * sizeof(std::int64_t) <= kEpochDataGuaranteed);
 
 constexpr std::int64_t kWaitedMax = 1'000'000;
-// An epoch lasts at least this part of its length, whoever has something to do.
+// An epoch lasts at least this fraction of its length.
 constexpr std::int64_t kLeastPart = 10;
 
 std::int64_t place(std::span<const std::int64_t> data, std::size_t group, std::size_t what) {
@@ -46,8 +46,8 @@ bool GroupEpochs::has_requests(std::uint32_t group) const {
   return rules != nullptr && rules->group_queues(group) > 0;
 }
 
-// Who has just had its turn comes after all others, and who knows nothing of the turns that were
-// taken meanwhile has no say in whose is next.
+// The group of the last turn is last in order, and a server that missed the turns taken meanwhile
+// does not influence the next one.
 EpochVector GroupEpochs::data(bool knows_turns) const {
   EpochVector data(kHead + waited_.size() * kPlaces);
   data[kServers] = 1;
@@ -64,8 +64,8 @@ EpochVector GroupEpochs::data(bool knows_turns) const {
 
 EpochBytes GroupEpochs::ready(Instant /*now*/) { return pack_vector(data(is_in_step_)); }
 
-// The end of an epoch: with `quiesce` nothing more is begun, and what runs is waited for. Who is
-// alone has nobody to be quiet with.
+// The end of an epoch: with `quiesce` no request starts, and running requests complete. A server
+// that is alone does not need this.
 Instant GroupEpochs::ready_at(Instant now) {
   if (!options_.quiesce || !is_in_step_) return now;
   if (!quiet_since_) {
@@ -85,7 +85,7 @@ void GroupEpochs::hold(bool on, Instant now) {
 void GroupEpochs::tick(Instant now) {
   if (is_held_ && now >= quiet_end()) {
     ++ragged_;
-    is_held_ = false;  // the epoch stays over
+    is_held_ = false;  // the epoch has still ended
     target_.hold(false, now);
   }
   if (is_in_step_) return;
@@ -94,15 +94,15 @@ void GroupEpochs::tick(Instant now) {
   begin(choose(own), own, now);
 }
 
-// Alone, as long as somebody waits for a turn.
+// Alone, only while requests wait for a turn.
 Instant GroupEpochs::next_wake() const {
   if (is_held_) return quiet_end();
   return is_in_step_ || target_.queued() == 0 ? kNever : began_ + length_;
 }
 
-// The same on all servers, since all have the same data.
+// All servers choose the same, because they have the same data.
 GroupEpochs::Choice GroupEpochs::choose(std::span<const std::int64_t> reduced) {
-  // A leader may send anything.
+  // The data of a leader is not trusted.
   servers_ = std::clamp<std::int64_t>(reduced[kServers], 1, kEpochMembersMax);
   is_mixed_ = reduced.size() != kHead + waited_.size() * kPlaces || reduced[kServers] != servers_ ||
               reduced[kMeaning] != servers_ * options_.meaning;
@@ -137,7 +137,7 @@ void GroupEpochs::begin(const Choice& choice, std::span<const std::int64_t> redu
 Nanoseconds GroupEpochs::start_epoch(std::int64_t /*epoch*/, EpochView reduced, Instant now) {
   if (!std::exchange(is_in_step_, true)) std::fill(waited_.begin(), waited_.end(), 0);
   EpochVector sums = unpack_vector(reduced);
-  if (sums.size() < kHead) sums.assign(kHead, 0);  // a server without groups: nobody is preferred
+  if (sums.size() < kHead) sums.assign(kHead, 0);  // a server without groups: no group is preferred
   begin(choose(sums), sums, now);
   return length_;
 }

@@ -21,7 +21,7 @@ void EpochLeader::receive(MemberId from, const EpochMessage& message, Instant no
   if (const auto* const leave = std::get_if<Leave>(&message)) on_leave(from, *leave, now);
 }
 
-// Whether it names an epoch that it cannot be in.
+// Whether the member names an epoch that it cannot be in.
 bool EpochLeader::is_stale(MemberId from, std::int64_t epoch) const {
   if (epoch == kFirstEpoch) return false;
   const auto found = members_.find(from);
@@ -80,7 +80,7 @@ void EpochLeader::on_taken(MemberId from, const Taken& taken) {
   member.resend_at = kNever;
 }
 
-// One that was sent before what it called last is late and says nothing.
+// A Leave that was sent before the member's last call is late and ignored.
 void EpochLeader::on_leave(MemberId from, const Leave& leave, Instant now) {
   const auto known = answered_.find(from);
   if (known == answered_.end() || leave.serial < known->second.serial) return;
@@ -119,11 +119,11 @@ void EpochLeader::evict(MemberId member, Instant now) {
   follow_absence(now);
 }
 
-// After somebody has gone: the round may be complete, or nobody left.
+// After a member has left: the round may be complete, or no member is left.
 void EpochLeader::follow_absence(Instant now) {
   if (state_ == State::kClosing) close_if_all(now);
   if (members_.empty()) state_ = State::kIdle;
-  // Who has gone may have been the one that the others were to wait for longest.
+  // The member that left may have had the longest timeout.
   if (state_ == State::kClosing) wake_by(closing_deadline());
 }
 
@@ -183,7 +183,7 @@ void EpochLeader::close(Instant now) {
   state_ = State::kWaiting;
 }
 
-// Who has not signalled in time, and who did not confirm its Start in time.
+// Evicts members that have not signalled or not confirmed their Start in time.
 void EpochLeader::evict_silent(Instant now) {
   const bool is_over = state_ == State::kClosing && now >= closing_deadline();
   std::vector<MemberId> silent;

@@ -34,7 +34,7 @@ void EpochMember::last_epoch(std::int64_t current, Instant /*now*/) {
   out_.emplace_back(Leave{current < 0 ? kFirstEpoch : current, serial_++});
 }
 
-// The call is over before the callback begins, which may make the next.
+// The call ends before the callback, which may make the next one.
 void EpochMember::finish(std::int64_t epoch, EpochView reduced, Instant now) {
   const Call call = std::move(*call_);
   call_.reset();
@@ -58,7 +58,7 @@ void EpochMember::on_start(const Start& start, Instant now) {
   epoch_ = start.epoch;
   started_serial_ = start.serial;
   told_timeout_ = start.timeout;
-  // A grant that makes no sense is dropped, and what was granted before runs out.
+  // An invalid grant is dropped, and the previous one expires.
   if (options_.payload != nullptr) (void)options_.payload->granted(start.grant, now);
   out_.emplace_back(Taken{start.epoch, start.serial});
   finish(start.epoch, data, now);

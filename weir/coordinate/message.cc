@@ -75,7 +75,7 @@ EpochMessage read_ready(ByteReader& in, std::uint8_t flags, std::int64_t number,
   if (number < 0) in.fail();
   ready.timeout = timeout_of(in);
   ready.data = copy_of(in.stretch(kEpochDataMax));
-  ready.claim = copy_of(in.stretch(kEpochRiderMax));
+  ready.claim = copy_of(in.stretch(kRoundPayloadMax));
   return ready;
 }
 
@@ -87,7 +87,7 @@ EpochMessage read_start(ByteReader& in, std::uint8_t flags, std::int64_t number,
   start.members = in.get<std::uint32_t>();
   if (start.members > kEpochMembersMax) in.fail();
   start.data = copy_of(in.stretch(kEpochDataMax));
-  start.grant = copy_of(in.stretch(kEpochRiderMax));
+  start.grant = copy_of(in.stretch(kRoundPayloadMax));
   return start;
 }
 
@@ -95,7 +95,7 @@ EpochMessage read_body(ByteReader& in, std::uint8_t kind, std::uint8_t flags, st
                        std::uint64_t serial) {
   const bool has_data = kind == static_cast<std::uint8_t>(Kind::kReady) ||
                         kind == static_cast<std::uint8_t>(Kind::kStart);
-  if (!has_data && flags != 0) in.fail();  // the order of bytes is that of the data
+  if (!has_data && flags != 0) in.fail();  // the flag is the byte order of the data
   switch (static_cast<Kind>(kind)) {
     case Kind::kReady:
       return read_ready(in, flags, number, serial);

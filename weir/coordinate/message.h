@@ -26,7 +26,7 @@ namespace weir {
 inline constexpr std::uint16_t kEpochProtocol = 1;
 // Maximum payload: requests for slots or definitions of slots, and vectors as long as the data
 // may be.
-inline constexpr std::size_t kEpochRiderMax = 2 * kEpochDataMax;
+inline constexpr std::size_t kRoundPayloadMax = 2 * kEpochDataMax;
 inline constexpr Nanoseconds kEpochTimeoutMax = std::chrono::hours{1};
 
 // The byte order of opaque data.

@@ -15,7 +15,7 @@ std::int64_t per_second(std::uint64_t count, Nanoseconds time) {
   return static_cast<std::int64_t>(std::min<Wide>(rate, kSliceLimitMax));
 }
 
-// Classes that were forgotten take what they counted with them.
+// Removed classes reduce the counters.
 std::uint64_t since(std::uint64_t before, std::uint64_t after) {
   return after > before ? after - before : 0;
 }

@@ -12,29 +12,29 @@ namespace {
 
 using Wide = __int128;
 
-// In one message; the others follow with the next.
+// Maximum per message; the others follow in the next one.
 constexpr std::uint32_t kAsksMax = 256;
 constexpr std::uint32_t kDefinitionsMax = 512;
-// A class that was refused asks again after so many claims.
+// A refused class asks again after so many claims.
 constexpr std::uint32_t kAskAgain = 100;
-// What a member without demand keeps, of what it would have when cut off: it starts at once, and
-// all of them together hold back half a percent of the limit.
+// The fraction of its cut-off amount that a member without demand keeps: it can start at once, and
+// all of them together hold half a percent of the limit.
 constexpr std::int64_t kIdlePart = 20;
-// Of what a busy member has too much, so much goes in one round: it is lost for that round, and
-// demand that flickers must not cost more than it is worth.
+// The fraction of its excess that a busy member releases per round: released tokens are unused for
+// that round, and fluctuating demand must not cost more than it gains.
 constexpr std::int64_t kGentlePart = 4;
 
-// Something a member holds or could use, by name: it knows no slot for it yet.
+// A class by name that a member holds or could use, without a known slot.
 struct Ask {
   std::string name;
   std::int64_t held;
   std::int64_t demand;
-  bool is_leased;  // or what it has when cut off
+  bool is_leased;  // otherwise its cut-off amount
 };
 struct Claim {
   std::uint64_t table = 0;
   std::uint32_t members = 0;
-  bool is_leased = false;  // what stands in slots
+  bool is_leased = false;  // the amounts in slots are under lease
   std::vector<Ask> asks;
   EpochVector held;  // by slot
 };
@@ -84,7 +84,8 @@ std::uint32_t SliceLeader::members() const {
   return std::max(known + running_, std::min(reported_, known + absent_.value_or(reported_)));
 }
 
-// Once old leases have run out, who has not come is away and uses what it may when cut off.
+// After the old leases have expired, members that have not joined are away and use their
+// cut-off amount.
 void SliceLeader::end_quiet(Instant now) {
   if (!is_quiet_ || now < quiet_until_) return;
   is_quiet_ = false;
@@ -113,7 +114,7 @@ void SliceLeader::set_absent(std::uint32_t names, std::uint32_t running) {
 
 SliceLeader::Holder& SliceLeader::holder_of(MemberId member) {
   const auto [found, is_new] = holders_.try_emplace(member);
-  // Without names, whoever is new is taken for one of them.
+  // Without names, a new member is assumed to be one of them.
   if (is_new && !absent_ && !is_quiet_ && unknown_ > 0) --unknown_;
   return found->second;
 }
@@ -129,7 +130,7 @@ bool SliceLeader::ready(MemberId member, EpochView data, EpochView bytes, Instan
   holder.received = now;
   holder.told = claim->members;
   reported_ = std::max(reported_, claim->members);
-  // Places of a table that another leader made mean nothing here.
+  // Slots of another leader's table have no meaning here.
   const bool is_our_table = claim->table >> 32 == options_.term;
   holder.table = is_our_table ? claim->table : std::uint64_t{options_.term} << 32;
   holder.held.resize(slots_.size());
@@ -139,8 +140,8 @@ bool SliceLeader::ready(MemberId member, EpochView data, EpochView bytes, Instan
     const bool is_meant = is_our_table && slots_[slot].version <= claim->table;
     held.demand = is_meant && slot < demand.size() ? demand[slot] : 0;
     const std::int64_t said = is_meant && slot < claim->held.size() ? claim->held[slot] : 0;
-    // It cannot hold more than it was given, and once that has run out no more than it has when
-    // cut off, whatever it said when it sent this: others may have it by now.
+    // It cannot hold more than it was granted, and after that has expired no more than its cut-off
+    // amount, whatever it claims: others may have it by now.
     const std::int64_t cut_off = cut_off_slice(slots_[slot].limit, holder.told);
     const std::int64_t given = now < holder.expires ? held.now : 0;
     held.before = given;
@@ -213,7 +214,8 @@ void SliceLeader::reload() {
   for (Slot& slot : slots_) slot.limit = limit_of_(slot.name).value_or(0);
 }
 
-// What a member uses while it is cut off, at the most: by the last count of members that it took.
+// The maximum that a member uses while it is cut off: by the last number of members that
+// it received.
 std::int64_t SliceLeader::cut_off_of(const Holder& holder, std::int64_t limit) {
   const std::uint32_t told = holder.telling == 0 ? holder.told
                              : holder.told == 0  ? holder.telling
@@ -221,8 +223,8 @@ std::int64_t SliceLeader::cut_off_of(const Holder& holder, std::int64_t limit) {
   return cut_off_slice(limit, told);
 }
 
-// What may be in the hands of those that signalled: the limit without what is, or may come to be,
-// in the hands of others.
+// The amount that the members that signalled may hold: the limit without what others hold or may
+// start to use.
 std::int64_t SliceLeader::usable(std::uint32_t slot, Instant now) const {
   const std::int64_t limit = slots_[slot].limit;
   std::int64_t usable = limit;
@@ -241,13 +243,13 @@ std::int64_t SliceLeader::usable(std::uint32_t slot, Instant now) const {
     }
     return std::min(usable, held);
   }
-  // Those that were counted before go by that count, others by the one they find in etcd.
+  // Members that were counted before use that count, others the one they find in etcd.
   if (unknown_ > 0) usable -= unknown_ * cut_off_slice(limit, std::max(reported_, 1U));
   if (running_ > unknown_) usable -= (running_ - unknown_) * cut_off_slice(limit, members());
   return std::max<std::int64_t>(usable, 0);
 }
 
-// The floor of an idle member for each, and the rest by demand; without any, the same for all.
+// The idle amount for each, and the rest by demand; without demand, equal amounts.
 std::vector<std::int64_t> SliceLeader::targets(std::uint32_t slot, std::int64_t usable) const {
   const std::int64_t limit = slots_[slot].limit;
   const auto count = static_cast<std::int64_t>(round_.size());
@@ -265,7 +267,7 @@ std::vector<std::int64_t> SliceLeader::targets(std::uint32_t slot, std::int64_t 
   return targets;
 }
 
-// Who comes back brings what it used while it was cut off. Where others hold all there is, it gets
+// A member that returns reports what it used while cut off. If others hold the whole limit, it gets
 // no lease for that.
 void SliceLeader::cut_back_unleased(std::uint32_t slot, std::int64_t excess) {
   Wide unleased = 0;
@@ -279,8 +281,8 @@ void SliceLeader::cut_back_unleased(std::uint32_t slot, std::int64_t excess) {
   }
 }
 
-// Nobody gets what somebody else may still be using: those that hold too much are told so now, and
-// what they let go is given out when they have said that they did.
+// No member gets tokens that another may still be using: members that hold too much get a smaller
+// grant now, and what they release is granted after they have reported it.
 void SliceLeader::cut(std::uint32_t slot, Instant now) {
   const std::int64_t all = std::max<std::int64_t>(usable(slot, now), 0);
   const std::vector<std::int64_t> target = targets(slot, all);
@@ -432,7 +434,7 @@ std::int64_t SliceMember::slice(ClassIndex index, Instant now) const {
   return cut_off_slice(one.limit, members_);
 }
 
-// Twice what it wants is kept, so that demand may grow, and a little for when it comes back.
+// Keeps twice its demand, so that demand may grow, and a little for its return.
 void SliceMember::give_up_unneeded(Class& one, Instant now) const {
   if (!one.has_slice || now >= lease_end_) return;
   const std::int64_t idle = cut_off_slice(one.limit, members_) / kIdlePart;
@@ -519,7 +521,7 @@ bool SliceMember::granted(EpochView bytes, Instant /*now*/) {
   return true;
 }
 
-// What it holds it holds until the lease ends, but the slots are the old leader's.
+// It holds its slices until the lease ends, but the slots are those of the old leader.
 void SliceMember::lost() {
   for (Class& one : classes_) {
     one.slot = kNoSlot;

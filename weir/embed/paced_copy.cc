@@ -19,9 +19,9 @@ namespace weir::embed {
 namespace {
 
 constexpr Nanoseconds kProgressEvery = std::chrono::milliseconds{100};
-// A shallow bucket is overdrawn by so much at a time rather than woken up for every byte.
+// A shallow bucket is overdrawn by this time at once, to avoid a wake-up for every byte.
 constexpr Nanoseconds kPieceTimeMin = std::chrono::milliseconds{5};
-constexpr std::uint64_t kPieceMax = 1 << 20;  // also what a user may have as a pipe
+constexpr std::uint64_t kPieceMax = 1 << 20;  // also the maximum pipe size for users
 
 std::uint64_t piece_size(const RateLimiter& limiter, Bytes block) {
   const std::uint64_t most = std::min(block.count(), kPieceMax);
@@ -32,9 +32,9 @@ std::uint64_t piece_size(const RateLimiter& limiter, Bytes block) {
   return std::clamp<std::uint64_t>(std::max(half, least), 1, most);
 }
 
-// A pipe as deep as the bucket: with less, writer and reader must take turns more often than the
-// rate asks for, and on a busy machine every turn may come late. No pipe, or no right to a larger
-// one: it stays as it is.
+// Makes a pipe as deep as the bucket: otherwise writer and reader would have to alternate more
+// often than the rate needs, and on a busy machine every turn may be late. Ignored if it is not a
+// pipe or the size is not permitted.
 void deepen_pipe(int fd, const RateLimiter& limiter) {
   if (!limiter.bytes()) return;
   const int size = fcntl(fd, F_GETPIPE_SZ);
@@ -117,7 +117,7 @@ class Copy {
     return 0;
   }
 
-  // A descriptor that somebody else made non-blocking.
+  // The descriptor may be non-blocking.
   static void wait_for(int fd, short events) {
     pollfd wait{.fd = fd, .events = events, .revents = 0};
     const int ready = poll(&wait, 1, -1);

@@ -16,7 +16,7 @@
 namespace weir::embed {
 namespace {
 
-// Answers that are collected under one lock.
+// Maximum number of answers collected under one lock.
 constexpr std::size_t kBatch = 16;
 
 }  // namespace
@@ -81,8 +81,8 @@ auto SharedGate::with_gate(Change change) {
   }
 }
 
-// A callback that calls the gate leaves the handing out to the call it was made from, so that a
-// worker who asks for the next from inside the last does not go deeper with each request.
+// If a callback calls the gate, the outer call hands out the requests, so that a worker that asks
+// for the next request in its callback does not recurse.
 void SharedGate::hand_out(Instant time) {
   struct Inside {
     const SharedGate* gate = nullptr;
@@ -102,7 +102,7 @@ void SharedGate::hand_out(Instant time) {
     for (std::size_t i = 0; i < count; ++i) {
       answers[i].waiter.callback(answers[i].request, answers[i].waiter.argument);
     }
-    if (count < kBatch && !inside.called) {  // all there was
+    if (count < kBatch && !inside.called) {  // no more answers
       inside = outer;
       return;
     }

@@ -44,7 +44,7 @@ std::string device_number(const std::string& path) {
                                                                      : std::string();
 }
 
-// The kernel writes blanks and backslashes of a path as \040.
+// The kernel writes spaces and backslashes of a path as \040.
 std::string unescape(std::string_view text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -69,7 +69,7 @@ std::string mount_of(dev_t device) {
     words >> id >> parent >> number >> root >> point;
     while (words >> word && word != "-") continue;
     words >> kind >> source;
-    // Some file systems, such as btrfs, have a number of their own.
+    // Some file systems, such as btrfs, have their own device number.
     const std::string behind = device_number(unescape(source));
     if (belongs_to(number, device) || (!behind.empty() && belongs_to(behind, device))) {
       return unescape(point);

@@ -14,12 +14,12 @@
 #include "weir/host/holder.h"
 
 namespace weir::host {
-namespace {
 
-// A living process that has a lock on the file, 0 if there is none. From /proc/locks:
+// From /proc/locks:
 //   1: FLOCK  ADVISORY  WRITE 1234 fe:00:262145 0 EOF
-// The device is that of the file system, which stat(2) may give another number: the inode decides.
-long holder_of(int file) {
+// The device is that of the file system, for which stat(2) may return another number: only the
+// inode is compared.
+long lock_holder(int file) {
   struct stat status {};
   if (fstat(file, &status) != 0) return 0;
   std::ifstream locks("/proc/locks");
@@ -35,8 +35,6 @@ long holder_of(int file) {
   return 0;
 }
 
-}  // namespace
-
 Result<void> lock_file(int file, LockKind kind, std::string_view where, std::string_view hint) {
   const int operation = (kind == LockKind::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB;
   int error = 0;
@@ -45,7 +43,7 @@ Result<void> lock_file(int file, LockKind kind, std::string_view where, std::str
     return error != EWOULDBLOCK && error != EINTR;
   };
   const auto holder = wait_until_free(
-      attempt, [&] { return holder_of(file); }, where);
+      attempt, [&] { return lock_holder(file); }, where);
   if (!holder && error != 0) return fail_errno(error, where);
   if (!holder) return {};
   if (*holder == 0) {

@@ -19,4 +19,7 @@ enum class LockKind : std::uint8_t { kShared, kExclusive };
 // the error names the process, if known, with the hint.
 Result<void> lock_file(int file, LockKind kind, std::string_view where, std::string_view hint);
 
+// A living process that has a lock on the file, 0 if none is found.
+long lock_holder(int file);
+
 }  // namespace weir::host

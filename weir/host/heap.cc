@@ -14,7 +14,7 @@ namespace weir::host {
 namespace {
 
 constexpr int kMappedFrom = 128 << 10;
-// The end of the heap may have so much to spare: less would be taken and given back all the time.
+// Free memory kept at the end of the heap: less would be allocated and freed all the time.
 constexpr int kTopMax = 1 << 20;
 
 }  // namespace

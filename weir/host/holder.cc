@@ -40,19 +40,20 @@ bool is_alive(long pid) {
 }
 
 std::optional<long> wait_until_free(const std::function<bool()>& attempt,
-                                    const std::function<long()>& holder, std::string_view what) {
+                                    const std::function<long()>& holder, std::string_view what,
+                                    std::chrono::milliseconds living) {
   long who = 0;
   bool is_told = false;
   for (int waited_ms = 0;; waited_ms += kTryEveryMs) {
     if (attempt()) return std::nullopt;
     if (waited_ms % kLookEveryMs == 0) who = holder();
-    if (who == getpid() || waited_ms >= (who != 0 ? kLiving : kGone).count()) return who;
-    // Not of what is over in a moment.
+    if (who == getpid() || waited_ms >= (who != 0 ? living : kGone).count()) return who;
+    // Do not log short waits.
     if (who == 0 && waited_ms >= kLookEveryMs && !std::exchange(is_told, true)) {
-      log_text(fmt::format(
-          "weir serve: waiting for {}: the kernel has not finished the I/O of a process "
-          "that has ended\n",
-          what));
+      log_text(
+          fmt::format("weir: waiting for {}: the kernel has not finished the I/O of a process "
+                      "that has ended\n",
+                      what));
     }
     poll(nullptr, 0, kTryEveryMs);
   }

@@ -28,8 +28,9 @@ bool is_alive(long pid);
 
 // Blocks. `attempt` is called every 10 ms until it returns true: success, or not worth another try.
 // `holder` returns the running process that holds the object, 0 if there is none; it may be slow,
-// and is called every 100 ms. Does not wait for this process itself.
+// and is called every 100 ms. Waits up to `living` for a running process, and not for this one.
 std::optional<long> wait_until_free(const std::function<bool()>& attempt,
-                                    const std::function<long()>& holder, std::string_view what);
+                                    const std::function<long()>& holder, std::string_view what,
+                                    std::chrono::milliseconds living = kLiving);
 
 }  // namespace weir::host

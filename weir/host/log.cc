@@ -24,7 +24,7 @@
 namespace weir::host {
 namespace {
 
-// SIGPIPE is kept from the calling thread, whatever the process does with it.
+// Blocks SIGPIPE in the calling thread, whatever its disposition is.
 class WithoutSigpipe {
  public:
   WithoutSigpipe() {
@@ -55,7 +55,7 @@ bool write_all(std::string_view text) noexcept {
     const ssize_t wrote = write(STDERR_FILENO, text.data(), text.size());
     if (wrote > 0) {
       text.remove_prefix(static_cast<std::size_t>(wrote));
-    } else if (wrote < 0 && errno == EAGAIN) {  // others may have made it so
+    } else if (wrote < 0 && errno == EAGAIN) {  // another process may have made it non-blocking
       pollfd room{STDERR_FILENO, POLLOUT, 0};
       if (poll(&room, 1, -1) < 0 && errno != EINTR) return false;
     } else if (wrote == 0 || errno != EINTR) {
@@ -65,19 +65,19 @@ bool write_all(std::string_view text) noexcept {
   return true;
 }
 
-// An assertion has failed: the process ends, now.
+// An assertion has failed: the process aborts.
 void write_last_words(std::string_view text) {
   const WithoutSigpipe without;
   pollfd room{STDERR_FILENO, POLLOUT, 0};
   if (poll(&room, 1, 0) == 1) (void)!write(STDERR_FILENO, text.data(), text.size());
 }
 
-// There is one, for ever: a thread that hangs in a write outlives everything else.
+// A singleton that is never destroyed: a thread that hangs in a write outlives everything else.
 class LogThread {
  public:
-  // False: there is no thread, and the caller writes itself.
+  // False: no thread is running; the caller writes itself.
   bool add(std::string_view text);
-  // False: there is no descriptor for a mailbox, so callers write themselves.
+  // False: no descriptor for a mailbox; callers write themselves.
   bool start();
   void stop();
   void flush();
@@ -94,13 +94,13 @@ class LogThread {
   void run(Letters& letters);
   bool next(std::vector<Letter>& batch);
   void write(const std::vector<Letter>& batch);
-  // When all that was added before has been written.
+  // Becomes ready when everything added before has been written.
   std::future<void> reach() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Letter> take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::uint64_t told_ = 0;  // of those that were dropped; the thread's
+  std::uint64_t told_ = 0;  // dropped texts that were reported; used by the thread
   Mutex mutex_;
-  std::unique_ptr<Letters> letters_ ABSL_GUARDED_BY(mutex_);  // once there is one, for ever
+  std::unique_ptr<Letters> letters_ ABSL_GUARDED_BY(mutex_);  // never destroyed once created
   std::size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;             // that wait
   std::size_t writers_ ABSL_GUARDED_BY(mutex_) = 0;           // LogWriter objects
   bool is_running_ ABSL_GUARDED_BY(mutex_) = false;           // the thread
@@ -134,7 +134,7 @@ std::future<void> LogThread::reach() {
   return reached;
 }
 
-// False: nobody writes a log any more.
+// False: no LogWriter is left.
 bool LogThread::next(std::vector<Letter>& batch) {
   const MutexLock lock(mutex_);
   batch = take();
@@ -214,7 +214,7 @@ void log_text(std::string_view text) noexcept {
   LogThread& log = log_thread();
   try {
     if (!log.add(text) && !write_stderr(text)) ++log.dropped;
-  } catch (...) {  // there is no memory
+  } catch (...) {  // out of memory
     ++log.dropped;
   }
 }

@@ -8,7 +8,7 @@
 //   the owner     box.wait(until);  for (Letter& letter : box.take()) ...
 //   the owner     for (Letter& letter : box.close()) ... the last ones ...
 //
-// Owners that also wait for other descriptors (a ring, poll, Asio) include box.fd() and read it
+// Owners that also wait for other descriptors (an IoLoop, poll, Asio) include box.fd() and read it
 // (box.clear()) before they take. The descriptor (an eventfd) is written only when the box was
 // empty, so a burst of letters wakes the owner once and costs it one read. A closed mailbox accepts
 // no letters: every earlier letter is returned by take() or close(), once, and in order.
@@ -32,7 +32,7 @@
 
 namespace weir::host {
 
-// Closed on exec. Reading it blocks until it is written, so it is for a ring.
+// Closed on exec. Reading it blocks until it is written, so it is for IoLoop::await_wake().
 Result<Fd> make_wake_fd();
 
 // A descriptor that any thread can make readable: a mailbox for a single signal, such as an order

@@ -91,7 +91,7 @@ bool MemoryPressure::take(short of_trigger, short of_events) {
   return stalled || exceeded;
 }
 
-// The kernel forgets the event when it has told it.
+// The kernel clears the event when it is reported.
 bool MemoryPressure::take_trigger(short happened) {
   if ((happened & (POLLERR | POLLNVAL)) != 0) {
     trigger_ = Fd();  // its cgroup is gone

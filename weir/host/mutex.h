@@ -57,6 +57,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 // Waits may end spuriously: the caller checks again.
 class Condition {
  public:
+  void notify_one() { condition_.notify_one(); }
   void notify_all() { condition_.notify_all(); }
   void wait(const MutexLock& lock) { condition_.wait(lock.lock_); }
   void wait_for(const MutexLock& lock, Nanoseconds most) { condition_.wait_for(lock.lock_, most); }

@@ -10,7 +10,7 @@
 
 namespace weir::host {
 
-// Up to 256 bytes are never given in part.
+// getrandom(2) returns up to 256 bytes completely.
 Result<Key> random_key() {
   Key key;
   ssize_t got = 0;
@@ -28,7 +28,7 @@ Digest keyed_digest(const Key& key, std::string_view text) {
   static_assert(sizeof digest == 32);
   const int code = gnutls_hmac_fast(GNUTLS_MAC_SHA256, key.data(), key.size(), text.data(),
                                     text.size(), digest.data());
-  // With an algorithm that exists it fails for want of memory only.
+  // With a known algorithm it fails only if out of memory.
   WEIR_ASSERT(code == 0, code);
   return digest;
 }

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include <fcntl.h>
@@ -11,7 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "weir/base/quote.h"
 #include "weir/host/durable.h"
+#include "weir/host/file_lock.h"
+#include "weir/host/holder.h"
 
 namespace weir::host {
 namespace {
@@ -22,7 +27,7 @@ bool same_file(int fd, const std::string& path) {
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-// Where the next text is written before it is renamed.
+// The temporary file that is renamed.
 std::string beside(const std::string& path) { return path + ".new"; }
 
 mode_t mode_of(StateFile::Readers readers) {
@@ -34,25 +39,39 @@ struct Locked {
   bool is_new = false;
 };
 
-// The file itself, locked. A user before us may have replaced it between open and lock: then the
-// lock is on the old file and the new one has to be opened. If there is no file, the one that it
-// will be renamed from is locked, so that of two users one creates it.
-Result<Locked> open_locked(const std::string& path, mode_t mode) {
+// One attempt: nothing if another user has it, whose lock is then on `fd`.
+std::optional<Result<Locked>> try_to_lock(const std::string& path, mode_t mode, Fd& fd) {
   for (;;) {
-    Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    fd = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     const bool is_new = !fd.is_open() && errno == ENOENT;
     const std::string name = is_new ? beside(path) : path;
     if (is_new) fd = Fd(::open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode));
     if (!fd.is_open()) return fail_errno(errno, path, "name a writable file");
     if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
-      if (errno != EWOULDBLOCK) return fail_errno(errno, path);
-      return fail(std::errc::device_or_resource_busy, path, "is in use by another process",
-                  "wait for it to end or name another file");
+      if (errno == EWOULDBLOCK) return std::nullopt;
+      return fail_errno(errno, path);
     }
     const bool was_created = is_new && ::access(path.c_str(), F_OK) == 0;
     if (same_file(fd.get(), name) && !was_created) return Locked{std::move(fd), is_new};
   }
+}
+
+// The file itself, locked. A user before us may have replaced it between open and lock: then the
+// lock is on the old file and the new one has to be opened. If there is no file, the one that it
+// will be renamed from is locked, so that of two users one creates it.
+Result<Locked> open_locked(const std::string& path, mode_t mode) {
+  std::optional<Result<Locked>> locked;
+  Fd fd;
+  wait_until_free(
+      [&] {
+        locked = try_to_lock(path, mode, fd);
+        return locked.has_value();
+      },
+      [&] { return lock_holder(fd.get()); }, quote(path), std::chrono::milliseconds{0});
+  if (locked) return *std::move(locked);
+  return fail(std::errc::device_or_resource_busy, path, "is in use by another process",
+              "wait for it to end or name another file");
 }
 
 Result<std::string> read_all(int fd, const std::string& path) {
@@ -97,19 +116,19 @@ Result<StateFile> StateFile::open(std::string path, Readers readers) {
     return fail_errno(errno, directory_of(path),
                       "the server must be able to write to its directory");
   }
-  // What lies beside a file that was never there is left over from a crash.
+  // A temporary file without the file is left over from a crash.
   auto text = locked->is_new ? Result<std::string>() : read_all(locked->fd.get(), path);
   if (!text) return tl::unexpected(text.error());
   return StateFile(std::move(path), readers, std::move(locked->fd), locked->is_new,
                    std::move(*text));
 }
 
-// Only the holder of the lock writes there, so what lies there is left over from a crash.
+// Only the holder of the lock writes there, so an existing one is left over from a crash.
 Result<Fd> StateFile::open_beside() {
   const std::string name = beside(path_);
   const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
   Fd fd(::open(name.c_str(), flags, mode_of(readers_)));
-  // Of a new file this is the one that is locked already; what a crash left may be everybody's.
+  // For a new file this one is already locked; one left by a crash may have other permissions.
   const bool is_ours = readers_ == Readers::kOwner;
   const bool is_ready = fd.is_open() && (!has_file_ || flock(fd.get(), LOCK_EX) == 0) &&
                         ftruncate(fd.get(), 0) == 0 &&
@@ -130,7 +149,7 @@ Result<void> StateFile::replace(std::string_view text) {
     return fail_errno(error, path_, "the previous state is kept");
   }
   Result<void> synced = sync_directory_of(path_);
-  // A lock belongs to the descriptor that took it: of a new file that is the first one.
+  // A lock belongs to its descriptor: for a new file that is the first one.
   if (std::exchange(has_file_, true)) lock_ = std::move(fd);
   return synced;
 }

@@ -28,7 +28,8 @@ class StateFile {
   enum class Readers : std::uint8_t { kByUmask, kOwner };
 
   // A missing file is created by the first replace(). Fails early for everything that would make
-  // replace() fail later: no permission, a folder, another user (EBUSY).
+  // replace() fail later: no permission, a folder, another user (EBUSY). Waits for a file that a
+  // killed process still holds (holder.h).
   static Result<StateFile> open(std::string path, Readers readers = Readers::kByUmask);
 
   // Its content when it was opened.

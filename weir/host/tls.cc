@@ -25,7 +25,7 @@ constexpr const char* kLayout =
     "the directory needs ca-cert.pem, server-cert.pem and server-key.pem, as certtool(1) makes "
     "them";
 
-// Memory that was sent is given back beyond this.
+// Sent output beyond this size is freed.
 constexpr std::size_t kOutputKept = std::size_t{1} << 16;
 
 gnutls_datum_t datum_of(const std::string& text) {
@@ -63,7 +63,7 @@ struct Credentials {
     if (code < 0) return fail_gnu(code, revoked.path, kLayout);
     return {};
   }
-  // Also that the two belong together.
+  // Also checks that the two match.
   Result<void> show(const PemFile& certificate, const PemFile& key, std::string_view hint) {
     const gnutls_datum_t shown = datum_of(certificate.text);
     const gnutls_datum_t secret = datum_of(key.text);
@@ -235,7 +235,7 @@ struct TlsSession::Gnu {
 };
 
 TlsSession::TlsSession(TlsKeys::Ptr keys) : keys_(std::move(keys)), gnu_(std::make_unique<Gnu>()) {
-  // With arguments that are right these fail for want of memory only.
+  // With valid arguments these fail only if out of memory.
   int code = gnutls_init(&gnu_->session, GNUTLS_SERVER | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL);
   WEIR_ASSERT(code == GNUTLS_E_SUCCESS, code);
   code = gnutls_priority_set(gnu_->session, keys_->gnu_->priorities);
@@ -259,6 +259,9 @@ TlsSession::~TlsSession() = default;
 void TlsSession::put(std::span<const std::byte> input) {
   WEIR_ASSERT(input_.empty(), input_.size());
   input_ = input;
+  if (state_ != State::kWants) return;
+  handshake_bytes_ += input.size();
+  if (handshake_bytes_ > kHandshakeBytesMax) fail_with(GNUTLS_E_HANDSHAKE_TOO_LARGE);
 }
 
 void TlsSession::fail_with(int code) {
@@ -280,11 +283,16 @@ void TlsSession::fail_with(int code) {
 
 TlsSession::State TlsSession::shake() {
   while (state_ == State::kWants) {
+    const std::size_t left = input_.size();
     const int code = gnutls_handshake(gnu_->session);
     if (code == GNUTLS_E_SUCCESS) {
       state_ = State::kDone;
-    } else if (code == GNUTLS_E_AGAIN) {
+    } else if (code == GNUTLS_E_AGAIN && input_.empty()) {
       break;
+    } else if (code == GNUTLS_E_AGAIN && input_.size() < left) {
+      continue;  // it returns after each record of a message that has several
+    } else if (code == GNUTLS_E_AGAIN) {
+      fail_with(GNUTLS_E_UNEXPECTED_PACKET_LENGTH);
     } else if (gnutls_error_is_fatal(code) != 0) {
       fail_with(code);
     }  // else an interruption or a warning: each has used up some input
@@ -295,12 +303,15 @@ TlsSession::State TlsSession::shake() {
 Result<std::size_t> TlsSession::read(std::span<std::byte> to) {
   WEIR_ASSERT(is_open());
   for (;;) {
-    const ssize_t got = gnutls_record_recv(gnu_->session, to.data(), to.size());
+    const std::size_t left = input_.size();
+    ssize_t got = gnutls_record_recv(gnu_->session, to.data(), to.size());
     if (got > 0) return static_cast<std::size_t>(got);
-    if (got == GNUTLS_E_AGAIN) return std::size_t{0};
+    if (got == GNUTLS_E_AGAIN && input_.empty()) return std::size_t{0};
+    if (got == GNUTLS_E_AGAIN && input_.size() < left) continue;  // as in shake()
+    if (got == GNUTLS_E_AGAIN) got = GNUTLS_E_UNEXPECTED_PACKET_LENGTH;
     if (got == 0) return fail(std::errc::broken_pipe, "TLS", "the peer closed the session");
     if (got == GNUTLS_E_INTERRUPTED || got == GNUTLS_E_WARNING_ALERT_RECEIVED) continue;
-    fail_with(static_cast<int>(got));  // another handshake among them: there is no need for it
+    fail_with(static_cast<int>(got));  // including a second handshake, which is not supported
     return fail(std::errc::protocol_error, "TLS", error_);
   }
 }
@@ -309,7 +320,7 @@ void TlsSession::write(std::span<const std::byte> plain) {
   WEIR_ASSERT(is_open());
   while (!plain.empty()) {
     const ssize_t done = gnutls_record_send(gnu_->session, plain.data(), plain.size());
-    // push() takes everything, so nothing is left to try again.
+    // push() accepts everything, so nothing has to be retried.
     WEIR_ASSERT(done > 0, done);
     plain = plain.subspan(static_cast<std::size_t>(done));
   }

@@ -89,6 +89,9 @@ class TlsSession {
  public:
   enum class State : std::uint8_t { kWants, kDone, kFailed };
   static constexpr std::size_t kRecordBytes = 16384;
+  // Bytes that a client may send until the handshake is done: GnuTLS keeps those of a message that
+  // is not complete. A chain of certificates has a few KiB.
+  static constexpr std::size_t kHandshakeBytesMax = std::size_t{48} << 10;
 
   explicit TlsSession(TlsKeys::Ptr keys);
   ~TlsSession();
@@ -128,6 +131,7 @@ class TlsSession {
   std::unique_ptr<Gnu> gnu_;
   State state_ = State::kWants;
   std::span<const std::byte> input_;
+  std::size_t handshake_bytes_ = 0;  // received so far
   std::vector<std::byte> output_;
   std::vector<std::byte> sending_;
   std::size_t sent_ = 0;  // bytes of it that were sent

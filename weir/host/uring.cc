@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -13,20 +14,29 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "weir/base/assert.h"
+#include "weir/host/clock.h"
+#include "weir/host/fd.h"
 
 namespace weir::host {
 namespace {
 
 constexpr unsigned kBufferGroup = 1;
 constexpr unsigned kReapMax = 256;
+// For a receive of what is there already, on a machine that is very busy.
+constexpr Nanoseconds kTrialTime = std::chrono::seconds{5};
+
+static_assert(Completion::kHasBuffer == IORING_CQE_F_BUFFER);
+static_assert(Completion::kGoesOn == IORING_CQE_F_MORE);
+static_assert(Completion::kBufferShift == IORING_CQE_BUFFER_SHIFT);
 
 constexpr const char* kKernelCure =
     "run Linux 6.1 or later with io_uring allowed (sysctl kernel.io_uring_disabled=0; in a "
     "container, its seccomp profile must allow io_uring)";
 
-// The rings of a user who is not root count as locked memory.
+// For users other than root the rings count as locked memory.
 const char* cure_of(int error) {
   return error == ENOMEM ? "raise the limit of locked memory (ulimit -l); 8 MiB is enough"
                          : kKernelCure;
@@ -51,9 +61,8 @@ struct Uring::Kernel {
   bool is_open = false;
   io_uring_buf_ring* buffers = nullptr;
   std::size_t buffers_bytes = 0;
-  std::byte* memory = nullptr;
-  std::size_t memory_bytes = 0;
   Options options;
+  std::uint64_t wakes = 0;  // what await_wake() reads, which tells nobody anything
 
   Kernel() = default;
   Kernel(const Kernel&) = delete;
@@ -61,12 +70,11 @@ struct Uring::Kernel {
   ~Kernel() {
     if (is_open) io_uring_queue_exit(&ring);
     if (buffers != nullptr) munmap(buffers, buffers_bytes);
-    if (memory != nullptr) munmap(memory, memory_bytes);
   }
 
-  void add_buffer(unsigned id) {
-    io_uring_buf_ring_add(buffers, memory + std::size_t{id} * options.receive_bytes,
-                          options.receive_bytes, static_cast<unsigned short>(id),
+  void add_buffer(const ReceiveMemory& memory, unsigned id) {
+    io_uring_buf_ring_add(buffers, memory.at(id).data(), options.receive_bytes,
+                          static_cast<unsigned short>(id),
                           io_uring_buf_ring_mask(options.receive_buffers), 0);
     io_uring_buf_ring_advance(buffers, 1);
   }
@@ -74,17 +82,10 @@ struct Uring::Kernel {
 
 namespace {
 
-void* map_memory(std::size_t bytes) {
-  void* const memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
-}
-
-// An entry of the submission queue; hands over what is queued when there is none left.
-io_uring_sqe& entry(io_uring& ring, Operation& operation, std::uint64_t& enters) {
+// An entry of the submission queue; submits queued entries if none is left.
+io_uring_sqe& entry(io_uring& ring, Operation& operation) {
   io_uring_sqe* sqe = io_uring_get_sqe(&ring);
   if (sqe == nullptr) {
-    ++enters;
     io_uring_submit(&ring);
     sqe = io_uring_get_sqe(&ring);
     WEIR_ASSERT(sqe != nullptr);
@@ -95,20 +96,27 @@ io_uring_sqe& entry(io_uring& ring, Operation& operation, std::uint64_t& enters)
 
 }  // namespace
 
-Uring::Uring(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
+Uring::Uring(ReceiveMemory memory, std::unique_ptr<Kernel> kernel)
+    : IoLoop(std::move(memory)), kernel_(std::move(kernel)) {}
 Uring::~Uring() = default;
 
 Result<std::unique_ptr<Uring>> Uring::create(const Options& options) {
+  auto memory = ReceiveMemory::create(options.receive_buffers, options.receive_bytes);
+  if (!memory) return tl::unexpected(memory.error());
   auto kernel = std::make_unique<Kernel>();
   kernel->options = options;
   if (auto opened = open(*kernel, options); !opened) return tl::unexpected(opened.error());
-  if (auto opened = open_buffers(*kernel, options); !opened) return tl::unexpected(opened.error());
-  return std::unique_ptr<Uring>(new Uring(std::move(kernel)));
+  if (auto opened = open_buffers(*kernel, *memory, options); !opened) {
+    return tl::unexpected(opened.error());
+  }
+  std::unique_ptr<Uring> uring(new Uring(std::move(*memory), std::move(kernel)));
+  if (auto tried = uring->try_out(); !tried) return tl::unexpected(tried.error());
+  return uring;
 }
 
 Result<void> Uring::open(Kernel& kernel, const Options& options) {
-  // The kernel's part of the work is done when we ask for completions, by this thread, instead of
-  // interrupting it: a turn then finds all that has come in one batch.
+  // The kernel does its part of the work when this thread asks for completions, instead of
+  // interrupting it: a turn then finds everything in one batch.
   io_uring_params parameters{};
   parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE |
                      IORING_SETUP_CLAMP;
@@ -136,16 +144,15 @@ Result<void> Uring::open(Kernel& kernel, const Options& options) {
               fmt::format("the kernel does not support the operation '{}'", missing), kKernelCure);
 }
 
-Result<void> Uring::open_buffers(Kernel& kernel, const Options& options) {
+Result<void> Uring::open_buffers(Kernel& kernel, const ReceiveMemory& memory,
+                                 const Options& options) {
   WEIR_ASSERT(options.receive_buffers > 0 &&
               (options.receive_buffers & (options.receive_buffers - 1)) == 0);
   kernel.buffers_bytes = options.receive_buffers * sizeof(io_uring_buf);
-  kernel.buffers = static_cast<io_uring_buf_ring*>(map_memory(kernel.buffers_bytes));
-  kernel.memory_bytes = std::size_t{options.receive_buffers} * options.receive_bytes;
-  kernel.memory = static_cast<std::byte*>(map_memory(kernel.memory_bytes));
-  if (kernel.buffers == nullptr || kernel.memory == nullptr) {
-    return fail_errno(ENOMEM, "receive buffers");
-  }
+  void* const ring = mmap(nullptr, kernel.buffers_bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (ring == MAP_FAILED) return fail_errno(errno, "receive buffers");
+  kernel.buffers = static_cast<io_uring_buf_ring*>(ring);
   io_uring_buf_reg registration{};
   registration.ring_addr = reinterpret_cast<std::uintptr_t>(kernel.buffers);
   registration.ring_entries = options.receive_buffers;
@@ -153,56 +160,67 @@ Result<void> Uring::open_buffers(Kernel& kernel, const Options& options) {
   const int failed = io_uring_register_buf_ring(&kernel.ring, &registration, 0);
   if (failed != 0) return fail_errno(-failed, "io_uring: buffer rings", cure_of(-failed));
   io_uring_buf_ring_init(kernel.buffers);
-  for (unsigned id = 0; id < options.receive_buffers; ++id) kernel.add_buffer(id);
+  for (unsigned id = 0; id < options.receive_buffers; ++id) kernel.add_buffer(memory, id);
   return {};
 }
 
+// What the probe promises, once: a byte through a socket into a buffer of the pool. The first
+// io_uring_enter may be the one that is refused.
+Result<void> Uring::try_out() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+    return fail_errno(errno, "socketpair");
+  }
+  const Fd from(ends[0]);
+  const Fd to(ends[1]);
+  if (::write(from.get(), "w", 1) != 1) return fail_errno(errno, "socketpair");
+  Operation trial;
+  receive(to.get(), trial);
+  const Instant now = host::now();
+  int result = submit_and_wait(now + kTrialTime, now);
+  io_uring_cqe* cqe = nullptr;
+  if (result >= 0 && (result = io_uring_peek_cqe(&kernel_->ring, &cqe)) == 0) {
+    result = cqe->res;
+    give_back({cqe->res, cqe->flags});
+    io_uring_cqe_seen(&kernel_->ring, cqe);
+  }
+  if (result == 1) return {};
+  return fail_errno(result < 0 ? -result : EIO, "io_uring: a receive that was tried", kKernelCure);
+}
+
 void Uring::accept(int listener, Operation& operation) {
-  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
   io_uring_prep_multishot_accept(&sqe, listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   io_uring_sqe_set_data(&sqe, &operation);
 }
 
-bool Uring::goes_on(const Completion& completion) {
-  return (completion.flags & IORING_CQE_F_MORE) != 0;
-}
-
 void Uring::receive(int socket, Operation& operation) {
-  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
   io_uring_prep_recv(&sqe, socket, nullptr, kernel_->options.receive_bytes, 0);
   io_uring_sqe_set_data(&sqe, &operation);
   sqe.flags |= IOSQE_BUFFER_SELECT;
   sqe.buf_group = kBufferGroup;
 }
 
-std::span<const std::byte> Uring::received(const Completion& completion) const {
-  if (completion.result <= 0) return {};
-  WEIR_ASSERT((completion.flags & IORING_CQE_F_BUFFER) != 0);
-  const std::size_t id = completion.flags >> IORING_CQE_BUFFER_SHIFT;
-  return {kernel_->memory + id * kernel_->options.receive_bytes,
-          static_cast<std::size_t>(completion.result)};
-}
-
 void Uring::give_back(const Completion& completion) {
-  if ((completion.flags & IORING_CQE_F_BUFFER) == 0) return;
-  kernel_->add_buffer(completion.flags >> IORING_CQE_BUFFER_SHIFT);
+  if (completion.has_buffer()) kernel_->add_buffer(receive_memory(), completion.buffer());
 }
 
 void Uring::receive_into(int socket, std::span<std::byte> buffer, Operation& operation) {
-  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
   io_uring_prep_recv(&sqe, socket, buffer.data(), buffer.size(), MSG_WAITALL);
   io_uring_sqe_set_data(&sqe, &operation);
 }
 
 void Uring::send(int socket, const msghdr& message, Operation& operation) {
-  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
   io_uring_prep_sendmsg(&sqe, socket, &message, MSG_NOSIGNAL | MSG_WAITALL);
   io_uring_sqe_set_data(&sqe, &operation);
 }
 
 void Uring::read(int file, std::span<std::byte> buffer, std::uint64_t offset, Operation& operation,
                  Copy copy) {
-  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
   io_uring_prep_read(&sqe, file, buffer.data(), static_cast<unsigned>(buffer.size()), offset);
   io_uring_sqe_set_data(&sqe, &operation);
   if (copy == Copy::kWorker) sqe.flags |= IOSQE_ASYNC;
@@ -210,7 +228,7 @@ void Uring::read(int file, std::span<std::byte> buffer, std::uint64_t offset, Op
 
 void Uring::write(int file, std::span<const std::byte> buffer, std::uint64_t offset, int flags,
                   Operation& operation, Copy copy) {
-  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
   io_uring_prep_write(&sqe, file, buffer.data(), static_cast<unsigned>(buffer.size()), offset);
   io_uring_sqe_set_data(&sqe, &operation);
   sqe.rw_flags = flags;
@@ -218,56 +236,61 @@ void Uring::write(int file, std::span<const std::byte> buffer, std::uint64_t off
 }
 
 void Uring::sync_data(int file, Operation& operation) {
-  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
   io_uring_prep_fsync(&sqe, file, IORING_FSYNC_DATASYNC);
   io_uring_sqe_set_data(&sqe, &operation);
 }
 
 void Uring::allocate(int file, int mode, std::uint64_t offset, std::uint64_t length,
                      Operation& operation) {
-  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
   io_uring_prep_fallocate(&sqe, file, mode, static_cast<off_t>(offset), static_cast<off_t>(length));
   io_uring_sqe_set_data(&sqe, &operation);
 }
 
 void Uring::fetch(int file, std::uint64_t offset, std::uint32_t length, Operation& operation) {
-  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
   io_uring_prep_fadvise(&sqe, file, offset, static_cast<off_t>(length), POSIX_FADV_WILLNEED);
   io_uring_sqe_set_data(&sqe, &operation);
 }
 
 void Uring::poll_room(int socket, Operation& operation) {
-  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
   io_uring_prep_poll_add(&sqe, socket, POLLOUT);
   io_uring_sqe_set_data(&sqe, &operation);
 }
 
+void Uring::await_wake(int wake_fd, Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
+  io_uring_prep_read(&sqe, wake_fd, &kernel_->wakes, sizeof kernel_->wakes, 0);
+  io_uring_sqe_set_data(&sqe, &operation);
+}
+
 void Uring::cancel(Operation& operation) {
-  io_uring_sqe& sqe = entry(kernel_->ring, operation, enters_);
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
   io_uring_prep_cancel(&sqe, &operation, 0);
-  io_uring_sqe_set_data(&sqe, nullptr);  // its own completion tells nobody anything
+  io_uring_sqe_set_data(&sqe, nullptr);  // its own completion is ignored
+}
+
+int Uring::submit_and_wait(Instant until, Instant now) {
+  if (until == kNever) return io_uring_submit_and_wait(&kernel_->ring, 1);
+  io_uring_cqe* first = nullptr;
+  const std::int64_t ns = std::max<std::int64_t>((until - now).count(), 0);
+  __kernel_timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
+  return io_uring_submit_and_wait_timeout(&kernel_->ring, &first, 1, &time, nullptr);
 }
 
 void Uring::wait(Instant until, Instant now) {
-  ++enters_;
-  io_uring_cqe* first = nullptr;
-  int failed = 0;
-  if (until == kNever) {
-    failed = io_uring_submit_and_wait(&kernel_->ring, 1);
-  } else {
-    const std::int64_t ns = std::max<std::int64_t>((until - now).count(), 0);
-    __kernel_timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
-    failed = io_uring_submit_and_wait_timeout(&kernel_->ring, &first, 1, &time, nullptr);
-  }
-  // EBUSY: completions are to be reaped before more can be handed over. EAGAIN: no memory now.
+  const int failed = submit_and_wait(until, now);
+  // EBUSY: completions must be reaped before more can be submitted. EAGAIN: out of memory now.
   WEIR_ASSERT(
       failed >= 0 || failed == -ETIME || failed == -EINTR || failed == -EBUSY || failed == -EAGAIN,
       failed);
 }
 
 void Uring::reap() {
-  // Only what is here now: an operation that completes at once, again and again, must not keep a
-  // turn from ending.
+  // Only what has completed now: an operation that completes at once again and again must not
+  // prolong a turn.
   std::array<io_uring_cqe*, kReapMax> batch;
   unsigned left = io_uring_cq_ready(&kernel_->ring);
   while (left > 0) {

@@ -171,8 +171,8 @@ void LockClient::release(Ticket ticket, Instant now) {
   if (lru_.next_check() <= now) trim(now);
 }
 
-// The waiter is served if it can be; else what is in its way is given back as soon as nobody uses
-// it. Whether the next may be looked at.
+// Serves the waiter if possible; otherwise the conflicting lock is returned as soon as it is
+// unused. Returns whether the next waiter may be checked.
 bool LockClient::serve_waiter(std::uint32_t index, std::uint32_t slot) {
   Entry& entry = entries_[index];
   if (can_use(entry, tickets_[slot].mode)) {
@@ -188,8 +188,8 @@ bool LockClient::serve_waiter(std::uint32_t index, std::uint32_t slot) {
   return false;
 }
 
-// After anything has happened to an entry: who waits is served, what nobody uses is cached, what
-// somebody else waits for goes back, and what is left of nothing is forgotten.
+// After any change of an entry: serves waiters, caches an unused lock, returns a lock that another
+// client waits for, and removes an empty entry.
 void LockClient::advance(std::uint32_t index, Instant now) {
   Entry& entry = entries_[index];
   while (entry.first_waiter != kNone) {
@@ -205,12 +205,12 @@ void LockClient::advance(std::uint32_t index, Instant now) {
         lru_.put(entry, now);
       }
       return;
-    case EntryState::kQueued:  // nobody wants it any more
+    case EntryState::kQueued:  // no longer needed
       cancel(entry.handle);
       free_entry(index);
       return;
     case EntryState::kEnqueued:
-      return;  // the answer brings a handle to withdraw it with
+      return;  // the answer contains the handle needed to withdraw it
     case EntryState::kIdle:
       free_entry(index);
       return;
@@ -234,14 +234,14 @@ void LockClient::enqueue(std::uint32_t index) {
   ++counters_.enqueues;
 }
 
-// The lock goes back to the server. What is cached has left the cache before or leaves it here.
+// Returns the lock to the server. A cached lock has left the cache before or leaves it here.
 void LockClient::give_back(std::uint32_t index) {
   Entry& entry = entries_[index];
   if (entry.is_linked()) lru_.take(entry);
   entry.state = EntryState::kIdle;
   entry.is_asked = false;
   --held_;
-  // Without a connection it is not replayed, and so the server drops it.
+  // Without a connection it is not replayed, so the server drops it.
   if (is_connected_) cancel(entry.handle);
 }
 
@@ -253,8 +253,8 @@ void LockClient::cancel(std::uint64_t handle) {
   is_urgent_ = true;
 }
 
-// Drops what is cached. Nobody waits for it: the news rides on the next message, or goes alone when
-// none comes for a while.
+// Drops a cached lock. It is not urgent: the cancel is sent with the next message, or alone after
+// a while.
 void LockClient::drop(Entry& entry, Instant now) {
   const std::uint32_t index =
       names_.find(hash_of(entry.name), [&](std::uint32_t at) { return &entries_[at] == &entry; });
@@ -324,7 +324,7 @@ void LockClient::expire(Instant now) {
   for (std::uint32_t index = 0; index < entries_.used(); ++index) {
     Entry& entry = entries_[index];
     if (!entry.is_live || entry.state != EntryState::kHeld) continue;
-    // The server may not know yet, if only its answers are slow.
+    // The server may not know yet if only its answers are slow.
     if (is_connected_ && !entry.is_replaying) cancel(entry.handle);
     lose(index, now);
   }
@@ -393,8 +393,8 @@ bool LockClient::has_message(Instant now) const {
   return is_urgent_ || now >= next_message();
 }
 
-// When a message is due that nothing hurries: news that has waited, the keep-alive, or the question
-// for a volume that has become too old.
+// When a message without urgency is due: delayed cancels, the keep-alive, or the request for a
+// volume that has become too old.
 Instant LockClient::next_message() const {
   if (!is_connected_) return kNever;
   Instant next = out_.empty() ? kNever : linger_until_;
@@ -438,7 +438,7 @@ Instant LockClient::next_tick() const {
 
 void LockClient::receive(const ServerMessage& message, Instant now) {
   if (!is_connected_) return;
-  // The welcome says how long the lease is, so it comes before what it confirms.
+  // The welcome contains the length of the lease, so it is processed before what it confirms.
   if (!message.ops.empty() && message.ops.front().kind == ServerOp::Kind::kWelcome) {
     welcome(message.ops.front());
   }
@@ -478,7 +478,7 @@ void LockClient::set_held(Entry& entry, std::uint64_t handle, std::uint64_t fenc
 void LockClient::apply(const ServerOp& op, Instant now) {
   if (op.kind == ServerOp::Kind::kGoAway) shall_go_away_ = true;
   const std::uint32_t index = find_cookie(op.cookie);
-  // What is about a lock that is gone has crossed its end on the way.
+  // A message about a lock that no longer exists was sent before its end.
   if (index == kNone) return;
   Entry& entry = entries_[index];
   const bool is_wanted = entry.state == EntryState::kEnqueued || entry.state == EntryState::kQueued;
@@ -487,19 +487,19 @@ void LockClient::apply(const ServerOp& op, Instant now) {
       if (entry.state != EntryState::kEnqueued) return;
       entry.state = EntryState::kQueued;
       entry.handle = op.handle;
-      // Asked for by one that has gone since, and did want to wait.
+      // Requested by a user that has released it since and that would have waited.
       if (is_try(entry.first_waiter)) refuse_first(entry, Refusal::kWouldWait);
       break;
     case ServerOp::Kind::kGranted:
       if (!is_wanted) return;
       set_held(entry, op.handle, op.fence);
-      // Too late to rely on it: the server may evict us any moment. Ask anew.
+      // Too late to use it: the server may evict this client at any moment. Request it again.
       if (now >= lease_end_) give_back(index);
       break;
     case ServerOp::Kind::kRefused:
       if (!is_wanted) return;
       entry.state = EntryState::kIdle;
-      // That it would have to wait is no answer to one that does: it is asked for anew.
+      // A refusal because it would wait is not an answer for a user that waits: request it again.
       if (op.why != Refusal::kWouldWait || is_try(entry.first_waiter)) {
         refuse_first(entry, op.why);
       }

@@ -129,7 +129,7 @@ void LockTable::grant(std::uint32_t index) {
   lock.fence = incarnation_ << kFenceCountBits | grants_ever_;
 }
 
-// Asks all who hold what a waiter of this mode cannot have beside itself.
+// Asks all holders whose locks conflict with a waiter of this mode.
 void LockTable::ask(std::uint32_t resource, Mode mode) {
   for (std::uint32_t i = resources_[resource].granted.first; i != kNone; i = locks_[i].next) {
     Lock& holder = locks_[i];
@@ -139,7 +139,7 @@ void LockTable::ask(std::uint32_t resource, Mode mode) {
   }
 }
 
-// A lock with room enters: it is granted or waits.
+// A lock for which there is room enters: it is granted or waits.
 void LockTable::admit(std::uint32_t index) {
   const std::uint32_t at = locks_[index].resource;
   const Resource& resource = resources_[at];
@@ -151,8 +151,8 @@ void LockTable::admit(std::uint32_t index) {
   ask(at, locks_[index].mode);
 }
 
-// Grants those in front that can be. If one stays, whoever holds against it is asked: these may
-// have been granted just now.
+// Grants the first waiters if possible. If one remains, its conflicting holders are asked, which
+// may have been granted just now.
 void LockTable::wake(std::uint32_t at) {
   const Resource& resource = resources_[at];
   while (resource.waiting.first != kNone) {
@@ -225,7 +225,7 @@ void LockTable::give_back(std::uint32_t index) {
   const State was = locks_[index].state;
   const std::uint32_t resource = locks_[index].resource;
   remove(index);
-  // Who goes last takes the resource along; then nobody is left to be woken.
+  // The last lock removes the resource; then no waiter is left.
   const bool has_others = resources_[resource].locks > 1;
   drop_lock(index);
   if (has_others && was != State::kParked) {
@@ -252,7 +252,7 @@ LockTable::Session LockTable::open() {
 }
 
 std::size_t LockTable::close(Session session) {
-  // The second time nothing is marked as kept any more.
+  // In the second call nothing is marked as kept any more.
   const std::size_t held = drop_unkept(session) + drop_unkept(session);
   sessions_.give_back(session);
   return held;
@@ -265,7 +265,7 @@ bool LockTable::keep(Session session, Handle handle) {
   return true;
 }
 
-// What waits goes first: a session must not be granted, on the way out, what another waits for.
+// Waiting enqueues first: a closing session must not be granted a lock that another waits for.
 std::size_t LockTable::drop_unkept(Session session) {
   std::size_t held = 0;
   for (const bool granted : {false, true}) {

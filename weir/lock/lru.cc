@@ -11,7 +11,7 @@ using Wide = unsigned __int128;
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
 
-// CLV in parts of 1 / (100 * 10^9): percent and nanoseconds are not rounded away.
+// CLV in units of 1 / (100 * 10^9), so that percent and nanoseconds are not rounded.
 Wide fine_volume(std::uint64_t factor_percent, std::size_t size, Nanoseconds age) {
   const auto ns = static_cast<std::uint64_t>(std::max<std::int64_t>(0, age.count()));
   return Wide{factor_percent} * size * ns;
@@ -37,7 +37,7 @@ std::uint64_t Lru::oldest_volume(Instant now) const {
 
 void Lru::hear(std::uint64_t volume, std::int64_t limit, Instant now) {
   heard_at_ = now;
-  // Less is allowed than before: look at once, not with the next check.
+  // A smaller volume: check at once, not with the next check.
   if (volume < volume_ || volume_ == 0) next_check_ = std::min(next_check_, now);
   volume_ = volume;
   limit_ = limit;

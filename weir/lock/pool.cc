@@ -50,7 +50,7 @@ bool ServerPool::recalc(Instant now, std::int64_t clients) {
   if (is_recovering_ || now < next_recalc_) return false;
   const std::int64_t grants = grants_.load(std::memory_order_relaxed);
   const std::int64_t cancels = cancels_.load(std::memory_order_relaxed);
-  // While others count, G may be read a moment apart from its two parts, and even below 0.
+  // While other threads count, G may be inconsistent with its two counters, and even below 0.
   last_ = {.granted = std::clamp<std::int64_t>(granted(), 0, 2 * kLimitMax),
            .grants = grants - grants_seen_,
            .cancels = cancels - cancels_seen_,

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = ClientOp::Kind;
 
-// Numbers of clients grow across restarts like fences, so that none is given out twice.
+// Client numbers increase across restarts like fences, so that none is used twice.
 constexpr unsigned kClientCountBits = 32;
 
 ServerOp about(ServerOp::Kind kind, std::uint64_t cookie, std::uint64_t handle = 0,
@@ -188,7 +188,7 @@ bool LockServer::apply(Connection connection, Link& link, const ClientOp& op, In
   return false;
 }
 
-// None: there are too many.
+// nullptr: there are too many.
 LockServer::Session* LockServer::open_session(std::uint64_t client, Instant now) {
   if (sessions_.size() >= options_.sessions_max) {
     ++counters_.too_many;
@@ -208,7 +208,7 @@ LockServer::Session* LockServer::open_session(std::uint64_t client, Instant now)
 bool LockServer::hello(Connection connection, Link& link, const ClientOp& op, Instant now) {
   if (link.session != nullptr) return false;
   std::uint64_t client = op.client;
-  // What was never given out is nobody's, with any secret.
+  // A number that was never issued belongs to no client.
   const bool is_known = client != 0 &&
                         client <= (incarnation_ << kClientCountBits | clients_ever_) &&
                         is_same(op.secret, secret_of_(client, link.principal));
@@ -221,7 +221,7 @@ bool LockServer::hello(Connection connection, Link& link, const ClientOp& op, In
       found != sessions_.end() ? found->second.get() : open_session(client, now);
   if (opened == nullptr) return false;
   Session& session = *opened;
-  // A client that comes again has left its old connection, whatever that one thinks.
+  // A client that reconnects has left its old connection, even if that is still open.
   if (const auto old = links_.find(session.connection); old != links_.end()) {
     old->second.session = nullptr;
     old->second.is_broken = true;
@@ -243,9 +243,9 @@ bool LockServer::hello(Connection connection, Link& link, const ClientOp& op, In
   return true;
 }
 
-// Of this very server the handle says all; of one before it, the lock is taken over during the
-// grace period, if the client is one of that server's and no younger than its lock. Later, or from
-// a client that was evicted, there is nothing to take over: others may have had the lock since.
+// For a handle of this server the handle is enough. A lock of an earlier server is accepted during
+// the grace period, if the client is one of that server's and not younger than the lock. Later, or
+// from an evicted client, it is rejected: others may have had the lock since.
 void LockServer::replay(Link& link, const ClientOp& op) {
   Session& session = *link.session;
   if (op.incarnation == incarnation_) {
@@ -314,7 +314,7 @@ void LockServer::count_grant(Session* session) {
   if (session != nullptr && std::exchange(session->period, period_) != period_) ++active_;
 }
 
-// Tells holders and waiters what became of their locks. What goes to nobody still counts.
+// Sends the events of locks to holders and waiters. Events without a receiver still count.
 void LockServer::settle_events() {
   using EventKind = LockTable::Event::Kind;
   for (const LockTable::Event& event : table_.events()) {
@@ -326,7 +326,7 @@ void LockServer::settle_events() {
     }
     if (session == nullptr || session->connection == 0) continue;
     Link& link = links_.find(session->connection)->second;
-    // What was not named in the replay goes at its end: no need to tell of it.
+    // Locks not named in the replay are dropped at its end, so they need no event.
     if (is_grant && session->is_replaying) continue;
     link.ops.push_back(
         is_grant ? about(ServerOp::Kind::kGranted, event.cookie, event.handle, event.fence)
@@ -352,7 +352,7 @@ void LockServer::evict(Session& session) {
   end(session);
 }
 
-// Gives back all that the session has.
+// Releases all locks of the session.
 void LockServer::end(Session& session) {
   for (std::size_t held = table_.close(session.locks); held > 0; --held) pool_.del();
   by_slot_[session.locks] = nullptr;

@@ -100,7 +100,7 @@ LockList list_locks(const LockServer& server, const ListOptions& options) {
                           .fence = seen.fence,
                           .is_asked = seen.is_asked});
   };
-  // In small bites, so that an answer that is full ends there and not a whole step later.
+  // In small steps, so that a full answer does not visit much more than it needs.
   std::uint32_t at = options.from;
   for (std::uint32_t looked = 0; looked < kListStep && list.locks.size() < options.max;) {
     const auto left = static_cast<std::uint32_t>(

@@ -23,7 +23,7 @@ std::uint64_t within(std::uint64_t volume, std::int64_t limit) {
   return std::clamp<std::uint64_t>(volume, 1, volume_max(limit));
 }
 
-// K of the document: L less what was granted beyond the plan.
+// K of the document: L minus the grants beyond the plan.
 std::int64_t head_room(const Volume& before, const PeriodCount& count, std::int64_t limit) {
   return std::max<std::int64_t>(1, limit - (count.granted - before.plan));
 }
@@ -51,19 +51,19 @@ Volume next_lustre(const Volume& before, const PeriodCount& count, std::int64_t 
 
 // ---- Weir's own ----
 
-// How many periods ahead the trend of G is followed. Clients hear of a volume with their next
-// message only; a law that looks at G alone would lower it again and again until they do.
+// Number of periods by which the trend of G is extrapolated. Clients receive a volume only with
+// their next message; a law based on G alone would lower it repeatedly until then.
 constexpr std::int64_t kAhead = 1;
-// A period lowers the volume to a quarter at most, which halves G at most.
+// A period lowers the volume at most to a quarter, which at most halves G.
 constexpr std::uint64_t kFallMax = 4;
 constexpr std::uint64_t kRiseMax = 2;
-// Within this part of L below it the volume is steered; further below it only grows.
+// Within this fraction of L below L the volume is controlled; further below it only grows.
 constexpr std::int64_t kBand = 8;
 
 // n clients that share the traffic evenly hold sqrt(n * grants * volume) locks together, and fewer
-// if unevenly: the volume that makes that L is L^2 / (n * grants) or more, for one client that has
-// all the traffic n times as much. Four times the least is above all but strange mixtures; who does
-// not know n takes 1.
+// if unevenly: the volume at which that is L is at least L^2 / (n * grants), and n times as much if
+// one client has all the traffic. Four times the minimum is enough for all usual mixtures; if n is
+// unknown, 1 is used.
 std::uint64_t binding_volume(std::uint64_t volume, const PeriodCount& count, std::int64_t limit) {
   if (count.grants <= 0) return volume;
   const auto wide_limit = static_cast<Wide>(limit);
@@ -73,9 +73,9 @@ std::uint64_t binding_volume(std::uint64_t volume, const PeriodCount& count, std
   return static_cast<std::uint64_t>(std::min<Wide>(volume, bound));
 }
 
-// Too many are granted, or soon will be. Until the volume is felt nobody knows how far it is too
-// high, and halving it finds out; then G follows its root, and half the step in G is the same step
-// in the volume.
+// Too many locks are granted, or soon will be. Until clients react to the volume it is unknown how
+// much too high it is, and halving it finds out; then G follows its square root, and half the step
+// in G is the same step in the volume.
 std::uint64_t lowered(const Volume& before, const PeriodCount& count, std::int64_t limit,
                       std::int64_t ahead) {
   if (!before.is_felt && count.granted > limit) {
@@ -84,8 +84,9 @@ std::uint64_t lowered(const Volume& before, const PeriodCount& count, std::int64
   return std::max(scaled(before.volume, limit, ahead, Rounding::kDown), before.volume / kFallMax);
 }
 
-// A volume raised by a part e lets G grow by e / 2, and what is cancelled now is what it can grow
-// by in a period: e is at most cancels / G. Nobody cancels: nobody is held, nothing to raise.
+// A volume raised by a fraction e lets G grow by e / 2, and G can grow by what is cancelled in a
+// period: e is at most cancels / G. Without cancels no client is limited, and there is nothing
+// to raise.
 std::uint64_t raised(std::uint64_t volume, const PeriodCount& count, std::int64_t limit,
                      std::int64_t ahead) {
   const std::uint64_t wanted = scaled(volume, limit, ahead, Rounding::kUp);
@@ -106,7 +107,7 @@ Volume next_weir(const Volume& before, const PeriodCount& count, std::int64_t li
   if (count.granted == 0 || (before.volume == most && count.granted < limit)) {
     next.volume = most;
   } else if (count.granted <= limit - limit / kBand) {
-    // Room for all; unless it is about to be filled, in which case this volume will do.
+    // There is room; unless it is about to be filled, in which case this volume is right.
     if (ahead <= limit) next.volume *= kRiseMax;
     if (next.volume >= most) next.is_felt = false;
   } else if (ahead > limit) {

@@ -13,8 +13,7 @@
 // Three laws adjust it, once per period T:
 //
 //   dld      the document of 2007, with corrected arithmetic:  SLV * (L - (G - GP)) / L, halved
-//            when grants exceed cancels by more than 5 % of L. The plan GP is made in the previous
-//            period
+//            when grants exceed cancels by more than 5 % of L. GP was planned a period before
 //   lustre   the law of current Lustre: the same in 1/1024ths, a slower plan, no halving
 //   weir     no client loses a lock while there is room; then the volume at which G equals L.
 //            In equilibrium G grows with the square root of the volume, so that is

@@ -38,7 +38,7 @@ Result<void> Driver::round(Instant now) {
   return {};
 }
 
-// Whoever was held when the server was last seen would be held for as long as it cannot be.
+// A limited job would stay limited for as long as the server cannot be read.
 void Driver::go_blind(Instant now) {
   is_blind_ = true;
   if (!seen_at_ || now - *seen_at_ < options_.patience || round_.rules.empty()) return;
@@ -67,11 +67,11 @@ void Driver::count_target(const TargetView& target, std::map<JobId, JobCount>& s
   for (const JobCounters& job : target.jobs) {
     auto [found, is_new] = last.try_emplace(job.job);
     Last& before = found->second;
-    // Times come and go with enable_stats_header; two that differ are of two entries.
+    // Times depend on enable_stats_header; two different times mean two entries.
     const bool is_other = before.since_ns && job.since_ns && before.since_ns != job.since_ns;
     const bool began_anew = before.rpcs > job.rpcs || is_other;
     std::uint64_t served = is_new || began_anew ? job.rpcs : job.rpcs - before.rpcs;
-    if (is_first) served = 0;  // since when, nobody knows
+    if (is_first) served = 0;  // unknown since when
     before = {.rpcs = job.rpcs, .since_ns = job.since_ns, .seen = true};
     JobCount& sum = sums[job.job];
     if (!sum.known) sum.served = Tokens{0};
@@ -83,11 +83,11 @@ void Driver::count_target(const TargetView& target, std::map<JobId, JobCount>& s
       ++each;
       continue;
     }
-    // A job that another target still counts is known there.
+    // A job that another target still counts is known.
     const auto [sum, is_new] = sums.try_emplace(each->first);
     if (is_new) sum->second.known = false;
-    // Its counters are kept: an entry that one read has missed goes on from them, and one that was
-    // made anew has another start time, or less.
+    // Its counters are kept: an entry that one read missed continues from them, and a new entry has
+    // another start time, or smaller counters.
     each = controller_->is_known(each->first) ? std::next(each) : last.erase(each);
   }
 }
@@ -154,7 +154,7 @@ void Driver::see_rules(const RuleTable& table) {
   round_.rules.clear();
   used_.clear();
   for (const auto& [name, own] : own_rules(table)) {
-    // A name of ours that somebody has on another head with other conditions is not ours to stop.
+    // Our name used on another head with other conditions is not our rule.
     const bool is_shared = foreign_.contains(name);
     if (!is_shared && (own.heads != heads || !own.agrees)) {
       ++counters_.repairs;
@@ -165,7 +165,7 @@ void Driver::see_rules(const RuleTable& table) {
     used_.insert(name);
     round_.rules.push_back({own.job, own.rate, std::max(1U, own.reach)});
   }
-  // What would be in force by now.
+  // The rules that would be in effect now.
   for (const auto& [job, rate] : pretended_) round_.rules.push_back({job, rate, 1});
   std::sort(round_.rules.begin(), round_.rules.end(),
             [](const RuleSeen& a, const RuleSeen& b) { return a.job < b.job; });
@@ -196,7 +196,8 @@ void Driver::carry_out(const std::vector<JobRateChange>& changes) {
 }
 
 void Driver::write_all(const std::vector<JobRateChange>& changes) {
-  // Stops first: what follows may use their room. Names are saved all at once, before the first.
+  // Stops first, because starts may need their room. Names are saved together, before the
+  // first start.
   std::vector<std::pair<const JobRateChange*, std::string>> starts;
   for (const JobRateChange& change : changes) {
     const bool is_there =
@@ -243,7 +244,7 @@ Result<void> Driver::start(const JobRateChange& change) {
   command.keys.rank = "default";
   auto done = write(command, change.reason);
   if (done) return done;
-  // It may have come as far as some heads; or lie there from a write that seemed to fail.
+  // It may have succeeded on some heads, or exist from a write that seemed to fail.
   const bool is_there = done.error().code == std::errc::file_exists;
   const auto stopped = write(stop_of(name), "its start failed");
   if (is_there && stopped) return write(command, change.reason);
@@ -253,7 +254,8 @@ Result<void> Driver::start(const JobRateChange& change) {
 Result<void> Driver::remove_all(std::string_view reason) {
   const auto text = tree_.read(kRulesPath);
   if (!text) {
-    // Without tbf there are no rules, and without Lustre neither. On one head they cannot be read.
+    // Without tbf or without Lustre there are no rules. If only one head runs tbf, they cannot
+    // be read.
     if (const auto policies = policies_of(tree_); policies && policies->tbf() != nullptr) {
       if (const auto type = type_of(*policies); !type) return tl::unexpected(type.error());
     }

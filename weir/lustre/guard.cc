@@ -57,7 +57,7 @@ Result<Guard> Guard::start(Nanoseconds patience, const std::function<void(Reason
   return Guard(std::move(ours));
 }
 
-// A guard that is gone itself is no reason to stop.
+// Continue even if the guard has died.
 void Guard::say(char word) {
   if (pipe_.is_open()) (void)send(pipe_.get(), &word, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }

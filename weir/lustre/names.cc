@@ -107,7 +107,7 @@ std::optional<std::string> Names::name_for(const JobId& job, const std::set<std:
       used_[name] = calls_;
       return name;
     }
-    jobs_.erase(name);  // somebody else uses it by now
+    jobs_.erase(name);  // now used by someone else
     used_.erase(name);
     names_.erase(found);
     changed_ = true;

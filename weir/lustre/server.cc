@@ -9,7 +9,7 @@ namespace weir::lustre {
 namespace {
 
 constexpr const char* kTargetsPath = "/proc/fs/lustre/obdfilter";
-// Where releases have had the totals of a target.
+// Folders of the totals of a target in different releases.
 constexpr const char* kStatsFolders[] = {"/proc/fs/lustre/obdfilter/",
                                          "/sys/kernel/debug/lustre/obdfilter/"};
 constexpr std::uint32_t kDepthDefault = 3;
@@ -46,7 +46,7 @@ Result<std::vector<std::string>> targets_of(Tree& tree) {
   if (!names) return names;
   std::vector<std::string> targets;
   for (std::string& name : *names) {
-    // Files such as num_refs stand beside the targets.
+    // Files such as num_refs are in the same folder.
     if (tree.list(std::string(kTargetsPath) + "/" + name)) targets.push_back(std::move(name));
   }
   if (targets.empty()) {
@@ -157,7 +157,7 @@ Result<View> look(Tree& tree) {
 }
 
 Result<void> set_policy(Tree& tree, bool (*wait)()) {
-  // No newline: it would make the type a wrong one, and that takes the head's rules with it.
+  // No newline: it would make the type invalid, and the head would lose its rules.
   if (auto done = tree.write(kPoliciesPath, "fifo"); !done) return done;
   for (int tries = 0; tries < kSwitchTries; ++tries) {
     const auto policies = policies_of(tree);

@@ -9,7 +9,7 @@
 namespace weir::lustre {
 namespace {
 
-// Hands out lines without their ends.
+// Returns lines without their newlines.
 class LineReader {
  public:
   explicit LineReader(std::string_view text) : rest_(text) {}
@@ -22,7 +22,7 @@ class LineReader {
     rest_.remove_prefix(whole_ ? end + 1 : rest_.size());
     return line;
   }
-  // Whether the last line had an end.
+  // Whether the last line ended with a newline.
   bool was_whole() const { return whole_; }
 
  private:
@@ -60,7 +60,7 @@ std::optional<std::uint64_t> read_time(std::string_view text) {
   return *seconds * 1'000'000'000 + part;
 }
 
-// The number behind "key:" in "{ samples:  10, unit: bytes, min:4096, ... }".
+// The number after "key:" in "{ samples:  10, unit: bytes, min:4096, ... }".
 std::optional<std::uint64_t> field(std::string_view braces, std::string_view key) {
   for (std::size_t at = braces.find(key); at != std::string_view::npos;
        at = braces.find(key, at + 1)) {
@@ -116,8 +116,8 @@ class JobStatsReader {
   }
 
  private:
-  // Releases before 2.15.2 do not escape: what looks like a bad escape is part of the id there, and
-  // one user's id must not make the whole file unreadable.
+  // Releases before 2.15.2 do not escape: there an apparent bad escape is part of the id, and one
+  // user's id must not make the whole file unreadable.
   void begin(std::string_view id) {
     open_ = JobCounters{};
     open_->job = JobId(parse_job_id(id).value_or(std::string(id)));
@@ -139,8 +139,8 @@ class JobStatsReader {
     open_->bytes += field(value, "sum").value_or(0);
   }
 
-  // An entry that was cut may lack a counter, and a counter that goes back looks like a new job. It
-  // may end with a whole line all the same; the first entry shows which counters there are.
+  // A truncated entry may lack a counter, and a counter that decreases looks like a new job. It may
+  // still end with a complete line; the first entry shows which counters exist.
   void close(bool is_whole) {
     if (!open_) return;
     if (!first_) first_ = has_;

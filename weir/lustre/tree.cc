@@ -20,7 +20,7 @@ namespace weir::lustre {
 namespace {
 
 constexpr std::size_t kReadSize = 65536;
-// lctl's exit status is an errno modulo 256; this is what is left of ENOTSUPP (524).
+// lctl's exit status is an errno modulo 256; this is ENOTSUPP (524).
 constexpr int kNotSupportedStatus = 12;
 
 const char* hint_for(int error, std::string_view path) {

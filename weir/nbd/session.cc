@@ -33,7 +33,7 @@ struct CommandTraits {
 constexpr std::array<CommandTraits, 8> kTraits = {{
     {"ost_read", StoreCommand::kRead},
     {"ost_write", StoreCommand::kWrite},
-    {"ost_disconnect", StoreCommand::kRead},  // is no request
+    {"ost_disconnect", StoreCommand::kRead},  // not a request
     {"ost_sync", StoreCommand::kFlush},
     {"ost_punch", StoreCommand::kDiscard},
     {"ost_ladvise", StoreCommand::kPrefetch},
@@ -113,11 +113,11 @@ class NbdSession final : public serve::Session {
   std::string_view problem() const override { return describe(reason_); }
 
  private:
-  // What only the negotiation needs.
+  // State that only the negotiation needs.
   struct Negotiation {
     explicit Negotiation(Tls tls) : handshake(tls) {}
     Handshake handshake;
-    bool is_listing = false;  // exports; what comes waits
+    bool is_listing = false;  // listing exports; further input waits
     std::size_t listed = 0;   // of them
   };
 
@@ -305,7 +305,7 @@ Bytes bytes_of(const Request& request) {
       return Bytes{request.length};
     case Command::kWriteZeroes: {
       // A store first tries to punch a hole or to have the file system mark the range, and writes
-      // zeroes if that fails: which it will be is not known before. Only with FAST_ZERO and without
+      // zeroes if that fails, which is not known in advance. Only with FAST_ZERO and without
       // NO_HOLE it punches or refuses.
       const bool only_punches = request.has(kFastZero) && !request.has(kNoHole);
       return only_punches ? serve::kOperationBytes : Bytes{request.length};

@@ -19,7 +19,8 @@ void append_bucket(std::string& text, std::string_view name, const LimiterBucket
                  bucket.spec.rate.time_ns(), bucket.zero_age.count(), bucket.zero_part);
 }
 
-// Reads fixed text and numbers from the front of a string; once one is missing, all are.
+// Parses fixed text and numbers from the front of a string; once one is missing, all later
+// ones fail.
 class Reader {
  public:
   explicit Reader(std::string_view text) : rest_(text) {}
@@ -56,7 +57,7 @@ std::optional<LimiterBucket::State> read_bucket(Reader& reader) {
   reader.text(" zero=").number(age).text("+").number(part).text("\n");
   if (!reader.ok() || tokens == 0 || time_ns == 0 || time_ns > INT64_MAX) return std::nullopt;
   const Rate rate(Tokens{tokens}, Nanoseconds{static_cast<std::int64_t>(time_ns)});
-  // The part is counted in the rate as written, so the fraction must have been reduced already.
+  // The fraction is in units of the rate as written, so the rate must be reduced already.
   if (rate.tokens() != tokens) return std::nullopt;
   return LimiterBucket::State{
       {Tokens{size}, Tokens{burst}, rate}, Tokens{left}, Nanoseconds{age}, part};
@@ -97,7 +98,7 @@ std::string limiter_text(const RateLimiter::State& state) {
 Result<RateLimiter::State> parse_limiter_text(std::string_view text, std::string_view where) {
   Reader reader(text);
   const auto state = read_state(reader);
-  // Written back it must be the same, which refuses other spellings of the same numbers.
+  // Printing it must give the same text, which rejects other spellings of the same numbers.
   if (state && limiter_text(*state) == text) return *state;
   return fail(std::errc::invalid_argument, where, "is not the saved state of a limiter",
               "remove it to start with full buckets");

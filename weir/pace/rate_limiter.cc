@@ -59,7 +59,7 @@ Result<LimiterBucket> LimiterBucket::restore(const State& state, Instant now) {
 
 LimiterBucket::State LimiterBucket::save(Instant now) const {
   const TokenBucket::ZeroPoint zero = bucket_.zero_point();
-  // A debt longer than the timeline, or a zero point further back than anybody looks, is cut.
+  // A debt longer than the timeline, or a zero point too far in the past, is clamped.
   const Nanoseconds age = std::clamp(now - zero.at, -kTimelineHalf / 2, kTimelineHalf / 2);
   return {{size(), burst_initial_, rate()}, burst_left_, age, zero.part};
 }
@@ -83,7 +83,8 @@ void LimiterBucket::give_back(Tokens n, Instant now) {
     n -= to_burst;
   }
   bucket_.give_back(n, shape_);
-  // Gifts above the rim would move the zero point on and on, out of the timeline in the end.
+  // Tokens above the depth would move the zero point further and further, eventually out of
+  // the timeline.
   Spill lost;
   bucket_.trim(shape_, now, lost);
 }
@@ -152,8 +153,8 @@ bool RateLimiter::consume(Tokens n, TokenKind kind, Instant now) {
 }
 
 bool RateLimiter::consume_op(Bytes bytes, Instant now) {
-  // Asking both before taking from either is taking the operation and giving it back on refusal,
-  // without the rounding through the one-time burst.
+  // Checking both before taking from either has the same effect as taking the operation and giving
+  // it back on refusal, without rounding through the one-time burst.
   const Tokens size{bytes.count()};
   if (is_blocked() || !admits(Tokens{1}, TokenKind::kOps, now) ||
       !admits(size, TokenKind::kBytes, now)) {

@@ -128,12 +128,13 @@ void TokenBucket::trim(const BucketShape& shape, Instant now, Spill& spill) {
   *this = rim;
 }
 
-// Sets zero to now - parts, given in 1/rate.tokens() ns, with nothing above the rim.
+// Sets zero to now - parts, given in 1/rate.tokens() ns, with nothing above the depth.
 void TokenBucket::set_age_parts(SignedWide parts, const BucketShape& shape, Instant now) {
   const auto count = static_cast<SignedWide>(shape.rate_.tokens());
   const SignedWide ns = floor_divide(parts, count);
   const SignedWide part = parts - ns * count;
-  // More than the rim is trimmed below and a debt ends with the timeline, so both can be bounded.
+  // Tokens above the depth are trimmed below and a debt ends with the timeline, so both can
+  // be bounded.
   const SignedWide age =
       std::clamp(ns, -SignedWide{kSpanMax}, static_cast<SignedWide>(shape.full_.ns));
   zero_ns_ = ns_of(now) - static_cast<std::int64_t>(age) - (part != 0 ? 1 : 0);
@@ -147,7 +148,7 @@ void TokenBucket::reshape(const BucketShape& from, const BucketShape& to, Instan
   const SignedWide balance = balance_parts(from, now);
   const SignedWide whole = floor_divide(balance, from_time);
   const SignedWide fraction = balance - whole * from_time;
-  // A debt of more than 2^64 tokens is not told from one of 2^64.
+  // A debt of more than 2^64 tokens counts as 2^64.
   const SignedWide held = std::max(whole, -static_cast<SignedWide>(UINT64_MAX));
   set_age_parts(held * to_time + fraction * to_time / from_time, to, now);
 }
@@ -155,8 +156,8 @@ void TokenBucket::reshape(const BucketShape& from, const BucketShape& to, Instan
 void TokenBucket::rescale(const BucketShape& from, const BucketShape& to, Instant now) {
   const SignedWide balance = balance_parts(from, now);
   if (balance <= 0) return reshape(from, to, now);
-  // balance * to.depth / from.depth, whole tokens and the fraction apart to stay in 128 bits:
-  //   whole * to.depth = q * from.depth + r,   fraction * to.depth = s * from.time + t
+  // balance * to.depth / from.depth, whole tokens and the fraction separately to stay in 128 bits:
+  // whole * to.depth = q * from.depth + r, fraction * to.depth = s * from.time + t
   const Wide from_time = from.rate_.time_ns();
   const Wide to_time = to.rate_.time_ns();
   const Wide from_depth = from.depth_.count();

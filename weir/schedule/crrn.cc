@@ -31,8 +31,8 @@ Crrn::Client& Crrn::client_of(const Nid& nid) {
 }
 
 void Crrn::begin_batch(Client& client) {
-  // A client that went idle inside a batch does not go on with it: its next requests make a batch
-  // of their own, in a later round.
+  // A client that became idle inside a batch does not continue it: its next requests form a new
+  // batch, in a later round.
   if (client.queued == 0 && client.quantum_left > 0) ++client.round;
   client.round = std::max(client.round, round_);
   if (client.sequence < sequence_) client.sequence = ++sequence_;

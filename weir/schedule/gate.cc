@@ -26,13 +26,12 @@ Error name_rule(Error error, std::string_view text) {
 
 }  // namespace
 
-// A policy with what the Gate knows of it. Counted here, so that no decision has to ask a policy
-// that has nothing.
+// A policy and its counters in the Gate, so that no decision has to call a policy without requests.
 struct Gate::ActivePolicy {
   ActivePolicy(std::unique_ptr<Policy> p, std::string_view a) : policy(std::move(p)), argument(a) {}
 
   std::unique_ptr<Policy> policy;
-  std::string argument;  // what it was started with
+  std::string argument;  // argument of the start
   std::size_t queued = 0;
   std::size_t running = 0;   // requests it chose that have not completed
   std::size_t deferred = 0;  // and those of them that hold no slot
@@ -54,7 +53,7 @@ class Gate::Entrance {
     stop();
     force_ = &install(std::move(policy), argument);
   }
-  // Back to the fallback.
+  // Returns to the fallback.
   void stop() {
     force_ = &fallback();
     forget_drained();
@@ -199,7 +198,7 @@ Pick Gate::pick_from(Head head, Instant now, Urge urge) {
   return pick;
 }
 
-// Those of the high head first, each head in the order in which they were resumed.
+// High head first, each head in the order of resumption.
 [[gnu::noinline]] Request* Gate::pick_resumed() {
   for (const Head head : {Head::kHigh, Head::kRegular}) {
     auto& waiting = waiting_again_[index_of(head)];
@@ -225,7 +224,7 @@ Decision Gate::next(Instant now) {
   const bool regular_first = high_in_row_ >= kHighInRowMax;
   const Head first = regular_first ? Head::kRegular : Head::kHigh;
   const Head second = regular_first ? Head::kHigh : Head::kRegular;
-  // Most of the time one of them has nobody.
+  // Usually one of them is empty.
   const auto ask = [&](Head head, Urge urge) {
     return entrance(head).queued() == 0 ? Pick{} : pick_from(head, now_, urge);
   };
@@ -440,7 +439,7 @@ Result<void> Gate::apply_rule(const RuleChange& change, Instant now) {
     return (command->heads == Heads::kRegular ? regular : high)->apply(*command, now_);
   }
   if (regular == high) return regular->apply(*command, now_);
-  // Two engines: neither is touched before both have agreed.
+  // Two engines: check both before changing either.
   for (const Head head : kHeads) {
     if (auto checked = engine(head)->rules(head).check(*command); !checked) return checked;
   }

@@ -24,7 +24,7 @@ Result<PolicyKind::Pair> make_pair_of(std::string_view /*argument*/, const Polic
   return made;
 }
 
-// A tbf of both heads is one engine, so that a class has one bucket.
+// Both heads of tbf share one engine, so that a class has one bucket.
 Result<PolicyKind::Pair> make_tbf(std::string_view argument, const PolicySetup& setup) {
   const auto type = argument.empty() ? FieldSet::all() : FieldSet::parse_type(argument);
   if (!type) return tl::unexpected(type.error());

@@ -66,7 +66,7 @@ class Request {
   Instant admitted_at() const { return admitted_at_; }
   // When it last got a slot.
   Instant started_at() const { return started_at_; }
-  // What accounts read of one that starts now, and of one that ends now.
+  // The record of a request that starts now, and of one that ends now, for accounts.
   RequestRecord starting(Instant now) const {
     return {.operation = operation,
             .charged = bytes,

@@ -21,7 +21,7 @@ tl::unexpected<Error> no_such_rule(std::string_view name) {
               "list the rules");
 }
 
-// `default` counts as one on both heads, wherever it was changed.
+// `default` is one rule on both heads, wherever it was changed.
 bool is_same(const RuleBook::Entry& a, const RuleBook::Entry& b) {
   return a.name == b.name && a.conds == b.conds && a.keys == b.keys &&
          (a.is_default() || a.heads == b.heads);
@@ -151,7 +151,7 @@ void RuleBook::start(const RuleChange& change, Origin origin) {
     add(entry.heads == Heads::kHigh ? high : regular, std::move(entry));
     return;
   }
-  // The rule it is to stand before has another place on each head.
+  // The rule of its rank has another position on each head.
   for (const Head head : kHeads) {
     Entry one = entry;
     one.heads = only(head);
@@ -227,7 +227,7 @@ RuleBook RuleBook::part(std::span<const Head> heads, Sharing sharing) const {
   return made;
 }
 
-// `default` stands last on a head unless it was moved: then directly before the rule behind it.
+// `default` is last on a head unless it was moved: then it is directly before the next rule.
 std::vector<RuleChange> RuleBook::default_ranks() const {
   std::array<const Entry*, 2> behind{};
   for (const Head head : kHeads) {
@@ -284,7 +284,7 @@ std::optional<std::vector<RuleChange>> changes_between(const RuleBook& now,
   const auto ranks = wanted.default_ranks();
   changes->insert(changes->end(), ranks.begin(), ranks.end());
   if (makes_it(*changes)) return changes;
-  // All anew, which always does.
+  // Start again from an empty list, which always works.
   changes->clear();
   for (auto entry = now.entries().rbegin(); entry != now.entries().rend(); ++entry) {
     if (!entry->is_default()) changes->push_back(stop_of(entry->name, entry->heads));

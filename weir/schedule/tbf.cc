@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests come in, are chosen and go. What changes rules and shares is in tbf_changes.cc, what is
-// paid besides in tbf_settle.cc, and what can be looked at in tbf_views.cc.
+// Admits, chooses and dispatches requests. Changes of rules and shares are in tbf_changes.cc,
+// surcharges and refunds in tbf_settle.cc, and read-only views in tbf_views.cc.
 #include "weir/schedule/tbf.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ void count_all(tbf::Queue& queue, const Request& request, Instant now) {
   queue.each_class([&](tbf::Class& used) { used.totals.start(request.starting(now)); });
 }
 
-// When all limits of the cluster that it is under can pay; Instant::min() if there are none.
+// When all cluster-wide limits of the queue can pay; Instant::min() if there are none.
 Instant slices_ready_at(tbf::Queue& queue) {
   Instant ready = Instant::min();
   const Bytes size = queue.requests.front().bytes;
@@ -73,7 +73,7 @@ bool Tbf::pay(Queue& queue, const Request& request, Instant now) {
   return true;
 }
 
-// REQUIRES: they can pay, and the root too.
+// REQUIRES: the limits can pay, and the root too.
 void Tbf::pay_limits(Queue& queue, const Request& request, Instant now) {
   queue.each_limit([&](Bucket& bucket, const BucketShape& shape, Tokens cost) {
     const bool taken = bucket.tokens.take(cost, shape, now);
@@ -82,13 +82,13 @@ void Tbf::pay_limits(Queue& queue, const Request& request, Instant now) {
   if (root_.exists()) root_.pay(options_.sharing->cost.of(request.bytes), now);
 }
 
-// Of a request whose limits have just paid, and the root where there is one.
+// For a request whose limits have just paid, and the root if there is one.
 Tbf::Receipt Tbf::receipt(std::uint64_t more) const {
   return {payers_, Receipt::kLimits | more | (root_.exists() ? Receipt::kRoot : 0)};
 }
 
-// The first of the ready queues that can still pay. Others may have taken from a common bucket, or
-// moved a common tag, since it became ready.
+// Serves the first ready queue that can still pay. Others may have taken from a shared bucket, or
+// moved a shared tag, since it became ready.
 Pick Tbf::serve_ready(Head head, Instant now) {
   while (Queue* const queue = run_.ready(head)) {
     if (run_.falls_back(*queue, now)) continue;
@@ -106,7 +106,7 @@ Pick Tbf::serve_ready(Head head, Instant now) {
   return {nullptr, run_.next_wake()};
 }
 
-// The first of those whose group is not preferred. REQUIRES: none is ready whose group is.
+// Serves the first queue of another group. REQUIRES: no queue of the preferred group is ready.
 Pick Tbf::serve_later(Instant now) {
   while (Queue* const queue = run_.later()) {
     if (run_.falls_back(*queue, now)) continue;
@@ -117,7 +117,7 @@ Pick Tbf::serve_later(Instant now) {
   return {nullptr, run_.next_wake()};
 }
 
-// Whatever limits and share it has. False if it could not pay, and waits.
+// For any limits and share. False if it could not pay, and waits.
 bool Tbf::serve_any(Queue& queue, Request& first, Instant now) {
   const bool paid = pay(queue, first, now);
   run_.leave(queue, now);
@@ -135,9 +135,8 @@ bool Tbf::serve_any(Queue& queue, Request& first, Instant now) {
   return true;
 }
 
-// The usual case in one go: a class of its own with one bucket. The queue moves within the heaps,
-// and nothing else is touched. False if it could not pay, and waits. REQUIRES: it is the first of
-// those that are ready.
+// The usual case: its own class with one bucket. The queue moves within the heaps, and nothing else
+// is touched. False if it could not pay, and waits. REQUIRES: it is the first ready queue.
 bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
   Class& limits = *queue.limits;
   const Shapes& shapes = limits.pace->shapes;
@@ -166,7 +165,7 @@ bool Tbf::serve_simple(Queue& queue, Request& first, Instant now) {
   return paid;
 }
 
-// Takes the first request out of a queue that paid for it.
+// Removes the first request from a queue that paid for it.
 Pick Tbf::serve(Queue& queue, Request& first, Receipt paid_for, Instant now) {
   run_.leave(queue, now);
   take_out(queue, first, now);
@@ -174,8 +173,8 @@ Pick Tbf::serve(Queue& queue, Request& first, Receipt paid_for, Instant now) {
   return {&first, kNever};
 }
 
-// Somebody who lacks only a share runs on what others do not use; who has borrowed least for its
-// weight is first. It moves neither tag nor virtual time.
+// A queue that lacks only a share runs on unused capacity; the job that has borrowed least for its
+// weight is first. Moves neither tag nor virtual time.
 Pick Tbf::serve_borrower(Head head, Instant now) {
   while (Share* const share = shares_.next_borrower()) {
     Queue* const queue = share->bucket.crowd->first;
@@ -195,7 +194,7 @@ Pick Tbf::serve_borrower(Head head, Instant now) {
   return {};
 }
 
-// Who has neither share nor limit, first come, first served.
+// Queues with neither share nor limit, first come, first served.
 Pick Tbf::serve_spare(Head head, Instant now) {
   Queue* const queue = run_.spare(head);
   if (queue == nullptr) return {};
@@ -206,14 +205,14 @@ Pick Tbf::serve_spare(Head head, Instant now) {
   return serve(*queue, first, receipt(0), now);
 }
 
-// It pays nothing.
+// Without payment.
 Pick Tbf::force(Head head, Instant now) {
   if (busy(head).empty()) return {};
   Queue& queue = busy(head).front();
   return serve(queue, queue.requests.front(), Receipt::of(0), now);
 }
 
-// At the end of a server only: O(queues with requests).
+// Only during shutdown: O(queues with requests).
 Pick Tbf::finish(Head head, Instant now) {
   Instant next = kNever;
   for (Queue& queue : busy(head)) {
@@ -236,10 +235,10 @@ Pick Tbf::pick(Head head, Instant now, Urge urge) {
     if (borrower.request != nullptr || borrower.until != kNever) return borrower;
     const Pick spare = serve_spare(head, now);
     if (spare.request != nullptr || spare.until != kNever) return spare;
-    if (!shares_.has_offers()) root_.rest();  // whoever waits does so for a limit of its own
+    if (!shares_.has_offers()) root_.rest();  // waiting queues wait for their own limits
     return borrower;
   }
-  // Who could not pay after all may have let somebody else go.
+  // A queue that could not pay may have released another one.
   for (;;) {
     run_.wake(now);
     Pick pick = serve_ready(head, now);
@@ -252,7 +251,7 @@ Pick Tbf::pick(Head head, Instant now, Urge urge) {
   }
 }
 
-// Puts the queue where it belongs after one request less. REQUIRES: it is in no place.
+// Places the queue after one request has left. REQUIRES: it is in no place.
 void Tbf::take_out(Queue& queue, Request& request, Instant now) {
   run_.depart(queue, now);
   queue.requests.erase(request);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What changes a Tbf from outside: commands for rules, shares and the root, slices of limits of the
-// whole cluster, and which group of clients is preferred. Queues whose place depends on what
-// changes leave it first, and enter anew afterwards.
+// Changes of a Tbf from outside: rule commands, shares and the root, slices of cluster-wide limits,
+// and the preferred group of clients. Queues whose place depends on the change leave it first, and
+// enter again afterwards.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -12,14 +12,14 @@
 
 namespace weir {
 
-// Refunds of what was paid before are lost from now on.
+// Earlier payments are no longer refunded.
 void Tbf::change_payers() {
   ++payers_;
   simple_receipt_ = Receipt(payers_, Receipt::kLimits).word();
 }
 
-// Every queue with requests that is selected leaves its place, `between` is called with all of
-// them, and they enter anew.
+// Every selected queue with requests leaves its place, `between` is called with all of them, and
+// they enter again.
 template <class Selects, class Between>
 void Tbf::enter_again(Selects selects, Between between, Instant now) {
   std::vector<Queue*> moved;
@@ -43,8 +43,8 @@ void Tbf::reshape_changed(Instant now) {
   if (rules_.commit()) change_payers();
 }
 
-// Queues with requests that are affected are bound and entered anew, the others stay where they
-// are; idle ones are bound when a request comes.
+// Affected queues with requests are bound and entered again, the others stay in place; idle ones
+// are bound with their next request.
 void Tbf::return_changed(Instant now) {
   const auto is_affected = [&](Queue& queue) {
     if (binder_.is_affected(queue)) return true;
@@ -61,7 +61,8 @@ void Tbf::return_changed(Instant now) {
   classes_.forget_stopped();
 }
 
-// More fields than before tell queues apart: all requests come again, in order, to new queues.
+// More fields distinguish queues than before: all requests are queued again, in order, in
+// new queues.
 void Tbf::return_all(FieldSet by, Instant now) {
   std::vector<std::pair<Request*, Head>> requests;
   for (auto& busy : busy_) {
@@ -138,8 +139,8 @@ void Tbf::drop_share(const JobId& job, Instant now) {
   move_queues(*shares_.find(job), now);
 }
 
-// The queues of the job have another place from now on. Rare: a job that gets its share with its
-// first request has no queue with requests yet.
+// Moves the queues of the job. Rare: a job that gets its share with its first request has no queue
+// with requests yet.
 void Tbf::move_queues(Share& share, Instant now) {
   if (share.busy == 0) return;
   enter_again([&](const Queue& queue) { return queue.share() == &share; },

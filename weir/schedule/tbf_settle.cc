@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is paid to a Tbf, or given back, apart from its decisions: requests that moved more or less
-// than they were charged for, requests that never began, and requests that do not wait at all. And
-// how long one would wait, which is the same sum.
+// Surcharges and refunds outside the decisions: requests that moved more or less than they were
+// charged, requests that never started, and exempt requests. Also the expected wait, which uses the
+// same sums.
 #include <algorithm>
 
 #include "weir/schedule/tbf.h"
 
 namespace weir {
 
-// What a request was charged for, and what it is to be charged for in the end.
+// What a request was charged, and its final charge.
 struct Tbf::Settling {
   Tokens paid(const Cost& cost) const { return charged ? cost.of(*charged) : Tokens{0}; }
   Tokens due(const Cost& cost) const { return moved ? cost.of(*moved) : Tokens{0}; }
-  // Of a bucket of bytes, of which nothing is taken for none.
+  // For a bucket of bytes, which is not charged without bytes.
   Tokens paid_bytes() const { return Tokens{charged.value_or(Bytes{0}).count()}; }
   Tokens due_bytes() const { return Tokens{moved.value_or(Bytes{0}).count()}; }
 
@@ -45,7 +45,7 @@ void Tbf::settle(const Request& request, Head head, const Settling& settling, In
     adjust(share.bucket, *share.shape, paid, due, queue, now);
   }
   if (receipt.paid(Receipt::kLoan)) {
-    // Of an earlier period's loans nothing is taken back: they are settled.
+    // Loans of an earlier period are already settled and not reduced.
     share.borrowed = due > paid ? share.borrowed + (due - paid)
                                 : share.borrowed - std::min(share.borrowed, paid - due);
   }
@@ -94,7 +94,7 @@ void Tbf::charge(const Request& request, Head head, Instant now) {
   const Tokens cost = options_.sharing->cost.of(request.bytes);
   Share& share = *queue.share();
   if (share.paces()) {
-    // What has fallen over the rim so far is lent, and must not be lost with this.
+    // Tokens that have spilled so far are lent, and must not be lost.
     if (share.busy == 0) tbf::Shares::settle_spill(share, now);
     share.bucket.tokens.charge(cost, *share.shape, now);
     run_.bucket_changed(share.bucket, queue);
@@ -102,8 +102,8 @@ void Tbf::charge(const Request& request, Head head, Instant now) {
   root_.pay(cost, now);
 }
 
-// Requests of the same owner of a tag go in the order in which they came, so that one waits for all
-// that its class has waiting; under shares for those of its queue.
+// Requests of the same tag owner run in order of arrival, so a request waits for all waiting
+// requests of its class; under shares for those of its queue.
 Instant Tbf::ready_at(const Request& request, Head head, Instant now) const {
   const Queue* const queue = binder_.known(request.attributes, head);
   const Backlog before = queue == nullptr ? Backlog{} : queue->waiting;

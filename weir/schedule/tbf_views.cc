@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be looked at in a Tbf: its classes, why requests waited, what jobs did with their
-// shares, and what classes could use of limits of the whole cluster.
+// Read-only views of a Tbf: its classes, the causes of waits, the use of shares, and what classes
+// could use of cluster-wide limits.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -18,7 +18,7 @@ const Rule* rule_of(const tbf::Class& used) {
   return used.state()->listed[used.is_listed[0] ? 0 : 1];
 }
 
-// The class that keys beyond the bound share.
+// Whether it is the overflow class of its rule.
 bool is_overflow(const tbf::LoneClass& lone) {
   return lone.by == Attributes{}.only({}) && !lone.state()->by.empty();
 }
@@ -38,7 +38,7 @@ void count_waiting(const tbf::Queue& queue, const Rule& rule, Nanoseconds time, 
   }
 }
 
-// The smallest limit of the queue and its bucket. Only limits in the same measure as shares count:
+// The smallest limit of the queue and its bucket. Only limits in the unit of shares count:
 // operations, or bytes.
 std::optional<Tokens> smallest_limit(tbf::Queue& queue, const Cost& measure, Nanoseconds time,
                                      tbf::Bucket*& bucket) {

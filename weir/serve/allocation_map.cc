@@ -31,7 +31,7 @@ void AllocationMap::mark(std::uint64_t offset, std::uint64_t length) {
 void AllocationMap::clear(std::uint64_t offset, std::uint64_t length) {
   WEIR_ASSERT(offset <= size_ && length <= size_ - offset, offset, length, size_);
   const std::uint64_t end = offset + length;
-  // The last chunk may be cut off by the end of the store.
+  // The last chunk may be truncated by the end of the store.
   const std::uint64_t stop = end == size_ ? chunks_of(size_) : end / kChunk;
   each_word(chunks_of(offset), stop, [this](auto word, std::uint64_t mask) {
     words_[word] &= ~mask;

@@ -91,7 +91,7 @@ void BufferPool::give_back(MemoryAccount& account, Buffer buffer) {
   free_[buffer.power_].push_back(data);
 }
 
-// So that together with what is asked for now the limit is kept.
+// Frees kept buffers so that the limit holds with the requested size.
 void BufferPool::drop_kept(std::uint64_t size) {
   for (unsigned power = kPowerMax; power >= kPowerMin && used() + kept_ + size > limit_; --power) {
     auto& list = free_[power];

@@ -54,7 +54,7 @@ void BufferSlabs::give_back(std::byte* data, unsigned power) {
     size.slabs.erase(found);
     return;
   }
-  // Private pages that are given back read as zeroes.
+  // Freed private pages read as zeroes.
   madvise(data, std::size_t{1} << power, MADV_DONTNEED);
   ASAN_POISON_MEMORY_REGION(data, std::size_t{1} << power);
   free.push_back(static_cast<std::uint16_t>((data - slab) >> power));
@@ -65,7 +65,7 @@ void BufferSlabs::add_slab(Size& size, unsigned power) {
   void* const memory =
       mmap(nullptr, slab_size(power), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  // A huge page would make buffers resident that nobody has. Kernels without them answer EINVAL.
+  // A huge page would make free buffers resident. Kernels without huge pages return EINVAL.
   if (power < kSlabPower) madvise(memory, slab_size(power), MADV_NOHUGEPAGE);
   ASAN_POISON_MEMORY_REGION(memory, slab_size(power));
   mapped_ += slab_size(power);
@@ -78,10 +78,10 @@ void BufferSlabs::add_slab(Size& size, unsigned power) {
   size.with_room.insert(slab);
 }
 
-// False: a mapping with neighbours on both sides would become two, and there is no room for another
-// one. Then it stays, without pages.
+// False: removing it would split a mapping in two, and the limit of mappings is reached. Then it
+// stays, without pages.
 bool BufferSlabs::remove_slab(std::byte* slab, unsigned power) {
-  ASAN_UNPOISON_MEMORY_REGION(slab, slab_size(power));  // others may have the addresses next
+  ASAN_UNPOISON_MEMORY_REGION(slab, slab_size(power));  // the addresses may be reused
   if (munmap(slab, slab_size(power)) != 0) return false;
   mapped_ -= slab_size(power);
   return true;

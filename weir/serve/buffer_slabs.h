@@ -13,9 +13,9 @@
 //   slab of 256 KiB buffers   [ lent | free | lent | lent ]     free: address space without pages
 //   slab of a 4 MiB buffer    [            lent           ]
 //
-// A slab uses one mapping of the kernel, which allows 65,530 per process by default; taking and
-// giving back buffers of a slab needs no further mapping. Each costs two system calls, and the
-// kernel zeroes the pages: callers keep some buffers for reuse. With AddressSanitizer, a buffer
+// A slab uses one mapping of the kernel, which allows 65,530 per process by default; its buffers
+// need no further mapping. A buffer that is taken and given back costs two system calls, and the
+// kernel zeroes its pages: callers keep some buffers for reuse. With AddressSanitizer, a buffer
 // that is not lent cannot be accessed. One owner, no locks.
 #pragma once
 

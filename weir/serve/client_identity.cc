@@ -39,7 +39,7 @@ std::uint64_t word(const std::uint8_t* bytes) {
   return value;
 }
 
-// An IPv6 address can be longer than an id: its end tells the clients of a site apart.
+// An IPv6 address can be longer than an id: its end distinguishes the clients of a site.
 JobId job_of(const Nid& nid) {
   const std::string text = print_nid(nid);
   if (text.size() <= JobId::kSizeMax) return JobId(text);

@@ -18,20 +18,19 @@
 namespace weir::serve {
 namespace {
 
-// A rest of payload that is worth a receive of its own, straight to its place.
+// From this size on the rest of a payload is received directly into its buffer.
 constexpr std::uint32_t kDirectMin = 16384;
 
-// Replies beyond this wait for the client, so their data is not read before some were taken: it
-// would have left the cache when its turn comes.
+// Beyond this size of unsent replies no more data is read, because it would have left the cache
+// before it is sent.
 constexpr std::uint64_t kUnsentMax = 1U << 21;
 
-// From here on a read is worth system calls of its own, if they save its copy.
+// From this size on a read is sent with separate system calls, which saves a copy.
 constexpr std::uint32_t kSendFileMin = 1U << 16;
-// And so much of it goes out in a turn: a client that reads as fast as we send must not keep the
-// others waiting.
+// Maximum sent per turn: a client that reads as fast as we send must not delay the others.
 constexpr std::size_t kSendFileAtOnce = std::size_t{1} << 20;
 
-// Of answers in the handshake, before the client has to take some.
+// Maximum of unsent answers in the handshake.
 constexpr std::size_t kAnswersMax = std::size_t{1} << 13;
 
 static_assert(sizeof(PendingRequest) * Connection::kRequestsFree <= std::size_t{20} << 10);
@@ -65,11 +64,12 @@ Connection::Connection(LoopContext& context, const ProtocolKind& protocol, host:
   send_.done = sent;
   session_->greet(greeting_->out);
   mark_dirty();
-  receive();  // unless it has to take a greeting first
+  receive();  // unless a greeting must be sent first
 }
 
 Connection::~Connection() {
   WEIR_ASSERT(is_over());
+  context_.io->forget(socket_.get());
   end_tls_batch();
   context_.pool.unreserve(kConnectionReserve + (tls_ != nullptr ? kTlsReserve : 0));
 }
@@ -102,7 +102,7 @@ void Connection::end() {
   state_ = State::kEnding;
   rest_.clear();
   if (receive_.is_pending) {
-    context_.uring->cancel(receive_);
+    context_.io->cancel(receive_);
   } else if (writing_ != nullptr) {
     release(end_payload());
   }
@@ -112,7 +112,7 @@ void Connection::end() {
 void Connection::close() {
   if (state_ == State::kClosed) return;
   state_ = State::kClosed;
-  shutdown(socket_.get(), SHUT_RDWR);  // ends what the kernel waits for
+  shutdown(socket_.get(), SHUT_RDWR);  // completes pending operations of the kernel
   rest_.clear();
   drain(queued_, [this](PendingRequest& request) { drop(request); });
   drain(parked_, [this](PendingRequest& request) { drop(request); });
@@ -138,7 +138,7 @@ void Connection::settle() {
   context_.over.push_back(this);
 }
 
-// The spare one, as the session has filled it in.
+// The spare request, as filled in by the session.
 PendingRequest& Connection::new_request() {
   PendingRequest& request = context_.requests.take();
   request.connection = this;
@@ -195,7 +195,7 @@ void Connection::wait_for_room() {
 void Connection::receive() {
   if (receive_.is_pending || !rest_.empty() || lacks_memory_) return;
   if (state_ != State::kOpen && state_ != State::kHandshake) return;
-  // A client that does not take its answers gets no further ones.
+  // A client that does not read its answers gets no more.
   if (state_ == State::kHandshake && !(greeting_->out.empty() && greeting_->sending.empty()))
     return;
   if (state_ == State::kHandshake && tls_ != nullptr && tls_->has_output()) return;
@@ -205,9 +205,9 @@ void Connection::receive() {
   is_direct_ = left >= kDirectMin && tls_ == nullptr;
   if (is_direct_) {
     const std::uint32_t have = writing_->length - left;
-    context_.uring->receive_into(socket_.get(), {writing_->buffer.data() + have, left}, receive_);
+    context_.io->receive_into(socket_.get(), {writing_->buffer.data() + have, left}, receive_);
   } else {
-    context_.uring->receive(socket_.get(), receive_);
+    context_.io->receive(socket_.get(), receive_);
   }
 }
 
@@ -216,8 +216,8 @@ void Connection::received(host::Operation& io, const host::Completion& completio
   Connection& self = *mine.connection;
   mine.is_pending = false;
   const bool reads = self.state_ == State::kOpen || self.state_ == State::kHandshake;
-  if (!reads) {  // it has ended meanwhile
-    self.context_.uring->give_back(completion);
+  if (!reads) {  // the connection has ended meanwhile
+    self.context_.io->give_back(completion);
     if (self.writing_ != nullptr) self.release(self.end_payload());
     self.settle();
     return;
@@ -236,14 +236,14 @@ void Connection::received(host::Operation& io, const host::Completion& completio
     self.receive();
     return;
   }
-  self.feed(self.context_.uring->received(completion));
-  self.context_.uring->give_back(completion);
+  self.feed(self.context_.io->received(completion));
+  self.context_.io->give_back(completion);
   self.receive();
 }
 
 void Connection::feed(Input in) { tls_ != nullptr ? decrypt(in) : use(in); }
 
-// What the client has said.
+// Uses received bytes.
 void Connection::use(Input in) {
   if (state_ == State::kHandshake && rest_.empty()) {
     const bool was_plain = tls_ == nullptr;
@@ -271,7 +271,7 @@ void Connection::shake(Input& in) {
   }
   if (greeting_ == nullptr) return;
   if (!greeting_->out.empty()) return mark_dirty();
-  // Nothing had to be said, so nothing stands before the replies.
+  // No greeting was needed, so nothing precedes the replies.
   if (state_ == State::kOpen && greeting_->sending.empty()) greeting_.reset();
 }
 
@@ -313,7 +313,7 @@ void Connection::extents(const OpenedExport& opened, std::uint64_t offset, std::
   opened.served->store->extents(offset, length, visit);
 }
 
-// The client has taken its answers.
+// The client has read its answers.
 void Connection::go_on_shaking() {
   if (state_ != State::kHandshake || !greeting_->out.empty() || !greeting_->sending.empty()) return;
   if (tls_ != nullptr && (!tls_->is_open() || tls_->has_output())) return;
@@ -339,7 +339,7 @@ void Connection::fault(std::string_view what) {
   close();
 }
 
-// Uses what it can; what is left of `in` has to wait.
+// Uses as much as possible; the rest of `in` has to wait.
 void Connection::read_requests(Input& in) {
   const std::uint32_t most = context_.intake.allowance();
   const std::uint64_t before = began_;
@@ -364,7 +364,7 @@ void Connection::read_requests(Input& in) {
   context_.intake.took(static_cast<std::uint32_t>(began_ - before));
 }
 
-// False when there is nothing more to take from what has come.
+// False if nothing more can be used of the received bytes.
 bool Connection::take_event(Input& in) {
   using Event = Session::Event;
   PendingRequest& spare = context_.requests.spare();
@@ -437,15 +437,15 @@ PendingRequest& Connection::end_payload() {
   return *std::exchange(writing_, nullptr);
 }
 
-// The ring tells of a large rest when all of it has come. So a receive that goes on for long is
-// cancelled, which tells how much that was.
+// The IoLoop reports a large receive only when it is complete. So a long receive is cancelled,
+// which shows how much has arrived.
 void Connection::check_payload() {
   context_.payloads.erase(payload_);
   context_.payloads.push_back(payload_);
   if (state_ == State::kOpen && !(receive_.is_pending && is_direct_)) return judge_payload();
-  payload_.marked = context_.now;  // it is judged when that is told
+  payload_.marked = context_.now;  // it is checked when the result arrives
   is_counted_ = true;
-  context_.uring->cancel(receive_);
+  context_.io->cancel(receive_);
 }
 
 void Connection::judge_payload() {
@@ -543,7 +543,7 @@ void Connection::defer(PendingRequest& request) {
   }
 }
 
-// One that is exempt has no slot to wait for.
+// An exempt request does not wait for a slot.
 void Connection::resume(PendingRequest& request) {
   if (request.place() != Request::Place::kDeferred) return run_unless_hung(request);
   queued_.push_back(request);
@@ -572,7 +572,7 @@ void Connection::run_at_store(PendingRequest& request) {
   const bool needs_buffer = request.is_own
                                 ? request.reply_room > 0
                                 : reads && request.operation.file < 0 && store.copies_reads();
-  // One that was deferred comes with its buffer.
+  // A deferred request already has its buffer.
   if (needs_buffer && !request.buffer && !take_reply_memory(request)) {
     defer(request);
     parked_.push_back(request);
@@ -581,7 +581,7 @@ void Connection::run_at_store(PendingRequest& request) {
   request.is_own ? run_own(request) : start(request);
 }
 
-// None while too much waits for the client already.
+// False while too much data waits for the client.
 bool Connection::take_reply_memory(PendingRequest& request) {
   if (unsent_ >= kUnsentMax) return false;
   const std::size_t bytes = request.is_own ? request.reply_room : request.length;
@@ -622,13 +622,17 @@ void Connection::finish(PendingRequest& request) {
       leave_slot(request, operation.error == 0 ? Outcome{} : Outcome::failed());
   ServedExport& served = served_by(request);
   if (operation.sync_failed) served.sync_errors.failed(operation.error);
+  if (operation.error != 0) note_store_error(request, operation.error);
   if (state_ == State::kClosed) {
     release(request);
     return settle();
   }
   if (makes_durable(request)) {
     const int lost = served.sync_errors.tell(request.opened->sync_mark);
-    if (operation.error == 0) operation.error = lost;
+    if (operation.error == 0 && lost != 0) {
+      operation.error = lost;
+      note_store_error(request, lost);
+    }
   }
   if (operation.error != 0) return reply_error(request);
   // A prefetch is a read that moves no data to the client, and has no counter on an OST.
@@ -645,7 +649,7 @@ void Connection::finish(PendingRequest& request) {
   reply(request);
 }
 
-// A turn lets sessions work for so long; those that come after that wait for the next one.
+// Sessions have a bounded time per turn; later requests wait for the next turn.
 void Connection::run_own(PendingRequest& request) {
   working_.push_back(request);
   if (context_.performs.empty() && context_.effort_left > 0) return perform(request);
@@ -664,7 +668,8 @@ void Connection::perform(PendingRequest& request) {
       request, request.buffer ? request.buffer.first(request.reply_room) : std::span<std::byte>{});
 }
 
-// What the session performs needs nobody to wait for: it is told, and its answers count no more.
+// Requests that the session performs need not complete: the session is notified, and later answers
+// are ignored.
 void Connection::forget_performed() {
   PendingRequest* next = nullptr;
   for (PendingRequest* one = working_.empty() ? nullptr : &working_.front(); one != nullptr;
@@ -711,7 +716,7 @@ void Connection::reply(PendingRequest& request) {
   mark_dirty();
 }
 
-// The text is sent from where it is, so it has to be there for ever.
+// The text is not copied, so it must be a constant.
 void Connection::reply_error(PendingRequest& request) {
   context_.pool.give_back(memory_, std::move(request.buffer));
   context_.freed = true;
@@ -719,14 +724,17 @@ void Connection::reply_error(PendingRequest& request) {
   const int error = request.operation.error;
   const char* const known = strerrordesc_np(error);
   session_->reply(request, {.error = error, .text = known != nullptr ? known : "unknown error"});
-  // A client that asks for zeroes only if they are quick has asked, and was told.
-  if (error != EOPNOTSUPP || (request.flags & kOnlyIfFast) == 0) {
-    ++context_.counters.store_errors;
-    context_.log.note(EventLog::Kind::kStore,
-                      describe_store_error(served_by(request).options.name, request, error),
-                      context_.now);
-  }
   reply(request);
+}
+
+// Whether its client is still there to be told or not.
+void Connection::note_store_error(const PendingRequest& request, int error) {
+  // A client that asks for zeroes only if they are quick has asked, and was told.
+  if (error == EOPNOTSUPP && (request.flags & kOnlyIfFast) != 0) return;
+  ++context_.counters.store_errors;
+  ServedExport& served = served_by(request);
+  served.log.note(EventLog::Kind::kStore, describe_store_error(served.options.name, request, error),
+                  context_.now);
 }
 
 // ---- bytes out ----
@@ -754,7 +762,7 @@ void Connection::send_one(std::span<const std::byte> bytes) {
   outgoing.message.msg_iov = outgoing.parts.data();
   outgoing.message.msg_iovlen = 1;
   send_.is_pending = true;
-  context_.uring->send(socket_.get(), outgoing.message, send_);
+  context_.io->send(socket_.get(), outgoing.message, send_);
 }
 
 void Connection::send_replies() {
@@ -779,11 +787,11 @@ void Connection::send_replies() {
   outgoing.message.msg_iov = outgoing.parts.data();
   outgoing.message.msg_iovlen = parts;
   send_.is_pending = true;
-  context_.uring->send(socket_.get(), outgoing.message, send_);
+  context_.io->send(socket_.get(), outgoing.message, send_);
 }
 
-// As far as the socket has room, and it is this client's turn. The ring could do it only with a
-// thread for each.
+// Sends as much as the socket accepts within this client's turn. io_uring could do it only with a
+// thread for each client.
 void Connection::send_files() {
   std::size_t budget = kSendFileAtOnce;
   while (!sending_.empty() && sending_.front().sends_file()) {
@@ -799,22 +807,26 @@ void Connection::send_files() {
       const std::size_t bytes = std::min<std::size_t>(first.length - done, budget);
       sent = sendfile(socket_.get(), first.operation.file, &offset, bytes);
       if (sent > 0) budget -= static_cast<std::size_t>(sent);
+      // 0: somebody has just made the file shorter. Its head is on the way already.
+      if (sent == 0 || (sent < 0 && errno == EIO)) {
+        note_store_error(first, EIO);
+        return close();
+      }
     }
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && errno == EAGAIN) return await_room();
-    // 0: somebody has just made the file shorter, and its head is on the way already.
-    if (sent <= 0) return close();
+    if (sent <= 0) return close();  // the client has gone
     release_sent(sent_of_first_ + static_cast<std::size_t>(sent));
   }
-  mark_dirty();  // others may be behind them
+  mark_dirty();  // other replies may follow
   settle();
 }
 
-// Goes on in a later turn, the next one if there is room already.
+// Continues in a later turn, the next one if there is already room.
 void Connection::await_room() {
   send_.is_pending = true;
   awaits_room_ = true;
-  context_.uring->poll_room(socket_.get(), send_);
+  context_.io->poll_room(socket_.get(), send_);
 }
 
 void Connection::sent(host::Operation& io, const host::Completion& completion) {
@@ -831,7 +843,7 @@ void Connection::sent(host::Operation& io, const host::Completion& completion) {
     return self.settle();
   }
   self.drop_sent(static_cast<std::size_t>(completion.result));
-  self.mark_dirty();  // what came while it was under way
+  self.mark_dirty();  // replies that became ready meanwhile
   self.go_on_shaking();
   self.receive();
   self.settle();
@@ -854,7 +866,7 @@ void Connection::drop_sent(std::size_t bytes) {
   release_sent(bytes);
 }
 
-// So much of the first replies has left, counted from the start of the first.
+// So many bytes were sent, counted from the start of the first reply.
 void Connection::release_sent(std::size_t bytes) {
   while (!sending_.empty()) {
     PendingRequest& first = sending_.front();

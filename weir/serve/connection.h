@@ -2,7 +2,7 @@
 //
 // One client of any protocol: passes its bytes to its Session (session.h), its requests through the
 // Gate and the store, and its replies back. Everything happens in one thread, in callbacks of the
-// ring or calls of the Server.
+// IoLoop or calls of the Server.
 //
 //   kHandshake --negotiated--> kOpen --leaves, SIGTERM--> kEnding --all answered--> kClosed
 //        \____________________\___the client disconnects or breaks the protocol______/
@@ -21,7 +21,7 @@
 // So while another connection waits for memory, a client that has sent less than kPayloadMin of a
 // payload in kPayloadTime is disconnected.
 //
-// Replies are sent at the end of a turn, all ready ones in one message of the ring. The kernel
+// Replies are sent at the end of a turn, all ready ones in one message. The kernel
 // sends payload in a file directly from there, as much as the socket accepts; the rest when it has
 // room again.
 //
@@ -46,8 +46,8 @@
 #include "weir/base/ring.h"
 #include "weir/classify/attributes.h"
 #include "weir/host/fd.h"
+#include "weir/host/io_loop.h"
 #include "weir/host/tls.h"
-#include "weir/host/uring.h"
 #include "weir/schedule/outcome.h"
 #include "weir/serve/client_identity.h"
 #include "weir/serve/loop_context.h"
@@ -184,6 +184,7 @@ class Connection final : private SessionPort {
   void forget_performed();
   void reply(PendingRequest& request);
   void reply_error(PendingRequest& request);
+  void note_store_error(const PendingRequest& request, int error);
 
   // ---- bytes out ----
   void send_greeting();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a connection does differently once it speaks TLS.
+// The TLS part of a connection.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -12,14 +12,14 @@
 namespace weir::serve {
 namespace {
 
-// Replies are encrypted so many bytes at a time: beyond that they wait as they are, counted. With
-// what is added to each record, and kept by the vectors, a batch takes kTlsBatchMemory.
+// Replies are encrypted in batches of this size; further ones wait unencrypted, counted. With the
+// overhead of records and vectors, a batch takes kTlsBatchMemory.
 constexpr std::size_t kTlsBatch = std::size_t{1} << 18;
 constexpr std::uint64_t kTlsBatchMemory = kTlsBatch + kTlsBatch / 8;
 
 }  // namespace
 
-// The answer is the last that is sent in plain text.
+// The answer is the last message in plain text.
 void Connection::begin_tls() {
   greeting_->sending.insert(greeting_->sending.end(), greeting_->out.begin(), greeting_->out.end());
   greeting_->out.clear();
@@ -52,10 +52,10 @@ void Connection::decrypt(Input in) {
     if (*got == 0) break;
     use(Input(context_.plain).first(*got));
   }
-  if (tls_->has_output()) mark_dirty();  // an answer to another key
+  if (tls_->has_output()) mark_dirty();  // for example an answer to a key update
 }
 
-// The client hears why, and then nothing more.
+// Sends the alert and closes.
 void Connection::tls_failed() {
   ++context_.counters.tls_failed;
   context_.log.note(EventLog::Kind::kTls,
@@ -83,7 +83,7 @@ void Connection::send_encrypted() {
   if (tls_->has_output()) send_one(tls_->output());
 }
 
-// Heads and payload are put together to full records: a record costs more than a copy.
+// Headers and payload are combined into full records: a record costs more than a copy.
 void Connection::encrypt_replies() {
   has_tls_batch_ = context_.pool.charge(memory_, kTlsBatchMemory);
   const std::size_t batch = has_tls_batch_ ? kTlsBatch : host::TlsSession::kRecordBytes;

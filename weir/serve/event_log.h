@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Logs events of connections on standard error. The rate is limited: one line per second for each
-// kind of event; the next one states how many were omitted.
+// Logs events of connections and stores on standard error. The rate is limited: one line per second
+// for each kind of event; the next one states how many were omitted. A server has one for its
+// connections, and one for the store of each export.
 //
 //   log.note(EventLog::Kind::kBreak, "10.1.2.3@tcp: a request without the magic number", now);
 //     weir serve: 10.1.2.3@tcp: a request without the magic number (and 41 more like it)

@@ -13,7 +13,6 @@
 #include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -30,11 +29,12 @@ namespace weir::serve {
 namespace {
 
 constexpr std::uint32_t kZeroesAtOnce = 1U << 20;
-// What is copied from or to the page cache on the loop, at about 5 GB/s; more is left to a thread.
+// Maximum copied from or to the page cache on the loop, at about 5 GB/s; larger copies are left to
+// a thread.
 constexpr std::uint32_t kCopyHereMax = 1U << 18;
-constexpr std::uint32_t kDirectBlock = 4096;  // where the file does not say
+constexpr std::uint32_t kDirectBlock = 4096;  // if the file does not report it
 
-// Aligned as O_DIRECT wants memory to be.
+// Aligned for O_DIRECT.
 std::span<const std::byte> zeroes(std::size_t bytes) {
   alignas(kDirectBlock) static std::array<std::byte, kZeroesAtOnce> nothing;
   return std::span(nothing).first(bytes);
@@ -47,7 +47,7 @@ StoreOperation& operation_of(host::Operation& io) {
 
 constexpr const char* kKindHint = "use file:PATH for a file, or device:PATH for a block device";
 
-// Makes a file that is new, or empty, as large as the options say, and durable with its name.
+// Sets the size of a new or empty file, and syncs it with its name.
 Result<void> give_size(int file, const StoreOptions& options) {
   const std::string where = quote(options.path);
   if (ftruncate(file, static_cast<off_t>(options.size->count())) != 0 || fsync(file) != 0) {
@@ -84,10 +84,10 @@ std::uint32_t direct_block(int file) {
   return kDirectBlock;
 }
 
-// What a file lies on. A device node lies on a file system too, which says nothing about it.
+// The kind of storage below a file. A device node is on a file system too, which does not matter.
 enum class Ground : std::uint8_t {
-  kDisk,    // "without waiting" is kept: a call that would wait for the disk says so
-  kMemory,  // no call waits
+  kDisk,    // RWF_NOWAIT is supported: a call that would block returns an error
+  kMemory,  // no call blocks
   kRemote,  // a server or another process answers, or never does; no call can be trusted not to
             // wait
 };
@@ -116,33 +116,7 @@ bool can_try(int file) {
   return preadv2(file, &one, 1, 0, RWF_NOWAIT) >= 0 || errno == EAGAIN;
 }
 
-// cachestat(2), of Linux 6.5, which is newer than the system's headers. ENOSYS before: not cached.
-constexpr long kCachestat = 451;
-constexpr std::uint64_t kPage = 4096;
-struct CacheRange {
-  std::uint64_t offset, length;
-};
-struct CacheCounts {
-  std::uint64_t cached, dirty, written_back, evicted, recently_evicted;
-};
-
-bool is_cached(int file, std::uint64_t offset, std::uint32_t length) {
-  const std::uint64_t first = offset / kPage;
-  const std::uint64_t last = (offset + length - 1) / kPage;
-  const CacheRange range{first * kPage, (last - first + 1) * kPage};
-  CacheCounts counts{};
-  if (syscall(kCachestat, file, &range, &counts, 0) != 0) return false;
-  if (counts.cached != last - first + 1) return false;
-  // A page that is still being read counts as cached: the ends tell of most.
-  for (const std::uint64_t at : {offset, offset + length - 1}) {
-    std::byte probe;
-    const iovec one{&probe, 1};
-    if (preadv2(file, &one, 1, static_cast<off_t>(at), RWF_NOWAIT) != 1) return false;
-  }
-  return true;
-}
-
-// An open file, and whether it did not exist before.
+// An open file, and whether it is new.
 struct Opened {
   host::Fd file;
   bool is_new = false;
@@ -153,7 +127,7 @@ dev_t device_at(const StoreOptions& options) {
   return stat(options.path.c_str(), &status) == 0 ? status.st_rdev : 0;
 }
 
-// Of a device that cannot be had alone, after it was waited for.
+// The user of a device that is still busy after waiting.
 std::string use_of(const StoreOptions& options) {
   const dev_t device = device_at(options);
   if (std::string use = host::system_use_of(device); !use.empty()) return use;
@@ -184,7 +158,7 @@ Result<Opened> open_file(const StoreOptions& options, bool read_only) {
   const bool is_alone = is_device && !read_only && !options.force;
   const int flags = (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | (is_alone ? O_EXCL : 0) |
                     (options.direct ? O_DIRECT : 0);
-  // Only the owner of a file may leave its time of access alone, which costs each read.
+  // O_NOATIME, which saves time on each read, is allowed only for the owner.
   const auto open_with = [&](int more) {
     host::Fd file(::open(options.path.c_str(), flags | more | O_NOATIME, 0600));
     if (file.is_open() || errno != EPERM) return file;
@@ -198,7 +172,7 @@ Result<Opened> open_file(const StoreOptions& options, bool read_only) {
   }
   host::Fd file = open_with(0);
   int error = errno;
-  // What the system uses stays in use.
+  // A device used by the system does not become free by waiting.
   if (!file.is_open() && error == EBUSY && is_alone &&
       host::system_use_of(status.st_rdev).empty()) {
     const auto attempt = [&] {
@@ -258,15 +232,15 @@ Result<FileStore::Facts> FileStore::inspect(int file, const StoreOptions& option
   }
   const Ground ground = ground_of(file, status);
   facts.is_remote = ground == Ground::kRemote;
-  facts.way = options.direct || facts.is_remote ? Way::kRing
+  facts.way = options.direct || facts.is_remote ? Way::kLoop
               : ground == Ground::kMemory       ? Way::kMemory
               : can_try(file)                   ? Way::kCached
-                                                : Way::kRing;
+                                                : Way::kLoop;
   return facts;
 }
 
 Result<std::unique_ptr<Store>> FileStore::open(const StoreOptions& options, bool read_only,
-                                               host::Uring& uring) {
+                                               host::IoLoop& io) {
   auto opened = open_file(options, read_only);
   if (!opened) return tl::unexpected(opened.error());
   const int file = opened->file.get();
@@ -279,20 +253,20 @@ Result<std::unique_ptr<Store>> FileStore::open(const StoreOptions& options, bool
     if (opened->is_new) unlink(options.path.c_str());
     return tl::unexpected(facts.error());
   }
-  return std::unique_ptr<Store>(new FileStore(std::move(opened->file), *facts, uring));
+  return std::unique_ptr<Store>(new FileStore(std::move(opened->file), *facts, io));
 }
 
 std::uint8_t FileStore::features() const { return kCanAll; }
 
-// One that was made shorter is left to a read, which says so to the client.
+// A truncated file is left to a read, which reports the error to the client.
 int FileStore::sendable(std::uint64_t offset, std::uint32_t length) const {
-  if (facts_.way == Way::kRing) return -1;
+  if (facts_.way == Way::kLoop) return -1;
   struct stat status {};
   if (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       static_cast<std::uint64_t>(status.st_size) < offset + length) {
     return -1;
   }
-  if (facts_.way == Way::kCached && !is_cached(file_.get(), offset, length)) return -1;
+  if (facts_.way == Way::kCached && !cache_.has(offset, length)) return -1;
   return file_.get();
 }
 
@@ -310,7 +284,7 @@ bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
       [[fallthrough]];
     case StoreCommand::kWrite:
       operation.step = kMove;
-      return facts_.way == Way::kRing || operation.length > kCopyHereMax ? move(operation)
+      return facts_.way == Way::kLoop || operation.length > kCopyHereMax ? move(operation)
                                                                          : move_here(operation);
     case StoreCommand::kDiscard:
     case StoreCommand::kZero:
@@ -319,34 +293,38 @@ bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
       return sync(operation);
     case StoreCommand::kPrefetch:
       operation.step = kFetch;
-      uring_.fetch(file_.get(), operation.offset, operation.length, operation.io);
+      io_.fetch(file_.get(), operation.offset, operation.length, operation.io);
       return false;
   }
   WEIR_ASSERT(false, static_cast<int>(operation.command));
   return true;
 }
 
-// Asks the ring for what is left of a read or write.
+// Submits the rest of a read or write to the IoLoop.
 bool FileStore::move(StoreOperation& operation) {
   const std::span<std::byte> rest = operation.buffer.subspan(operation.moved);
   const std::uint64_t offset = operation.offset + operation.moved;
-  const host::Uring::Copy copy = copier(rest.size());
   if (operation.command == StoreCommand::kRead) {
-    uring_.read(file_.get(), rest, offset, operation.io, copy);
+    // What the cache has of a short one was taken before.
+    const Copy copy = copier(rest.size());
+    const bool is_tried = copy == Copy::kHere && facts_.way == Way::kCached;
+    io_.read(file_.get(), rest, offset, operation.io, is_tried ? Copy::kDevice : copy);
   } else {
     const bool is_durable = (operation.flags & kDurable) != 0;
     if (is_durable) syncs_.begin(operation);
-    uring_.write(file_.get(), rest, offset, is_durable ? RWF_DSYNC : 0, operation.io, copy);
+    io_.write(file_.get(), rest, offset, is_durable ? RWF_DSYNC : 0, operation.io,
+              copier(rest.size()));
   }
   return false;
 }
 
-host::Uring::Copy FileStore::copier(std::size_t bytes) const {
-  const bool is_short = facts_.is_direct || bytes <= kCopyHereMax;
-  return is_short && !facts_.is_remote ? host::Uring::Copy::kHere : host::Uring::Copy::kWorker;
+FileStore::Copy FileStore::copier(std::size_t bytes) const {
+  if (facts_.is_remote) return Copy::kWorker;
+  if (facts_.is_direct) return Copy::kDevice;
+  return bytes <= kCopyHereMax ? Copy::kHere : Copy::kWorker;
 }
 
-// As much as can be had without waiting; the ring does the rest.
+// As much as possible without blocking; the IoLoop does the rest.
 bool FileStore::move_here(StoreOperation& operation) {
   const std::span<std::byte> whole = operation.buffer;
   const auto offset = static_cast<off_t>(operation.offset);
@@ -372,7 +350,7 @@ void FileStore::completed(host::Operation& io, const host::Completion& completio
   if (syncs) store.syncs_.end(operation);
   if (store.advance(operation, completion.result)) {
     operation.sync_failed = syncs && operation.error != 0;
-    // Direct I/O has its errors itself: the kernel keeps none for whoever syncs next.
+    // Direct I/O gets its own errors: the kernel keeps none for the next sync.
     const bool waits =
         syncs && operation.error == 0 && !store.facts_.is_direct && store.syncs_.holds(operation);
     if (!waits) operation.finished(operation);
@@ -387,7 +365,7 @@ bool FileStore::advance(StoreOperation& operation, int result) {
     case kMove:
       if (again) return move(operation);
       if (result < 0) return finish(operation, -result);
-      if (result == 0) return finish(operation, EIO);  // somebody has made the file shorter
+      if (result == 0) return finish(operation, EIO);  // the file was truncated
       operation.moved += static_cast<std::uint32_t>(result);
       return operation.moved == operation.length ? finish(operation, 0) : move(operation);
     case kPunch:
@@ -430,13 +408,13 @@ bool FileStore::punch(StoreOperation& operation) {
   }
   operation.step = kPunch;
   const bool keeps = (operation.flags & kKeepAllocated) != 0;
-  uring_.allocate(file_.get(),
-                  (keeps ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE) | FALLOC_FL_KEEP_SIZE,
-                  range.from, range.to - range.from, operation.io);
+  io_.allocate(file_.get(),
+               (keeps ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE) | FALLOC_FL_KEEP_SIZE,
+               range.from, range.to - range.from, operation.io);
   return false;
 }
 
-// All of it, or the edges of what is punched.
+// Writes all zeroes, or those at the edges of a punched range.
 bool FileStore::write_zeroes(StoreOperation& operation) {
   operation.step = kZeroes;
   const std::uint64_t end = operation.offset + operation.length;
@@ -447,7 +425,7 @@ bool FileStore::write_zeroes(StoreOperation& operation) {
   if (at == end) return settle(operation);
   const std::uint64_t left = (at < punched.from ? punched.from : end) - at;
   const std::span<const std::byte> piece = zeroes(std::min<std::uint64_t>(left, kZeroesAtOnce));
-  uring_.write(file_.get(), piece, at, 0, operation.io, copier(piece.size()));
+  io_.write(file_.get(), piece, at, 0, operation.io, copier(piece.size()));
   return false;
 }
 
@@ -458,7 +436,7 @@ bool FileStore::settle(StoreOperation& operation) {
 bool FileStore::sync(StoreOperation& operation) {
   operation.step = kSync;
   syncs_.begin(operation);
-  uring_.sync_data(file_.get(), operation.io);
+  io_.sync_data(file_.get(), operation.io);
   return false;
 }
 
@@ -467,7 +445,7 @@ bool FileStore::finish(StoreOperation& operation, int error) {
   return true;
 }
 
-// What is missing of a file that was made shorter is not a hole: a client that asks for it is told.
+// The missing part of a truncated file is not a hole: reading it reports an error.
 void FileStore::extents(std::uint64_t offset, std::uint64_t length,
                         const ExtentVisitor& visit) const {
   if (facts_.is_remote) {

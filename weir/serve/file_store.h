@@ -5,11 +5,11 @@
 //
 //   large cached read  sent from the page cache (sendfile(2)), without a copy in this process
 //   cached read        preadv2(RWF_NOWAIT), at once: no second turn of the loop for a cached page
-//   above 256 KiB      copied by a kernel thread, so that a copy does not block the loop
-//   anything else      through the Uring, so that a slow disk does not block the loop
+//   above 256 KiB      copied by another thread, so that a copy does not block the loop
+//   anything else      through the IoLoop, so that a slow disk does not block the loop
 //   file in memory     tmpfs does not support RWF_NOWAIT and never waits: plain calls
-//   network, FUSE      any call may wait for ever: always a thread of the kernel, and block status
-//                      reports data, since asking for more could wait
+//   network, FUSE      any call may wait for ever: always another thread, and block status reports
+//                      data, since asking for more could wait
 //
 // With direct, reads and writes bypass the page cache and must be aligned; the minimum block is
 // that of the file. FLUSH is fdatasync(2), FUA is RWF_DSYNC: acknowledged data is durable.
@@ -32,6 +32,7 @@
 #include <string>
 
 #include "weir/host/fd.h"
+#include "weir/host/page_cache.h"
 #include "weir/serve/store.h"
 #include "weir/serve/sync_queue.h"
 
@@ -42,7 +43,7 @@ class FileStore : public Store {
   // EBUSY: another server or the system uses it; ENOENT: it is missing and no size is given; EROFS:
   // the device is not writable.
   static Result<std::unique_ptr<Store>> open(const StoreOptions& options, bool read_only,
-                                             host::Uring& uring);
+                                             host::IoLoop& io);
 
   std::uint64_t size() const override { return facts_.size; }
   std::uint8_t features() const override;
@@ -54,9 +55,10 @@ class FileStore : public Store {
                const ExtentVisitor& visit) const override;
 
  private:
+  using Copy = host::IoLoop::Copy;
   // How a file handles reads and writes.
   enum class Way : std::uint8_t {
-    kRing,    // every call may block: use the ring
+    kLoop,    // every call may block: use the IoLoop
     kCached,  // a read can be tried first
     kMemory,  // no call blocks
   };
@@ -69,14 +71,14 @@ class FileStore : public Store {
 
   struct Facts {
     std::uint64_t size = 0;
-    Way way = Way::kRing;
+    Way way = Way::kLoop;
     bool is_direct = false;
     bool is_remote = false;
     std::uint32_t block_min = 1;
     std::uint32_t granule = 1;  // unit in which holes are punched
   };
-  FileStore(host::Fd file, const Facts& facts, host::Uring& uring)
-      : file_(std::move(file)), facts_(facts), uring_(uring) {}
+  FileStore(host::Fd file, const Facts& facts, host::IoLoop& io)
+      : file_(std::move(file)), facts_(facts), io_(io), cache_(file_.get(), facts.size) {}
   static Result<Facts> inspect(int file, const StoreOptions& options, bool read_only);
 
   static void completed(host::Operation& io, const host::Completion& completion);
@@ -84,7 +86,7 @@ class FileStore : public Store {
   bool advance(StoreOperation& operation, int result);
   bool move(StoreOperation& operation);
   bool move_here(StoreOperation& operation);
-  host::Uring::Copy copier(std::size_t bytes) const;
+  Copy copier(std::size_t bytes) const;
   bool punch(StoreOperation& operation);
   // The whole granules of a trim or of zeroes.
   Range inner(const StoreOperation& operation) const;
@@ -96,7 +98,8 @@ class FileStore : public Store {
 
   host::Fd file_;
   Facts facts_;
-  host::Uring& uring_;
+  host::IoLoop& io_;
+  mutable host::PageCache cache_;
   SyncQueue syncs_;
 };
 

@@ -24,13 +24,13 @@ constexpr std::string_view kKept = "kept";
 constexpr std::string_view kTemporary = "temporary";
 
 tl::unexpected<Error> name_rule(Error error, std::string_view rule) {
-  error.code = std::errc::invalid_argument;  // whoever wrote the options has made a mistake
+  error.code = std::errc::invalid_argument;  // an error in the options
   error.where =
       fmt::format("rule {}{}{}", quote(rule), error.where.empty() ? "" : ", ", error.where);
   return tl::unexpected(std::move(error));
 }
 
-// Names of the rules of `a` that `b` has none of, on any head.
+// Names of rules of `a` that `b` does not have, on any head.
 template <class Counts>
 Texts missing(const RuleBook& a, const RuleBook& b, Counts counts) {
   Texts names;
@@ -51,7 +51,7 @@ void say_of(std::string& text, const Texts& names, std::string_view what) {
                       fmt::join(names, ", "), is_one ? "is" : "are", what);
 }
 
-// A temporary change on the heads that still have what it did.
+// A temporary change, reduced to the heads that still have its effect.
 std::optional<RuleChange> left_of(RuleChange change, std::span<const Head> heads) {
   if (heads.size() == kHeads.size()) return change;
   for (const Head head : heads) {
@@ -62,7 +62,7 @@ std::optional<RuleChange> left_of(RuleChange change, std::span<const Head> heads
   return std::nullopt;
 }
 
-// A change that the Target would take, and a book with other rules does not.
+// The error for a change that the Target accepts, but the kept rules do not.
 tl::unexpected<Error> refuse(const RuleChange& change, const RuleBook& book) {
   const auto refused = book.check(change);
   if (!refused && refused.error().code == std::errc::no_space_on_device) {
@@ -99,7 +99,7 @@ FieldSet KeptRules::type() const {
   return FieldSet::all();
 }
 
-// Whatever is no old form stays as it was written: it may have to be found by its text.
+// A command in the current syntax stays as written, because it may be looked up by its text.
 std::string KeptRules::in_full(std::string_view command) const {
   const auto change = parse_rule(command);
   if (!change || !change->is_old_form) return std::string(command);
@@ -176,7 +176,7 @@ RuleBook KeptRules::possible(const RuleBook& book) const {
   return part;
 }
 
-// What fails all the same, since the cluster has a rule of that name, is inactive.
+// A change that fails, because the cluster has a rule of that name, leaves its rule inactive.
 void KeptRules::become(const Changes& changes, Instant now) {
   for (const RuleChange& change : changes) {
     if (target_.apply_rule(change, now)) (void)running_.apply(change, Origin::kKept);
@@ -191,7 +191,7 @@ bool KeptRules::Trial::is_needed(std::string_view command) const {
   return !change || change->verb != Verb::kStop || kept_.find(change->name) != nullptr;
 }
 
-// The Target's own refusal comes first, with the errno of a Lustre server.
+// The Target's own error takes precedence, with the errno of a Lustre server.
 Result<void> KeptRules::Trial::apply(std::string_view command, Keeping keeping) {
   const auto change = rules_.target_.read_rule(command);
   if (!change) return tl::unexpected(change.error());
@@ -220,7 +220,7 @@ Result<void> KeptRules::apply(std::string_view command, Keeping keeping, Instant
   return {};
 }
 
-// A rule of the cluster is in no book, and what is done to it in no log.
+// A rule of the cluster is not part of the kept rules, and its changes are not logged.
 void KeptRules::note(const RuleChange& change, Keeping keeping) {
   const bool is_needed = keeping == Keeping::kKept &&
                          (change.verb != Verb::kStop || kept_.find(change.name) != nullptr);

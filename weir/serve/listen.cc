@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <optional>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <grp.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <pwd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -19,20 +20,23 @@
 
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/host/holder.h"
 #include "weir/host/machine.h"
 
 namespace weir::serve {
 namespace {
 
 constexpr int kBacklog = 512;
+constexpr rlim_t kFilesMax = rlim_t{1} << 20;
 constexpr int kSocketKind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
-// A server that was killed has its sockets until the kernel has taken its ring down, which it does
-// some milliseconds after the process has ended: one that is started again at once waits for that.
-constexpr int kTries = 100;
-constexpr int kPauseMs = 10;
+// A killed server keeps its sockets until the kernel has released its ring, some time after the
+// process has exited: a server that is restarted at once waits for that (holder.h). For a running
+// holder it waits this long, since TCP does not say whether it runs.
+constexpr std::chrono::milliseconds kInUse{1000};
+constexpr long kUnknownHolder = 1;  // init, which always runs
 
-// What is there is a socket that a server left behind: anything else is not ours to remove, nor is
-// a socket whose server only has no room for one more.
+// Whether it is a stale socket of a server: other files must not be removed, nor a socket whose
+// server is only busy.
 bool is_left_behind(const sockaddr_un& address) {
   struct stat there {};
   if (lstat(address.sun_path, &there) != 0 || !S_ISSOCK(there.st_mode)) return false;
@@ -42,7 +46,23 @@ bool is_left_behind(const sockaddr_un& address) {
          errno == ECONNREFUSED;
 }
 
-// Why a path cannot be bound that is in use.
+// The running process that listens on a Unix socket, 0 if there is none.
+long listener_of(const std::string& path) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path, path.data(), path.size());
+  const host::Fd probe(socket(AF_UNIX, kSocketKind, 0));
+  ucred who{};
+  socklen_t size = sizeof who;
+  const bool is_known =
+      probe.is_open() &&
+      connect(probe.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0 &&
+      getsockopt(probe.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) == 0;
+  if (!is_known) return kUnknownHolder;
+  return host::is_alive(who.pid) ? who.pid : 0;
+}
+
+// The remedy for a path that is in use.
 const char* in_use_hint(const char* path) {
   struct stat there {};
   const bool is_socket = lstat(path, &there) == 0 && S_ISSOCK(there.st_mode);
@@ -73,7 +93,7 @@ Result<host::Fd> listen_unix(const ListenAddress& address) {
   return fd;
 }
 
-// An empty host is every address, of IPv6 and IPv4.
+// An empty host means all addresses, IPv6 and IPv4.
 socklen_t fill(const ListenAddress& address, sockaddr_storage& to) {
   if (address.host.find(':') != std::string::npos || address.host.empty()) {
     auto& six = reinterpret_cast<sockaddr_in6&>(to);
@@ -114,21 +134,25 @@ Result<host::Fd> listen_tcp(ListenAddress& address) {
 }  // namespace
 
 Result<host::Fd> listen_on(ListenAddress& address) {
-  for (int tries = kTries;; --tries) {
-    auto socket =
-        address.kind == ListenAddress::Kind::kUnix ? listen_unix(address) : listen_tcp(address);
-    const bool is_in_use = !socket && socket.error().code == std::errc::address_in_use;
-    if (!is_in_use || tries == 0) return socket;
-    poll(nullptr, 0, kPauseMs);
-  }
+  const bool is_unix = address.kind == ListenAddress::Kind::kUnix;
+  std::optional<Result<host::Fd>> socket;
+  host::wait_until_free(
+      [&] {
+        socket = is_unix ? listen_unix(address) : listen_tcp(address);
+        return *socket || socket->error().code != std::errc::address_in_use;
+      },
+      [&] { return is_unix ? listener_of(address.path) : kUnknownHolder; }, print_listen(address),
+      kInUse);
+  return *std::move(socket);
 }
 
 Result<std::uint32_t> room_for_connections(std::uint32_t wanted, std::uint32_t others) {
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   const rlim_t needed = rlim_t{wanted} + others;
-  if (files.rlim_cur < needed) {
-    files.rlim_cur = std::min(needed, files.rlim_max);
+  // As many as there can be: what else others connect to, such as locks, has no other bound.
+  if (files.rlim_cur < std::min(files.rlim_max, kFilesMax)) {
+    files.rlim_cur = std::min(files.rlim_max, kFilesMax);
     setrlimit(RLIMIT_NOFILE, &files);
   }
   if (files.rlim_cur >= needed) return wanted;

@@ -20,8 +20,8 @@ namespace weir::serve {
 // in use, tries again for a second: the server that has it may just have been killed.
 Result<host::Fd> listen_on(ListenAddress& address);
 
-// The number of connections that the limit of open files allows, up to `wanted`; raises the soft
-// limit if necessary. EMFILE if it allows none.
+// The number of connections that the limit of open files allows beside `others`, up to `wanted`;
+// raises the soft limit as far as possible. EMFILE if it allows none.
 Result<std::uint32_t> room_for_connections(std::uint32_t wanted, std::uint32_t others);
 // ENOMEM if payload could take more than half of the machine's memory.
 Result<void> check_memory(Bytes payload);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// State shared by the connections of one loop: the ring, memory, exports and services, the time of
+// State shared by the connections of one loop: its I/O, memory, exports and services, the time of
 // this turn, and the lists of connections with work at its end. A Server owns it; a Connection
 // uses it.
 //
@@ -29,8 +29,8 @@
 
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
+#include "weir/host/io_loop.h"
 #include "weir/host/tls.h"
-#include "weir/host/uring.h"
 #include "weir/serve/buffer_pool.h"
 #include "weir/serve/event_log.h"
 #include "weir/serve/intake.h"
@@ -102,13 +102,13 @@ struct Counters {
 };
 
 struct LoopContext {
-  LoopContext(const ServeOptions& serve_options, std::unique_ptr<host::Uring> ring)
+  LoopContext(const ServeOptions& serve_options, std::unique_ptr<host::IoLoop> io_loop)
       : options(serve_options),
-        uring(std::move(ring)),
+        io(std::move(io_loop)),
         pool(options.limits.memory, options.limits.connection_memory) {}
 
   const ServeOptions& options;
-  std::unique_ptr<host::Uring> uring;
+  std::unique_ptr<host::IoLoop> io;
   host::TlsKeys::Ptr tls_keys;   // for new connections; none with TLS off
   std::vector<std::byte> plain;  // scratch space within one call
   BufferPool pool;

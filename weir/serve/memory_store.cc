@@ -22,7 +22,7 @@ Result<std::unique_ptr<Store>> MemoryStore::create(Bytes size) {
   if (size.count() == 0) {
     return fail(std::errc::invalid_argument, where, "is empty", "give it a size, such as 1GiB");
   }
-  // NORESERVE: a store may be larger than memory, as long as what is written to it is not.
+  // NORESERVE: a store may be larger than memory, as long as the written data is not.
   void* const memory = mmap(nullptr, size.count(), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return fail_errno(errno, where, "make it smaller");
@@ -44,7 +44,7 @@ void MemoryStore::zero(std::uint64_t offset, std::uint64_t length) {
   }
   std::memset(from, 0, first - offset);
   std::memset(memory_.data() + last, 0, offset + length - last);
-  // Private pages that are given back read as zeroes.
+  // Freed private pages read as zeroes.
   madvise(memory_.data() + first, last - first, MADV_DONTNEED);
   written_.clear(offset, length);
 }
@@ -57,7 +57,7 @@ std::uint64_t MemoryStore::zero_piece(const StoreOperation& operation, std::uint
     zero(offset, run.length);
     charge(run.length);
   } else {
-    charge(kPage);  // of time, to look at the map
+    charge(kPage);  // for the time to read the map
   }
   if ((operation.flags & kKeepAllocated) != 0) written_.mark(offset, run.length);
   return run.length;

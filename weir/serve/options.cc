@@ -33,7 +33,7 @@ tl::unexpected<Error> refuse(std::string_view text, std::string_view what, std::
   return fail(std::errc::invalid_argument, {}, fmt::format("{} {}", quote(text), what), hint);
 }
 
-// The text up to the separator, which is taken off with it.
+// Removes and returns the text up to the separator, and removes the separator.
 std::string_view take_until(std::string_view& text, char separator) {
   const std::size_t at = std::min(text.find(separator), text.size());
   const std::string_view taken = text.substr(0, at);
@@ -77,7 +77,7 @@ Result<Shape> parse_shape(std::string_view text) {
   return shape;
 }
 
-// A store and, where `of` is given, what belongs to the export: they share one list of keys.
+// Parses a store and, if `of` is given, the keys of the export: they share one list of keys.
 Result<StoreOptions> parse_keys(std::string_view text, StoreOptions store, ExportOptions* of) {
   while (!text.empty()) {
     const std::string_view whole = text;
@@ -97,7 +97,7 @@ Result<StoreOptions> parse_keys(std::string_view text, StoreOptions store, Expor
     } else if (of != nullptr && key == "service" && !value.empty()) {
       of->service = value;
     } else if (of != nullptr && key == "description") {
-      // To the end of the text: a description may have commas.
+      // To the end of the text, since a description may contain commas.
       of->description = whole.substr(std::string_view("description=").size());
       return store;
     } else {
@@ -248,6 +248,13 @@ Result<TlsOptions::Mode> parse_tls(std::string_view text) {
   if (text == "on") return TlsOptions::Mode::kOn;
   if (text == "require") return TlsOptions::Mode::kRequire;
   return refuse(text, "is not a TLS mode", "expected off, on or require");
+}
+
+Result<host::IoChoice> parse_io(std::string_view text) {
+  if (text == "auto") return host::IoChoice::kAuto;
+  if (text == "uring") return host::IoChoice::kUring;
+  if (text == "epoll") return host::IoChoice::kEpoll;
+  return refuse(text, "is not a way to do I/O", "expected auto, uring or epoll");
 }
 
 Result<Capacity> parse_capacity(std::string_view text) {
@@ -405,7 +412,7 @@ Result<void> check_tls(const TlsOptions& tls) {
   return {};
 }
 
-// Rules of the whole cluster are in etcd alone, so that all servers have the same.
+// Rules of the cluster are only in etcd, so that all servers have the same.
 Result<void> check_cluster(const ServeOptions& options) {
   const ClusterOptions& cluster = options.cluster;
   if (!cluster.is_on()) return {};
@@ -481,7 +488,7 @@ Result<void> check(const ServeOptions& options) {
     if (one.protocol.empty()) continue;
     if (auto found = find_protocol(one.protocol); !found) {
       Error error = found.error();
-      error.code = std::errc::invalid_argument;  // whoever wrote the options has made a mistake
+      error.code = std::errc::invalid_argument;  // an error in the options
       return tl::unexpected(error);
     }
   }

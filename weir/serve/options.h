@@ -29,6 +29,7 @@
 #include "weir/base/time.h"
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
+#include "weir/host/io_loop.h"
 #include "weir/lock/server.h"
 #include "weir/target/device_capacity.h"
 
@@ -204,6 +205,9 @@ struct TlsOptions {
 };
 Result<TlsOptions::Mode> parse_tls(std::string_view text);
 
+// auto | uring | epoll
+Result<host::IoChoice> parse_io(std::string_view text);
+
 // Control of a server in addition to its socket.
 struct ControlFiles {
   std::string tcp;         // "127.0.0.1:9810"; empty: none
@@ -245,7 +249,7 @@ struct ClusterOptions {
 struct LockOptions {
   static constexpr std::uint16_t kPort = 10811;
   static constexpr std::int64_t kLimitPerMib = 100;  // of this machine's memory, by default
-  // What its requests are shown under, beside those of services.
+  // The service name under which its requests are shown.
   static constexpr std::string_view kService = "locks";
 
   // The defaults.
@@ -313,6 +317,7 @@ struct ServeOptions {
   ClusterOptions cluster;
   LockOptions lock;
   GroupsOptions groups;
+  host::IoChoice io = host::IoChoice::kAuto;
 
   bool operator==(const ServeOptions&) const = default;
 };

@@ -8,6 +8,16 @@
 namespace weir::serve {
 namespace {
 
+TEST(IoChoice, IsOneOfThreeWords) {
+  EXPECT_EQ(*parse_io("auto"), host::IoChoice::kAuto);
+  EXPECT_EQ(*parse_io("uring"), host::IoChoice::kUring);
+  EXPECT_EQ(*parse_io("epoll"), host::IoChoice::kEpoll);
+  for (const char* const text : {"", "io_uring", "Epoll", "epoll "}) {
+    ASSERT_FALSE(parse_io(text)) << text;
+    EXPECT_EQ(parse_io(text).error().hint, "expected auto, uring or epoll");
+  }
+}
+
 TEST(ServeOptions, ListenAddressesAreReadAndPrinted) {
   for (const char* text : {"127.0.0.1:10809", "[::1]:80", ":10809", "0.0.0.0:0", "unix:/a b"}) {
     const auto address = parse_listen(text);

@@ -11,7 +11,7 @@
 namespace weir::serve {
 namespace {
 
-// A numeric address, or a name: of names only localhost is known to stay here.
+// A numeric address, or a name: only the name localhost is known to be local.
 bool is_here(const std::string& host) {
   sockaddr_storage address{};
   auto& four = reinterpret_cast<sockaddr_in&>(address);

@@ -27,11 +27,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Descriptors that are no connection: standard streams, the ring, signals, and some to spare.
-constexpr std::uint32_t kOwnFiles = 16;
+// Descriptors other than connections: standard streams, the IoLoop, signals, and the control
+// socket, from which clients must never keep administrators out.
+constexpr std::uint32_t kOwnFiles = 64;
+constexpr std::uint32_t kFilesOfGrpc = 64;               // of the lock service, and of a cluster
 constexpr Nanoseconds kAcceptPause = milliseconds{100};  // when there are no descriptors left
 constexpr Nanoseconds kPaceDepth = milliseconds{10};     // of a pace of the whole server
-// Requests of a service that a turn lets run: more than it takes in, so none pile up.
+// Maximum requests of a service dispatched per turn: more than a turn reads, so that none pile up.
 constexpr std::uint32_t kRunOfTurn = 1024;
 constexpr int kSendBuffer = 1 << 20;  // a batch of replies in one go
 
@@ -39,7 +41,7 @@ void set_option(int socket, int level, int name, int value) {
   setsockopt(socket, level, name, &value, sizeof value);
 }
 
-// A client whose machine is gone is noticed within two minutes.
+// A client whose machine has failed is detected within two minutes.
 void tune(int socket, bool is_tcp) {
   set_option(socket, SOL_SOCKET, SO_SNDBUF, kSendBuffer);
   if (!is_tcp) return;
@@ -51,6 +53,20 @@ void tune(int socket, bool is_tcp) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 120'000);
 }
 
+// One line says why it is not io_uring, unless that was asked for.
+Result<std::unique_ptr<host::IoLoop>> start_io(host::IoChoice choice) {
+  auto opened = host::open_io(choice);
+  if (!opened) {
+    Error error = opened.error();
+    if (choice == host::IoChoice::kUring) error.hint += ", or use --io auto or --io epoll";
+    return tl::unexpected(std::move(error));
+  }
+  if (!opened->why_not_uring.empty()) {
+    EventLog::say("using epoll, because io_uring is not available: " + opened->why_not_uring);
+  }
+  return std::move(opened->loop);
+}
+
 tl::unexpected<Error> stopping() {
   return fail(std::errc::operation_canceled, "server", "is shutting down",
               "try again after the restart");
@@ -58,14 +74,15 @@ tl::unexpected<Error> stopping() {
 
 }  // namespace
 
-Server::Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals,
+Server::Server(ServeOptions options, std::unique_ptr<host::IoLoop> io, host::SignalFd signals,
                host::Fd watch_wake_fd, host::Fd wake_fd)
     : options_(std::move(options)),
-      context_(options_, std::move(uring)),
-      signals_(std::move(signals)),
-      watch_wake_fd_(std::move(watch_wake_fd)),
+      context_(options_, std::move(io)),
       commands_(std::move(wake_fd), kCommandsMax) {
   context_.now = host::now();
+  watch_.emplace(
+      std::move(signals), host::Wake(std::move(watch_wake_fd)), kEndPatience,
+      [this](int signal) { signalled(signal); }, [this] { end_hung(); });
 }
 
 Server::~Server() {
@@ -93,23 +110,22 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
   }
   auto signals = host::SignalFd::create({SIGTERM, SIGINT, SIGHUP});
   if (!signals) return tl::unexpected(signals.error());
-  // sendfile(2) to a client that has gone would end the process; no flag of it says otherwise.
+  // sendfile(2) to a client that disconnected would raise SIGPIPE; it has no flag to prevent that.
   std::signal(SIGPIPE, SIG_IGN);
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
   auto watch_wake_fd = host::make_wake_fd();
   if (!watch_wake_fd) return tl::unexpected(watch_wake_fd.error());
-  auto uring = host::Uring::create({});
-  if (!uring) return tl::unexpected(uring.error());
-  std::unique_ptr<Server> server(new Server(std::move(options), std::move(*uring),
-                                            std::move(*signals), std::move(*watch_wake_fd),
-                                            std::move(*wake_fd)));
+  auto io = start_io(options.io);
+  if (!io) return tl::unexpected(io.error());
+  std::unique_ptr<Server> server(new Server(std::move(options), std::move(*io), std::move(*signals),
+                                            std::move(*watch_wake_fd), std::move(*wake_fd)));
   if (auto opened = server->open(); !opened) return tl::unexpected(opened.error());
   return server;
 }
 
 Result<void> Server::open() {
-  // A timer that is armed for a token should fire then, not up to 50 us later.
+  // A timer for a token should fire on time, not up to 50 us later.
   prctl(PR_SET_TIMERSLACK, 1);
   const auto room = room_for_connections(options_.limits.connections, other_files());
   if (!room) return tl::unexpected(room.error());
@@ -149,7 +165,7 @@ Result<void> Server::open_services() {
   for (const ExportOptions& one : options_.exports) {
     Service* const service = find_service(one.service);
     WEIR_ASSERT(service != nullptr);
-    auto served = open_export(one, *service, *context_.uring);
+    auto served = open_export(one, *service, *context_.io);
     if (!served) return tl::unexpected(served.error());
     context_.exports.push_back(std::move(*served));
   }
@@ -160,7 +176,10 @@ Result<void> Server::open_services() {
 }
 
 std::uint32_t Server::other_files() const {
-  return static_cast<std::uint32_t>(kOwnFiles + options_.exports.size() + options_.listen.size());
+  const std::size_t grpc =
+      (options_.lock.listen ? kFilesOfGrpc : 0) + (options_.cluster.is_on() ? kFilesOfGrpc : 0);
+  return static_cast<std::uint32_t>(kOwnFiles + grpc + options_.exports.size() +
+                                    options_.listen.size());
 }
 
 Result<void> Server::listen() {
@@ -216,8 +235,8 @@ Result<void> Server::set_limits(const ServeLimits& limits) {
   options_.limits = limits;
   connections_max_ = limits.connections;
   context_.pool.set_limits(limits.memory, limits.connection_memory);
-  context_.freed = true;  // who waits for memory or room may have it now
-  if (watch_) watch_->set_patience(limits.drain_timeout + kEndPatience);
+  context_.freed = true;  // connections that wait for memory or room may continue
+  watch_->set_patience(limits.drain_timeout + kEndPatience);
   return {};
 }
 
@@ -276,14 +295,14 @@ void Server::accept_all() {
   for (const auto& listener : listeners_) {
     if (listener->is_pending) continue;
     listener->is_pending = true;
-    context_.uring->accept(listener->socket.get(), *listener);
+    context_.io->accept(listener->socket.get(), *listener);
   }
 }
 
 void Server::accepted(host::Operation& io, const host::Completion& completion) {
   auto& listener = static_cast<Listener&>(io);
   Server& self = *listener.server;
-  if (!host::Uring::goes_on(completion)) listener.is_pending = false;
+  if (!completion.goes_on()) listener.is_pending = false;
   if (completion.result >= 0) {
     self.add_connection(host::Fd(completion.result), listener);
   } else if (completion.result == -EMFILE || completion.result == -ENFILE ||
@@ -296,7 +315,8 @@ void Server::accepted(host::Operation& io, const host::Completion& completion) {
   }
   if (listener.is_pending) return;
   if (self.is_stopping_) {
-    listener.socket = host::Fd();  // whoever comes now is told so by the kernel
+    self.context_.io->forget(listener.socket.get());
+    listener.socket = host::Fd();  // the kernel refuses new connections now
   } else {
     self.accept_all();
   }
@@ -305,7 +325,7 @@ void Server::accepted(host::Operation& io, const host::Completion& completion) {
 void Server::add_connection(host::Fd socket, const Listener& listener) {
   if (is_stopping_) return;
   const auto client = identity_of(socket.get());
-  if (!client) return;  // it has gone already
+  if (!client) return;  // already disconnected
   if (connection_count_ >= connections_max_) {
     ++context_.counters.refused;
     context_.log.note(EventLog::Kind::kRefusal,
@@ -332,7 +352,7 @@ void Server::add_connection(host::Fd socket, const Listener& listener) {
   handshakes_.push_back(*connection);
 }
 
-// On the thread of the watch. A server that stops already needs no other order.
+// On the thread of the watch. A server that is already stopping needs no other order.
 void Server::signalled(int signal) {
   (void)order([signal](const Result<Server*>& server) {
     if (!server) return;
@@ -369,7 +389,7 @@ void Server::stop() {
   if (guest_ != nullptr) guest_->stopping(context_.now);
   stop_at_ = context_.now + options_.limits.drain_timeout;
   for (const auto& listener : listeners_) {
-    if (listener->is_pending) context_.uring->cancel(*listener);
+    if (listener->is_pending) context_.io->cancel(*listener);
   }
   for (const auto& service : context_.services) service->target.shutdown(context_.now);
   Connection* next = nullptr;
@@ -380,7 +400,7 @@ void Server::stop() {
   }
 }
 
-// The time to drain is over.
+// The drain timeout has expired.
 void Server::close_all() {
   stop_at_ = kNever;
   abandon_at_ = context_.now + kEndPatience / 2;
@@ -446,14 +466,13 @@ void Server::woken(host::Operation& io, const host::Completion& /*completion*/) 
   auto& waker = static_cast<Waker&>(io);
   Server& self = *waker.server;
   self.has_commands_ = true;
-  self.context_.uring->read(self.commands_.fd(), std::as_writable_bytes(std::span(&waker.wakes, 1)),
-                            0, waker);
+  self.context_.io->await_wake(self.commands_.fd(), waker);
 }
 
 void Server::run_commands() {
   if (!std::exchange(has_commands_, false)) return;
   for (const Command& command : commands_.take()) {
-    // One before it may have stopped the server.
+    // An earlier command may have stopped the server.
     if (is_stopping_) {
       command(stopping());
     } else {
@@ -469,16 +488,15 @@ void Server::close_commands() {
 // ---- the loop ----
 
 bool Server::run(const std::function<void()>& ready) {
-  watch_.emplace(
-      std::move(signals_), host::Wake(std::move(watch_wake_fd_)),
-      options_.limits.drain_timeout + kEndPatience, [this](int signal) { signalled(signal); },
-      &Server::end_hung);
+  stage_ = Stage::kServing;
+  watch_->set_patience(options_.limits.drain_timeout + kEndPatience);
   command_waker_.server = this;
   command_waker_.done = woken;
   woken(command_waker_, {});
   ready_ = ready;
   if (!is_held_) open_entrance();
   while (!is_done()) turn();
+  if (connections_.empty()) stage_ = Stage::kDrained;
   if (trace_ != nullptr) trace_->finish();
   bury();
   tell_abandoned();
@@ -486,21 +504,36 @@ bool Server::run(const std::function<void()>& ready) {
 }
 
 // On the thread of the watch.
-void Server::end_hung() {
-  EventLog::say(
-      "the drain timeout has expired and the server hangs, most likely in a system call on a "
-      "store: "
-      "killed; unacknowledged requests are lost; check the storage");
+void Server::end_hung() const {
+  const Stage stage = stage_;
+  switch (stage) {
+    case Stage::kStarting:
+      EventLog::say(
+          "stopped during the start, which hangs, most likely in a system call on a store: killed; "
+          "no client had been accepted; check the storage");
+      break;
+    case Stage::kServing:
+      EventLog::say(
+          "the drain timeout has expired and the server hangs, most likely in a system call on a "
+          "store: killed; unacknowledged requests are lost; check the storage");
+      break;
+    case Stage::kDrained:
+      EventLog::say(
+          "all requests were answered, but the drain timeout has expired while the server waits "
+          "for "
+          "its trace file, etcd, Slurm or clients of the lock service: killed");
+      break;
+  }
   host::flush_log();
-  _exit(kHungStatus);
+  _exit(stage == Stage::kDrained ? 0 : kHungStatus);
 }
 
 void Server::turn() {
-  context_.uring->wait(wakes_at(), context_.now);
+  context_.io->wait(wakes_at(), context_.now);
   context_.outgoing_used = 0;
   context_.now = host::now();
   context_.intake.begin_turn();
-  context_.uring->reap();
+  context_.io->reap();
   run_commands();
   if (guest_ != nullptr && guest_->wakes_at() <= context_.now) guest_->wake(context_.now);
   expire_handshakes();
@@ -554,7 +587,7 @@ void Server::watch_store(ServedExport& served) {
       PendingRequest& request = request_of(*one);
       request.connection->give_up(request);
     }
-    context_.log.note(
+    served.log.note(
         EventLog::Kind::kHung,
         fmt::format("export {}: its store has completed none of {} requests for {}; check the "
                     "device or file server below it; other exports are not affected",
@@ -584,7 +617,7 @@ void Server::perform_waiting() {
 void Server::resume_waiting() {
   if (!context_.freed || context_.waiting.empty()) return;
   context_.freed = false;
-  context_.is_starved = false;  // whoever still lacks memory says so
+  context_.is_starved = false;  // set again by connections that still lack memory
   const std::vector<Connection*> waiting = std::exchange(context_.waiting, {});
   for (Connection* const connection : waiting) connection->resume();
 }
@@ -596,7 +629,7 @@ void Server::read_on() {
 
 void Server::dispatch() {
   const std::size_t count = context_.services.size();
-  // Each service is first in turn, so that a pace is not all one's.
+  // The services are first in turn, so that none gets the whole pace.
   if (pace_shape_) first_served_ = (first_served_ + 1) % count;
   for (std::size_t i = 0; i < count; ++i) dispatch(*context_.services[(first_served_ + i) % count]);
 }
@@ -638,7 +671,7 @@ void Server::bury() {
 }
 
 Instant Server::wakes_at() const {
-  // What was sent at the end of this turn may have made room for somebody.
+  // Replies sent at the end of this turn may have freed room for another connection.
   if (context_.freed && !context_.waiting.empty()) return context_.now;
   if (!context_.performs.empty() || context_.intake.has_line()) return context_.now;
   Instant at = std::min({accepts_again_, stop_at_, abandon_at_, heap_trim_.wakes_at()});

@@ -14,12 +14,15 @@
 // accepts no connections, reads nothing more, and answers all accepted requests (requests that wait
 // for tokens no longer wait, except under cluster-wide limits). run() returns at the latest after
 // the drain timeout: then the connections are closed, and requests still in a store are abandoned.
-// A separate thread receives signals (signal_watch.h): if the server still exists kEndPatience
-// after the drain timeout, because the loop or another thread hangs in a system call, it terminates
-// the process. SIGHUP calls the function of on_reload(), or reads the jobs file again. Created and
-// run by one thread; others may call only order(), ask() and post().
+// A separate thread receives signals from create() on (signal_watch.h): if the server still exists
+// kEndPatience after the drain timeout, because the loop or another thread hangs in a system call,
+// it terminates the process; during the start, when nothing has to drain, after kEndPatience.
+// SIGHUP calls the function of on_reload(), or reads the jobs file again. Created and run by one
+// thread; others may call only order(), ask() and post().
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
@@ -29,8 +32,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-#include <sys/eventfd.h>
 
 #include "weir/base/result.h"
 #include "weir/base/ring.h"
@@ -55,7 +56,8 @@ class Server {
  public:
   // Time for the remaining work after the drain timeout.
   static constexpr Nanoseconds kEndPatience = std::chrono::seconds{2};
-  // Exit status of a process that was terminated because it hangs: EX_IOERR.
+  // Exit status of a process that was terminated because it hangs: EX_IOERR. 0 if all requests had
+  // been answered.
   static constexpr int kHungStatus = 74;
 
   // Opens the stores and listens; then switches to options.user. Accepts no clients before run().
@@ -111,6 +113,8 @@ class Server {
   Bytes memory_used() const { return Bytes{context_.pool.used()}; }
   Bytes memory_kept() const { return Bytes{context_.pool.kept()}; }
   std::uint32_t connection_count() const { return connection_count_; }
+  // How it does its I/O: "io_uring" or "epoll".
+  std::string_view io_name() const { return context_.io->name(); }
   std::span<const std::unique_ptr<Service>> services() const { return context_.services; }
   std::span<const std::unique_ptr<ServedExport>> exports() const { return context_.exports; }
   // nullptr if it does not exist.
@@ -149,12 +153,12 @@ class Server {
     bool is_tcp = false;
     const ProtocolKind* protocol = nullptr;
   };
+  enum class Stage : std::uint8_t { kStarting, kServing, kDrained };
   struct Waker : host::Operation {
     Server* server = nullptr;
-    eventfd_t wakes = 0;
   };
 
-  Server(ServeOptions options, std::unique_ptr<host::Uring> uring, host::SignalFd signals,
+  Server(ServeOptions options, std::unique_ptr<host::IoLoop> io, host::SignalFd signals,
          host::Fd watch_wake_fd, host::Fd wake_fd);
   Result<void> open();
   Result<void> open_services();
@@ -165,7 +169,7 @@ class Server {
   void accept_all();
   void signalled(int signal);
   void reload();
-  [[noreturn]] static void end_hung();
+  [[noreturn]] void end_hung() const;
   void close_all();
   void tell_abandoned() const;
   std::uint32_t other_files() const;
@@ -194,8 +198,6 @@ class Server {
   std::unique_ptr<TraceFile> trace_;  // outlives the services that it records
   LoopContext context_;
   HeapTrim heap_trim_;
-  host::SignalFd signals_;  // until it runs
-  host::Fd watch_wake_fd_;  // until it runs
   host::Mailbox<Command> commands_;
   Waker command_waker_;
   std::vector<std::unique_ptr<Listener>> listeners_;
@@ -220,6 +222,7 @@ class Server {
   bool has_refused_ = false;  // a connection in this turn, for lack of memory
   bool is_stopping_ = false;
   bool has_commands_ = false;
+  std::atomic<Stage> stage_ = Stage::kStarting;
   std::optional<SignalWatch> watch_;  // declared last: destroyed first
 };
 

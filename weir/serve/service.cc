@@ -15,13 +15,11 @@
 #include "weir/base/quote.h"
 #include "weir/classify/number.h"
 #include "weir/host/fd.h"
+#include "weir/serve/target_port.h"
 #include "weir/target/nrs_text.h"
 
 namespace weir::serve {
 namespace {
-
-// Queues whose waiting is told apart by cause, for weir explain.
-constexpr std::uint16_t kWatchedQueues = 1024;
 
 TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOptions>& nodemaps,
                      UnknownJobs unknown_jobs, Instant now) {
@@ -42,7 +40,7 @@ TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOpt
   if (options.adaptive == Adaptive::kPaper) target.controller = ControllerOptions::paper();
   if (target.controller) {
     if (options.period) target.controller->period = *options.period;
-    // More than its default would take the loop too long: all are copied once a second.
+    // More than the default would take the loop too long, because all are copied once a second.
     target.controller->jobs_max =
         std::min<std::size_t>(target.controller->jobs_max, options.classes);
   }
@@ -54,7 +52,7 @@ TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOpt
   return described;
 }
 
-// The same for the same groups, whatever the machine: FNV-1a.
+// The same number for the same groups on every machine: FNV-1a.
 std::uint32_t meaning_of(const std::vector<ClientGroup>& groups) {
   std::uint32_t hash = 2166136261U;
   const auto add = [&](std::string_view text) {
@@ -123,7 +121,7 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
   if (trace != nullptr) service->target.record(&trace->add_target(described));
   if (auto started = write_nrs_policies(service->target, options.policy, now); !started) {
     Error error = started.error();
-    error.code = std::errc::invalid_argument;  // whoever wrote the options has made a mistake
+    error.code = std::errc::invalid_argument;  // an error in the options
     error.where = "policy " + quote(options.policy);
     return tl::unexpected(error);
   }
@@ -146,11 +144,11 @@ Result<void> try_services(const ServeOptions& options) {
 }
 
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
-                                                  host::Uring& uring) {
+                                                  host::IoLoop& io) {
   auto served = std::make_unique<ServedExport>(service.jobs_max);
   served->options = options;
   served->service = &service;
-  auto store = open_store(options.store, options.read_only, uring);
+  auto store = open_store(options.store, options.read_only, io);
   if (!store) return tl::unexpected(store.error());
   served->store = std::move(*store);
   served->watch = StoreWatch(service.slots);

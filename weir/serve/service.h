@@ -21,7 +21,8 @@
 #include "weir/base/time.h"
 #include "weir/coordinate/group_epochs.h"
 #include "weir/coordinate/target_epochs.h"
-#include "weir/host/uring.h"
+#include "weir/host/io_loop.h"
+#include "weir/serve/event_log.h"
 #include "weir/serve/io_request.h"
 #include "weir/serve/kept_rules.h"
 #include "weir/serve/options.h"
@@ -90,6 +91,7 @@ struct ServedExport {
   OpStats stats;      // operations of jobs on this export
   SyncErrors sync_errors;
   StoreWatch watch;
+  EventLog log;  // of its store: errors of one export never hide those of another
 };
 
 // The owner of limits with scope=cluster: see RuleOptions::in_cluster.
@@ -105,7 +107,7 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
 // The error of the first service that could not be opened; opens none permanently.
 Result<void> try_services(const ServeOptions& options);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
-                                                  host::Uring& uring);
+                                                  host::IoLoop& io);
 
 // The nodes of jobs: a line "JOB NODES" each, '#' starts a comment. The error names the line.
 using JobTable = std::map<std::string, std::uint64_t>;

@@ -37,7 +37,7 @@ std::string request_fault(const IoRequest& request) {
     return fmt::format("asked for {}, more than the maximum of {}", range_of(request),
                        facts.blocks.maximum);
   }
-  // A discard is advice: a store rounds it inwards.
+  // A discard need not be aligned: a store rounds it inwards.
   if (((request.offset | request.length) & (facts.blocks.minimum - 1)) != 0 &&
       request.command != StoreCommand::kDiscard) {
     return fmt::format("asked for {}, of an export with blocks of {}", range_of(request),

@@ -9,9 +9,9 @@ namespace weir::serve {
 namespace {
 
 Result<std::unique_ptr<Store>> open_plain(const StoreOptions& options, bool read_only,
-                                          host::Uring& uring) {
+                                          host::IoLoop& io) {
   if (options.kind == StoreOptions::Kind::kMemory) return MemoryStore::create(*options.size);
-  return FileStore::open(options, read_only, uring);
+  return FileStore::open(options, read_only, io);
 }
 
 }  // namespace
@@ -22,8 +22,8 @@ Result<void> Store::reshape(const Shape& /*shape*/, Instant /*now*/) {
 }
 
 Result<std::unique_ptr<Store>> open_store(const StoreOptions& options, bool read_only,
-                                          host::Uring& uring) {
-  auto store = open_plain(options, read_only, uring);
+                                          host::IoLoop& io) {
+  auto store = open_plain(options, read_only, io);
   if (!store || !options.shape) return store;
   return std::unique_ptr<Store>(std::make_unique<ShapedStore>(std::move(*store), *options.shape));
 }

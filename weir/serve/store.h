@@ -27,7 +27,7 @@
 #include "weir/base/result.h"
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
-#include "weir/host/uring.h"
+#include "weir/host/io_loop.h"
 #include "weir/serve/options.h"
 
 namespace weir::serve {
@@ -125,8 +125,8 @@ class Store {
   virtual Result<void> reshape(const Shape& shape, Instant now);
 };
 
-// Opens it, and creates it if the options say so. REQUIRES: the Uring outlives the store.
+// Opens it, and creates it if the options say so. REQUIRES: the IoLoop outlives the store.
 Result<std::unique_ptr<Store>> open_store(const StoreOptions& options, bool read_only,
-                                          host::Uring& uring);
+                                          host::IoLoop& io);
 
 }  // namespace weir::serve

@@ -22,7 +22,7 @@ void StoreWatch::finished(StoreOperation& operation, Instant now) {
   is_hung_ = false;
 }
 
-// Operations that were given up are no reason to look again: nobody waits for their slots.
+// Given-up operations do not need a check: no request waits for their slots.
 Instant StoreWatch::wakes_at() const {
   return working_.empty() && (!is_hung_ || kept_.empty()) ? kNever : quiet_since_ + kHungAfter;
 }

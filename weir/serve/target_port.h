@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Target that another thread owns than the server's loop, such as that of the lock service, as
-// control/ looks at it: control/ calls this, cluster/ implements it, and neither depends on the
-// other.
+// Read access to a Target of a thread other than the server's loop, such as that of the lock
+// service: control/ calls this, cluster/ implements it, and neither depends on the other.
 //
 //   port.look([&](const Target& target, Instant now) { ... });
 //
 // The function runs on the thread that owns the Target, between its turns, and the caller waits for
-// it: milliseconds. So it looks at a bounded part of the Target at a time. May be called from every
-// thread but that one.
+// it, for milliseconds. So it must visit a bounded part of the Target at a time. Thread-safe,
+// except that the owner itself must not call it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string_view>
 
@@ -18,6 +18,9 @@
 #include "weir/target/target.h"
 
 namespace weir::serve {
+
+// Number of queues of a Target whose waits are measured by cause, for weir explain.
+inline constexpr std::uint16_t kWatchedQueues = 1024;
 
 class TargetPort {
  public:
@@ -28,9 +31,9 @@ class TargetPort {
   TargetPort& operator=(const TargetPort&) = delete;
   virtual ~TargetPort() = default;
 
-  // As the API, metrics and commands call it; no service of the server has this name.
+  // Its name in the API, metrics and commands; no service of the server has this name.
   virtual std::string_view service() const = 0;
-  // `now` is of the owner's clock. False: its thread has ended, and nothing was called.
+  // `now` is from the owner's clock. False: its thread has ended, and the function was not called.
   virtual bool look(const Look& visit) = 0;
 };
 

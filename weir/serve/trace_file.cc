@@ -27,7 +27,7 @@ TraceFile::TraceFile(std::string path, host::Fd fd, host::Fd wake_fd)
     : path_(std::move(path)),
       fd_(std::move(fd)),
       blocks_(std::move(wake_fd)),
-      // Nothing that a server does is left to chance, so the seed says nothing.
+      // A server uses no random numbers, so the seed has no meaning.
       writer_({.build = "weir " WEIR_VERSION, .seed = 0},
               [this](std::string block) { take(std::move(block)); }),
       thread_([this] { run(); }) {}
@@ -47,9 +47,9 @@ void TraceFile::take(std::string block) {
   const bool is_put = blocks_.put_always(std::move(block));
   WEIR_ASSERT(is_put);
   if (waiting_bytes_ <= kWaitingMax || is_late_) return;
-  EventLog::say(fmt::format("trace {} stopped: the file cannot keep up", quote(path_)));
+  EventLog::say(fmt::format("trace {} stopped: the disk is too slow", quote(path_)));
   is_late_ = true;
-  writer_.end(true);  // comes here once more; what waits is still written
+  writer_.end(true);  // calls this once more; queued blocks are still written
 }
 
 void TraceFile::finish() {
@@ -83,7 +83,7 @@ void TraceFile::write(std::string_view block) {
   offset_ += block.size();
 }
 
-// The file is left with its whole blocks.
+// Truncates the file to its complete blocks.
 void TraceFile::give_up(int error) {
   EventLog::say(
       fmt::format("trace {} stopped: {}", quote(path_), std::generic_category().message(error)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The file of `weir serve --trace`: every call on the Targets of one thread, written without
+// The file of `weir serve --trace`: every call to the Targets of one thread, written without
 // delaying that thread. Blocks of the TraceWriter go to a second thread that only writes them. The
 // two share a mailbox and two numbers; no block is copied.
 //
@@ -62,10 +62,10 @@ class TraceFile {
   host::Mailbox<std::string> blocks_;  // an empty one ends the thread
   std::atomic<std::size_t> waiting_bytes_ = 0;
   std::atomic<bool> has_failed_ = false;
-  std::uint64_t offset_ = 0;  // of the thread: behind the last whole block
+  std::uint64_t offset_ = 0;  // of the writing thread: end of the last complete block
   TraceWriter writer_;
   Instant flush_at_ = kNever;
-  bool is_late_ = false;  // the file could not keep up
+  bool is_late_ = false;  // the disk was too slow
   std::thread thread_;
 };
 

@@ -22,9 +22,9 @@ using std::chrono::milliseconds;
 
 constexpr const char* kClassName = "limit";
 constexpr Nanoseconds kKeepAlive = milliseconds{50};
-// A callback may be late by what its server still has to read first.
+// A callback may be late by the messages that its server has to read first.
 constexpr Nanoseconds kLateSlack = milliseconds{20};
-// Large clusters are looked at now and then.
+// Larger clusters are checked only now and then.
 constexpr std::size_t kAlwaysChecked = 64;
 
 // Demand that changes at random, for clusters without a load.
@@ -51,7 +51,7 @@ class RandomLoad final : public ServerLoad {
   Instant change_at_ = Instant::min();
 };
 
-// A clock that runs at its own speed from its own start.
+// A clock with its own speed and start.
 class Clock {
  public:
   Clock(std::int64_t ppm, Nanoseconds offset) : ppm_(ppm), offset_(offset) {}
@@ -112,13 +112,13 @@ struct LeaderRole {
   SliceLeader slices;
   EpochLeader leader;
   std::uint32_t term;
-  std::vector<bool> named;    // by node, as etcd told it
-  std::vector<bool> running;  // of them, those that are registered
+  std::vector<bool> named;    // by node, from etcd
+  std::vector<bool> running;  // of them, registered ones
 };
 
 class World;
 
-// One life of a server.
+// A server from start to crash.
 class Server final : public EpochUse {
  public:
   Server(World& world, std::size_t node, std::uint32_t life);
@@ -154,7 +154,7 @@ struct Node {
   Instant busy_until{};
   Instant armed = kNever;
   Instant load_at = kNever;  // by its own clock
-  bool is_dead = false;      // for good, or for long
+  bool is_dead = false;      // permanently, or for long
   bool is_cut = false;       // on the far side of a partition
   std::uint32_t members_on_disk = 0;
 };
@@ -176,13 +176,13 @@ struct Event {
   Kind kind = Kind::kWake;
   std::size_t node = 0;
   std::size_t from = 0;
-  std::uint32_t life = 0;  // of the one it is from, or for
+  std::uint32_t life = 0;  // of its sender or receiver
   std::uint32_t term = 0;
-  Instant sent{};  // by the clock of the one who asks etcd
+  Instant sent{};  // by the clock of the server that asks etcd
   EpochBytes bytes = {};
   std::uint64_t order_of_cut = 0;  // which partition heals
-  std::vector<bool> names = {};    // that etcd knows, by node
-  std::vector<bool> running = {};  // whose registration has not run out
+  std::vector<bool> names = {};    // known to etcd, by node
+  std::vector<bool> running = {};  // whose registration has not expired
 };
 bool is_later(const Event& a, const Event& b) {
   return a.at != b.at ? a.at > b.at : a.order > b.order;
@@ -199,7 +199,7 @@ class World {
   ClusterResult& result() { return result_; }
   Node& node(std::size_t index) { return nodes_[index]; }
   Instant now() const { return now_; }
-  // Whether the server stood still at some time since then.
+  // Whether the server was stopped at some time since then.
   bool stood_still(const Node& node, Instant since) const { return node.stopped_until >= since; }
 
  private:
@@ -369,7 +369,7 @@ void World::flush(std::size_t index) {
   result_.round_max = std::max(result_.round_max, server.leading->leader.counters().last_round);
 }
 
-// One wake-up ahead is enough; those that turn out to be early do no harm.
+// One wake-up in advance is enough; early ones do no harm.
 void World::arm(std::size_t index) {
   Node& node = nodes_[index];
   const Server& server = *node.server;
@@ -407,7 +407,7 @@ void World::send(std::size_t from, std::size_t to, std::uint32_t term,
   }
 }
 
-// A server reads one message after the other, and none while it stands still.
+// A server reads one message after the other, and none while it is stopped.
 void World::deliver(Event& event) {
   Node& node = nodes_[event.node];
   if (node.server == nullptr) return;
@@ -485,7 +485,7 @@ void World::ask_etcd(std::size_t index) {
         .sent = local});
 }
 
-// Whoever comes first when no lease runs leads, in a new term.
+// The first server that asks while there is no lease leads, in a new term.
 void World::etcd(const Event& event) {
   if (!leader_ || now_ >= lease_until_) {
     leader_ = event.node;
@@ -528,7 +528,7 @@ void World::stop_leading(Server& server) {
   server.leading.reset();
 }
 
-// A server keeps on disk how many there are: as a leader told it, or etcd until one has.
+// A server stores the number of members on disk: from a leader, or from etcd before that.
 void World::etcd_reply(const Event& event) {
   Server& server = *nodes_[event.node].server;
   const auto names =
@@ -604,8 +604,8 @@ void World::fault(const Event& event) {
   }
 }
 
-// What it asked etcd last has come there when its registration, as long as the leader's lease, has
-// run out; from then on it may be forgotten.
+// Its last request has reached etcd when its registration, as long as the leader's lease, has
+// expired; from then on it may be forgotten.
 void World::die(std::size_t index, Rng& rng) {
   const auto dead =
       std::count_if(nodes_.begin(), nodes_.end(), [](const Node& each) { return each.is_dead; });

@@ -22,7 +22,7 @@ constexpr Nanoseconds kBegin = std::chrono::seconds{1};
 constexpr Nanoseconds kService = std::chrono::microseconds{500};
 constexpr std::uint32_t kSlots = 64;
 
-// What all servers together have done.
+// Requests served by all servers together.
 struct Tally {
   std::vector<Bin> bins;
   Quantiles wait;
@@ -37,7 +37,7 @@ Target::Options target_options() {
   return options;
 }
 
-// A server's traffic: a hot spot when it is its turn, a trickle always.
+// The load of a server: a hot spot in its turn, and always a trickle.
 class Traffic final : public ServerLoad {
  public:
   Traffic(const ClusterSpec& spec, std::size_t server, Tally& tally)
@@ -55,7 +55,8 @@ class Traffic final : public ServerLoad {
     WEIR_ASSERT(started);
   }
   ~Traffic() override {
-    (void)target_.apply_rule(stop_of(std::string(kRule)), last_);  // whose limit would hold
+    (void)target_.apply_rule(stop_of(std::string(kRule)),
+                             last_);  // otherwise its limit would apply
     target_.shutdown(last_);
     while (!running_.empty()) finish_first(kNoMore);
     while (step(last_, kNoMore)) finish_first(kNoMore);
@@ -99,7 +100,7 @@ class Traffic final : public ServerLoad {
 
   bool is_hot(Instant now) const {
     const auto turn = static_cast<std::uint64_t>(ns_of(now) / spec_.move_every.count());
-    // A stride that visits all servers, never neighbours in a row.
+    // A stride that visits all servers, and never adjacent ones in succession.
     return turn * 3 % spec_.servers == server_;
   }
   Instant next_turn(Instant now) const {
@@ -120,7 +121,7 @@ class Traffic final : public ServerLoad {
       if (outstanding_ == 0) admit(now);
     }
   }
-  // Whether something began to run.
+  // Returns whether a request started.
   bool step(Instant now, More more) {
     const Decision decision = target_.next(now);
     wait_until_ = decision.kind() == Decision::Kind::kWait ? decision.until() : kNever;

@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::array<std::string_view, kContenders.size() + kClusterContenders.size()> kNames = {
     "none", "static", "adaptbf", "weir", "wfq", "slices", "fixed", "each"};
-// Of the fixed rates, in requests.
+// Depth of the fixed rates, in requests.
 constexpr std::uint64_t kStaticDepth = 3;
 
-// The job's part of the capacity, to the nearest whole number a second, but never none.
+// The job's share of the capacity, rounded to a whole number per second, at least one.
 std::uint64_t fixed_rate(const TargetSpec& spec, std::uint64_t nodes, std::uint64_t all_nodes) {
   using Wide = unsigned __int128;
   const Wide scale = Wide{spec.capacity.time_ns()} * all_nodes;

@@ -21,7 +21,7 @@
 namespace weir::sim {
 namespace {
 
-// Servers elect nobody here, but they join in the first turns.
+// There is no election here, but servers join during the first turns.
 constexpr Nanoseconds kBegin = std::chrono::seconds{1};
 constexpr std::size_t kLeader = 0;
 
@@ -29,12 +29,12 @@ constexpr std::size_t kLeader = 0;
 struct Part : Request {
   std::size_t operation = 0;
   std::size_t server = 0;
-  std::int64_t epoch = 0;  // in which it was begun
+  std::int64_t epoch = 0;  // in which it started
 };
 
 struct Operation {
   std::size_t group = 0;
-  std::size_t left = 0;  // parts that are not done
+  std::size_t left = 0;  // requests that are not complete
   Instant begun{};
 };
 
@@ -80,7 +80,7 @@ struct Event {
   Instant at;
   std::uint64_t order = 0;
   Kind kind = Kind::kWake;
-  std::size_t server = 0;  // for whom; of kToLeader, from whom
+  std::size_t server = 0;  // receiver; of kToLeader, the sender
   Part* part = nullptr;
   EpochMessage message = {};
 };
@@ -126,7 +126,7 @@ class World {
   }
 
  private:
-  // Each at a time of its own, as servers start.
+  // Each at a different time, as servers start.
   void begin_epochs() {
     for (std::size_t i = 0; i < servers_.size(); ++i) {
       now_ = instant_at(0) + i * spec_.turn / static_cast<std::int64_t>(2 * servers_.size());

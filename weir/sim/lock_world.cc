@@ -29,7 +29,7 @@ using lock::Mode;
 constexpr Nanoseconds kSecond = std::chrono::seconds{1};
 constexpr std::string_view kAppetites[] = {"equal", "zipf", "glutton", "pareto"};
 
-// Rates of the clients, the hungriest first, that add up to 1.
+// Rates of the clients, largest first, that sum to 1.
 std::vector<double> appetite_rates(Appetite appetite, std::uint32_t clients) {
   constexpr double kParetoShape = 1.5;
   constexpr double kGluttonShare = 0.5;
@@ -59,7 +59,7 @@ struct Client {
   std::uint64_t fresh = 0;
   LockServer::Connection connection = 0;
   Instant tick_at = kNever;
-  bool is_cut = false;  // messages go nowhere, and nobody tells
+  bool is_cut = false;  // messages are lost without notice
   double held_sum = 0;
   absl::flat_hash_map<LockClient::Ticket, std::uint32_t> common;  // uses of common locks
 };
@@ -87,7 +87,7 @@ struct Event {
   std::uint64_t number = 0;   // a ticket, a connection
   std::uint32_t message = 0;  // a slot
 
-  bool operator<(const Event& other) const {  // the queue gives the largest first
+  bool operator<(const Event& other) const {  // the queue returns the largest first
     return std::pair(at, sequence) > std::pair(other.at, other.sequence);
   }
 };
@@ -236,7 +236,7 @@ void LockWorld::begin(std::uint32_t index, LockClient::Ticket ticket, std::uint6
   push(scenario_.hold, Kind::kRelease, index, ticket);
 }
 
-// Let go, or lost before that.
+// Released, or lost before that.
 void LockWorld::end(std::uint32_t index, LockClient::Ticket ticket) {
   Client& client = *clients_[index];
   const auto found = client.common.find(ticket);
@@ -369,7 +369,8 @@ void LockWorld::handle(const Event& event) {
       return pump_client(event.index);
     case Kind::kClientTick: {
       Client& client = *clients_[event.index];
-      if (client.tick_at > now_) return;  // an earlier one was pushed since, and has been
+      if (client.tick_at > now_)
+        return;  // an earlier one was scheduled since and has been processed
       client.tick_at = kNever;
       client.lock.tick(now_);
       return pump_client(event.index);

@@ -31,7 +31,7 @@ tl::unexpected<Error> no_such_file(std::string_view path) {
   return fail(std::errc::no_such_file_or_directory, path, "no such file");
 }
 
-// A server has none of Weir's own keys, nor the forms from before 2.8, nor commas in a NID.
+// A server does not support Weir's own keys, the syntax before 2.8, or commas in a NID.
 bool is_lustre(const RuleChange& command) {
   if (command.is_old_form || !are_of_lustre(command.keys)) return false;
   bool bracket = false;
@@ -74,7 +74,7 @@ void LustreServer::arrive(const Rpc& rpc, Instant now) {
 }
 
 std::optional<Rpc> LustreServer::take(Head& head, Instant now) {
-  // While a timer is armed nothing is taken from the head at all.
+  // While a timer is armed no request is taken from the head.
   for (const auto* tbf : {head.draining.get(), head.tbf.get()}) {
     if (tbf != nullptr && tbf->wake()) return std::nullopt;
   }
@@ -138,7 +138,7 @@ void LustreServer::fire_timers(Instant now) {
 }
 
 void LustreServer::run(Instant now, const Done& done) {
-  // A timer may be armed for a time that has passed: it fires now.
+  // A timer may be armed for a time in the past: it fires now.
   for (Instant at = next(); at <= now; at = next()) {
     at = clock_ = std::max(at, clock_);
     while (!flights_.empty() && flights_.begin()->first <= at) {
@@ -348,7 +348,7 @@ Result<void> LustreServer::start_policy(Head& head, std::string_view name,
     return refuse(std::errc::resource_unavailable_try_again, name, "is being stopped");
   }
   if (head.tbf && head.argument == argument) return {};
-  // The old instance goes first, whatever the new argument is worth.
+  // The old instance is stopped first, even if the new argument is not valid.
   drain_to_fifo(head);
   FieldSet type = FieldSet::all();
   if (!argument.empty()) {
@@ -373,7 +373,7 @@ Result<std::string> LustreServer::read_rules() const {
   std::string text;
   for (const std::size_t head : {kRegular, kHigh}) {
     text += head == kRegular ? "regular_requests:\n" : "high_priority_requests:\n";
-    if (!first.heads[head].tbf) continue;  // the walk ends at the first CPT without it
+    if (!first.heads[head].tbf) continue;  // the listing ends at the first CPT without it
     for (std::size_t cpt = 0; cpt < partitions_.size(); ++cpt) {
       const auto& tbf = partitions_[cpt].heads[head].tbf;
       if (tbf) text += fmt::format("CPT {}:\n{}", cpt, tbf->listing());
@@ -384,7 +384,7 @@ Result<std::string> LustreServer::read_rules() const {
 
 Result<void> LustreServer::write_rule(std::string_view text) {
   const Partition& first = partitions_.front();
-  // Which verb and heads it names does not depend on the type; what it may ask for does.
+  // Verb and heads of a command do not depend on the type; its conditions do.
   const RuleOutline outline = outline_of(text);
   const bool for_regular = outline.heads != Heads::kHigh;
   const bool for_high = outline.heads != Heads::kRegular;

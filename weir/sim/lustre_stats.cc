@@ -10,7 +10,7 @@
 namespace weir::sim {
 namespace {
 
-// Wall time at the start of the timeline: some day.
+// Wall-clock time at the start of the timeline; arbitrary.
 constexpr std::int64_t kEpochSeconds = 1'794'727'000;
 constexpr std::string_view kOtherCounters[] = {"getattr",  "setattr",  "punch",   "sync",
                                                "destroy",  "create",   "statfs",  "get_info",
@@ -26,7 +26,7 @@ std::string span(Nanoseconds time) {
                      time.count() % 1'000'000'000);
 }
 
-// Letters of the kernel's Latin-1 table, and what else stands for itself.
+// Letters of the kernel's Latin-1 table, and other characters that are not escaped.
 bool is_plain(unsigned char c) {
   if (c >= 0xC0) return c != 0xD7 && c != 0xF7;
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
@@ -88,7 +88,7 @@ void LustreStats::count(const Rpc& rpc, Nanoseconds took, Instant now) {
   }
 }
 
-// None while the job has vanished.
+// nullptr while the job has vanished.
 LustreStats::Entry* LustreStats::entry_of(const JobId& job, Instant now) {
   const auto known = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.job == job; });

@@ -144,7 +144,7 @@ void LustreTbf::attach(Class& owner, std::shared_ptr<Rule> rule, Instant now) {
 void LustreTbf::look_again(Class& owner, const Attributes& attributes, Instant now) {
   if (owner.sequence != sequence_ || owner.rule->stopping) {
     std::shared_ptr<Rule> rule = match(attributes);
-    // The same rule, no newer: the sequence is not noted, and the next request looks again.
+    // The same rule, not newer: the sequence is not stored, and the next request checks again.
     if (rule == owner.rule && rule->generation == owner.generation) return;
     return attach(owner, std::move(rule), now);
   }
@@ -184,16 +184,16 @@ void LustreTbf::arm(Class& owner) {
 }
 
 std::optional<Rpc> LustreTbf::dequeue(Instant now, bool force) {
-  if (armed_) return std::nullopt;  // stopping does not cancel it either
+  if (armed_) return std::nullopt;  // stopping does not cancel it
   for (;;) {
     Class* const owner = first();
     if (owner == nullptr) return std::nullopt;
     if (auto rpc = try_class(*owner, now, force)) return rpc;
-    // A realtime class that ran dry lets the next one try at once.
+    // A realtime class without tokens lets the next one try at once.
     if (!owner->rule->realtime || first() == owner) {
       owner->deadline = owner->check_time + Nanoseconds{static_cast<std::int64_t>(owner->nsecs)};
       arm(*owner);
-      // Whole nanoseconds: at the nominal deadline the token may be one short of being there.
+      // Whole nanoseconds: at the nominal deadline a token may still be missing by rounding.
       if (*armed_ <= now) armed_ = now + Nanoseconds{1};
       return std::nullopt;
     }

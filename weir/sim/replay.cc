@@ -17,7 +17,7 @@
 namespace weir::sim {
 namespace {
 
-// Notes what a Target does by itself inside of a call.
+// Records what a Target does by itself inside a call.
 class Periods final : public TargetRecorder {
  public:
   explicit Periods(ReplayObserver* observer) : observer_(observer) {}
@@ -59,7 +59,7 @@ class Replay {
  public:
   Replay(TraceReader::Source source, ReplayObserver* observer)
       : reader_(std::move(source)), observer_(observer) {}
-  // A Target must not die with requests in it.
+  // A Target must not be destroyed with requests in it.
   ~Replay() {
     for (const auto& [number, one] : requests_) {
       Target& target = stands_[one->target]->target;
@@ -216,7 +216,7 @@ bool Replay::decide(const TraceRecord& record, Stand& stand) {
   return true;
 }
 
-// What a request is told that stays.
+// Calls for an existing request.
 bool Replay::tell(const TraceRecord& record, Stand& stand) {
   const auto found = requests_.find(record.request);
   if (found == requests_.end() || found->second->target != record.target) {

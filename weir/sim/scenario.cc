@@ -20,7 +20,7 @@ tl::unexpected<Error> refuse(std::string_view where, std::string_view what,
   return fail(std::errc::invalid_argument, where, what, hint);
 }
 
-// Names stand in rule commands, in file names of results and in tables.
+// Names are used in rule commands, in file names of results and in tables.
 bool is_name(std::string_view name) {
   return !name.empty() && name.size() <= JobId::kSizeMax &&
          name.find_first_not_of(

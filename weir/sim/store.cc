@@ -40,7 +40,7 @@ Instant Store::finish(Instant start, Bytes size) {
     }
   }
   Instant end = start + time;
-  // Stalls are met in the order of time: each may push the end into the next.
+  // Stalls are in order of time: each may push the end into the next.
   for (const Disturbance& stall : spec_.disturbances) {
     const Instant begin{stall.at};
     if (stall.percent != Disturbance::kStall || end <= begin || start >= begin + stall.length) {

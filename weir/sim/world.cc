@@ -20,14 +20,14 @@
 namespace weir::sim {
 namespace {
 
-// Nothing was served for so long though requests wait: nothing ever will be.
+// If nothing was served for this time while requests wait, nothing ever will be.
 constexpr Nanoseconds kStuckAfter = std::chrono::hours{1};
 constexpr std::uint64_t kProgressEvery = 1 << 16;
 constexpr Nanoseconds kBin = std::chrono::seconds{1};
 constexpr Nanoseconds kShortBin = std::chrono::milliseconds{100};
 constexpr Nanoseconds kShortRun = std::chrono::seconds{20};
 
-// Whatever can happen stands in the heap of events by when it does.
+// A source of events, in the heap by the time of its next event.
 struct Source {
   enum class Kind : std::uint8_t { kRequest, kProcess, kTimer, kTrace, kStep, kMark };
 
@@ -39,7 +39,7 @@ struct Source {
 
 struct Process;
 
-// A request and what the world knows of it; stands in the heap while it is in service.
+// A request and its state in the world; in the heap while it is in service.
 struct Flight final : Request, Source {
   Flight() : Source(Kind::kRequest) {}
 
@@ -61,7 +61,7 @@ struct Process final : Source {
   std::uint32_t first_lane;  // then one for each further target
   std::uint32_t outstanding = 0;
   std::uint32_t turn = 0;     // which target is next, if they take turns
-  std::uint64_t backlog = 0;  // wanted, and beyond the window
+  std::uint64_t backlog = 0;  // requests beyond the window
   std::vector<Flight*> free;
   Rng rng;
 };
@@ -99,11 +99,11 @@ struct Device {
   Cost cost;
   Timer timer;
   Timer retry;
-  Instant counted;         // the latest time it was told
-  Instant armed = kNever;  // what the timer was asked for, before it is late
+  Instant counted;         // the latest time passed to it
+  Instant armed = kNever;  // time of the timer, before it is delayed
   bool touched = false;
   std::unique_ptr<Checkers> checkers;
-  std::vector<ClassHint> hints;  // by job: requests of one fall under one class
+  std::vector<ClassHint> hints;  // by job: requests of one job are in one class
 };
 
 class World {
@@ -171,7 +171,7 @@ class World {
                                                  rng.split(std::to_string(number++)));
         lanes_ += devices_.size();
         add_work(state, process);
-        // People do not start to think all at the same moment.
+        // Users do not start to think at the same moment.
         const Nanoseconds phase{
             process.kind == Kind::kThink ? added.rng.between(0, process.think.count()) : 0};
         events_.push(added, Instant{process.start + phase});
@@ -201,7 +201,7 @@ class World {
     device.target->on_period([this, i](const PeriodReport& report) { note_period(i, report); });
   }
 
-  // The contended time begins when the last continuous job has started.
+  // The contended time starts when the last continuous job has started.
   void mark_contention() {
     Instant from{};
     for (const JobSpec& job : scenario_.jobs) {
@@ -253,7 +253,7 @@ class World {
     }
   }
 
-  // What a target is told the time is. It counts a step back as standing still.
+  // The time passed to a target, which treats a step back as standing still.
   Instant tell(Device& device) const {
     const Instant told = now_ + offset_;
     device.counted = std::max(device.counted, told);
@@ -275,7 +275,7 @@ class World {
   void fire(Timer& timer) {
     Device& device = devices_[timer.target];
     if (&timer == &device.timer) device.armed = kNever;
-    // The tick that makes lost wake-ups good does not get lost.
+    // The tick that replaces lost wake-ups is never lost.
     if (&timer == &device.retry) {
       device.touched = true;
     } else {
@@ -285,7 +285,7 @@ class World {
 
   void step_clock() {
     offset_ += scenario_.faults.steps[steps_done_++].by;
-    // Timers were set by the old time.
+    // Timers were set with the old time.
     for (Device& device : devices_) device.touched = true;
     if (steps_done_ < scenario_.faults.steps.size()) {
       events_.push(step_, std::max(now_, Instant{scenario_.faults.steps[steps_done_].at}));
@@ -552,7 +552,7 @@ class World {
     outcome_.first_findings = findings_.kept();
   }
 
-  // What is in service or waits when the scenario ends is let go, uncounted.
+  // Requests in service or waiting at the end of the scenario are dropped, uncounted.
   void drain(Device& device) {
     Target& target = *device.target;
     const Instant told = tell(device);
@@ -633,7 +633,7 @@ class World {
   const std::uint32_t write_opcode_ = opcode_number("ost_write").value_or(0);
 
   Instant now_{};
-  Nanoseconds offset_{0};  // of the clock the targets are told
+  Nanoseconds offset_{0};  // of the clock that the targets see
   std::deque<Flight> flights_;
   std::deque<Process> processes_;
   std::deque<Device> devices_;
@@ -655,7 +655,8 @@ class World {
   std::optional<Snapshot> contended_until_;
   Findings findings_;
   Outcome outcome_;
-  Heap<Source, Instant, &Source::hook> events_;  // last: it must go before what stands in it
+  Heap<Source, Instant, &Source::hook>
+      events_;  // declared last: destroyed before the objects that it links
 };
 
 }  // namespace

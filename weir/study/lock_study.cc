@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPage = "lock-report.html";
 
-// Six digits behind the point say all there is to say, the same on every machine.
+// Six decimal places are enough, and the same on every machine.
 double rounded(double value) { return std::round(value * 1e6) / 1e6; }
 
 double of_limit(const sim::LockOutcome& outcome, double locks) {
@@ -135,7 +135,7 @@ std::string lock_report_html(const LockStudy& study) {
     }
     json["runs"][i]["granted"] = std::move(granted);
     json["runs"][i]["volume"] = std::move(volume);
-    // Hundreds of clients draw one curve: two hundred points of it are enough.
+    // Hundreds of clients form one curve: two hundred points are enough.
     Json held = Json::array();
     const std::vector<double>& all = study.outcomes[i].held;
     const std::size_t step = std::max<std::size_t>(1, all.size() / 200);

@@ -13,7 +13,7 @@ constexpr std::string_view kPlace = "/*DATA*/";
 }  // namespace
 
 std::string report_page(std::string_view page, std::string json) {
-  // The page ends its script at "</", wherever that stands.
+  // "</" would end the script of the page, even inside a string.
   for (std::size_t i = json.find("</"); i != std::string::npos; i = json.find("</", i + 3)) {
     json.insert(i + 1, "\\");
   }

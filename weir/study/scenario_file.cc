@@ -25,7 +25,7 @@ namespace {
 constexpr std::string_view kEnding = ".toml";
 
 constexpr Nanoseconds kLongest = Nanoseconds::max();
-constexpr Bytes kLargest{std::uint64_t{1} << 40};  // a request of more is a mistake of the writer
+constexpr Bytes kLargest{std::uint64_t{1} << 40};  // a larger request is an error
 
 Nanoseconds time_from_0(const config::TomlTable& table, std::string_view key, Nanoseconds without) {
   return table.time(key, without, Nanoseconds{0}, kLongest);

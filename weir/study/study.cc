@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPage = "sim-report.html";
 
-// Six digits behind the point say all there is to say, the same on every machine.
+// Six decimal places are enough, and the same on every machine.
 Json rounded(double value) { return std::round(value * 1e6) / 1e6; }
 Json rounded(const std::optional<double>& value) { return value ? rounded(*value) : Json(nullptr); }
 
@@ -131,8 +131,8 @@ std::map<std::string, std::size_t, std::less<>> group_of_job(
   return index;
 }
 
-// Records and demand in the bins of the outcome: the record as it stood at the end of a bin, the
-// demand a second. A group is several jobs, and a job may be on several targets.
+// Records and demand in the intervals of the outcome: the record at the end of an interval, the
+// demand per second. A group is several jobs, and a job may use several targets.
 Json period_series(const sim::Outcome& outcome, const std::vector<sim::JobOutcome>& groups,
                    std::size_t bins, double scale) {
   const auto group_of = group_of_job(outcome, groups);
@@ -149,7 +149,7 @@ Json period_series(const sim::Outcome& outcome, const std::vector<sim::JobOutcom
     }
   };
   for (const sim::PeriodRow& row : outcome.periods) {
-    // A report is of the period before it.
+    // A report is for the period before it.
     const Nanoseconds end = row.report.at.time_since_epoch() - Nanoseconds{1};
     const auto bin = static_cast<std::size_t>(std::max(end, Nanoseconds{0}) / outcome.bin);
     fill_to(bin);
@@ -190,7 +190,7 @@ Json figure_json(const sim::Outcome& outcome, double scale) {
     Json series = Json::array();
     for (std::size_t i = 0; i < bins; ++i) {
       const std::uint64_t cost = i < group.bins.size() ? group.bins[i].cost : 0;
-      // The last bin of a run may be cut short.
+      // The last interval of a run may be shorter.
       const Nanoseconds begin = outcome.bin * static_cast<std::int64_t>(i);
       const double width = in_seconds(std::min(outcome.bin, outcome.duration - begin));
       series.push_back(rounded(static_cast<double>(cost) / std::max(width, 1e-3) / scale));

@@ -44,7 +44,7 @@ class TraceReader {
     }
   }
 
-  // What is wrong with the line; empty: nothing.
+  // The error in the line; empty if there is none.
   std::string add(std::string_view line) {
     const auto fields = split(line);
     if (!fields) return "expected four fields, " + std::string(kHeading);

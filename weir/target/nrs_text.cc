@@ -67,7 +67,7 @@ Heads take_heads(std::string_view& rest) {
   return Heads::kBoth;
 }
 
-// Lustre's policy of this name, and what it calls its quantum.
+// Lustre's name of the policy and of its quantum.
 constexpr std::string_view kCrrn = "crrn";
 constexpr std::string_view kQuantum = "quantum";
 constexpr std::uint64_t kQuantumMax = 65535;
@@ -154,7 +154,7 @@ Result<std::string> read_nrs_crrn_quantum(const Target& target) {
 namespace {
 
 struct QuantumCommand {
-  std::vector<Head> heads;  // that it names and that run crrn
+  std::vector<Head> heads;  // named heads that run crrn
   std::uint16_t quantum = 0;
 };
 

@@ -12,14 +12,14 @@
 namespace weir {
 namespace {
 
-// Of the capacity: what may pass at once after a rest, and what a device that was slower for a
-// while may make good when it is quicker again
+// Depths of the root bucket as times of the capacity: after an idle time, and while requests wait
+// for a device that was slower for a while
 // (docs/decisions/0006-the-root-remembers-a-slow-device.md).
 constexpr Nanoseconds kRootDepthTime = std::chrono::milliseconds{100};
 constexpr Nanoseconds kRootBusyTime = std::chrono::seconds{1};
-// Periods that passed while nobody asked are made up for, but not more than these.
+// Maximum of missed periods that are processed later.
 constexpr Nanoseconds kMadeUpMax = std::chrono::minutes{1};
-// Clients of one job that are told apart, where they stand for its nodes.
+// Maximum number of clients counted per job, if they determine its nodes.
 constexpr std::size_t kClientsMax = 65'536;
 
 JobStats::Entry& entry_of(const Request& request) {
@@ -85,7 +85,7 @@ Target::~Target() {
 
 // ---- requests ----
 
-// A request of the job has come: it gets a share with its first one.
+// A request of the job has arrived: the first one gives it a share.
 JobStats::Entry& Target::arrive(Request& request, Instant now) {
   JobStats::Entry& entry = stats_.hold(request.attributes.job, now);
   request.account = &entry;
@@ -113,7 +113,7 @@ Decision Target::decide(Instant now) {
   const Decision decision = gate_.next(now);
   if (decision.kind() == Decision::Kind::kRun) {
     Request& request = decision.request();
-    if (decision.is_resumed()) return decision;  // it has started before
+    if (decision.is_resumed()) return decision;  // it was started before
     entry_of(request).start(request.starting(now), cost_of(request));
     return decision;
   }
@@ -158,7 +158,7 @@ void Target::charge(Request& request, Head head, Instant now) {
   JobStats::Entry& entry = arrive(request, now);
   const Tokens cost = cost_of(request);
   gate_.charge(request, head, now);
-  const RequestRecord record = request.ending(now);
+  const RequestRecord record = request.starting(now);  // and ends
   entry.start(record, cost);
   entry.finish(record, cost, cost);
   request.account = nullptr;
@@ -245,8 +245,8 @@ void Target::hold(bool is_held, Instant now) {
   if (recorder_ != nullptr) recorder_->held(is_held, now);
 }
 
-// The device is what holds things up while every slot is busy and more waits. What happens at one
-// instant happens together: only what it leaves behind counts.
+// The device is the bottleneck while every slot is busy and requests wait. Events of one instant
+// count together: only their result matters.
 void Target::watch_slots(Instant now) {
   if (now <= watched_to_) return;
   if (gate_.running() == options_.gate.slots && gate_.queued() + gate_.resumed() > 0) {
@@ -286,13 +286,13 @@ std::optional<Instant> Target::nodes_used_at(const JobId& job) const {
   return controller_ == nullptr ? std::nullopt : controller_->nodes_used_at(job);
 }
 
-// Jobs that stats_ has no room for, and clients of a job beyond the bound, count no further.
+// Jobs without room in stats_, and clients of a job beyond the bound, are not counted.
 void Target::count_client(const Request& request, Instant now) {
   const JobId& job = request.attributes.job;
   if (named_.contains(job) || request.account == &stats_.overflow()) return;
   Clients& clients = clients_[job];
   if (clients.size() >= kClientsMax || !clients.insert(request.attributes.nid).second) return;
-  // Refused only if an administrator has named as many jobs as there is room for.
+  // Refused only if an administrator has set the nodes of as many jobs as there is room for.
   (void)controller_->set_nodes(job, clients.size(), now);
 }
 
@@ -350,7 +350,7 @@ void Target::set_nodes_by_clients(bool counts, Instant now) {
   clients_.clear();
 }
 
-// With an estimated capacity the free slot alone decides, and as published there is none.
+// With an estimated capacity there is no root bucket, only slots; nor in the published algorithm.
 void Target::set_root(Instant now) {
   RuleEngine* const engine = gate_.engine(Head::kRegular);
   if (engine == nullptr) return;
@@ -373,7 +373,7 @@ void Target::advance(Instant now) {
   for (; period_end_ <= now; period_end_ += period) end_period(now);
 }
 
-// Another engine knows no shares: jobs that are here get theirs again.
+// A new engine has no shares: current jobs get theirs again.
 void Target::follow_policy(Instant now) {
   switches_ = gate_.switches();
   const Policy& policy = gate_.policy_in_force(Head::kRegular);
@@ -409,7 +409,7 @@ void Target::end_period(Instant now) {
   if (listener_) listener_(report);
 }
 
-// What it asked for is as much as it turned out to be.
+// Its demand is counted with the actual cost.
 JobSample Target::Active::sample() const {
   const Tokens asked = (entry->arrived - arrived).cost + (entry->surcharged - surcharged);
   const Tokens back = entry->refunded - refunded;
@@ -434,8 +434,8 @@ void Target::observe(Instant now) {
   for (const auto& [job, sample] : samples) controller_->observe(sample);
 }
 
-// Who has something waiting or running is active from the start. While all of it is running nobody
-// asks for the job, and its share may go: its next request is a first one again.
+// A job with waiting or running requests is active from the start. If all of them are running, its
+// share may be dropped: its next request is a first one again.
 void Target::begin_period() {
   period_ += 2;
   std::erase_if(active_, [&](Active& job) {

@@ -9,7 +9,7 @@ namespace weir {
 namespace {
 
 constexpr std::uint32_t kSlotsMax = 1U << 20;
-constexpr std::uint64_t kEntriesMax = std::uint64_t{1} << 22;  // of tables made at the start
+constexpr std::uint64_t kEntriesMax = std::uint64_t{1} << 22;  // of tables allocated at the start
 constexpr Nanoseconds kLong = BucketShape::kFillTimeMax;
 constexpr std::uint32_t kTargetsMax = 65'536;
 constexpr std::size_t kNodemapsMax = 65'536;
@@ -46,7 +46,7 @@ const TraceRecord* TraceReader::next() {
       case TraceKind::kAttributes:
       case TraceKind::kAccount:
       case TraceKind::kSlice:
-        break;  // of use to this reader only
+        break;  // only for this reader
       case TraceKind::kEnd:
         return end(record_.flag ? Ending::kEarly : Ending::kWhole,
                    record_.flag
@@ -199,7 +199,7 @@ bool TraceReader::read_record() {
   record_.flag = (tag & kTraceFlag) != 0;
   record_.now = now_;
   const bool is_head = record_.kind == TraceKind::kHead;
-  if (is_head == has_head_) return false;  // first, and once
+  if (is_head == has_head_) return false;  // must be first, and only once
   has_head_ = true;
   const bool needs_target =
       !is_head && record_.kind != TraceKind::kTarget && record_.kind != TraceKind::kEnd;
@@ -251,7 +251,7 @@ bool TraceReader::read_body() {
   }
 }
 
-// What is told to a Target besides requests.
+// Commands for a Target other than requests.
 bool TraceReader::read_command() {
   std::uint64_t number = 0;
   switch (record_.kind) {
@@ -352,7 +352,7 @@ bool TraceReader::read_account() {
          get_tokens(one.borrowed) && get_tokens(one.lent_sum) && get_tokens(one.borrowed_sum);
 }
 
-// What makes no sense in it Controller::restore() refuses.
+// Controller::restore() rejects invalid values.
 bool TraceReader::read_state() {
   state_ = {};
   Ledger::State& ledger = state_.allocator.ledger;

@@ -16,7 +16,7 @@ void append_fixed(std::string& to, std::uint64_t number, std::size_t bytes) {
 
 }  // namespace
 
-// One Target's calls.
+// Records the calls of one Target.
 class TraceWriter::Channel final : public TargetRecorder {
  public:
   Channel(TraceWriter& writer, std::uint32_t index) : writer_(writer), index_(index) {}
@@ -220,7 +220,7 @@ void TraceWriter::begin(TraceKind kind, bool flag, Instant now) {
   now_ = now;
 }
 
-// What follows a stop is put together all the same and dropped: it is rare, and short.
+// Records after a stop are assembled and dropped: they are rare and short.
 void TraceWriter::begin_for(std::uint32_t target, TraceKind kind, bool flag, Instant now) {
   if (is_over_) records_.clear();
   if (chosen_ != target) {

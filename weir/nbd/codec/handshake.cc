@@ -26,7 +26,7 @@ std::byte* store_text(std::byte* to, std::string_view text) {
   return to + text.size();
 }
 
-// Reads the parts of an option. A read beyond the end gives nothing and is remembered.
+// Parses an option. A read beyond the end returns nothing and is remembered.
 class Cursor {
  public:
   explicit Cursor(std::span<const std::byte> bytes) : left_(bytes) {}
@@ -47,7 +47,7 @@ class Cursor {
   }
 
   bool has_failed() const { return failed_; }
-  // Everything was read, and nothing more.
+  // Everything was read, and nothing is left.
   bool is_complete() const { return !failed_ && left_.empty(); }
 
  private:
@@ -149,7 +149,7 @@ Handshake::Event Handshake::read_head(Output& out) {
 Handshake::Event Handshake::read_option(Output& out) {
   const bool too_long = state_ == State::kSkip;
   const auto option = static_cast<Option>(option_);
-  if (option == Option::kAbort) {  // whatever came with it
+  if (option == Option::kAbort) {  // regardless of its data
     reply(OptionReply::kAck, 0, out);
     return end(Abort{});
   }
@@ -215,10 +215,10 @@ Handshake::Event Handshake::read_contexts(Output& out) {
   Cursor cursor(part_);
   const std::string_view name = cursor.text(cursor.number<std::uint32_t>());
   const auto count = cursor.number<std::uint32_t>();
-  names_allocation_ = !set && count == 0;  // no query: all there are
+  names_allocation_ = !set && count == 0;  // no query: all contexts
   for (std::uint32_t i = 0; i < count && !cursor.has_failed(); ++i) {
     const std::string_view query = cursor.text(cursor.number<std::uint32_t>());
-    // "base:" stands for all of its contexts in a list, and for none in a choice.
+    // "base:" means all of its contexts in a list, and none in a choice.
     if (query == kAllocationContext || (!set && query == "base:")) names_allocation_ = true;
   }
   if (!cursor.is_complete()) {
@@ -231,7 +231,7 @@ Handshake::Event Handshake::read_contexts(Output& out) {
   return want_export(name, set ? Purpose::kSetContexts : Purpose::kListContexts);
 }
 
-// An option that needs no one else.
+// An option that is answered here.
 Handshake::Event Handshake::plain(OptionReply type, std::string_view text, Output& out) {
   reply_text(type, text, out);
   go_on();
@@ -389,7 +389,7 @@ const Session& Handshake::session() const {
 
 // ---- writing ----
 
-// The head of a reply, and room for so many bytes behind it: their place.
+// Writes the header of a reply and returns room for so many bytes after it.
 std::byte* Handshake::reply(OptionReply type, std::size_t bytes, Output& out) const {
   std::byte* to = grow(out, kReplyHeadBytes + bytes);
   to = store_be(to, kOptionReplyMagic);

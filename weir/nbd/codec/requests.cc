@@ -10,7 +10,7 @@
 namespace weir::nbd {
 namespace {
 
-// The cookie is not a number to us: it is kept as it came.
+// The cookie is opaque: it is kept as received.
 std::uint64_t load_cookie(const std::byte* from) {
   std::uint64_t cookie;
   std::memcpy(&cookie, from, sizeof cookie);
@@ -22,13 +22,13 @@ std::byte* store_cookie(std::byte* to, std::uint64_t cookie) {
   return to + sizeof cookie;
 }
 
-// What the protocol says of each command.
+// Properties of each command in the protocol.
 struct CommandTraits {
   bool is_known = false;
   bool writes = false;
-  bool has_range = true;     // else offset and length must be zero
+  bool has_range = true;     // otherwise offset and length must be zero
   bool has_payload = false;  // in the request or the reply: held to the maximum
-  std::uint16_t needs = 0;   // the transmission flag that offers it; 0: always there
+  std::uint16_t needs = 0;   // the transmission flag that offers it; 0: always available
   std::uint16_t flags = 0;   // that mean something; kFua may be set on all
   ErrorCode past_end = ErrorCode::kInval;
 };
@@ -67,7 +67,7 @@ constexpr auto kCommands = [] {
   return traits;
 }();
 
-// The command flags a session has at all.
+// The command flags of a session.
 std::uint16_t usable_flags(const Session& session) {
   unsigned flags = kNoHole | kReqOne;
   if ((session.flags & kSendFua) != 0) flags |= kFua;
@@ -167,7 +167,7 @@ bool RequestReader::gather(Input& in) {
   return head_size_ == kRequestBytes;
 }
 
-// So many bytes of a payload are behind us.
+// So many bytes of a payload have been received.
 void RequestReader::pass(std::size_t bytes) {
   left_ -= static_cast<std::uint32_t>(bytes);
   if (left_ == 0) state_ = State::kHead;

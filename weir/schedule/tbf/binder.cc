@@ -6,14 +6,14 @@
 namespace weir::tbf {
 namespace {
 
-// Queues kept at most, for each class that may be.
+// Maximum number of queues per possible class.
 constexpr std::size_t kQueuesPerClass = 2;
-// Idle queues looked at to find one whose class may be forgotten.
+// Number of idle queues checked to find one whose class can be removed.
 constexpr int kRoomTries = 8;
-// One layout of keys after another in the same engine.
+// Successive layouts of keys in the same engine.
 constexpr std::uint64_t kLayoutsPerEngine = 1 << 20;
 
-// Under shares requests of different jobs never stand in one queue; nor do those of different
+// Under shares, requests of different jobs are never in one queue; nor are those of different
 // groups of clients.
 FieldSet key_of(FieldSet type, const RuleOptions& options) {
   if (options.sharing) type = type | FieldSet{Field::kJobid};
@@ -65,11 +65,11 @@ Queue& Binder::find_anew(const Request& request, Head head, Instant now) {
 }
 
 Queue& Binder::find(const Attributes& attributes, Head head, Instant now) {
-  // A queue is soon made again, so few idle ones need to be kept; the class keeps the balance.
+  // A queue is created quickly, so few idle ones need to be kept; the class keeps the balance.
   if (index_->queues() >= kQueuesPerClass * classes_max_) forget_one_idle(now);
   Queue& queue = index_->find_or_make(PackedKey(attributes, key_), head);
-  // One with requests was bound by the command itself, so this one is new or idle. While it is
-  // bound it must not be taken for one that can be forgotten.
+  // Queues with requests were bound by the command, so this one is new or idle. While it is being
+  // bound it must not be removed.
   if (queue.binding != bindings_) {
     if (queue.link.is_linked()) idle_.erase(idle_.iterator_to(queue));
     bind(queue, now);
@@ -95,10 +95,10 @@ const Class* Binder::class_in_force(const Attributes& attributes, Head head, uns
 
 // ---- binding ----
 
-// What it had is let go only afterwards, since it may well get the same classes again.
+// Its old classes are released only afterwards, since it may get the same classes again.
 void Binder::bind(Queue& queue, Instant now) {
   const Attributes attributes = index_->attributes_of(queue);
-  // The class of a rule that has been stopped has nothing to remember: its place is for the next.
+  // The class of a stopped rule has no state: its place is free for the next.
   Class* had = queue.limits;
   if (had == &queue.own && had->state()->rules == 0 && had->users == 1) {
     classes_.release(*std::exchange(had, nullptr));
@@ -127,8 +127,8 @@ void Binder::bind(Queue& queue, Instant now) {
   queue.binding = bindings_;
 }
 
-// What waits in it is counted with its class, if others have the same and take turns with it by
-// arrival; under shares jobs take turns.
+// Waiting requests are counted with the class, if other queues share it and take turns by arrival;
+// under shares jobs take turns.
 void Binder::count_in_class(Queue& queue) {
   const bool is_common = queue.limits->is_lone && !shares_out_;
   Backlog* const before = queue.counted;
@@ -158,8 +158,8 @@ void Binder::release(Extra& extra) {
   if (extra.share != nullptr) shares_.release(*extra.share);
 }
 
-// The class of the queue under a rule. A class with the queue's own key lives in the regular queue
-// of that key, which is made if need be, so that both heads find it there.
+// The class of the queue under a rule. A class with the queue's own key is stored in the regular
+// queue of that key, which is created if necessary, so that both heads find it there.
 Class& Binder::use_class(const Rule& rule, Queue& queue, const Attributes& attributes,
                          Instant now) {
   RuleState& state = rules_.state_of(rule);
@@ -169,7 +169,7 @@ Class& Binder::use_class(const Rule& rule, Queue& queue, const Attributes& attri
     host = queue.head == Head::kRegular
                ? &queue
                : &index_->find_or_make(PackedKey(attributes, key_), Head::kRegular);
-    // Until it has a class it looks as if it could be forgotten.
+    // Without a class it would look removable.
     if (host != &queue && !host->has_requests() && host->link.is_linked()) {
       idle_.erase(idle_.iterator_to(*host));
     }
@@ -177,7 +177,7 @@ Class& Binder::use_class(const Rule& rule, Queue& queue, const Attributes& attri
   Queue* const home = host;
   Class* chosen = classes_.find(state, by, host);
   if (chosen == nullptr && classes_.size() >= classes_max_ && !make_room(now)) {
-    // Invented ids must not buy bursts: those beyond the bound share one class of their rule.
+    // Invented ids must not gain bursts: those beyond the bound share one class of their rule.
     ++overflowed_;
     by = Attributes{}.only({});
     host = nullptr;
@@ -190,7 +190,7 @@ Class& Binder::use_class(const Rule& rule, Queue& queue, const Attributes& attri
   return *chosen;
 }
 
-// The queue a class lives in may be waiting there already.
+// The host of the class may already wait there.
 void Binder::share_with_others(Queue& host) {
   if (host.own.main.crowd != nullptr) return;
   host.own.open_to_others();
@@ -226,7 +226,7 @@ void Binder::tell_apart(FieldSet by) {
 
 // ---- forgetting ----
 
-// Forgets a class that has nothing to remember: nobody uses it and its buckets are full.
+// Removes a class without state: it is unused and its buckets are full.
 bool Binder::make_room(Instant now) {
   const std::size_t before = classes_.size();
   for (int tries = 0; tries < kRoomTries; ++tries) {
@@ -237,7 +237,7 @@ bool Binder::make_room(Instant now) {
   return false;
 }
 
-// The queue that was idle for longest goes, unless the class inside it has something to remember.
+// Removes the longest idle queue, unless the class inside it has state.
 void Binder::forget_one_idle(Instant now) {
   if (idle_.empty()) return;
   Queue& oldest = idle_.front();
@@ -250,7 +250,7 @@ void Binder::forget_one_idle(Instant now) {
   }
 }
 
-// REQUIRES: idle. Classes that live in no queue stay as long as they have something to remember.
+// REQUIRES: idle. Classes stored apart stay as long as they have state.
 void Binder::forget(Queue& queue) {
   unbind(queue);
   waits_.end(queue);

@@ -86,7 +86,7 @@ void ClassTable::vacate(Class& gone) {
   rules_.forget_if_unused(state);
 }
 
-// REQUIRES: used by no queue, and not in the list of those that no queue uses.
+// REQUIRES: used by no queue, and not in the list of unused classes.
 void ClassTable::forget(LoneClass& gone) {
   const Key key{gone.state(), gone.by};
   order_.back()->place = gone.place;

@@ -5,7 +5,7 @@
 
 namespace weir::tbf {
 
-// The high head, which often sees nobody, gets its table with its first request.
+// The high head, which is often unused, gets its table with its first request.
 QueueIndex::QueueIndex(FieldSet key, std::size_t expected)
     : key_(key),
       stride_(sizeof(Queue) + PackedKey::words_of(key) * sizeof(std::uint64_t)),

@@ -10,13 +10,13 @@
 namespace weir::tbf {
 namespace {
 
-// A realtime rule keeps what it did not use for so long, and no longer.
+// A realtime rule keeps unused tokens of this time, and no more.
 constexpr Nanoseconds kRealtimeCredit = std::chrono::seconds{1};
-// Of a limit of the cluster, while no slice of it has come: the least there is (kLeastSlice).
+// The minimum rate of a cluster-wide limit without a slice (kLeastSlice).
 constexpr Nanoseconds kSliceUnit = std::chrono::seconds{1000};
 constexpr Rate kNoSlice{Tokens{1}, kSliceUnit};
 
-// The part of a limit's depth that goes with a slice of it, rounded up.
+// The depth of a slice: its fraction of the limit's depth, rounded up.
 Tokens depth_of_slice(Tokens depth, Rate slice, Rate limit) {
   using Wide = unsigned __int128;
   const std::uint64_t whole = std::max<std::uint64_t>(tokens_in(limit, kSliceUnit).count(), 1);
@@ -108,7 +108,7 @@ Result<RuleTable::Change> RuleTable::apply(const RuleCommand& command, Instant n
   return done;
 }
 
-// Before the rule leaves its lists.
+// Called before the rule leaves its lists.
 void RuleTable::stop(const RuleCommand& command) {
   for (const Head head : kHeads) {
     const Rule* const rule = names(command.heads, head) ? list(head).find(command.name) : nullptr;
@@ -148,7 +148,7 @@ FieldSet RuleTable::change(const RuleCommand& command, Instant now) {
     by = by | rule.by();
     RuleState*& state = state_of_.at(&rule);
     if (command.heads != Heads::kBoth && state->rules == 2) {
-      // A change for one head alone ends what the two had in common.
+      // A change for one head alone splits the common state.
       --state->rules;
       state = &make_state(rule, head, now);
     } else {

@@ -12,7 +12,7 @@ bool is_before(const Queue& a, const Queue& b) {
   return a.tag != b.tag ? a.tag < b.tag : a.turn() < b.turn();
 }
 
-// At a bucket, queues of the preferred group are before all others.
+// At a bucket, queues of the preferred group go before all others.
 std::uint64_t crowd_key(const Queue& queue) {
   constexpr std::uint64_t kLast = std::uint64_t{1} << 63;
   return queue.is_later() ? queue.tag | kLast : queue.tag;
@@ -43,8 +43,8 @@ Bucket* empty_limit(Queue& queue, Instant now) {
   return last;
 }
 
-// A queue waits at a bucket of several only if that is all it lacks: those behind it must not wait
-// for another bucket of its.
+// A queue waits at a shared bucket only if it lacks nothing else: the queues behind it must not
+// wait for another bucket of its own.
 Bucket* lacking_limit(Queue& queue, Instant now) {
   Bucket* lacking = empty_limit(queue, now);
   if (lacking != nullptr) return lacking;
@@ -68,7 +68,7 @@ void RunQueue::reserve(std::size_t queues) {
   wake_.reserve(queues);
 }
 
-// When the bucket it waits at can pay.
+// When its bucket can pay.
 Instant RunQueue::wake_time(Queue& queue) const {
   Share* const share = queue.share();
   if (share != nullptr && queue.at == &share->bucket) return share_ready_at(queue);
@@ -116,7 +116,7 @@ void RunQueue::push_paid(Queue& queue, Instant now) {
   queue.is_later() ? push_later(queue) : push_ready(queue, now);
 }
 
-// The queue that was first in order and is not any more has waited for a slot until now.
+// The queue that was first in order until now has waited for a slot.
 void RunQueue::push_ready(Queue& queue, Instant now) {
   auto& ready = ready_[index(queue.head)];
   Queue* const first = ready.peek();
@@ -190,15 +190,15 @@ void RunQueue::stand_first(Bucket& bucket, Queue& queue) {
     shares_.offer_loan(*share);
 }
 
-// The next in order is first, unless another was let go and has not run yet.
+// The next queue becomes first, unless another was released and has not run yet.
 void RunQueue::promote(Bucket& bucket) {
   Crowd& crowd = *bucket.crowd;
   if (crowd.ahead != nullptr || crowd.first != nullptr || crowd.waiters.empty()) return;
   stand_first(bucket, crowd.waiters.pop());
 }
 
-// One that was let go here, but whose group is not preferred, does not hold up one whose group is:
-// it waits again, behind the one that comes. Whether there was such a one.
+// A queue that was released here, but whose group is not preferred, waits again behind a queue of
+// the preferred group. Returns whether there was one.
 bool RunQueue::make_way(Bucket& bucket, const Queue& queue, Instant now) {
   Crowd* const crowd = bucket.crowd.get();
   if (crowd == nullptr || crowd->ahead == nullptr) return false;
@@ -211,8 +211,8 @@ bool RunQueue::make_way(Bucket& bucket, const Queue& queue, Instant now) {
   return true;
 }
 
-// Another bucket of its limits at which it has to wait behind others. Only a queue before it may
-// hold it up there: else two could send each other to and fro.
+// Another bucket of its limits at which it has to wait behind others. Only a queue before it in
+// order may block it there: otherwise two could block each other in turn.
 Bucket* RunQueue::held_up_at(Queue& queue, const Bucket& except) {
   Bucket* found = nullptr;
   queue.each_limit([&](Bucket& other, const BucketShape&, Tokens) {
@@ -225,7 +225,7 @@ Bucket* RunQueue::held_up_at(Queue& queue, const Bucket& except) {
   return found;
 }
 
-// The first in the heap of wake-ups becomes ready, or waits at another bucket from now on.
+// The first queue in the heap of wake-ups becomes ready, or waits at another bucket.
 void RunQueue::let_go(Instant now) {
   Queue& first = wake_.top();
   count(first, now);

@@ -8,8 +8,8 @@
 namespace weir::tbf {
 namespace {
 
-// Of virtual time under shares, a token of a job of one node: fine enough for thousands of nodes,
-// since the rest of a division is carried, and enough for decades at a million operations a second.
+// Virtual time of one token of a job with one node: fine enough for thousands of nodes, since
+// remainders are carried, and enough for decades at a million operations a second.
 constexpr std::uint64_t kUnitsPerOp = 4096;
 // Loans to the high head go before those to the regular one.
 constexpr std::uint64_t kRegularLoan = std::uint64_t{1} << 63;
@@ -48,7 +48,7 @@ std::uint64_t Shares::weigh(const Share& share, Tokens cost, std::uint64_t& part
   using Wide = unsigned __int128;
   const Wide units = Wide{cost.count()} * share.unit + part;
   if (const auto few = static_cast<std::uint64_t>(units); few == units) [[likely]] {
-    part = few % share.nodes;  // a long division is several times as long
+    part = few % share.nodes;  // a 128-bit division is several times slower
     return few / share.nodes;
   }
   part = static_cast<std::uint64_t>(units % share.nodes);
@@ -61,7 +61,7 @@ void Shares::settle_spill(Share& share, Instant now) {
   share.bucket.tokens.trim(*share.shape, now, share.spill);
   const Tokens spilled = share.spill.collect();
   if (share.busy != 0) return;
-  // Nothing collects it while the device idles, which may be for months.
+  // It is not collected while the device is idle, possibly for months.
   share.lent += std::min(spilled, Tokens{UINT64_MAX} - share.lent);
 }
 

@@ -15,7 +15,7 @@ std::string_view delay_name(Delay delay) {
 
 namespace weir::tbf {
 
-// Looks at one place: whoever is busy keeps it, and the newcomer goes without until next time.
+// Checks one record: a busy queue keeps it, and the new one is not watched until the next time.
 void WaitBreakdown::begin(Queue& queue, Instant now) {
   if (queue.watch != 0 || waits_.empty()) return;
   const std::size_t place = next_;
@@ -33,12 +33,12 @@ void WaitBreakdown::end(Queue& queue) {
   queue.watch = 0;
 }
 
-// Adds what was not counted yet, by where the queue stands, and gives what is counted then.
+// Adds the time not counted yet, by the place of the queue, and returns the total.
 std::uint64_t WaitBreakdown::add_delays(const Queue& queue, Order order, Instant now,
                                         DelaySums& sums) const {
   const QueueWait& wait = wait_of(queue);
   const std::uint64_t all = wait.stood(now);
-  // Nothing has passed, or time has stepped back.
+  // No time has passed, or time stepped back.
   if (static_cast<std::int64_t>(all - wait.counted) <= 0) return wait.counted;
   const auto add = [&](Delay delay, std::uint64_t from, std::uint64_t to) {
     sums[static_cast<std::size_t>(delay)] += to - from;
