@@ -274,8 +274,12 @@ class Session : public std::enable_shared_from_this<Session> {
     request.if_match.assign(match.data(), match.size());
     std::erase(request.if_match, '"');
     is_head_ = message.method() == http::verb::head;
-    state_.answer(request, [self = shared_from_this()](HttpResponse response) {
-      self->answer(std::move(response));
+    // Copies of the function may be destroyed last on the thread that answers: they must not own
+    // the session then, so the call takes it.
+    const auto waiting = std::make_shared<std::shared_ptr<Session>>(shared_from_this());
+    state_.answer(request, [waiting](HttpResponse response) {
+      const std::shared_ptr<Session> self = std::exchange(*waiting, nullptr);
+      if (self) self->answer(std::move(response));
     });
   }
 
