@@ -109,7 +109,8 @@ const char* __tsan_default_suppressions() {
          "called_from_lib:libabsl_graphcycles_internal.so\n"
          "called_from_lib:libabsl_status.so\n"
          "called_from_lib:libabsl_strings.so\n"
-         "called_from_lib:libabsl_synchronization.so\n";
+         "called_from_lib:libabsl_synchronization.so\n"
+         "called_from_lib:libabsl_time_zone.so\n";
 }
 
 grpc_call_error grpc_call_start_batch(grpc_call* call, const grpc_op* ops, size_t count, void* tag,
