@@ -44,7 +44,7 @@ OPERATOR = re.compile(r"^(?!  )[^\n]*\boperator\b", re.M)  # called without bein
 ELSEWHERE = re.compile(r"(?:\.|->|::)\s*~?([A-Za-z_]\w*)")
 MACRO_ARGUMENTS = re.compile(r"\b[A-Z][A-Z0-9_]+\(([\w\s,]*)")
 INCLUDED = re.compile(r'^#include ["<]([^">]+)[">]', re.M)
-# Libraries that take seconds to compile, whoever includes them.
+# Libraries whose headers take seconds to compile.
 LARGE = ("boost/beast/", "grpcpp/", "CLI/", "nlohmann/", "rapidcheck")
 
 
