@@ -84,6 +84,7 @@ TEST(ControlStress, WhoeverAsksIsAnsweredOrDisconnectedWhenTheServerEnds) {
   Controlled it;
   std::atomic<int> answered = 0;
   std::vector<std::thread> threads;
+  threads.reserve(3);
   for (int i = 0; i < 3; ++i) {
     threads.emplace_back([&] {
       while (it.status_of("GET", "/v1/status") == 200) ++answered;

@@ -12,6 +12,7 @@ constexpr auto kTimeout = std::chrono::seconds{1};
 }  // namespace
 
 struct Greeter::Call {
+  std::shared_ptr<Target> target;
   grpc::ClientContext context;
   Greeted reply;
 };
@@ -58,9 +59,10 @@ void Greeter::tick(Instant now) {
 void Greeter::greet(const std::shared_ptr<Target>& target) {
   target->is_calling = true;
   Call& call = *calls_.emplace_back(std::make_unique<Call>());
+  call.target = target;
   call.context.set_deadline(std::chrono::system_clock::now() + kTimeout);
-  const auto ended = [this, &call, target] {
-    target->is_calling = false;
+  const auto ended = [this, &call] {
+    call.target->is_calling = false;
     calls_.remove_if([&](const auto& one) { return one.get() == &call; });
   };
   target->stub->async()->Greet(&call.context, &own_, &call.reply,

@@ -31,6 +31,8 @@ namespace weir::cluster {
 
 using Letters = host::Mailbox<std::function<void()>>;
 
+// For gRPC's callbacks. They own nothing, and above all no stub: gRPC frees a channel's queue with
+// the last channel, and must not do so in the thread that reads this queue.
 // REQUIRES: the mailbox outlives all streams and calls, so it is open.
 inline void tell(Letters& letters, std::function<void()> letter) {
   const bool is_put = letters.put_always(std::move(letter));

@@ -245,6 +245,17 @@ TEST(EpochTransport, ServersThatSeekCountThoseThatReachThem) {
   EXPECT_EQ(a.transport().connected(), 1U) << "it does not seek any more";
 }
 
+TEST(EpochTransport, MayEndInTheMiddleOfAGreeting) {
+  for (int i = 0; i < 100; ++i) {
+    Node b("b", 2);
+    Node a("a", 1);
+    const std::vector<Peer> all = {{"a", 1, a.address()}, {"b", 2, b.address()}};
+    b.transport().seek(all);
+    a.transport().seek(all);
+    ASSERT_TRUE(b.wait([](Node& it) { return it.transport().connected() == 2; }));
+  }
+}
+
 TEST(EpochTransport, AnAddressThatIsTakenIsToldAtOnce) {
   Node first("a");
   const auto second = EpochTransport::create(

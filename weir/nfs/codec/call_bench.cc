@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include <benchmark/benchmark.h>
 
@@ -12,7 +13,7 @@
 namespace weir::nfs {
 namespace {
 
-const std::string kHandle(48, 'h');
+constexpr std::string_view kHandle = "the handle of a file, 48 bytes like those of NFS";
 
 XdrWriter getattr3() { return sys_call(7, kNfsVersion3, 1, 1000).opaque(kHandle); }
 
