@@ -42,9 +42,9 @@ constexpr Nanoseconds kLookAgain = 20ms;
 constexpr Nanoseconds kWakeUp = 200ms;
 
 // Events of the lock, and a descriptor to wait for them.
-class News : public lock::Listener {
+class LockEvents : public lock::Listener {
  public:
-  News() : events_(value_or_fail(host::make_wake_fd(), Exit::kIoErr, "")) {}
+  LockEvents() : events_(value_or_fail(host::make_wake_fd(), Exit::kIoErr, "")) {}
 
   void lock_event(const lock::LockClient::Event& event) override {
     (void)events_.put_always(event);  // two at most: held or refused, and lost
@@ -87,7 +87,7 @@ class Runner {
   const LockRun& run_;
   host::SignalFd signals_;
   std::unique_ptr<lock::Client> client_;
-  News news_;
+  LockEvents news_;
   lock::Client::Ticket ticket_ = 0;
   std::uint64_t fence_ = 0;
   pid_t child_ = 0;

@@ -20,7 +20,7 @@
 #include "weir/cluster/epoch_greetings_grpc.h"
 #include "weir/cluster/epoch_streams_grpc.h"
 #include "weir/cluster/epoch_wire.h"
-#include "weir/cluster/peer_words.h"
+#include "weir/cluster/printable_error.h"
 #include "weir/host/clock.h"
 
 namespace weir::cluster {
@@ -524,7 +524,7 @@ void Transport::link_ended(LinkStream& link, const grpc::Status& status) {
   link_ = nullptr;
   unheard_since_ = kNever;
   is_refused_ = is_refusal(status.error_code());
-  const std::string reason = peer_words(status.error_message());
+  const std::string reason = printable_error(status.error_message());
   why_ = is_refused_ ? reason : fmt::format("the leader at {}: {}", address_, reason);
   if (is_refused_ || tries_ == kTriesUntilTold) say_once("cluster: not joined: " + why_);
   retry_ = is_refused_ ? kRetryMax : std::min(retry_ * 2, kRetryMax);
@@ -594,8 +594,8 @@ void Transport::answer(const std::function<void(Description)>& answer) {
     if (status.ok()) {
       answer({link_state(), from_wire(asked.reply)});
     } else {
-      answer({link_state(),
-              fail(std::errc::host_unreachable, "leader", peer_words(status.error_message()))});
+      answer({link_state(), fail(std::errc::host_unreachable, "leader",
+                                 printable_error(status.error_message()))});
     }
     remove(asked_, asked);
   };

@@ -11,7 +11,7 @@
 #include "weir/base/assert.h"
 #include "weir/cluster/credentials.h"
 #include "weir/cluster/etcd.grpc.pb.h"
-#include "weir/cluster/peer_words.h"
+#include "weir/cluster/printable_error.h"
 #include "weir/host/clock.h"
 #include "weir/host/mutex.h"
 
@@ -37,7 +37,7 @@ bool is_elsewhere(const grpc::Status& status) {
 
 Error error_of(const grpc::Status& status, const std::string& endpoint) {
   const std::string where = "etcd " + endpoint;
-  const std::string what = peer_words(status.error_message());
+  const std::string what = printable_error(status.error_message());
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
       return {std::errc::host_unreachable, where, what, "check that etcd runs and is reachable"};

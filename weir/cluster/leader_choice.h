@@ -29,7 +29,7 @@
 
 namespace weir::cluster {
 
-struct Standing {
+struct Connectivity {
   std::size_t registered = 1;  // servers in etcd, this one included
   std::size_t connected = 1;   // with this one, itself included
   bool was_connected = false;  // with another server, at any time since it started
@@ -37,8 +37,9 @@ struct Standing {
 
 // How long a server waits for better connected ones, from when it learns that there is no leader.
 // Registrations of dead servers end meanwhile. None: it does not lead.
-inline std::optional<Nanoseconds> wait_to_lead(const Standing& standing, Nanoseconds lease) {
-  const auto [registered, connected, was_connected] = standing;
+inline std::optional<Nanoseconds> wait_to_lead(const Connectivity& connectivity,
+                                               Nanoseconds lease) {
+  const auto [registered, connected, was_connected] = connectivity;
   if (registered <= 1 || 2 * connected > registered) return Nanoseconds{0};
   if (connected < 2 && !was_connected) return std::nullopt;
   return lease * static_cast<Nanoseconds::rep>(registered - connected) /
@@ -49,11 +50,13 @@ inline std::optional<Nanoseconds> wait_to_lead(const Standing& standing, Nanosec
 inline Nanoseconds patience(Nanoseconds lease) { return lease / 2; }
 
 // Whether a server that does not reach the leader challenges it.
-inline bool should_challenge(const Standing& standing) { return standing.connected >= 2; }
+inline bool should_challenge(const Connectivity& connectivity) {
+  return connectivity.connected >= 2;
+}
 
 // Whether a leader yields to a challenger with so many connections.
-inline bool should_yield(const Standing& standing, std::size_t challenger) {
-  return challenger > standing.connected;
+inline bool should_yield(const Connectivity& connectivity, std::size_t challenger) {
+  return challenger > connectivity.connected;
 }
 
 }  // namespace weir::cluster

@@ -44,7 +44,7 @@ TEST(LeaderChoice, WithoutAMajorityTheBetterConnectedServerIsFirst) {
 }
 
 TEST(LeaderChoice, ALeaderYieldsToABetterConnectedServerOnly) {
-  const Standing leader{.registered = 5, .connected = 2, .was_connected = true};
+  const Connectivity leader{.registered = 5, .connected = 2, .was_connected = true};
   EXPECT_TRUE(should_yield(leader, 3));
   EXPECT_FALSE(should_yield(leader, 2)) << "a tie leaves the leader in its place";
   EXPECT_FALSE(should_yield(leader, 0)) << "nobody challenges it";

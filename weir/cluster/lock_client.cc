@@ -86,7 +86,7 @@ class GrpcClient final : public Client {
   class Stream;
 
   // Actions to perform after the mutex is released.
-  struct Errands {
+  struct PendingActions {
     Stream* writes = nullptr;
     bool has_events = false;
   };
@@ -105,8 +105,8 @@ class GrpcClient final : public Client {
   // Drops locks with one of LockClient's calls.
   template <class Drop>
   std::size_t drop(Drop drop);
-  Errands look(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void run(const Errands& errands) ABSL_LOCKS_EXCLUDED(mutex_);
+  PendingActions look(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void run(const PendingActions& actions) ABSL_LOCKS_EXCLUDED(mutex_);
   void tell() ABSL_LOCKS_EXCLUDED(mutex_);
   void keep() ABSL_LOCKS_EXCLUDED(mutex_);
   void connect(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -183,7 +183,7 @@ void GrpcClient::Stream::OnReadDone(bool ok) {
     owner_.stream_state_.is_reading = false;
     if (!owner_.stream_state_.is_idle()) return;
   } else {
-    Errands errands;
+    PendingActions actions;
     {
       const host::MutexLock lock(owner_.mutex_);
       const Instant now = host::boot_now();
@@ -192,26 +192,26 @@ void GrpcClient::Stream::OnReadDone(bool ok) {
       owner_.trouble_.clear();
       owner_.is_refused_ = false;
       owner_.client_.receive(*message, now);
-      errands = owner_.look(now);
+      actions = owner_.look(now);
     }
     StartRead(&in_);
-    owner_.run(errands);
+    owner_.run(actions);
     return;
   }
   RemoveHold();
 }
 
 void GrpcClient::Stream::OnWriteDone(bool ok) {
-  Errands errands;
+  PendingActions actions;
   bool is_last = false;
   {
     const host::MutexLock lock(owner_.mutex_);
     StreamState& state = owner_.stream_state_;
     state.is_writing = false;
-    if (ok && state.is_reading) errands = owner_.look(host::boot_now());
+    if (ok && state.is_reading) actions = owner_.look(host::boot_now());
     is_last = state.is_idle();
   }
-  owner_.run(errands);
+  owner_.run(actions);
   if (is_last) RemoveHold();
 }
 
@@ -230,8 +230,8 @@ void GrpcClient::Stream::OnDone(const grpc::Status& status) {
 
 // Sends the next batch when the previous one has been passed on and not too many are unanswered.
 // Pending events become actions; the keeper is notified of an earlier deadline.
-GrpcClient::Errands GrpcClient::look(Instant now) {
-  Errands errands;
+GrpcClient::PendingActions GrpcClient::look(Instant now) {
+  PendingActions actions;
   Stream* const stream = stream_.get();
   // Operations requested by listeners are collected until all have been called.
   const bool is_listener = is_telling_ && teller_ == std::this_thread::get_id();
@@ -241,12 +241,12 @@ GrpcClient::Errands GrpcClient::look(Instant now) {
     const bool may = client_.is_connected() && client_.unconfirmed() < kWindow;
     if (may && (client_.has_message(now) || is_leaving_)) {
       compose(*stream, now);
-      errands.writes = stream;
+      actions.writes = stream;
     }
   }
-  errands.has_events = !client_.events().empty() && !is_telling_;
+  actions.has_events = !client_.events().empty() && !is_telling_;
   wake_keeper(now);
-  return errands;
+  return actions;
 }
 
 void GrpcClient::compose(Stream& stream, Instant now) {
@@ -267,9 +267,9 @@ void GrpcClient::wake_keeper(Instant now) {
   changed_.notify_all();
 }
 
-void GrpcClient::run(const Errands& errands) {
-  if (errands.writes != nullptr) errands.writes->write();
-  if (errands.has_events) tell();
+void GrpcClient::run(const PendingActions& actions) {
+  if (actions.writes != nullptr) actions.writes->write();
+  if (actions.has_events) tell();
 }
 
 // Calls listeners until there are no events. One thread at a time does it; others leave their
@@ -296,9 +296,9 @@ void GrpcClient::tell() {
     news_.clear();
   }
   is_telling_ = false;
-  const Errands errands = look(host::boot_now());
+  const PendingActions actions = look(host::boot_now());
   lock.unlock();
-  if (errands.writes != nullptr) errands.writes->write();
+  if (actions.writes != nullptr) actions.writes->write();
 }
 
 // ---- the application ----
@@ -306,7 +306,7 @@ void GrpcClient::tell() {
 LockClient::Acquired GrpcClient::acquire(std::string_view name, Mode mode, OrWait or_wait,
                                          Listener& listener) {
   LockClient::Acquired acquired;
-  Errands errands;
+  PendingActions actions;
   {
     const host::MutexLock lock(mutex_);
     const Instant now = host::boot_now();
@@ -315,14 +315,14 @@ LockClient::Acquired GrpcClient::acquire(std::string_view name, Mode mode, OrWai
     if (listeners_.size() <= slot) listeners_.resize(slot + 1);
     listeners_[slot] = &listener;
     if (acquired.is_held && client_.events().empty()) return acquired;
-    errands = look(now);
+    actions = look(now);
   }
-  run(errands);
+  run(actions);
   return acquired;
 }
 
 void GrpcClient::release(Ticket ticket) {
-  Errands errands;
+  PendingActions actions;
   {
     const host::MutexLock lock(mutex_);
     const Instant now = host::boot_now();
@@ -331,39 +331,39 @@ void GrpcClient::release(Ticket ticket) {
     client_.release(ticket, now);
     const bool is_quiet = said == said_so_far() && client_.events().empty();
     if (is_quiet && telling_ != ticket) return;  // into the cache: no notification needed
-    errands = look(now);
+    actions = look(now);
     if (teller_ != std::this_thread::get_id()) {
       while (telling_ == ticket) told_.wait(lock);
     }
   }
-  run(errands);
+  run(actions);
 }
 
 bool GrpcClient::is_held(Ticket ticket) {
-  Errands errands;
+  PendingActions actions;
   bool is_held = false;
   {
     const host::MutexLock lock(mutex_);
     const Instant now = host::boot_now();
     client_.tick(now);
     is_held = client_.is_held(ticket);
-    errands = look(now);
+    actions = look(now);
   }
-  run(errands);
+  run(actions);
   return is_held;
 }
 
 template <class Drop>
 std::size_t GrpcClient::drop(Drop drop) {
-  Errands errands;
+  PendingActions actions;
   std::size_t gone = 0;
   {
     const host::MutexLock lock(mutex_);
     const Instant now = host::boot_now();
     gone = drop(client_, now);
-    errands = look(now);
+    actions = look(now);
   }
-  run(errands);
+  run(actions);
   return gone;
 }
 
@@ -379,13 +379,13 @@ Client::Status GrpcClient::status() const {
 }
 
 void GrpcClient::close(Nanoseconds patience) {
-  Errands errands;
+  PendingActions actions;
   {
     const host::MutexLock lock(mutex_);
     if (std::exchange(is_leaving_, true)) return;
-    errands = look(host::boot_now());
+    actions = look(host::boot_now());
   }
-  run(errands);
+  run(actions);
   {
     const host::MutexLock lock(mutex_);
     const Instant until = host::now() + (client_.is_connected() ? patience : Nanoseconds{0});
@@ -443,10 +443,10 @@ void GrpcClient::keep() {
       }
     }
     keeper_until_ = kNever;  // it is awake, so it need not be woken
-    const Errands errands = look(now);
-    if (errands.writes != nullptr || errands.has_events) {
+    const PendingActions actions = look(now);
+    if (actions.writes != nullptr || actions.has_events) {
       lock.unlock();
-      run(errands);
+      run(actions);
       lock.lock();
       continue;
     }

@@ -134,11 +134,11 @@ class EtcdMembership final : public Membership {
   Result<void> hold_lease(Instant now);
   Result<void> look();
   Result<MembershipView> list();
-  Standing standing_in(const MembershipView& view);
-  bool may_campaign(const Standing& standing);
+  Connectivity connectivity_in(const MembershipView& view);
+  bool may_campaign(const Connectivity& connectivity);
   Result<void> campaign(const MembershipView& view);
-  Result<void> challenge(const MembershipView& view, const Standing& standing);
-  Result<void> yield(const Standing& standing, std::size_t challenger);
+  Result<void> challenge(const MembershipView& view, const Connectivity& connectivity);
+  Result<void> yield(const Connectivity& connectivity, std::size_t challenger);
   MembershipView read(const std::vector<EtcdClient::Entry>& entries);
   void read_leader(const EtcdClient::Entry& entry, MembershipView& view) const;
   void read_rule(const EtcdClient::Entry& entry, MembershipView& view);
@@ -327,17 +327,17 @@ Result<void> EtcdMembership::look() {
   MembershipView view = std::move(*listed);
   view.until = sure_until();
   listener_.heard(view);
-  const Standing standing = standing_in(view);
+  const Connectivity connectivity = connectivity_in(view);
   if (view.term != 0) leaderless_since_ = kNever;
   if (view.leads) {
-    if (should_yield(standing, view.challenger)) return yield(standing, view.challenger);
+    if (should_yield(connectivity, view.challenger)) return yield(connectivity, view.challenger);
     listener_.confirmed(view.until);
   }
-  if (view.term == 0) return may_campaign(standing) ? campaign(view) : Result<void>{};
-  return challenge(view, standing);
+  if (view.term == 0) return may_campaign(connectivity) ? campaign(view) : Result<void>{};
+  return challenge(view, connectivity);
 }
 
-Standing EtcdMembership::standing_in(const MembershipView& view) {
+Connectivity EtcdMembership::connectivity_in(const MembershipView& view) {
   const Connected connected = listener_.connected();
   seeks_ = connected.seeks;
   return {.registered = count_names(view.members),
@@ -345,19 +345,20 @@ Standing EtcdMembership::standing_in(const MembershipView& view) {
           .was_connected = connected.was_connected};
 }
 
-bool EtcdMembership::may_campaign(const Standing& standing) {
+bool EtcdMembership::may_campaign(const Connectivity& connectivity) {
   const Instant now = host::now();
   leaderless_since_ = std::min(leaderless_since_, now);
   if (lease_ == 0 || now < stands_aside_until_ || !listener_.may_lead()) return false;
-  const auto wait = wait_to_lead(standing, length_);
+  const auto wait = wait_to_lead(connectivity, length_);
   return wait && now >= leaderless_since_ + *wait;
 }
 
 // Writes or removes the challenge to the current leader.
-Result<void> EtcdMembership::challenge(const MembershipView& view, const Standing& standing) {
-  const bool challenges = seeks_ && !view.leads && lease_ != 0 && should_challenge(standing) &&
+Result<void> EtcdMembership::challenge(const MembershipView& view,
+                                       const Connectivity& connectivity) {
+  const bool challenges = seeks_ && !view.leads && lease_ != 0 && should_challenge(connectivity) &&
                           host::now() >= stands_aside_until_ && listener_.may_lead();
-  std::string text = challenges ? fmt::format("{} {}", view.term, standing.connected) : "";
+  std::string text = challenges ? fmt::format("{} {}", view.term, connectivity.connected) : "";
   if (text == challenge_) return {};
   EtcdClient::Write write{key(kChallenges) + own_, std::nullopt, 0};
   if (challenges) {
@@ -372,12 +373,12 @@ Result<void> EtcdMembership::challenge(const MembershipView& view, const Standin
 
 // Stops leading first. Revokes the lease instead of deleting the key: otherwise there could be two
 // leaders in one term, if etcd did not answer.
-Result<void> EtcdMembership::yield(const Standing& standing, std::size_t challenger) {
+Result<void> EtcdMembership::yield(const Connectivity& connectivity, std::size_t challenger) {
   listener_.say(
       fmt::format("cluster: {} servers reach each other but not this one, which is connected with "
                   "{} of {}: stepping down as leader; if this repeats, check the certificates and "
                   "the network of this server",
-                  challenger, standing.connected, standing.registered));
+                  challenger, connectivity.connected, connectivity.registered));
   const std::int64_t lease = lease_;
   lose_lease();
   stands_aside_until_ = host::now() + length_;

@@ -61,7 +61,7 @@ unsigned status_of(std::errc code) {
 
 // ---- snapshots as JSON ----
 
-Json class_json(const ClassShot& one) {
+Json class_json(const ClassSnapshot& one) {
   return {{"class", one.name()},
           {"rule", one.rule},
           {"rate", one.rate},
@@ -75,7 +75,7 @@ Json class_json(const ClassShot& one) {
           {"waited_ns", one.totals.waited_ns}};
 }
 
-Json job_json(const JobShot& job) {
+Json job_json(const JobSnapshot& job) {
   Json json{{"job", printable_id(job.job.text())},
             {"nodes", job.nodes},
             {"arrived", job.arrived},
@@ -93,15 +93,15 @@ Json job_json(const JobShot& job) {
   return json;
 }
 
-Json rule_json(const RuleShot& rule) {
+Json rule_json(const RuleSnapshot& rule) {
   return {{"rule", rule.name},   {"conditions", rule.conditions}, {"limits", rule.limits},
           {"heads", rule.heads}, {"layer", rule.layer},           {"rate", rule.rate},
           {"bps", rule.bps},     {"classes", rule.classes},       {"state", rule.state}};
 }
 
-Json policies_json(const ServiceShot& shot) {
+Json policies_json(const ServiceSnapshot& shot) {
   Json all = Json::array();
-  for (const PolicyShot& policy : shot.policies) {
+  for (const PolicySnapshot& policy : shot.policies) {
     all.push_back({{"head", policy.head},
                    {"policy", policy.name},
                    {"argument", policy.argument},
@@ -113,25 +113,25 @@ Json policies_json(const ServiceShot& shot) {
 }
 
 // The policy of the regular head as it is written to nrs_policies.
-std::string policy_text(const ServiceShot& shot) {
+std::string policy_text(const ServiceSnapshot& shot) {
   std::string text = "fifo";
-  for (const PolicyShot& policy : shot.policies) {
+  for (const PolicySnapshot& policy : shot.policies) {
     if (policy.head != "regular" || policy.state != "started" || policy.name == "fifo") continue;
     text = policy.argument.empty() ? policy.name : policy.name + " " + policy.argument;
   }
   return text;
 }
 
-Json capacity_json(const ServiceShot& shot) {
+Json capacity_json(const ServiceSnapshot& shot) {
   return {{"capacity", shot.capacity ? Json(*shot.capacity) : Json(nullptr)},
           {"capacity_unit", shot.capacity_unit},
           {"adaptive", shot.adaptive}};
 }
 
-Json groups_json(const std::optional<GroupsShot>& shot) {
+Json groups_json(const std::optional<GroupsSnapshot>& shot) {
   if (!shot) return nullptr;
   Json groups = Json::array();
-  for (const GroupsShot::Group& one : shot->groups) {
+  for (const GroupsSnapshot::Group& one : shot->groups) {
     groups.push_back({{"group", one.name}, {"turns", one.turns}, {"waiting", one.waiting}});
   }
   return {{"preferred", shot->preferred.empty() ? Json(nullptr) : Json(shot->preferred)},
@@ -141,7 +141,7 @@ Json groups_json(const std::optional<GroupsShot>& shot) {
           {"groups", groups}};
 }
 
-Json service_json(const ServiceShot& shot) {
+Json service_json(const ServiceSnapshot& shot) {
   Json json{{"service", shot.name},
             {"policy", policy_text(shot)},
             {"queued", shot.queued},
@@ -155,9 +155,9 @@ Json service_json(const ServiceShot& shot) {
   return json;
 }
 
-Json ledger_json(const ServiceShot& shot) {
+Json ledger_json(const ServiceSnapshot& shot) {
   Json all = Json::array();
-  for (const JobShot& job : shot.jobs) {
+  for (const JobSnapshot& job : shot.jobs) {
     if (job.record == 0 && job.lent == 0 && job.borrowed == 0) continue;
     all.push_back({{"job", printable_id(job.job.text())},
                    {"record", job.record},
@@ -206,49 +206,49 @@ HttpResponse locks_answer(const Snapshot& shot, const std::vector<std::string>& 
   return {.body = namespace_json(*found)};
 }
 
-Json classes_json(const ServiceShot& shot, const ListQuery& query) {
-  std::vector<const ClassShot*> order;
+Json classes_json(const ServiceSnapshot& shot, const ListQuery& query) {
+  std::vector<const ClassSnapshot*> order;
   order.reserve(shot.classes.size());
-  for (const ClassShot& one : shot.classes) order.push_back(&one);
+  for (const ClassSnapshot& one : shot.classes) order.push_back(&one);
   const std::string_view sort = query.sort;
-  std::sort(order.begin(), order.end(), [&](const ClassShot* a, const ClassShot* b) {
+  std::sort(order.begin(), order.end(), [&](const ClassSnapshot* a, const ClassSnapshot* b) {
     if (sort == "served") return a->totals.served > b->totals.served;
     if (sort == "bytes") return a->totals.bytes > b->totals.bytes;
     if (sort == "class") return a->name() < b->name();
     return a->totals.waited_ns > b->totals.waited_ns;
   });
   Json all = Json::array();
-  for (const ClassShot* const one : order) {
+  for (const ClassSnapshot* const one : order) {
     if (all.size() >= query.limit) break;
     if (query.wants(one->name())) all.push_back(class_json(*one));
   }
   return all;
 }
 
-Json jobs_json(const ServiceShot& shot, const ListQuery& query) {
-  std::vector<const JobShot*> order;
+Json jobs_json(const ServiceSnapshot& shot, const ListQuery& query) {
+  std::vector<const JobSnapshot*> order;
   order.reserve(shot.jobs.size());
-  for (const JobShot& job : shot.jobs) order.push_back(&job);
-  std::sort(order.begin(), order.end(), [](const JobShot* a, const JobShot* b) {
+  for (const JobSnapshot& job : shot.jobs) order.push_back(&job);
+  std::sort(order.begin(), order.end(), [](const JobSnapshot* a, const JobSnapshot* b) {
     return a->finished != b->finished ? a->finished > b->finished : a->job < b->job;
   });
   Json all = Json::array();
-  for (const JobShot* const job : order) {
+  for (const JobSnapshot* const job : order) {
     if (all.size() >= query.limit) break;
     if (query.wants(printable_id(job->job.text()))) all.push_back(job_json(*job));
   }
   return all;
 }
 
-Json rules_json(const ServiceShot& shot) {
+Json rules_json(const ServiceSnapshot& shot) {
   Json all = Json::array();
-  for (const RuleShot& rule : shot.rules) all.push_back(rule_json(rule));
+  for (const RuleSnapshot& rule : shot.rules) all.push_back(rule_json(rule));
   return all;
 }
 
 Json hung_json(const Snapshot& shot) {
   Json all = Json::array();
-  for (const HungExportShot& one : shot.hung) {
+  for (const HungExportSnapshot& one : shot.hung) {
     all.push_back({{"export", one.name},
                    {"service", one.service},
                    {"unfinished", one.unfinished},
@@ -260,7 +260,7 @@ Json hung_json(const Snapshot& shot) {
 
 Json status_json(const Snapshot& shot, std::string_view version, std::string_view generation) {
   Json services = Json::array();
-  for (const ServiceShot& one : shot.services) services.push_back(service_json(one));
+  for (const ServiceSnapshot& one : shot.services) services.push_back(service_json(one));
   const serve::Counters& counters = shot.counters;
   return {{"version", version},
           {"generation", generation},
@@ -298,7 +298,7 @@ std::vector<std::string> parts_of(std::string_view path) {
   return parts;
 }
 
-HttpResponse service_answer(const ServiceShot& shot, std::string_view what,
+HttpResponse service_answer(const ServiceSnapshot& shot, std::string_view what,
                             const HttpRequest& request) {
   if (what.empty()) return ok(service_json(shot));
   if (what == "policies") return ok(policies_json(shot));
@@ -367,7 +367,7 @@ HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::
     response = locks_answer(shot, parts);
   } else if (parts.size() == 1) {
     Json all = Json::array();
-    for (const ServiceShot& one : shot.services) all.push_back(service_json(one));
+    for (const ServiceSnapshot& one : shot.services) all.push_back(service_json(one));
     response = ok(all);
   } else {
     const auto found = std::find_if(shot.services.begin(), shot.services.end(),
@@ -386,17 +386,17 @@ HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::
 
 std::string live_event(const Snapshot& shot, std::string_view generation) {
   Json services = Json::array();
-  for (const ServiceShot& service : shot.services) {
-    std::vector<const ClassShot*> order;
+  for (const ServiceSnapshot& service : shot.services) {
+    std::vector<const ClassSnapshot*> order;
     order.reserve(service.classes.size());
-    for (const ClassShot& one : service.classes) order.push_back(&one);
+    for (const ClassSnapshot& one : service.classes) order.push_back(&one);
     const auto first = order.begin();
     const auto last = first + static_cast<std::ptrdiff_t>(std::min(order.size(), kPageClasses));
-    std::partial_sort(first, last, order.end(), [](const ClassShot* a, const ClassShot* b) {
+    std::partial_sort(first, last, order.end(), [](const ClassSnapshot* a, const ClassSnapshot* b) {
       return a->totals.served > b->totals.served;
     });
-    std::map<JobId, const JobShot*> jobs;
-    for (const JobShot& job : service.jobs) jobs.emplace(job.job, &job);
+    std::map<JobId, const JobSnapshot*> jobs;
+    for (const JobSnapshot& job : service.jobs) jobs.emplace(job.job, &job);
     Json classes = Json::array();
     for (auto one = first; one != last; ++one) {
       Json json = class_json(**one);
@@ -554,7 +554,7 @@ std::optional<Explained> find_class(const Snapshot& shot, std::string_view servi
   std::optional<Explained> by_job;
   for (std::size_t at = 0; at < shot.services.size(); ++at) {
     if (!service.empty() && shot.services[at].name != service) continue;
-    for (const ClassShot& one : shot.services[at].classes) {
+    for (const ClassSnapshot& one : shot.services[at].classes) {
       const bool has_rule = name.size() > one.rule.size() && name.starts_with(one.rule) &&
                             name[one.rule.size()] == '/';
       if (has_rule && one.name() == name) return Explained{at, &one};
@@ -571,13 +571,13 @@ std::optional<Explained> find_class(const Snapshot& shot, std::string_view servi
 
 std::string explain_json(const Snapshot& shot, const Explained& explained,
                          const WaitHistory& history, std::string_view reason) {
-  const ServiceShot& service = shot.services[explained.service];
-  const ClassShot& found = *explained.found;
+  const ServiceSnapshot& service = shot.services[explained.service];
+  const ClassSnapshot& found = *explained.found;
   Json json = class_json(found);
   json["service"] = service.name;
   json["reason"] = reason;
   json["policy"] = policy_text(service);
-  for (const JobShot& job : service.jobs) {
+  for (const JobSnapshot& job : service.jobs) {
     if (!found.by.has(Field::kJobid) || job.job != found.key.job) continue;
     json["job"] = job_json(job);
     const std::uint64_t owed = static_cast<std::uint64_t>(std::abs(job.record));
@@ -609,7 +609,7 @@ std::string explain_json(const Snapshot& shot, const Explained& explained,
   }
   json["delays"] = delays;
   Json debtors = Json::array(), lenders = Json::array();
-  for (const JobShot& job : service.jobs) {
+  for (const JobSnapshot& job : service.jobs) {
     Json one{{"job", printable_id(job.job.text())}, {"tokens", std::abs(job.record)}};
     if (job.record < 0 && debtors.size() < 10)
       debtors.push_back(std::move(one));

@@ -79,10 +79,10 @@ struct WaitHistory {
   std::deque<Sample> samples;
 };
 
-// Where the sought object (Sought) was found.
+// Where the sought object (ClassQuery) was found.
 struct Explained {
   std::size_t service = 0;
-  const ClassShot* found = nullptr;
+  const ClassSnapshot* found = nullptr;
 };
 // A job may have had classes under several rules: the one under `rule` is preferred.
 std::optional<Explained> find_class(const Snapshot& shot, std::string_view service,

@@ -356,11 +356,11 @@ void HttpControl::list_locks(const HttpRequest& request, const Reply& reply) {
 void HttpControl::explain(const HttpRequest& request, const Reply& reply) {
   const std::string name(request.find("name").value_or(""));
   const std::string service(request.find("service").value_or(""));
-  const auto taker = std::make_shared<SnapshotTaker>(Sought(name));
+  const auto taker = std::make_shared<SnapshotTaker>(ClassQuery(name));
   take(taker, [this, name, service, reply](Result<Snapshot> taken) {
     if (!taken) return reply(error_response(taken.error()));
     const auto shot = std::make_shared<const Snapshot>(std::move(*taken));
-    const auto is_it = [&](const ServiceShot& one) { return one.name == service; };
+    const auto is_it = [&](const ServiceSnapshot& one) { return one.name == service; };
     if (!service.empty() && std::none_of(shot->services.begin(), shot->services.end(), is_it)) {
       return reply(error_response(404, "no service named " + quote(service)));
     }

@@ -108,7 +108,7 @@ bool is_same_secret(std::string_view a, std::string_view b) {
 class Session;
 
 // A listening socket: Unix or TCP.
-struct Door {
+struct Listener {
   bool needs_token = false;
   std::size_t connections = 0;
   std::size_t streams = 0;
@@ -133,8 +133,8 @@ struct HttpServer::State {
   Answer answer;
   std::string token;
   std::string path;
-  Door local_door;
-  Door tcp_door{
+  Listener local_listener;
+  Listener tcp_listener{
       .needs_token = true, .connections = 0, .streams = 0, .bodies = 0, .replies = 0, .idle = {}};
   std::list<std::weak_ptr<Session>> streams;
   // From other threads: one answer for each request in progress.
@@ -148,7 +148,7 @@ struct HttpServer::State {
   void await_letters();
   void accept_local();
   void accept_tcp();
-  void admit(Socket socket, Door& door);
+  void admit(Socket socket, Listener& listener);
   void after_a_breath(std::function<void()> function);
   void repeat(asio::steady_timer& timer, std::chrono::milliseconds interval,
               const std::function<void()>& function);
@@ -157,16 +157,16 @@ struct HttpServer::State {
 // One connection. Exists while an operation is in progress or its answer is pending.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(HttpServer::State& state, Socket socket, Door& door)
-      : state_(state), stream_(std::move(socket)), door_(door) {
-    ++door_.connections;
+  Session(HttpServer::State& state, Socket socket, Listener& listener)
+      : state_(state), stream_(std::move(socket)), listener_(listener) {
+    ++listener_.connections;
   }
   ~Session() {
     leave_idle();
     free_body();
     free_reply();
-    --door_.connections;
-    if (is_stream_) --door_.streams;
+    --listener_.connections;
+    if (is_stream_) --listener_.streams;
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -210,19 +210,19 @@ class Session : public std::enable_shared_from_this<Session> {
 
  private:
   void enter_idle() {
-    if (!idle_at_) idle_at_ = door_.idle.insert(door_.idle.end(), this);
+    if (!idle_at_) idle_at_ = listener_.idle.insert(listener_.idle.end(), this);
   }
   void leave_idle() {
-    if (idle_at_) door_.idle.erase(*std::exchange(idle_at_, std::nullopt));
+    if (idle_at_) listener_.idle.erase(*std::exchange(idle_at_, std::nullopt));
   }
 
   // The body was announced and is not held any more.
   void free_body() {
-    door_.bodies -= std::exchange(body_, 0);
+    listener_.bodies -= std::exchange(body_, 0);
     parser_.reset();
   }
   void free_reply() {
-    door_.replies -= std::exchange(sent_size_, 0);
+    listener_.replies -= std::exchange(sent_size_, 0);
     reply_.reset();
   }
 
@@ -235,11 +235,11 @@ class Session : public std::enable_shared_from_this<Session> {
     const std::size_t body =
         parser_->chunked() ? HttpServer::kBodyMax : parser_->content_length().value_or(0);
     if (body > 0 && !is_allowed_) return refuse(401, "a token is required");
-    if (door_.bodies + body > HttpServer::kBodiesMax) {
+    if (listener_.bodies + body > HttpServer::kBodiesMax) {
       return refuse(503, "too many requests are being received; try again later");
     }
     body_ = body;
-    door_.bodies += body;
+    listener_.bodies += body;
     stream_.expires_after(HttpServer::kRequestTime);
     http::async_read(
         stream_, buffer_, *parser_,
@@ -285,7 +285,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   template <class Message>
   bool is_allowed(const Message& message) const {
-    if (!door_.needs_token) return true;
+    if (!listener_.needs_token) return true;
     const auto given = message[http::field::authorization];
     std::string_view text(given.data(), given.size());
     if (!beast::iequals({text.data(), std::min(text.size(), kBearer.size())},
@@ -313,17 +313,17 @@ class Session : public std::enable_shared_from_this<Session> {
   void answer(HttpResponse response) {
     free_body();
     if (response.is_stream) {
-      if (door_.streams >= HttpServer::kStreamsMax) {
+      if (listener_.streams >= HttpServer::kStreamsMax) {
         return refuse(503, "too many event streams");
       }
       return begin_stream();
     }
     if (response.body.size() > kSmallReply &&
-        door_.replies + response.body.size() > HttpServer::kRepliesMax) {
+        listener_.replies + response.body.size() > HttpServer::kRepliesMax) {
       return refuse(503, "too many answers wait for their readers; try again later");
     }
     sent_size_ = response.body.size();
-    door_.replies += sent_size_;
+    listener_.replies += sent_size_;
     reply_.emplace();
     reply_->version(11);
     reply_->result(response.status);
@@ -369,7 +369,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void begin_stream() {
     is_stream_ = true;
-    ++door_.streams;
+    ++listener_.streams;
     state_.streams.push_back(weak_from_this());
     static const auto head = std::make_shared<const std::string>(
         "HTTP/1.1 200 OK\r\nServer: weir\r\nContent-Type: text/event-stream\r\n"
@@ -389,7 +389,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   HttpServer::State& state_;
   Stream stream_;
-  Door& door_;
+  Listener& listener_;
   std::optional<std::list<Session*>::iterator> idle_at_;
   bool is_stream_ = false;
   bool is_first_ = true;
@@ -397,8 +397,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool is_head_ = false;
   bool keep_alive_ = false;
   char byte_ = 0;
-  std::size_t body_ = 0;       // bytes, in Door::bodies
-  std::size_t sent_size_ = 0;  // bytes, in Door::replies
+  std::size_t body_ = 0;       // bytes, in Listener::bodies
+  std::size_t sent_size_ = 0;  // bytes, in Listener::replies
   beast::flat_buffer buffer_{kReadAhead};
   std::optional<http::request_parser<http::string_body>> parser_;
   std::optional<http::response<http::string_body>> reply_;
@@ -406,16 +406,16 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<const std::string> waiting_;
 };
 
-bool Door::drop_idle() {
+bool Listener::drop_idle() {
   if (idle.empty()) return false;
   idle.front()->close();
   return true;
 }
 
-void HttpServer::State::admit(Socket socket, Door& door) {
+void HttpServer::State::admit(Socket socket, Listener& listener) {
   // All are busy: the new socket is closed.
-  if (door.connections >= kConnectionsMax && !door.drop_idle()) return;
-  std::make_shared<Session>(*this, std::move(socket), door)->read();
+  if (listener.connections >= kConnectionsMax && !listener.drop_idle()) return;
+  std::make_shared<Session>(*this, std::move(socket), listener)->read();
 }
 
 // Out of descriptors: trying again at once would only use CPU time.
@@ -439,10 +439,10 @@ void HttpServer::State::accept_local() {
   local->async_accept([this](error_code error, asio::local::stream_protocol::socket socket) {
     if (error == asio::error::operation_aborted) return;
     if (error) {
-      tcp_door.drop_idle();
+      tcp_listener.drop_idle();
       return after_a_breath([this] { accept_local(); });
     }
-    admit(Socket(std::move(socket)), local_door);
+    admit(Socket(std::move(socket)), local_listener);
     accept_local();
   });
 }
@@ -451,7 +451,7 @@ void HttpServer::State::accept_tcp() {
   tcp->async_accept([this](error_code error, asio::ip::tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
     if (error) return after_a_breath([this] { accept_tcp(); });
-    admit(Socket(std::move(socket)), tcp_door);
+    admit(Socket(std::move(socket)), tcp_listener);
     accept_tcp();
   });
 }

@@ -88,22 +88,24 @@ void add_server(std::string& page, const Snapshot& shot) {
 
 void add_services(std::string& page, const Snapshot& shot) {
   Family queued(page, "weir_queued_requests", "gauge", "Requests waiting in queues.");
-  for (const ServiceShot& one : shot.services) queued.add(labels_of(one.name), one.queued);
+  for (const ServiceSnapshot& one : shot.services) queued.add(labels_of(one.name), one.queued);
   Family running(page, "weir_running_requests", "gauge", "Requests running in stores.");
-  for (const ServiceShot& one : shot.services) running.add(labels_of(one.name), one.running);
+  for (const ServiceSnapshot& one : shot.services) running.add(labels_of(one.name), one.running);
   Family classes(page, "weir_classes", "gauge", "Classes in memory.");
-  for (const ServiceShot& one : shot.services) classes.add(labels_of(one.name), one.classes.size());
+  for (const ServiceSnapshot& one : shot.services)
+    classes.add(labels_of(one.name), one.classes.size());
   Family overflow(page, "weir_class_overflow_total", "counter",
                   "Requests that shared the overflow class because the class limit was reached.");
-  for (const ServiceShot& one : shot.services) overflow.add(labels_of(one.name), one.overflowed);
+  for (const ServiceSnapshot& one : shot.services)
+    overflow.add(labels_of(one.name), one.overflowed);
   Family capacity(page, "weir_capacity_tokens_per_second", "gauge",
                   "Capacity of the device in use, given or estimated.");
-  for (const ServiceShot& one : shot.services) {
+  for (const ServiceSnapshot& one : shot.services) {
     if (one.capacity) capacity.add(labels_of(one.name), *one.capacity);
   }
   Family delays(page, "weir_delay_seconds", "gauge",
                 "Waiting time by cause, summed over the sampled queues.");
-  for (const ServiceShot& one : shot.services) {
+  for (const ServiceSnapshot& one : shot.services) {
     DelaySums sums{};
     for (const WaitView& wait : one.waits) {
       for (std::size_t i = 0; i < kDelays; ++i) sums[i] += wait.delays[i];
@@ -114,8 +116,8 @@ void add_services(std::string& page, const Snapshot& shot) {
   }
   Family rates(page, "weir_rule_rate_limit", "gauge",
                "Operations per second that a rule allows each of its classes.");
-  for (const ServiceShot& one : shot.services) {
-    for (const RuleShot& rule : one.rules) {
+  for (const ServiceSnapshot& one : shot.services) {
+    for (const RuleSnapshot& rule : one.rules) {
       if (rule.heads == "hp" || rule.rate == 0) continue;  // 0: it is not limited
       rates.add(labels_of(one.name, "rule", rule.name), rule.rate);
     }
@@ -129,33 +131,33 @@ void add_exports(std::string& page, const Snapshot& shot) {
     for (const std::string& name_of_one : shot.exports) {
       const auto hung =
           std::find_if(shot.hung.begin(), shot.hung.end(),
-                       [&](const HungExportShot& one) { return one.name == name_of_one; });
+                       [&](const HungExportSnapshot& one) { return one.name == name_of_one; });
       add(lines, "{export=" + metric_label(name_of_one) + "}",
-          hung == shot.hung.end() ? HungExportShot{} : *hung);
+          hung == shot.hung.end() ? HungExportSnapshot{} : *hung);
     }
   };
   family("weir_export_hung_requests",
          "Requests waiting for a store that hangs; 0 while the store completes requests.",
-         [](Family& lines, const std::string& labels, const HungExportShot& one) {
+         [](Family& lines, const std::string& labels, const HungExportSnapshot& one) {
            lines.add(labels, one.unfinished + one.kept);
          });
   family("weir_export_hung_seconds", "Time since a store that hangs completed a request.",
-         [](Family& lines, const std::string& labels, const HungExportShot& one) {
+         [](Family& lines, const std::string& labels, const HungExportSnapshot& one) {
            lines.add_seconds(labels, one.silent_ns);
          });
 }
 
 void add_groups(std::string& page, const Snapshot& shot) {
-  std::vector<const ServiceShot*> services;
-  for (const ServiceShot& one : shot.services) {
+  std::vector<const ServiceSnapshot*> services;
+  for (const ServiceSnapshot& one : shot.services) {
     if (one.groups) services.push_back(&one);
   }
   if (services.empty()) return;
   const auto by_group = [&](std::string_view name, std::string_view type, std::string_view help,
                             auto&& pick) {
     Family lines(page, name, type, help);
-    for (const ServiceShot* const one : services) {
-      for (const GroupsShot::Group& group : one->groups->groups) {
+    for (const ServiceSnapshot* const one : services) {
+      for (const GroupsSnapshot::Group& group : one->groups->groups) {
         lines.add(labels_of(one->name, "group", group.name), pick(*one->groups, group));
       }
     }
@@ -163,22 +165,22 @@ void add_groups(std::string& page, const Snapshot& shot) {
   const auto by_service = [&](std::string_view name, std::string_view type, std::string_view help,
                               auto&& pick) {
     Family lines(page, name, type, help);
-    for (const ServiceShot* const one : services)
+    for (const ServiceSnapshot* const one : services)
       lines.add(labels_of(one->name), pick(*one->groups));
   };
   by_group("weir_group_turns_total", "counter", "Number of turns in which a group was preferred.",
-           [](const GroupsShot&, const GroupsShot::Group& group) { return group.turns; });
+           [](const GroupsSnapshot&, const GroupsSnapshot::Group& group) { return group.turns; });
   by_group("weir_group_preferred", "gauge", "1 for the preferred group.",
-           [](const GroupsShot& all, const GroupsShot::Group& group) {
+           [](const GroupsSnapshot& all, const GroupsSnapshot::Group& group) {
              return std::uint64_t{all.preferred == group.name};
            });
   by_group("weir_group_waiting_queues", "gauge", "Queues of a group with waiting requests.",
-           [](const GroupsShot&, const GroupsShot::Group& group) { return group.waiting; });
+           [](const GroupsSnapshot&, const GroupsSnapshot::Group& group) { return group.waiting; });
   by_service("weir_group_in_step", "gauge", "1 while turns are synchronized with other servers.",
-             [](const GroupsShot& all) { return std::uint64_t{all.step == "cluster"}; });
+             [](const GroupsSnapshot& all) { return std::uint64_t{all.step == "cluster"}; });
   by_service("weir_group_ragged_total", "counter",
              "Quiet phases that exceeded their maximum length.",
-             [](const GroupsShot& all) { return all.ragged; });
+             [](const GroupsSnapshot& all) { return all.ragged; });
 }
 
 void add_cluster(std::string& page, const serve::ClusterStatus& status) {
@@ -303,10 +305,10 @@ Metrics::Sums Metrics::Sums::grown_from(const Sums& before) const {
   return {requests - before.requests, grown(bytes, before.bytes), grown(wait_ns, before.wait_ns)};
 }
 
-void Metrics::count_classes(Service& kept, const ServiceShot& shot, Instant now) {
+void Metrics::count_classes(Service& kept, const ServiceSnapshot& shot, Instant now) {
   absl::flat_hash_map<std::uint64_t, Sums> seen;
   seen.reserve(shot.classes.size());
-  for (const ClassShot& one : shot.classes) {
+  for (const ClassSnapshot& one : shot.classes) {
     const std::uint64_t key = hash_words(one.key.hash() ^ (one.is_overflow ? 1U : 0U),
                                          std::hash<std::string>()(one.rule));
     const Sums sums{one.totals.served, one.totals.bytes, one.totals.waited_ns};
@@ -318,18 +320,18 @@ void Metrics::count_classes(Service& kept, const ServiceShot& shot, Instant now)
     if (more.requests > 0) series.moved = now;
   }
   kept.classes = std::move(seen);
-  for (const RuleShot& rule : shot.rules) {
+  for (const RuleSnapshot& rule : shot.rules) {
     if (rule.heads != "hp") kept.by_rule[rule.name].moved = now;
   }
   std::erase_if(kept.by_rule, [&](const auto& one) { return now - one.second.moved > kIdleTime; });
 }
 
-void Metrics::count_jobs(Service& kept, const ServiceShot& shot, Instant now) {
+void Metrics::count_jobs(Service& kept, const ServiceSnapshot& shot, Instant now) {
   std::erase_if(kept.by_job, [&](const auto& one) { return now - one.second.moved > kIdleTime; });
-  std::vector<std::pair<Sums, const JobShot*>> newcomers;
+  std::vector<std::pair<Sums, const JobSnapshot*>> newcomers;
   absl::flat_hash_map<JobId, Sums, std::hash<JobId>> seen;
   seen.reserve(shot.jobs.size());
-  for (const JobShot& job : shot.jobs) {
+  for (const JobSnapshot& job : shot.jobs) {
     const Sums sums{job.finished, job.read_bytes + job.written_bytes, job.wait_ns};
     const auto before = kept.jobs.find(job.job);
     const Sums more = before == kept.jobs.end() ? sums : sums.grown_from(before->second);
@@ -397,7 +399,7 @@ std::string Metrics::scrape(const Snapshot& shot) {
   add_groups(page, shot);
   if (shot.cluster) add_cluster(page, *shot.cluster);
   add_locks(page, shot.locks);
-  for (const ServiceShot& one : shot.services) {
+  for (const ServiceSnapshot& one : shot.services) {
     count_classes(services_[one.name], one, shot.moment.now);
     count_jobs(services_[one.name], one, shot.moment.now);
   }
@@ -433,9 +435,9 @@ std::string Metrics::scrape(const Snapshot& shot) {
          &Sums::wait_ns, true, false);
   Family records(page, "weir_job_record_tokens", "gauge",
                  "Tokens that a job has lent (positive) or borrowed (negative).");
-  for (const ServiceShot& one : shot.services) {
+  for (const ServiceSnapshot& one : shot.services) {
     const Service& kept = services_[one.name];
-    for (const JobShot& job : one.jobs) {
+    for (const JobSnapshot& job : one.jobs) {
       if (!kept.by_job.contains(job.job)) continue;
       records.add_signed(labels_of(one.name, "job", job_label(job.job)), job.record);
     }

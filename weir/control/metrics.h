@@ -64,8 +64,8 @@ class Metrics {
     Sums other;
   };
 
-  void count_classes(Service& kept, const ServiceShot& shot, Instant now);
-  void count_jobs(Service& kept, const ServiceShot& shot, Instant now);
+  void count_classes(Service& kept, const ServiceSnapshot& shot, Instant now);
+  void count_jobs(Service& kept, const ServiceSnapshot& shot, Instant now);
 
   void choose_lock_clients(const lock::NamespaceView& view);
   void add_locks(std::string& page, const std::vector<lock::NamespaceView>& locks);

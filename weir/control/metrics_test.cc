@@ -12,10 +12,10 @@ namespace {
 Snapshot with_jobs(std::chrono::seconds at, std::size_t count, std::uint64_t finished) {
   Snapshot shot;
   shot.moment.now = Instant{} + at;
-  ServiceShot& service = shot.services.emplace_back();
+  ServiceSnapshot& service = shot.services.emplace_back();
   service.name = "ost_io";
   for (std::size_t i = 0; i < count; ++i) {
-    JobShot& job = service.jobs.emplace_back();
+    JobSnapshot& job = service.jobs.emplace_back();
     job.job = JobId("j" + std::to_string(i));
     job.finished = finished;
   }
@@ -54,7 +54,7 @@ TEST(Metrics, AClassThatWasForgottenTakesNothingAway) {
   const auto shot = [](std::chrono::seconds at, std::uint64_t served) {
     Snapshot one;
     one.moment.now = Instant{} + at;
-    ServiceShot& service = one.services.emplace_back();
+    ServiceSnapshot& service = one.services.emplace_back();
     service.name = "ost_io";
     service.classes.emplace_back().rule = "dd";
     service.classes.back().totals.served = served;
@@ -115,7 +115,7 @@ TEST(Metrics, HaveTurnsOfGroupsAndSlicesOnlyWhereThereAreSome) {
             std::string::npos);
   Snapshot shot = with_jobs(std::chrono::seconds{1}, 1, 1);
   EXPECT_EQ(metrics.scrape(shot).find("weir_cluster_"), std::string::npos);
-  GroupsShot& groups = shot.services[0].groups.emplace();
+  GroupsSnapshot& groups = shot.services[0].groups.emplace();
   groups.groups = {{"a", 7, 2}, {"others", 3, 0}};
   groups.preferred = "a";
   groups.step = "cluster";

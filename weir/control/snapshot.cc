@@ -40,8 +40,8 @@ std::uint64_t per_second(const BucketShape& shape) {
   return tokens_in(shape.rate(), std::chrono::seconds{1}).count();
 }
 
-ClassShot class_shot(const ClassView& view) {
-  ClassShot shot;
+ClassSnapshot class_shot(const ClassView& view) {
+  ClassSnapshot shot;
   shot.rule = view.rule.name();
   shot.key = view.key;
   shot.by = view.rule.by();
@@ -60,16 +60,16 @@ ClassShot class_shot(const ClassView& view) {
   return shot;
 }
 
-JobShot job_shot(const Target& target, const JobStats::Entry& entry) {
-  JobShot shot{.job = entry.job,
-               .arrived = entry.arrived.requests,
-               .finished = entry.finished.requests,
-               .waiting = entry.waiting().requests,
-               .running = entry.running().requests,
-               .read_bytes = entry.read.count(),
-               .written_bytes = entry.written.count(),
-               .wait_ns = static_cast<std::uint64_t>(entry.wait_sum.count()),
-               .latency_ns = static_cast<std::uint64_t>(entry.latency_sum.count())};
+JobSnapshot job_shot(const Target& target, const JobStats::Entry& entry) {
+  JobSnapshot shot{.job = entry.job,
+                   .arrived = entry.arrived.requests,
+                   .finished = entry.finished.requests,
+                   .waiting = entry.waiting().requests,
+                   .running = entry.running().requests,
+                   .read_bytes = entry.read.count(),
+                   .written_bytes = entry.written.count(),
+                   .wait_ns = static_cast<std::uint64_t>(entry.wait_sum.count()),
+                   .latency_ns = static_cast<std::uint64_t>(entry.latency_sum.count())};
   const Controller* const controller = target.controller();
   if (controller == nullptr) return shot;
   shot.nodes = controller->nodes_of(entry.job);
@@ -103,28 +103,28 @@ bool is_temporary(const serve::KeptRules& rules, const std::string& name, Head h
   return kept == nullptr || kept->conds != now->conds || kept->keys != now->keys;
 }
 
-void add_rule(ServiceShot& shot, RuleShot one) {
+void add_rule(ServiceSnapshot& shot, RuleSnapshot one) {
   ++shot.rules_in_all;
-  if (shot.rules.size() < ServiceShot::kRulesMax) shot.rules.push_back(std::move(one));
+  if (shot.rules.size() < ServiceSnapshot::kRulesMax) shot.rules.push_back(std::move(one));
 }
 
 // Those in force. Without a book of what is kept all are.
-void add_rules(ServiceShot& shot, const Target& target, const serve::KeptRules* book) {
+void add_rules(ServiceSnapshot& shot, const Target& target, const serve::KeptRules* book) {
   for (const Head head : kHeads) {
     const RuleView* const rules = target.rules(head);
     if (rules == nullptr) continue;
     for (const Rule* const rule : rules->rules(head).rules()) {
       // A rule for both heads is listed once.
       if (rule->heads() == Heads::kBoth && head == Head::kHigh) continue;
-      RuleShot one{.name = rule->name(),
-                   .conditions = rule->conds(),
-                   .limits = rule->limits().summary(),
-                   .heads = std::string(name_of(rule->heads() == Heads::kBoth ? Heads::kBoth
-                                                : head == Head::kRegular      ? Heads::kRegular
-                                                                              : Heads::kHigh)),
-                   .layer = rule->layer(),
-                   .rate = rule->limits().rate_in_force(),
-                   .classes = rule->refs()};
+      RuleSnapshot one{.name = rule->name(),
+                       .conditions = rule->conds(),
+                       .limits = rule->limits().summary(),
+                       .heads = std::string(name_of(rule->heads() == Heads::kBoth ? Heads::kBoth
+                                                    : head == Head::kRegular      ? Heads::kRegular
+                                                                                  : Heads::kHigh)),
+                       .layer = rule->layer(),
+                       .rate = rule->limits().rate_in_force(),
+                       .classes = rule->refs()};
       if (rule->limits().bps) {
         one.bps = tokens_in(*rule->limits().bps, std::chrono::seconds{1}).count();
       }
@@ -134,21 +134,21 @@ void add_rules(ServiceShot& shot, const Target& target, const serve::KeptRules* 
   }
 }
 
-void add_inactive_rules(ServiceShot& shot, const serve::KeptRules& book) {
+void add_inactive_rules(ServiceSnapshot& shot, const serve::KeptRules& book) {
   const RuleBook::Entries& kept = book.kept().entries();
   for (auto entry = kept.rbegin(); entry != kept.rend(); ++entry) {
     if (entry->is_default() || book.running().find(entry->name) != nullptr) continue;
-    RuleShot one{.name = entry->name,
-                 .conditions = entry->conds,
-                 .limits = print_keys(entry->keys),
-                 .heads = std::string(name_of(entry->heads)),
-                 .state = "inactive"};
+    RuleSnapshot one{.name = entry->name,
+                     .conditions = entry->conds,
+                     .limits = print_keys(entry->keys),
+                     .heads = std::string(name_of(entry->heads)),
+                     .state = "inactive"};
     if (!one.limits.empty()) one.limits.erase(0, 1);
     add_rule(shot, std::move(one));
   }
 }
 
-void add_policies(ServiceShot& shot, const Target& target) {
+void add_policies(ServiceSnapshot& shot, const Target& target) {
   static constexpr std::string_view kStates[] = {"stopped", "stopping", "started"};
   for (const Head head : kHeads) {
     for (const Gate::PolicyStatus& policy : target.policies(head)) {
@@ -163,10 +163,10 @@ void add_policies(ServiceShot& shot, const Target& target) {
   }
 }
 
-GroupsShot groups_shot(const serve::ServiceGroups& groups, const Target& target) {
+GroupsSnapshot groups_shot(const serve::ServiceGroups& groups, const Target& target) {
   const GroupEpochs& turns = groups.turns();
   const RuleView* const rules = target.rules(Head::kRegular);
-  GroupsShot shot;
+  GroupsSnapshot shot;
   shot.epoch = groups.epochs().participant().epoch();
   shot.ragged = turns.ragged();
   shot.step = !groups.has_joined()  ? "own"
@@ -183,7 +183,7 @@ GroupsShot groups_shot(const serve::ServiceGroups& groups, const Target& target)
   return shot;
 }
 
-void begin_target(const Target& target, const serve::Service* service, ServiceShot& shot,
+void begin_target(const Target& target, const serve::Service* service, ServiceSnapshot& shot,
                   Instant now) {
   shot.now = now;
   shot.queued = target.queued();
@@ -209,7 +209,7 @@ void begin_target(const Target& target, const serve::Service* service, ServiceSh
 
 }  // namespace
 
-std::string ClassShot::name() const {
+std::string ClassSnapshot::name() const {
   return rule + "/" + (is_overflow ? "(others)" : key_name(key, by));
 }
 
@@ -229,7 +229,7 @@ std::string key_name(const Attributes& key, FieldSet fields) {
   return fields.empty() ? "*" : name;
 }
 
-Sought::Sought(std::string name) : name_(std::move(name)) {
+ClassQuery::ClassQuery(std::string name) : name_(std::move(name)) {
   const auto job_of = [](std::string_view text) -> std::optional<JobId> {
     const auto id = read_id(text);
     return id ? std::optional(JobId(*id)) : std::nullopt;
@@ -240,7 +240,7 @@ Sought::Sought(std::string name) : name_(std::move(name)) {
   }
 }
 
-bool Sought::may_be(const ClassView& view) const {
+bool ClassQuery::may_be(const ClassView& view) const {
   const FieldSet by = view.rule.by();
   // A fast path for the usual classes.
   if (by == FieldSet{Field::kJobid} && !view.is_overflow) return is_job(view.key.job);
@@ -276,8 +276,8 @@ void SnapshotTaker::begin(serve::Server& server) {
 }
 
 bool SnapshotTaker::step_target(const Target& target, const serve::Service* service,
-                                ServiceShot& shot, Instant now) {
-  const std::size_t step = sought_ ? kSeekStep : kStep;
+                                ServiceSnapshot& shot, Instant now) {
+  const std::size_t step = query_ ? kSeekStep : kStep;
   switch (part_) {
     case Part::kHead:
       begin_target(target, service, shot, now);
@@ -286,7 +286,7 @@ bool SnapshotTaker::step_target(const Target& target, const serve::Service* serv
     case Part::kClasses: {
       const RuleView* const rules = target.rules(Head::kRegular);
       const auto keep = [&](const ClassView& view) {
-        if (!sought_ || sought_->may_be(view)) shot.classes.push_back(class_shot(view));
+        if (!query_ || query_->may_be(view)) shot.classes.push_back(class_shot(view));
       };
       const auto next =
           rules == nullptr ? std::nullopt : rules->visit_classes(at_, step, now, keep);
@@ -301,7 +301,7 @@ bool SnapshotTaker::step_target(const Target& target, const serve::Service* serv
   const std::size_t end = std::min(at_ + step, stats.size());
   for (; at_ < end; ++at_) {
     const JobStats::Entry& entry = stats.entry(at_);
-    if (sought_ && !sought_->is_job(entry.job) && !has_record(target, entry.job)) continue;
+    if (query_ && !query_->is_job(entry.job) && !has_record(target, entry.job)) continue;
     shot.jobs.push_back(job_shot(target, entry));
   }
   if (at_ < stats.size()) return false;
@@ -321,7 +321,7 @@ bool SnapshotTaker::step(serve::Server& server) {
 }
 
 void SnapshotTaker::add(serve::TargetPort& port) {
-  ServiceShot shot;
+  ServiceSnapshot shot;
   shot.name = port.service();
   bool is_whole = false;
   while (!is_whole) {

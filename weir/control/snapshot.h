@@ -9,8 +9,9 @@
 //   elsewhere:    taker->add(port);                  a Target of another thread, in steps too
 //                 Snapshot shot = taker->finish();
 //
-// A reader of one class names it (Sought): the snapshot then contains only matching classes and the
-// jobs with lending records, which takes a fraction of the time with a hundred thousand classes.
+// A reader of one class names it (ClassQuery): the snapshot then contains only matching classes and
+// the jobs with lending records, which takes a fraction of the time with a hundred thousand
+// classes.
 //
 // The numbers of one class are consistent; those of two classes may be a few milliseconds
 // apart, and new or removed classes may be missing. Counters only increase, so readers
@@ -41,7 +42,7 @@
 
 namespace weir::control {
 
-struct ClassShot {
+struct ClassSnapshot {
   std::string rule;
   Attributes key;  // only the fields of `by`
   FieldSet by;
@@ -57,7 +58,7 @@ struct ClassShot {
   std::string name() const;
 };
 
-struct JobShot {
+struct JobSnapshot {
   JobId job;
   std::uint64_t arrived = 0;  // requests
   std::uint64_t finished = 0;
@@ -74,7 +75,7 @@ struct JobShot {
   std::uint64_t borrowed = 0;
 };
 
-struct RuleShot {
+struct RuleSnapshot {
   std::string name;
   std::string conditions;
   std::string limits;  // "rate=100 bps=1000000"
@@ -88,7 +89,7 @@ struct RuleShot {
   std::string state = "active";
 };
 
-struct PolicyShot {
+struct PolicySnapshot {
   std::string head;  // "regular", "high_priority"
   std::string name;
   std::string argument;
@@ -98,7 +99,7 @@ struct PolicyShot {
 };
 
 // The turns of groups of clients at a service.
-struct GroupsShot {
+struct GroupsSnapshot {
   struct Group {
     std::string name;
     std::uint64_t turns = 0;
@@ -113,14 +114,14 @@ struct GroupsShot {
   std::uint64_t ragged = 0;
 };
 
-struct ServiceShot {
+struct ServiceSnapshot {
   std::string name;
   Instant now{};  // of the clock of its Target
-  std::vector<PolicyShot> policies;
-  std::vector<RuleShot> rules;  // the first kRulesMax
+  std::vector<PolicySnapshot> policies;
+  std::vector<RuleSnapshot> rules;  // the first kRulesMax
   std::size_t rules_in_all = 0;
-  std::vector<ClassShot> classes;
-  std::vector<JobShot> jobs;
+  std::vector<ClassSnapshot> classes;
+  std::vector<JobSnapshot> jobs;
   std::vector<WaitView> waits;
   std::optional<std::uint64_t> capacity;  // in the unit, per second
   std::string_view capacity_unit;         // "operations", "bytes" or "tokens"
@@ -128,13 +129,13 @@ struct ServiceShot {
   std::uint64_t queued = 0;
   std::uint64_t running = 0;
   std::uint64_t overflowed = 0;
-  std::optional<GroupsShot> groups;
+  std::optional<GroupsSnapshot> groups;
 
   static constexpr std::size_t kRulesMax = 1000;
 };
 
 // An export whose store hangs (store_watch.h).
-struct HungExportShot {
+struct HungExportSnapshot {
   std::string name;
   std::string service;
   std::uint64_t unfinished = 0;  // requests given to the store
@@ -151,17 +152,17 @@ struct Snapshot {
   std::uint64_t memory_kept = 0;  // of free buffers
   std::uint64_t memory_limit = 0;
   std::uint64_t log_dropped = 0;  // lines that could not be written
-  std::vector<ServiceShot> services;
+  std::vector<ServiceSnapshot> services;
   std::vector<std::string> exports;
-  std::vector<HungExportShot> hung;
+  std::vector<HungExportSnapshot> hung;
   std::vector<lock::NamespaceView> locks;       // of the lock service, if there is one
   std::optional<serve::ClusterStatus> cluster;  // as known by this server
 };
 
 // The object of a query: a class "RULE/KEY", a key, or a job.
-class Sought {
+class ClassQuery {
  public:
-  explicit Sought(std::string name);
+  explicit ClassQuery(std::string name);
 
   const std::string& name() const { return name_; }
   // Whether this may be its name.
@@ -181,7 +182,7 @@ class SnapshotTaker {
   static constexpr std::size_t kSeekStep = 4096;
 
   SnapshotTaker() = default;
-  explicit SnapshotTaker(Sought sought) : sought_(std::move(sought)) {}
+  explicit SnapshotTaker(ClassQuery sought) : query_(std::move(sought)) {}
 
   // REQUIRES: on the loop. True when the snapshot is complete.
   bool step(serve::Server& server);
@@ -193,10 +194,10 @@ class SnapshotTaker {
  private:
   void begin(serve::Server& server);
   // `service` has the information that a Target does not have; nullptr: none.
-  bool step_target(const Target& target, const serve::Service* service, ServiceShot& shot,
+  bool step_target(const Target& target, const serve::Service* service, ServiceSnapshot& shot,
                    Instant now);
 
-  std::optional<Sought> sought_;
+  std::optional<ClassQuery> query_;
   Snapshot shot_;
   bool has_begun_ = false;
   std::size_t service_ = 0;

@@ -87,7 +87,7 @@ class EpochLeader {
   }
   const Counters& counters() const { return counters_; }
   // This term has no numbers left: the leader sends nothing, and another leader is needed.
-  bool is_worn_out() const { return count_ == UINT32_MAX; }
+  bool has_exhausted_epochs() const { return count_ == UINT32_MAX; }
 
  private:
   // A participant. Evicted members are removed, but their last serials are kept.
@@ -119,7 +119,7 @@ class EpochLeader {
   void follow_absence(Instant now);
   void evict_silent(Instant now);
   void repeat_starts(Instant now);
-  bool is_silent(Instant now) const { return now >= confirmed_until_ || is_worn_out(); }
+  bool is_silent(Instant now) const { return now >= confirmed_until_ || has_exhausted_epochs(); }
   Instant closing_deadline() const { return first_signal_ + round_timeout_; }
   void wake_by(Instant at);
   Instant earliest_wake() const;

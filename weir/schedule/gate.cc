@@ -39,9 +39,10 @@ struct Gate::ActivePolicy {
 
 // The policies behind one head: the fallback first, then those being drained, oldest first, and
 // last the one in force where it is not the fallback itself.
-class Gate::Entrance {
+class Gate::HeadPolicies {
  public:
-  explicit Entrance(std::unique_ptr<Policy> fallback) : force_(&install(std::move(fallback), "")) {}
+  explicit HeadPolicies(std::unique_ptr<Policy> fallback)
+      : force_(&install(std::move(fallback), "")) {}
 
   ActivePolicy& in_force() const { return *force_; }
   bool runs(std::string_view name, std::string_view argument) const {
@@ -159,8 +160,8 @@ Gate::Gate(const Options& options)
   auto fallbacks = fallback_policy().make({}, {options_.rules, policies_made_});
   WEIR_ASSERT(fallbacks.has_value());
   for (const Head head : kHeads) {
-    entrances_[index_of(head)] =
-        std::make_unique<Entrance>(std::move((*fallbacks)[index_of(head)]));
+    head_policies_[index_of(head)] =
+        std::make_unique<HeadPolicies>(std::move((*fallbacks)[index_of(head)]));
   }
 }
 
@@ -178,8 +179,8 @@ void Gate::admit(Request& request, Head head, Instant now) {
   request.head_ = head;
   request.place_ = Request::Place::kQueued;
   request.admitted_at_ = forward(now);
-  request.active_ = &entrance(head).in_force();
-  entrance(head).admit(request, now_);
+  request.active_ = &policies_of(head).in_force();
+  policies_of(head).admit(request, now_);
 }
 
 bool Gate::has_slot(Head head) const {
@@ -189,7 +190,7 @@ bool Gate::has_slot(Head head) const {
 
 Pick Gate::pick_from(Head head, Instant now, Urge urge) {
   if (!has_slot(head)) return {};
-  const Pick pick = entrance(head).pick(now, shut_down_ ? Urge::kFinish : urge);
+  const Pick pick = policies_of(head).pick(now, shut_down_ ? Urge::kFinish : urge);
   if (pick.request == nullptr) return pick;
   high_in_row_ = head == Head::kHigh ? high_in_row_ + 1 : 0;
   ++running_[index_of(head)];
@@ -226,7 +227,7 @@ Decision Gate::next(Instant now) {
   const Head second = regular_first ? Head::kHigh : Head::kRegular;
   // Usually one of them is empty.
   const auto ask = [&](Head head, Urge urge) {
-    return entrance(head).queued() == 0 ? Pick{} : pick_from(head, now_, urge);
+    return policies_of(head).queued() == 0 ? Pick{} : pick_from(head, now_, urge);
   };
   Pick one = ask(first, Urge::kInTime);
   if (one.request != nullptr) return Decision::run(*one.request);
@@ -248,7 +249,7 @@ void Gate::complete(Request& request, Instant now) {
   forward(now);
   --running_[index_of(request.head_)];
   request.place_ = Request::Place::kOutside;
-  entrance(request.head_).completed(active_of(request));
+  policies_of(request.head_).completed(active_of(request));
 }
 
 void Gate::complete(Request& request, Instant now, const Outcome& outcome) {
@@ -265,7 +266,7 @@ void Gate::withdraw(Request& request, Instant now) {
   ActivePolicy& active = active_of(request);
   switch (request.place_) {
     case Request::Place::kQueued:
-      entrance(request.head_).remove(request, active, forward(now));
+      policies_of(request.head_).remove(request, active, forward(now));
       break;
     case Request::Place::kResumed:
       waiting_again_[index_of(request.head_)].erase(request);
@@ -274,7 +275,7 @@ void Gate::withdraw(Request& request, Instant now) {
     case Request::Place::kDeferred:
       --deferred_;
       active.policy->refund(request, forward(now));
-      entrance(request.head_).withdrawn_deferred(active);
+      policies_of(request.head_).withdrawn_deferred(active);
       break;
     default:
       WEIR_ASSERT(false, static_cast<int>(request.place_));
@@ -303,7 +304,7 @@ void Gate::charge(Request& request, Head head, Instant now) {
   WEIR_ASSERT(request.place_ == Request::Place::kOutside);
   request.head_ = head;
   request.admitted_at_ = request.started_at_ = forward(now);
-  entrance(head).in_force().policy->charge(request, now_);
+  policies_of(head).in_force().policy->charge(request, now_);
 }
 
 Nanoseconds Gate::expected_wait(const Request& request, Head head, Instant now) const {
@@ -317,10 +318,10 @@ Nanoseconds Gate::expected_wait(const Request& request, Head head, Instant now) 
 void Gate::promote(Request& request, Instant now) {
   WEIR_ASSERT(request.place_ != Request::Place::kOutside);
   if (request.place_ != Request::Place::kQueued || request.head_ == Head::kHigh) return;
-  entrance(Head::kRegular).remove(request, active_of(request), forward(now));
+  policies_of(Head::kRegular).remove(request, active_of(request), forward(now));
   request.head_ = Head::kHigh;
-  request.active_ = &entrance(Head::kHigh).in_force();
-  entrance(Head::kHigh).admit(request, now_);
+  request.active_ = &policies_of(Head::kHigh).in_force();
+  policies_of(Head::kHigh).admit(request, now_);
 }
 
 void Gate::shutdown(Instant now) {
@@ -334,10 +335,12 @@ void Gate::hold_regular(bool is_held) {
 }
 
 std::size_t Gate::queued() const {
-  return entrance(Head::kRegular).queued() + entrance(Head::kHigh).queued();
+  return policies_of(Head::kRegular).queued() + policies_of(Head::kHigh).queued();
 }
 
-const Policy& Gate::policy_in_force(Head head) const { return *entrance(head).in_force().policy; }
+const Policy& Gate::policy_in_force(Head head) const {
+  return *policies_of(head).in_force().policy;
+}
 
 Result<void> Gate::start_policy(std::string_view name, std::string_view argument, Heads heads) {
   const auto kind = find_policy(name);
@@ -348,20 +351,20 @@ Result<void> Gate::start_policy(std::string_view name, std::string_view argument
   for (const Head head : kHeads) {
     if (!names(heads, head)) continue;
     if (*kind == &fallback_policy()) {
-      entrance(head).stop();
-    } else if (!entrance(head).runs(name, argument)) {
-      entrance(head).start(std::move((*made)[index_of(head)]), argument);
+      policies_of(head).stop();
+    } else if (!policies_of(head).runs(name, argument)) {
+      policies_of(head).start(std::move((*made)[index_of(head)]), argument);
     }
   }
   return {};
 }
 
-RuleEngine* Gate::engine(Head head) { return entrance(head).in_force().policy->engine(); }
+RuleEngine* Gate::engine(Head head) { return policies_of(head).in_force().policy->engine(); }
 
 const RuleEngine* Gate::engine(Head head) const { return policy_in_force(head).engine(); }
 
 Result<void> Gate::set_tunable(Head head, std::string_view name, std::uint64_t value) {
-  Policy& policy = *entrance(head).in_force().policy;
+  Policy& policy = *policies_of(head).in_force().policy;
   const auto kind = find_policy(policy.name());
   WEIR_ASSERT(kind.has_value());
   const auto& tunables = (*kind)->tunables;
@@ -504,7 +507,7 @@ std::vector<Gate::PolicyStatus> Gate::policies(Head head) const {
   for (const auto& kind : policy_kinds()) {
     PolicyStatus status{
         .name = kind->name, .argument = {}, .is_fallback = kind.get() == &fallback_policy()};
-    entrance(head).add_status(status);
+    policies_of(head).add_status(status);
     all.push_back(status);
   }
   return all;

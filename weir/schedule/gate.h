@@ -196,10 +196,12 @@ class Gate {
 
  private:
   struct ActivePolicy;
-  class Entrance;
+  class HeadPolicies;
 
-  Entrance& entrance(Head head) { return *entrances_[static_cast<std::size_t>(head)]; }
-  const Entrance& entrance(Head head) const { return *entrances_[static_cast<std::size_t>(head)]; }
+  HeadPolicies& policies_of(Head head) { return *head_policies_[static_cast<std::size_t>(head)]; }
+  const HeadPolicies& policies_of(Head head) const {
+    return *head_policies_[static_cast<std::size_t>(head)];
+  }
   static ActivePolicy& active_of(const Request& request);
   // The type of the heads; ENODEV, EINVAL as for read_rule().
   Result<FieldSet> type_for(const RuleOutline& outline) const;
@@ -211,7 +213,7 @@ class Gate {
   Instant forward(Instant now);
 
   Options options_;
-  std::array<std::unique_ptr<Entrance>, 2> entrances_;
+  std::array<std::unique_ptr<HeadPolicies>, 2> head_policies_;
   std::array<std::size_t, 2> running_{};
   std::array<Ring<Request, &Request::policy_ring>, 2> waiting_again_;  // by head
   std::size_t deferred_ = 0;

@@ -177,7 +177,7 @@ Pick Tbf::serve(Queue& queue, Request& first, Receipt paid_for, Instant now) {
 // weight is first. Moves neither tag nor virtual time.
 Pick Tbf::serve_borrower(Head head, Instant now) {
   while (Share* const share = shares_.next_borrower()) {
-    Queue* const queue = share->bucket.crowd->first;
+    Queue* const queue = share->bucket.waiters->first;
     if (Bucket* const lacking = tbf::lacking_limit(*queue, now)) {
       run_.leave(*queue, now);
       run_.wait_at(*lacking, *queue);

@@ -82,7 +82,7 @@ void Tbf::return_all(FieldSet by, Instant now) {
     return a.first->policy_turn < b.first->policy_turn;
   });
   reshape_changed(now);
-  binder_.tell_apart(by);
+  binder_.distinguish_by(by);
   classes_.forget_stopped();
   for (const auto& [request, head] : requests) admit(*request, head, now);
 }
@@ -94,7 +94,7 @@ Result<void> Tbf::apply(const RuleCommand& command, Instant now) {
     binder_.rules_changed();
     change_payers();
   }
-  if (binder_.tells_apart(changed->by)) {
+  if (binder_.distinguishes(changed->by)) {
     return_changed(now);
   } else {
     return_all(changed->by, now);
@@ -131,7 +131,7 @@ void Tbf::set_share(const JobId& job, std::optional<Rate> rate, Tokens depth, st
   if (shares_.set(share, rate, depth, nodes, now) == tbf::Shares::Change::kKind) {
     return move_queues(share, now);
   }
-  if (Queue* const first = share.bucket.crowd->first) run_.bucket_changed(share.bucket, *first);
+  if (Queue* const first = share.bucket.waiters->first) run_.bucket_changed(share.bucket, *first);
 }
 
 void Tbf::drop_share(const JobId& job, Instant now) {

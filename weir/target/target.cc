@@ -14,7 +14,7 @@ namespace {
 
 // Depths of the root bucket as times of the capacity: after an idle time, and while requests wait
 // for a device that was slower for a while
-// (docs/decisions/0006-the-root-remembers-a-slow-device.md).
+// (docs/decisions/0006-two-depths-of-the-root.md).
 constexpr Nanoseconds kRootDepthTime = std::chrono::milliseconds{100};
 constexpr Nanoseconds kRootBusyTime = std::chrono::seconds{1};
 // Maximum of missed periods that are processed later.

@@ -192,10 +192,11 @@ Class& Binder::use_class(const Rule& rule, Queue& queue, const Attributes& attri
 
 // The host of the class may already wait there.
 void Binder::share_with_others(Queue& host) {
-  if (host.own.main.crowd != nullptr) return;
+  if (host.own.main.waiters != nullptr) return;
   host.own.open_to_others();
-  if (host.place == Queue::Place::kFirst && host.at->crowd != nullptr)
-    host.at->crowd->first = &host;
+  if (host.place == Queue::Place::kFirst && host.at->waiters != nullptr) {
+    host.at->waiters->first = &host;
+  }
 }
 
 bool Binder::is_affected(Queue& queue) const {
@@ -214,7 +215,7 @@ bool Binder::is_affected(Queue& queue) const {
   return false;
 }
 
-void Binder::tell_apart(FieldSet by) {
+void Binder::distinguish_by(FieldSet by) {
   for (Queue& queue : idle_) unbind(queue);
   for (Queue& queue : idle_) {
     if (!queue.own.is_vacant()) classes_.move_out(queue, index_->attributes_of(queue));

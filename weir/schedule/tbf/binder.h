@@ -87,10 +87,10 @@ class Binder {
   void keep_bound(Queue& queue) const { queue.binding = bindings_; }
 
   // Whether these fields already distinguish queues.
-  bool tells_apart(FieldSet by) const { return (key_ | by) == key_; }
+  bool distinguishes(FieldSet by) const { return (key_ | by) == key_; }
   // They do from now on. All queues are removed; their classes keep their balances. REQUIRES: all
   // are idle.
-  void tell_apart(FieldSet by);
+  void distinguish_by(FieldSet by);
 
  private:
   Queue& find_anew(const Request& request, Head head, Instant now);

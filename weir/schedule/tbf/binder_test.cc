@@ -94,9 +94,9 @@ TEST(Binder, MoreFieldsKeepTheBalances) {
   parts.rule("start a jobid={a} rate=1 burst=4");
   Queue& queue = parts.idle_queue("a");
   queue.limits->main.tokens.charge(Tokens{3}, *queue.limits->pace->shapes.ops, at(0));
-  EXPECT_FALSE(parts.binder.tells_apart({Field::kNid}));
-  parts.binder.tell_apart({Field::kNid});
-  EXPECT_TRUE(parts.binder.tells_apart({Field::kNid}));
+  EXPECT_FALSE(parts.binder.distinguishes({Field::kNid}));
+  parts.binder.distinguish_by({Field::kNid});
+  EXPECT_TRUE(parts.binder.distinguishes({Field::kNid}));
   EXPECT_EQ(parts.binder.index().queues(), 0U);
   Queue& again = parts.idle_queue("a");
   const Class& limits = *again.limits;

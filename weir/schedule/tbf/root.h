@@ -3,7 +3,7 @@
 // The bucket of the whole target, which every request pays under shares, including loans. It has
 // one rate and two depths: while requests wait for a device that is slower than the rate it is
 // deeper than after an idle time, so that the device can catch up later
-// (docs/decisions/0006-the-root-remembers-a-slow-device.md). Without a bucket no request waits
+// (docs/decisions/0006-two-depths-of-the-root.md). Without a bucket no request waits
 // for it.
 #pragma once
 

@@ -13,12 +13,12 @@ bool is_before(const Queue& a, const Queue& b) {
 }
 
 // At a bucket, queues of the preferred group go before all others.
-std::uint64_t crowd_key(const Queue& queue) {
+std::uint64_t waiter_key(const Queue& queue) {
   constexpr std::uint64_t kLast = std::uint64_t{1} << 63;
   return queue.is_later() ? queue.tag | kLast : queue.tag;
 }
 
-bool is_before_in_crowd(const Queue& a, const Queue& b) {
+bool waits_before(const Queue& a, const Queue& b) {
   return a.is_later() != b.is_later() ? b.is_later() : is_before(a, b);
 }
 
@@ -89,7 +89,7 @@ Instant RunQueue::share_ready_at(const Queue& queue) const {
 void RunQueue::enter(Queue& queue, Instant now) {
   queue.tag = tags_.start(queue);
   if (Bucket* const lacking = lacking_limit(queue, now)) {
-    if (!is_plain_) make_way(*lacking, queue, now);
+    if (!is_plain_) yield_to(*lacking, queue, now);
     return wait_at(*lacking, queue);
   }
   enter_within_limits(queue, now);
@@ -101,7 +101,7 @@ void RunQueue::enter_within_limits(Queue& queue, Instant now) {
   if (sharing_) {
     Share& share = *queue.share();
     if (share.paces()) {
-      const bool is_free = !make_way(share.bucket, queue, now) && !share.bucket.is_occupied();
+      const bool is_free = !yield_to(share.bucket, queue, now) && !share.bucket.is_occupied();
       if (!is_free || share_ready_at(queue) > now) return wait_at(share.bucket, queue);
     } else if (!share.active && !has_limits(queue)) {
       queue.place = Queue::Place::kSpare;
@@ -135,7 +135,7 @@ void RunQueue::leave(Queue& queue, Instant now) {
   count(queue, now);
   const Queue::Place place = std::exchange(queue.place, Queue::Place::kIdle);
   Bucket* const bucket = std::exchange(queue.at, nullptr);
-  Crowd* const crowd = bucket == nullptr ? nullptr : bucket->crowd.get();
+  BucketWaiters* const waiters = bucket == nullptr ? nullptr : bucket->waiters.get();
   switch (place) {
     case Queue::Place::kIdle:
       WEIR_ASSERT(false);
@@ -144,47 +144,47 @@ void RunQueue::leave(Queue& queue, Instant now) {
       spare_[index(queue.head)].erase(queue);
       return;
     case Queue::Place::kBehind:
-      crowd->waiters.erase(queue);
+      waiters->queues.erase(queue);
       return;
     case Queue::Place::kReady:
       if (ready(queue.head) == &queue) waits_.first_since(queue.head, now);
       ready_[index(queue.head)].erase(queue);
-      if (crowd == nullptr) return;
-      crowd->ahead = nullptr;
+      if (waiters == nullptr) return;
+      waiters->ahead = nullptr;
       return promote(*bucket);
     case Queue::Place::kLater:
       later_.erase(queue);
-      if (crowd == nullptr) return;
-      crowd->ahead = nullptr;
+      if (waiters == nullptr) return;
+      waiters->ahead = nullptr;
       return promote(*bucket);
     case Queue::Place::kFirst:
       wake_.erase(queue);
-      if (crowd == nullptr) return;
-      crowd->first = nullptr;
+      if (waiters == nullptr) return;
+      waiters->first = nullptr;
       return promote(*bucket);
   }
 }
 
 void RunQueue::wait_at(Bucket& bucket, Queue& queue) {
   queue.at = &bucket;
-  Crowd* const crowd = bucket.crowd.get();
-  if (crowd == nullptr) return stand_first(bucket, queue);
-  if (crowd->first == nullptr && crowd->ahead == nullptr) return stand_first(bucket, queue);
+  BucketWaiters* const waiters = bucket.waiters.get();
+  if (waiters == nullptr) return stand_first(bucket, queue);
+  if (waiters->first == nullptr && waiters->ahead == nullptr) return stand_first(bucket, queue);
   Queue* behind = &queue;
-  if (crowd->first != nullptr && is_before_in_crowd(queue, *crowd->first)) {
-    behind = std::exchange(crowd->first, nullptr);
+  if (waiters->first != nullptr && waits_before(queue, *waiters->first)) {
+    behind = std::exchange(waiters->first, nullptr);
     wake_.erase(*behind);
     stand_first(bucket, queue);
   }
   behind->place = Queue::Place::kBehind;
-  crowd->waiters.push(*behind, crowd_key(*behind), behind->turn());
+  waiters->queues.push(*behind, waiter_key(*behind), behind->turn());
 }
 
 void RunQueue::stand_first(Bucket& bucket, Queue& queue) {
   queue.place = Queue::Place::kFirst;
   wake_.push(queue, wake_time(queue), queue.turn());
-  if (bucket.crowd == nullptr) return;
-  bucket.crowd->first = &queue;
+  if (bucket.waiters == nullptr) return;
+  bucket.waiters->first = &queue;
   Share* const share = queue.share();
   if (share != nullptr && &share->bucket == &bucket && sharing_->lending)
     shares_.offer_loan(*share);
@@ -192,67 +192,67 @@ void RunQueue::stand_first(Bucket& bucket, Queue& queue) {
 
 // The next queue becomes first, unless another was released and has not run yet.
 void RunQueue::promote(Bucket& bucket) {
-  Crowd& crowd = *bucket.crowd;
-  if (crowd.ahead != nullptr || crowd.first != nullptr || crowd.waiters.empty()) return;
-  stand_first(bucket, crowd.waiters.pop());
+  BucketWaiters& waiters = *bucket.waiters;
+  if (waiters.ahead != nullptr || waiters.first != nullptr || waiters.queues.empty()) return;
+  stand_first(bucket, waiters.queues.pop());
 }
 
 // A queue that was released here, but whose group is not preferred, waits again behind a queue of
 // the preferred group. Returns whether there was one.
-bool RunQueue::make_way(Bucket& bucket, const Queue& queue, Instant now) {
-  Crowd* const crowd = bucket.crowd.get();
-  if (crowd == nullptr || crowd->ahead == nullptr) return false;
-  if (!crowd->ahead->is_later() || queue.is_later()) return false;
-  Queue& ahead = *std::exchange(crowd->ahead, nullptr);
+bool RunQueue::yield_to(Bucket& bucket, const Queue& queue, Instant now) {
+  BucketWaiters* const waiters = bucket.waiters.get();
+  if (waiters == nullptr || waiters->ahead == nullptr) return false;
+  if (!waiters->ahead->is_later() || queue.is_later()) return false;
+  Queue& ahead = *std::exchange(waiters->ahead, nullptr);
   count(ahead, now);
   later_.erase(ahead);
   ahead.place = Queue::Place::kBehind;
-  crowd->waiters.push(ahead, crowd_key(ahead), ahead.turn());
+  waiters->queues.push(ahead, waiter_key(ahead), ahead.turn());
   return true;
 }
 
 // Another bucket of its limits at which it has to wait behind others. Only a queue before it in
 // order may block it there: otherwise two could block each other in turn.
-Bucket* RunQueue::held_up_at(Queue& queue, const Bucket& except) {
+Bucket* RunQueue::blocking_bucket(Queue& queue, const Bucket& except) {
   Bucket* found = nullptr;
   queue.each_limit([&](Bucket& other, const BucketShape&, Tokens) {
-    if (&other == &except || other.crowd == nullptr) return;
-    const Crowd& crowd = *other.crowd;
-    const bool is_behind = crowd.ahead != nullptr ||
-                           (crowd.first != nullptr && is_before_in_crowd(*crowd.first, queue));
+    if (&other == &except || other.waiters == nullptr) return;
+    const BucketWaiters& waiters = *other.waiters;
+    const bool is_behind = waiters.ahead != nullptr ||
+                           (waiters.first != nullptr && waits_before(*waiters.first, queue));
     if (is_behind) found = &other;
   });
   return found;
 }
 
 // The first queue in the heap of wake-ups becomes ready, or waits at another bucket.
-void RunQueue::let_go(Instant now) {
+void RunQueue::release_first(Instant now) {
   Queue& first = wake_.top();
   count(first, now);
   wake_.pop();
   Bucket& bucket = *std::exchange(first.at, nullptr);
-  Crowd* const crowd = bucket.crowd.get();
-  if (crowd != nullptr) crowd->first = nullptr;
+  BucketWaiters* const waiters = bucket.waiters.get();
+  if (waiters != nullptr) waiters->first = nullptr;
   Bucket* elsewhere = empty_limit(first, now);
-  if (elsewhere == nullptr) elsewhere = held_up_at(first, bucket);
+  if (elsewhere == nullptr) elsewhere = blocking_bucket(first, bucket);
   Share* const share = first.share();
   if (elsewhere != nullptr) {
-    make_way(*elsewhere, first, now);
+    yield_to(*elsewhere, first, now);
     wait_at(*elsewhere, first);
   } else if (share != nullptr && share->paces() && &share->bucket != &bucket) {
     enter_within_limits(first, now);
   } else {
-    if (crowd != nullptr) {
-      crowd->ahead = &first;
+    if (waiters != nullptr) {
+      waiters->ahead = &first;
       first.at = &bucket;
     }
     push_paid(first, now);
   }
-  if (crowd != nullptr) promote(bucket);
+  if (waiters != nullptr) promote(bucket);
 }
 
 void RunQueue::bucket_changed(Bucket& bucket, Queue& queue) {
-  Queue* const first = bucket.crowd == nullptr ? &queue : bucket.crowd->first;
+  Queue* const first = bucket.waiters == nullptr ? &queue : bucket.waiters->first;
   if (first == nullptr || first->place != Queue::Place::kFirst || first->at != &bucket) return;
   wake_.update(*first, wake_time(*first), first->turn());
 }

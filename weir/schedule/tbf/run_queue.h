@@ -6,7 +6,7 @@
 //   later   it can pay, but another group of clients is preferred; by tag
 //   spare   it has neither share nor limit; by arrival
 //   first   it waits for a bucket; by the time it can pay, in one heap for all buckets
-//   behind  it waits behind another queue at the same bucket (Crowd), by tag
+//   behind  it waits behind another queue at the same bucket (BucketWaiters), by tag
 //
 //   enter()  --lacks tokens--> first or behind --wake()--> ready or later
 //        '---can pay---------> ready, later or spare
@@ -55,14 +55,14 @@ class RunQueue {
   // Makes it wait for this bucket. REQUIRES: it is in no place.
   void wait_at(Bucket& bucket, Queue& queue);
   // Tokens were given to the bucket or taken from it outside the order: the first waiting queue
-  // wakes at another time. `queue` is the only one that can wait at a bucket without a crowd.
+  // wakes at another time. `queue` is the only one that can wait at a bucket without BucketWaiters.
   void bucket_changed(Bucket& bucket, Queue& queue);
 
   // ---- which queues may run ----
 
   // Moves every queue whose bucket can pay now.
   void wake(Instant now) {
-    while (!wake_.empty() && wake_.top_key() <= now) let_go(now);
+    while (!wake_.empty() && wake_.top_key() <= now) release_first(now);
   }
   // When the next bucket can pay; kNever if no queue waits for one.
   Instant next_wake() const { return wake_.empty() ? kNever : wake_.top_key(); }
@@ -134,9 +134,9 @@ class RunQueue {
   void push_paid(Queue& queue, Instant now);
   void stand_first(Bucket& bucket, Queue& queue);
   void promote(Bucket& bucket);
-  void let_go(Instant now);
-  static Bucket* held_up_at(Queue& queue, const Bucket& except);
-  bool make_way(Bucket& bucket, const Queue& queue, Instant now);
+  void release_first(Instant now);
+  static Bucket* blocking_bucket(Queue& queue, const Bucket& except);
+  bool yield_to(Bucket& bucket, const Queue& queue, Instant now);
   Instant wake_time(Queue& queue) const;
   Instant share_ready_at(const Queue& queue) const;
   void count_first(Queue& queue, Instant now) {

@@ -24,7 +24,7 @@ Share& Shares::of(const JobId& job) {
   if (share == nullptr) {
     share = std::make_unique<Share>();
     share->job = job;
-    share->bucket.crowd = std::make_unique<Crowd>();
+    share->bucket.waiters = std::make_unique<BucketWaiters>();
     share->unit = unit_;
   }
   return *share;
@@ -113,7 +113,7 @@ Shares::Change Shares::drop(const JobId& job) {
 
 void Shares::offer_loan(Share& share) {
   share.loan_tag = std::max(share.loan_tag, virtual_);
-  const bool regular = share.bucket.crowd->first->head == Head::kRegular;
+  const bool regular = share.bucket.waiters->first->head == Head::kRegular;
   const std::uint64_t key = share.loan_tag | (regular ? kRegularLoan : 0);
   if (offers_.contains(share)) {
     offers_.update(share, key);
@@ -125,7 +125,7 @@ void Shares::offer_loan(Share& share) {
 Share* Shares::next_borrower() {
   while (!offers_.empty()) {
     Share& share = offers_.top();
-    if (share.paces() && share.bucket.crowd->first != nullptr) return &share;
+    if (share.paces() && share.bucket.waiters->first != nullptr) return &share;
     offers_.pop();
   }
   return nullptr;

@@ -12,8 +12,10 @@ bool Class::is_full(Instant now) {
 }
 
 void Class::open_to_others() {
-  if (main.crowd == nullptr) main.crowd = std::make_unique<Crowd>();
-  if (second != nullptr && second->crowd == nullptr) second->crowd = std::make_unique<Crowd>();
+  if (main.waiters == nullptr) main.waiters = std::make_unique<BucketWaiters>();
+  if (second != nullptr && second->waiters == nullptr) {
+    second->waiters = std::make_unique<BucketWaiters>();
+  }
 }
 
 void Class::reshape(const Shapes& from, const Shapes& to, Instant now) {
@@ -33,7 +35,7 @@ void Class::reshape(const Shapes& from, const Shapes& to, Instant now) {
   if (!to.ops || !to.bytes) return second.reset();
   if (second == nullptr) second = std::make_unique<Bucket>();
   second->tokens = of_bytes;
-  if (main.crowd != nullptr) open_to_others();
+  if (main.waiters != nullptr) open_to_others();
 }
 
 }  // namespace weir::tbf

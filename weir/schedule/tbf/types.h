@@ -8,7 +8,7 @@
 //           about 210 bytes in total for a job.
 //   Class   the limit buckets of one key under one rule. Classes other than `own` are stored apart:
 //           of rules with a coarser key (by=), of layers above 0, and earlier classes of a queue.
-//   Bucket  tokens, and a Crowd if several queues may need them.
+//   Bucket  tokens, and a BucketWaiters if several queues may need them.
 //   Pace    the current limits of a rule. The classes of one rule share one, but a class of a rule
 //           with scope=cluster may have its own: its slice.
 //   Share   a job's share: a bucket, a weight, and tokens lent and borrowed.
@@ -42,7 +42,7 @@ namespace weir::tbf {
 
 struct Bucket;
 struct Class;
-struct Crowd;
+struct BucketWaiters;
 struct Extra;
 struct LoneClass;
 struct Pace;
@@ -146,8 +146,8 @@ struct Bucket {
   bool is_occupied() const;
 
   TokenBucket tokens = TokenBucket::empty(Instant::min());
-  std::unique_ptr<Crowd>
-      crowd;  // none: only the queue in which the class is stored can wait for it
+  // None: only the queue in which the class is stored can wait for it.
+  std::unique_ptr<BucketWaiters> waiters;
 };
 
 struct Class {
@@ -242,7 +242,7 @@ struct Queue {
   }
   // Limited by one bucket of operations that no other queue uses, and no share.
   bool is_simple() const {
-    return extra == nullptr && limits->main.crowd == nullptr && limits->pace->shapes.is_ops_only;
+    return extra == nullptr && limits->main.waiters == nullptr && limits->pace->shapes.is_ops_only;
   }
   Share* share() const { return extra == nullptr ? nullptr : extra->share; }
   // A request arrives, or leaves.
@@ -272,15 +272,15 @@ using QueueList = boost::intrusive::list<
     boost::intrusive::member_hook<Queue, boost::intrusive::list_member_hook<>, &Queue::link>>;
 
 // Queues that need the tokens of one bucket, in order of tags. One at a time is released.
-struct Crowd {
+struct BucketWaiters {
   Queue* first = nullptr;  // in the heap of wake-ups
   Queue* ahead = nullptr;  // was released and has not been served yet
-  Heap<Queue, std::uint64_t, &Queue::hook> waiters;
+  Heap<Queue, std::uint64_t, &Queue::hook> queues;
 };
 
 // Whether a queue waits there, or was released and has not been served.
 inline bool Bucket::is_occupied() const {
-  return crowd != nullptr && (crowd->first != nullptr || crowd->ahead != nullptr);
+  return waiters != nullptr && (waiters->first != nullptr || waiters->ahead != nullptr);
 }
 
 struct Share {

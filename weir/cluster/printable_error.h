@@ -4,20 +4,20 @@
 // marks, and long text is truncated. The limit is higher than that of weir/base/quote.h, because
 // the reason of a TLS failure is at the end of a long sentence.
 //
-//   peer_words(status.error_message())
+//   printable_error(status.error_message())
 #pragma once
 
 #include <string>
 
 namespace weir::cluster {
 
-inline constexpr std::size_t kPeerWordsMax = 300;
+inline constexpr std::size_t kPrintableErrorMax = 300;
 
-inline std::string peer_words(std::string text) {
+inline std::string printable_error(std::string text) {
   for (char& c : text) {
     if (c < ' ' || c > '~') c = '?';
   }
-  if (text.size() > kPeerWordsMax) text.resize(kPeerWordsMax);
+  if (text.size() > kPrintableErrorMax) text.resize(kPrintableErrorMax);
   return text;
 }
 
