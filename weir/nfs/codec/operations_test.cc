@@ -332,16 +332,16 @@ TEST(NfsOperations, NumbersAreThoseOfTheRfc) {
 // What never waits, and what always does.
 TEST(NfsOperations, TurnsOfOperations) {
   for (const std::uint32_t state :
-       {7, 30, 33, 35, 36, 39, 40, 41, 42, 43, 44, 45, 52, 53, 54, 55, 57, 58}) {
+       {7U, 30U, 33U, 35U, 36U, 39U, 40U, 41U, 42U, 43U, 44U, 45U, 52U, 53U, 54U, 55U, 57U, 58U}) {
     EXPECT_EQ(find_operation(state)->turn, Turn::kState) << find_operation(state)->name;
   }
-  for (const std::uint32_t release : {4, 8, 14, 20, 21, 49, 51, 66}) {
+  for (const std::uint32_t release : {4U, 8U, 14U, 20U, 21U, 49U, 51U, 66U}) {
     EXPECT_EQ(find_operation(release)->turn, Turn::kRelease) << find_operation(release)->name;
   }
-  for (const std::uint32_t bytes : {25, 26, 38, 59, 60, 62, 68, 70, 71}) {
+  for (const std::uint32_t bytes : {25U, 26U, 38U, 59U, 60U, 62U, 68U, 70U, 71U}) {
     EXPECT_EQ(find_operation(bytes)->turn, Turn::kBytes) << find_operation(bytes)->name;
   }
-  for (const std::uint32_t handle : {10, 22, 23, 24, 31, 32}) {
+  for (const std::uint32_t handle : {10U, 22U, 23U, 24U, 31U, 32U}) {
     EXPECT_EQ(find_operation(handle)->turn, Turn::kHandle) << find_operation(handle)->name;
   }
   std::size_t ordinary = 0;
