@@ -89,7 +89,7 @@ TEST(LockWorld, AClientThatNeverCancelsLeavesTheOthersTheRest) {
 }
 
 TEST(LockWorld, AfterACrashNoTwoHoldersOfOneLock) {
-  for (const std::uint64_t seed : {1, 2}) {
+  for (const std::uint64_t seed : {1U, 2U}) {
     const LockOutcome outcome = run(crashes(), "weir", seed);
     EXPECT_EQ(outcome.findings, 0U) << outcome.first_findings.front();
     EXPECT_GT(outcome.common_uses, 100U);
@@ -102,7 +102,7 @@ TEST(LockWorld, WithoutGraceTheCheckerFindsTwoHolders) {
   LockScenario scenario = crashes();
   scenario.grace = 0s;
   std::uint64_t findings = 0;
-  for (const std::uint64_t seed : {1, 2, 3, 4}) findings += run(scenario, "weir", seed).findings;
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) findings += run(scenario, "weir", seed).findings;
   EXPECT_GT(findings, 0U);
 }
 

@@ -266,7 +266,7 @@ class Server {
 };
 
 TEST(Replay, RepeatsEveryDecisionWhateverHappened) {
-  for (const std::uint64_t seed : {1, 2}) {
+  for (const std::uint64_t seed : {1U, 2U}) {
     Server server(seed);
     server.run(4'000);
     const ReplayReport report = replay(source_of(server.bytes()));
