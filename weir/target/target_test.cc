@@ -161,9 +161,9 @@ TEST(Target, ALoneJobMayUseAllOfIt) {
 }
 
 TEST(Target, RecordsSumToZeroAndSomebodyBorrows) {
+  std::uint64_t borrowed = 0;  // the last requests end with the world
   World world(shared_out(1000));
   ASSERT_TRUE(world.target.set_nodes(JobId("calm"), 9, world.now()));
-  std::uint64_t borrowed = 0;
   world.target.on_period([&](const PeriodReport& report) {
     for (const JobPeriod& job : report.jobs) borrowed += job.borrowed.count();
   });
@@ -276,8 +276,8 @@ TEST(Target, CountsWhatJobsDo) {
 
 // While nobody is active no timer runs, and what passed is made up for.
 TEST(Target, SleepsWhileNobodyIsActive) {
-  World world(shared_out(1000));
   int periods = 0;
+  World world(shared_out(1000));
   world.target.on_period([&](const PeriodReport&) { ++periods; });
   world.send("a", 1);
   world.stop_sending();
