@@ -76,6 +76,7 @@ inline CLI::Validator not_negative() {
 }
 
 void add_alloc(CLI::App& weir, int& status);
+void add_bench(CLI::App& weir, int& status);
 void add_limit(CLI::App& weir, int& status);
 void add_lock(CLI::App& weir, int& status);
 void add_lustre(CLI::App& weir, int& status);

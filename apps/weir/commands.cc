@@ -24,6 +24,7 @@ Examples:
   weir rules --type jobid site.rules
   weir alloc --rate 20k --period 20ms --explain periods.jsonl
   weir sim redistribution --out report
+  weir bench nbd://localhost/scratch --job vm1
   weir explain ior.17
   weir lctl set_param ost.OSS.ost_io.nrs_tbf_rule="start dd jobid={dd.*} rate=100"
   weir cluster rule start dd 'jobid={dd.*}' rate=1000 by=rule
@@ -66,6 +67,7 @@ int run_command(int argc, char** argv, const GrpcCommands& grpc) {
     add == nullptr ? void(weir.add_subcommand(name, help)) : add(weir, status);
   };
   add_alloc(weir, status);
+  add_bench(weir, status);
   add_limit(weir, status);
   add_or_list(grpc.add_lock, "lock", kLockHelp);
   add_lustre(weir, status);
