@@ -510,10 +510,13 @@ class Hostile(WithCertificates):
                 end = time.monotonic() + STUCK
                 while time.monotonic() < end:
                     for key, _ in both.select(1):
-                        piece = key.fileobj.recv(65536)
-                        if not piece:
+                        try:
+                            piece = key.fileobj.recv(65536)
+                            if not piece:
+                                return
+                            key.data.sendall(piece)
+                        except (BrokenPipeError, ConnectionResetError):
                             return
-                        key.data.sendall(piece)
 
 
 class Hoards(WithCertificates):

@@ -102,7 +102,9 @@ TEST(LockWorld, WithoutGraceTheCheckerFindsTwoHolders) {
   LockScenario scenario = crashes();
   scenario.grace = 0s;
   std::uint64_t findings = 0;
-  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) findings += run(scenario, "weir", seed).findings;
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+    findings += run(scenario, "weir", seed).findings;
+  }
   EXPECT_GT(findings, 0U);
 }
 
