@@ -9,11 +9,11 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "apps/weir/bench_load.h"
 #include "apps/weir/command.h"
 #include "apps/weir/progress.h"
 #include "weir/base/units.h"
 #include "weir/host/log.h"
+#include "weir/nbd/load.h"
 
 namespace weir::app {
 namespace {
@@ -42,11 +42,11 @@ struct BenchArguments {
   bool json = false;
 };
 
-LoadPlan make_plan(const BenchArguments& arguments) {
-  LoadPlan plan{.connections = arguments.connections,
-                .depth = arguments.depth,
-                .read_percent = arguments.read,
-                .rate = {}};
+nbd::LoadPlan make_plan(const BenchArguments& arguments) {
+  nbd::LoadPlan plan{.connections = arguments.connections,
+                     .depth = arguments.depth,
+                     .read_percent = arguments.read,
+                     .rate = {}};
   const Bytes size = value_or_fail(parse_size(arguments.size), Exit::kUsage, "--size");
   if (size == Bytes{0} || size.count() > nbd::kPayloadMax) {
     throw Failure{Exit::kUsage,
@@ -71,8 +71,8 @@ LoadPlan make_plan(const BenchArguments& arguments) {
   return plan;
 }
 
-NbdAddress make_address(const BenchArguments& arguments) {
-  NbdAddress address = value_or_fail(parse_nbd_uri(arguments.uri), Exit::kUsage, "");
+nbd::Address make_address(const BenchArguments& arguments) {
+  nbd::Address address = value_or_fail(nbd::parse_uri(arguments.uri), Exit::kUsage, "");
   if (arguments.job) {
     if (address.export_name.find("job=") != std::string::npos) {
       throw Failure{Exit::kUsage, "--job: the address names a job too; give one of them"};
@@ -90,7 +90,7 @@ double per_second(std::uint64_t count, Nanoseconds elapsed) {
   return elapsed > Nanoseconds{0} ? static_cast<double>(count) / seconds_of(elapsed) : 0;
 }
 
-std::uint64_t completed(const LoadResult& result) {
+std::uint64_t completed(const nbd::LoadResult& result) {
   return result.reads.latency.count() + result.writes.latency.count();
 }
 
@@ -98,7 +98,7 @@ std::string milliseconds_of(std::uint64_t ns) {
   return fmt::format("{:.3f}", static_cast<double>(ns) / 1e6);
 }
 
-void print_kind(const char* name, const LoadResult::Kind& kind, const LoadPlan& plan,
+void print_kind(const char* name, const nbd::LoadResult::Kind& kind, const nbd::LoadPlan& plan,
                 Nanoseconds elapsed) {
   if (kind.latency.count() + kind.errors == 0) return;
   const Histogram& latency = kind.latency;
@@ -110,7 +110,8 @@ void print_kind(const char* name, const LoadResult::Kind& kind, const LoadPlan& 
              kind.errors);
 }
 
-void print_table(const BenchArguments& arguments, const LoadPlan& plan, const LoadResult& result) {
+void print_table(const BenchArguments& arguments, const nbd::LoadPlan& plan,
+                 const nbd::LoadResult& result) {
   fmt::print("{}: {} requests of {}, depth {} on {} connection{}, {:.1f} s\n", arguments.uri,
              completed(result), print_size(Bytes{plan.size}), plan.depth, plan.connections,
              plan.connections == 1 ? "" : "s", seconds_of(result.elapsed));
@@ -121,7 +122,7 @@ void print_table(const BenchArguments& arguments, const LoadPlan& plan, const Lo
   if (result.unanswered != 0) fmt::print("{} requests were not answered\n", result.unanswered);
 }
 
-nlohmann::ordered_json json_of(const LoadResult::Kind& kind, const LoadPlan& plan,
+nlohmann::ordered_json json_of(const nbd::LoadResult::Kind& kind, const nbd::LoadPlan& plan,
                                Nanoseconds elapsed) {
   const Histogram& latency = kind.latency;
   return {{"requests", latency.count()},
@@ -134,7 +135,8 @@ nlohmann::ordered_json json_of(const LoadResult::Kind& kind, const LoadPlan& pla
           {"max_ns", latency.max()}};
 }
 
-void print_json(const BenchArguments& arguments, const LoadPlan& plan, const LoadResult& result) {
+void print_json(const BenchArguments& arguments, const nbd::LoadPlan& plan,
+                const nbd::LoadResult& result) {
   const nlohmann::ordered_json report = {{"uri", arguments.uri},
                                          {"size", plan.size},
                                          {"depth", plan.depth},
@@ -152,20 +154,20 @@ std::atomic<bool> stop_requested{false};
 extern "C" void on_bench_stop(int) { stop_requested = true; }
 
 int bench(const BenchArguments& arguments) {
-  const LoadPlan plan = make_plan(arguments);
-  const NbdAddress address = make_address(arguments);
-  Load load(plan);
+  const nbd::LoadPlan plan = make_plan(arguments);
+  const nbd::Address address = make_address(arguments);
+  nbd::Load load(plan);
   check(load.connect(address), Exit::kUnavailable, address.text());
   struct sigaction action {};
   action.sa_handler = on_bench_stop;
   for (const int number : {SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
   Progress progress(std::nullopt,
                     arguments.json ? Progress::Show::kNever : Progress::Show::kOnTerminal);
-  auto result = load.run(stop_requested, [&](const LoadResult& now) {
+  auto result = load.run(stop_requested, [&](const nbd::LoadResult& now) {
     progress.draw(Bytes{completed(now) * plan.size}, now.elapsed);
   });
   progress.erase();
-  const LoadResult measured = value_or_fail(std::move(result), Exit::kIoErr, address.text());
+  const nbd::LoadResult measured = value_or_fail(std::move(result), Exit::kIoErr, address.text());
   arguments.json ? print_json(arguments, plan, measured) : print_table(arguments, plan, measured);
   const bool is_good = measured.reads.errors + measured.writes.errors + measured.unanswered == 0;
   return static_cast<int>(is_good ? Exit::kOk : Exit::kIoErr);

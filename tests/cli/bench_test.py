@@ -71,7 +71,7 @@ class Server(unittest.TestCase):
     # The server takes 20 a second of 200: what waits in the load is late too.
     def test_latency_counts_from_when_a_request_was_due(self):
         uri = self.serve("--export", "a=memory:4MiB", "--rule",
-                         "slow jobid={vm1} rate=20")
+                         "start slow jobid={vm1} rate=20")
         result = self.measured(uri, "--rate", "200", "--job", "vm1", "--depth", "1", "--time", "1s")
         self.assertLess(result["reads"]["requests"], 40)
         self.assertGreater(result["reads"]["p99_ns"], 500_000_000)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/weir/bench_load.h"
+#include "weir/nbd/load.h"
 
 #include <algorithm>
 #include <array>
@@ -19,9 +19,8 @@
 #include "weir/base/units.h"
 #include "weir/host/clock.h"
 #include "weir/host/fd.h"
-#include "weir/nbd/codec/client.h"
 
-namespace weir::app {
+namespace weir::nbd {
 namespace {
 
 using std::chrono::milliseconds;
@@ -59,7 +58,7 @@ bool take_prefix(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-Result<NbdAddress> parse_unix(std::string_view rest, std::string_view whole) {
+Result<Address> parse_unix(std::string_view rest, std::string_view whole) {
   constexpr std::string_view kSocket = "?socket=";
   const std::size_t question = rest.find(kSocket);
   const auto name = decoded(rest.substr(0, question));
@@ -69,10 +68,10 @@ Result<NbdAddress> parse_unix(std::string_view rest, std::string_view whole) {
     return fail(std::errc::invalid_argument, quote(whole), "does not name a socket",
                 "write nbd+unix:///EXPORT?socket=PATH");
   }
-  return NbdAddress{.host = {}, .port = {}, .socket_path = *path, .export_name = *name};
+  return Address{.host = {}, .port = {}, .socket_path = *path, .export_name = *name};
 }
 
-Result<NbdAddress> parse_tcp(std::string_view rest, std::string_view whole) {
+Result<Address> parse_tcp(std::string_view rest, std::string_view whole) {
   const std::size_t slash = rest.find('/');
   std::string_view authority = rest.substr(0, slash);
   const auto name = slash == rest.npos ? std::string() : decoded(rest.substr(slash + 1));
@@ -87,10 +86,10 @@ Result<NbdAddress> parse_tcp(std::string_view rest, std::string_view whole) {
     return fail(std::errc::invalid_argument, quote(whole), "does not name a server",
                 "write nbd://HOST[:PORT]/EXPORT");
   }
-  return NbdAddress{.host = std::string(host),
-                    .port = std::string(port),
-                    .socket_path = {},
-                    .export_name = *name};
+  return Address{.host = std::string(host),
+                 .port = std::string(port),
+                 .socket_path = {},
+                 .export_name = *name};
 }
 
 // ---- sockets ----
@@ -110,7 +109,7 @@ Result<host::Fd> connect_unix(const std::string& path) {
   return fd;
 }
 
-Result<host::Fd> connect_tcp(const NbdAddress& to) {
+Result<host::Fd> connect_tcp(const Address& to) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -139,15 +138,15 @@ Nanoseconds due_after(Rate rate, std::uint64_t number) {
 
 }  // namespace
 
-Result<NbdAddress> parse_nbd_uri(std::string_view text) {
+Result<Address> parse_uri(std::string_view text) {
   std::string_view rest = text;
-  auto parsed = [&]() -> Result<NbdAddress> {
+  auto parsed = [&]() -> Result<Address> {
     if (take_prefix(rest, "nbd+unix:///")) return parse_unix(rest, text);
     if (take_prefix(rest, "nbd://")) return parse_tcp(rest, text);
     return fail(std::errc::invalid_argument, quote(text), "is not an address of this command",
                 "write nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH");
   }();
-  if (parsed && parsed->export_name.size() > nbd::kStringMax) {
+  if (parsed && parsed->export_name.size() > kStringMax) {
     return fail(std::errc::invalid_argument, quote(text), "has an export name that is too long");
   }
   return parsed;
@@ -161,14 +160,14 @@ class Load::Connection {
     for (std::uint32_t i = depth; i > 0; --i) free_.push_back(i - 1);
   }
 
-  Result<nbd::Session> open(const std::string& export_name);
+  Result<Session> open(const std::string& export_name);
 
   int fd() const { return fd_.get(); }
   bool has_room() const { return !free_.empty(); }
   bool has_output() const { return sent_ < out_.size(); }
   std::size_t in_progress() const { return slots_.size() - free_.size(); }
 
-  void start(const nbd::Request& request, std::span<const std::byte> payload, Instant due);
+  void start(const Request& request, std::span<const std::byte> payload, Instant due);
   Result<void> send_some();
   // Records the replies that have arrived.
   Result<void> receive(LoadResult& result);
@@ -192,9 +191,9 @@ class Load::Connection {
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;  // bytes of out_
   std::vector<std::byte> in_ = std::vector<std::byte>(kReceiveBytes);
-  std::array<std::byte, nbd::kReplyBytes> head_{};
+  std::array<std::byte, kReplyBytes> head_{};
   std::size_t head_size_ = 0;
-  nbd::SimpleReply answer_;    // the last that began to arrive
+  SimpleReply answer_;         // the last that began to arrive
   std::size_t data_left_ = 0;  // of it
 };
 
@@ -206,34 +205,34 @@ Result<std::size_t> Load::Connection::receive_some(int flags) {
   return fail(std::errc::connection_reset, "server", "closed the connection");
 }
 
-Result<nbd::Session> Load::Connection::open(const std::string& export_name) {
+Result<Session> Load::Connection::open(const std::string& export_name) {
   const timeval patience{.tv_sec = kConnectTime.count(), .tv_usec = 0};
   setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  nbd::ClientHandshake handshake(export_name);
+  ClientHandshake handshake(export_name);
   for (;;) {
     const auto got = receive_some(0);
     if (!got) return tl::unexpected(got.error());
     if (*got == 0) return fail(std::errc::timed_out, "server", "did not answer within 10 s");
     std::span<const std::byte> in(in_.data(), *got);
     const auto state = handshake.next(in, out_);
-    if (state == nbd::ClientHandshake::State::kFailed) {
+    if (state == ClientHandshake::State::kFailed) {
       return fail(std::errc::protocol_error, "server", handshake.error());
     }
     if (auto sent = send_some(); !sent) return tl::unexpected(sent.error());
-    if (state == nbd::ClientHandshake::State::kReady) return handshake.session();
+    if (state == ClientHandshake::State::kReady) return handshake.session();
   }
 }
 
-void Load::Connection::start(const nbd::Request& request, std::span<const std::byte> payload,
+void Load::Connection::start(const Request& request, std::span<const std::byte> payload,
                              Instant due) {
-  nbd::Request numbered = request;
+  Request numbered = request;
   numbered.cookie = free_.back();
   slots_[free_.back()] = {.due = due,
                           .size = request.length,
-                          .is_read = request.command == nbd::Command::kRead,
+                          .is_read = request.command == Command::kRead,
                           .is_used = true};
   free_.pop_back();
-  nbd::append_request(numbered, out_);
+  append_request(numbered, out_);
   out_.insert(out_.end(), payload.begin(), payload.end());
 }
 
@@ -281,20 +280,20 @@ Result<void> Load::Connection::read(std::span<const std::byte> in, LoadResult& r
 // Which request it answers, and how much data follows.
 Result<void> Load::Connection::read_head() {
   head_size_ = 0;
-  const auto reply = nbd::read_reply(head_);
+  const auto reply = read_reply(head_);
   if (!reply || reply->cookie >= slots_.size() || !slots_[reply->cookie].is_used) {
     return fail(std::errc::protocol_error, "server", "answered a request that was not sent");
   }
   answer_ = *reply;
   const Slot& slot = slots_[answer_.cookie];
-  data_left_ = slot.is_read && answer_.error == nbd::ErrorCode::kNone ? slot.size : 0;
+  data_left_ = slot.is_read && answer_.error == ErrorCode::kNone ? slot.size : 0;
   return {};
 }
 
 void Load::Connection::record(LoadResult& result) {
   Slot& slot = slots_[answer_.cookie];
   LoadResult::Kind& kind = slot.is_read ? result.reads : result.writes;
-  if (answer_.error == nbd::ErrorCode::kNone) {
+  if (answer_.error == ErrorCode::kNone) {
     const std::int64_t took = (host::now() - slot.due).count();
     kind.latency.record(static_cast<std::uint64_t>(std::max<std::int64_t>(took, 0)));
   } else {
@@ -311,7 +310,7 @@ Load::Load(const LoadPlan& plan) : plan_(plan), rng_(1), payload_(plan.size) {
 }
 Load::~Load() = default;
 
-Result<void> Load::check_export(const nbd::Session& session) const {
+Result<void> Load::check_export(const Session& session) const {
   const std::string size = print_size(Bytes{plan_.size});
   if (session.size < plan_.size) {
     return fail(std::errc::invalid_argument, "export",
@@ -323,13 +322,13 @@ Result<void> Load::check_export(const nbd::Session& session) const {
                             session.blocks.minimum, session.blocks.maximum),
                 "give another --size");
   }
-  if (plan_.read_percent < 100 && (session.flags & nbd::kReadOnly) != 0) {
+  if (plan_.read_percent < 100 && (session.flags & kReadOnly) != 0) {
     return fail(std::errc::read_only_file_system, "export", "is read-only", "give --read 100");
   }
   return {};
 }
 
-Result<void> Load::connect(const NbdAddress& address) {
+Result<void> Load::connect(const Address& address) {
   for (std::uint32_t i = 0; i < plan_.connections; ++i) {
     auto fd =
         address.socket_path.empty() ? connect_tcp(address) : connect_unix(address.socket_path);
@@ -370,10 +369,10 @@ void Load::issue(Instant now) {
 
 void Load::issue_on(Connection& connection, Instant due) {
   const bool is_read = rng_.below(100) < plan_.read_percent;
-  const nbd::Request request{.cookie = 0,
-                             .offset = rng_.below(blocks_) * plan_.size,
-                             .length = plan_.size,
-                             .command = is_read ? nbd::Command::kRead : nbd::Command::kWrite};
+  const Request request{.cookie = 0,
+                        .offset = rng_.below(blocks_) * plan_.size,
+                        .length = plan_.size,
+                        .command = is_read ? Command::kRead : Command::kWrite};
   connection.start(request, is_read ? std::span<const std::byte>{} : payload_, due);
   ++issued_;
 }
@@ -435,4 +434,4 @@ Result<LoadResult> Load::run(const std::atomic<bool>& stop,
   return result;
 }
 
-}  // namespace weir::app
+}  // namespace weir::nbd

@@ -3,10 +3,10 @@
 // The load of weir bench: requests of one size on several connections to an NBD server, and how
 // long each took.
 //
-//   NbdAddress address = value_or_fail(parse_nbd_uri("nbd://host/scratch"), ...);
+//   Address address = value_or_fail(parse_uri("nbd://host/scratch"), ...);
 //   Load load(plan);
 //   check(load.connect(address), ...);
-//   load.run([](const LoadResult&) { ... });      calls about every tenth of a second
+//   load.run(stop, [](const LoadResult&) { ... });     calls it about every tenth of a second
 //
 // Without a rate, each connection always has `depth` requests in progress. With a rate, requests
 // become due at fixed times, wait if all connections are full, and their latency counts from the
@@ -27,11 +27,11 @@
 #include "weir/base/result.h"
 #include "weir/base/rng.h"
 #include "weir/base/time.h"
-#include "weir/nbd/codec/protocol.h"
+#include "weir/nbd/codec/client.h"
 
-namespace weir::app {
+namespace weir::nbd {
 
-struct NbdAddress {
+struct Address {
   std::string host, port;   // of a TCP address
   std::string socket_path;  // of a Unix socket
   std::string export_name;
@@ -39,7 +39,7 @@ struct NbdAddress {
   std::string text() const { return socket_path.empty() ? host + ":" + port : socket_path; }
 };
 // nbd://HOST[:PORT][/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH, with %XX for other characters.
-Result<NbdAddress> parse_nbd_uri(std::string_view text);
+Result<Address> parse_uri(std::string_view text);
 
 struct LoadPlan {
   std::uint32_t connections = 1;
@@ -67,7 +67,7 @@ class Load {
   Load(const Load&) = delete;
   Load& operator=(const Load&) = delete;
 
-  Result<void> connect(const NbdAddress& address);
+  Result<void> connect(const Address& address);
   // Until the planned time has passed, or `stop` is set. REQUIRES: connect() succeeded.
   Result<LoadResult> run(const std::atomic<bool>& stop,
                          const std::function<void(const LoadResult&)>& progress);
@@ -75,7 +75,7 @@ class Load {
  private:
   class Connection;
 
-  Result<void> check_export(const nbd::Session& session) const;
+  Result<void> check_export(const Session& session) const;
   void issue(Instant now);
   void issue_on(Connection& connection, Instant due);
   Connection* with_room();
@@ -95,4 +95,4 @@ class Load {
   LoadResult result_;
 };
 
-}  // namespace weir::app
+}  // namespace weir::nbd
