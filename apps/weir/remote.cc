@@ -109,9 +109,15 @@ void show_groups(const Json& service) {
 }
 
 void show_status(const Json& status) {
-  fmt::print("weir {}, {} connections, {} requests, I/O with {}\n",
+  std::uint64_t longest = 0;
+  for (const Json& one : status["threads"]) {
+    longest = std::max(longest, one["longest_turn_ns"].get<std::uint64_t>());
+  }
+  const std::size_t threads = status["threads"].size();
+  fmt::print("weir {}, {} connections, {} requests, I/O with {}, {} thread{}, longest turn {}\n",
              status["version"].get<std::string>(), status["connections"].get<std::uint64_t>(),
-             status["counters"]["requests"].get<std::uint64_t>(), status["io"].get<std::string>());
+             status["counters"]["requests"].get<std::uint64_t>(), status["io"].get<std::string>(),
+             threads, threads == 1 ? "" : "s", short_time(static_cast<double>(longest)));
   if (const auto dropped = status["counters"]["log_dropped"].get<std::uint64_t>(); dropped > 0) {
     fmt::print("log       {} lines could not be written to standard error\n", dropped);
   }

@@ -85,6 +85,7 @@ struct ServeArguments {
   bool journal_repair = false;
   std::string trace_file;
   std::string io;
+  std::string threads;
   std::string tls;
   std::string tls_certificates;
   bool tls_verify_peer = false;
@@ -228,6 +229,10 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
   if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
   add_slurm(arguments, options.slurm);
   if (!arguments.trace_file.empty()) options.trace_file = arguments.trace_file;
+  if (!arguments.threads.empty()) {
+    options.threads =
+        value_or_fail(serve::parse_threads(arguments.threads), Exit::kUsage, "--threads");
+  }
   if (!arguments.io.empty()) {
     options.io = value_or_fail(serve::parse_io(arguments.io), Exit::kUsage, "--io");
   }
@@ -481,6 +486,11 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
                   "Do I/O with io_uring or epoll: auto, uring or epoll (default auto: io_uring if "
                   "the system allows it)")
       ->type_name("BACKEND");
+  command
+      .add_option("--threads", arguments.threads,
+                  "Serve connections with N threads; auto: one for each processor, at most 8 "
+                  "(default 1)")
+      ->type_name("N");
   command
       .add_option("--trace", arguments.trace_file,
                   "Record every call to the scheduler in FILE, for weir sim --replay")

@@ -6,7 +6,8 @@
 
 It listens on a Unix socket and on a free port of 127.0.0.1. Leaving the block stops it with SIGTERM
 and fails if it does not end with status 0, or if a sanitizer had something to say. WEIR_TEST_IO in
-the environment is the --io of servers that name none: WEIR_TEST_IO=epoll ./dev test clients
+the environment is the --io of servers that name none, WEIR_TEST_THREADS their --threads:
+WEIR_TEST_IO=epoll WEIR_TEST_THREADS=4 ./dev test clients
 """
 import http.client
 import json
@@ -25,6 +26,7 @@ ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR",
 WEIR = os.environ.get("WEIR_BIN", ROOT / "build/dev/apps/weir/weir")
 RELEASE = os.environ.get("WEIR_RELEASE_BIN", ROOT / "build/release/apps/weir/weir")
 TEST_IO = os.environ.get("WEIR_TEST_IO")
+TEST_THREADS = os.environ.get("WEIR_TEST_THREADS")
 STUCK = 60  # seconds until something that should have happened counts as stuck
 
 
@@ -42,6 +44,8 @@ class Server:
         self.arguments = ["--control", self.control if control else "none", *arguments]
         if TEST_IO and subcommand == ("serve",) and "--io" not in arguments:
             self.arguments += ["--io", TEST_IO]
+        if TEST_THREADS and subcommand == ("serve",) and "--threads" not in arguments:
+            self.arguments += ["--threads", TEST_THREADS]
         self.binary = binary or WEIR
         self.prefix = prefix  # a command that runs it
         self.subcommand = subcommand  # none of a program that is a server and nothing else

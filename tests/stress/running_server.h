@@ -4,6 +4,7 @@
 //
 //   Running running;                 it runs
 //   Running running(beside);         with what lives beside it, such as its control
+//   Running running(change);         with other options
 //   running.server().ask(...)        from any thread
 //   running.stop()                   ends it; the destructor does so too
 //
@@ -32,16 +33,23 @@ class Running {
   // Makes what the server's own thread makes before it runs, and destroys when it has.
   using Beside = std::function<std::shared_ptr<void>(Server& server, const std::string& folder)>;
 
-  explicit Running(const Beside& beside = [](Server&, const std::string&) { return nullptr; }) {
+  using Change = std::function<void(ServeOptions& options, const std::string& folder)>;
+
+  explicit Running(const Change& change)
+      : Running([](Server&, const std::string&) { return nullptr; }, change) {}
+  explicit Running(
+      const Beside& beside = [](Server&, const std::string&) { return nullptr; },
+      const Change& change = [](ServeOptions&, const std::string&) {}) {
     std::array<char, 32> name{"/tmp/weir-stress-XXXXXX"};
     folder_ = mkdtemp(name.data());
     // Nobody connects; another one before it may have added it.
     (void)add_protocol({.name = "none", .help = "", .begin = [](SessionPort&) { return nullptr; }},
                        Standard::kYes);
-    thread_ = std::thread([this, beside] {
+    thread_ = std::thread([this, beside, change] {
       ServeOptions options;
       options.listen = {*parse_listen("unix:" + folder_ + "/s")};
       options.exports = {*parse_export("a=shaped:iops=100:memory:1MiB")};
+      change(options, folder_);
       auto server = Server::create(std::move(options));
       ASSERT_TRUE(server) << server.error().message();
       loop_ = std::this_thread::get_id();

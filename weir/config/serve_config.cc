@@ -38,7 +38,7 @@ struct Part {
 const std::array<Part, 12>& parts() {
   static const std::array<Part, 12> parts = {{
       {"server",
-       {"listen", "user", "control_socket", "trace", "io", "connections", "memory",
+       {"listen", "user", "control_socket", "trace", "io", "threads", "connections", "memory",
         "connection_memory", "connection_requests", "handshake_timeout", "drain_timeout"}},
       {"control", {"tcp", "token", "journal"}},
       {"cluster",
@@ -136,6 +136,19 @@ void read_listen(const TomlTable& table, ServeOptions& options) {
   }
 }
 
+void read_threads(const TomlTable& table, ServeOptions& options) {
+  const auto value = table.get("threads");
+  if (!value) return;
+  const auto* const number = value->as<std::int64_t>();
+  const auto threads = serve::parse_threads(number != nullptr ? fmt::format("{}", *number)
+                                                              : table.text("threads", "1"));
+  if (threads) {
+    options.threads = *threads;
+  } else {
+    refuse_with(table, value->at(), "threads", threads.error());
+  }
+}
+
 void read_server(const TomlTable& table, ServeOptions& options) {
   read_listen(table, options);
   options.user = bounded_text(table, "user", Bounds::kNameMax);
@@ -144,6 +157,7 @@ void read_server(const TomlTable& table, ServeOptions& options) {
   using Io = host::IoChoice;
   constexpr std::array<Io, 3> kIo = {Io::kAuto, Io::kUring, Io::kEpoll};
   options.io = kIo.at(table.word("io", 0, {"auto", "uring", "epoll"}));
+  read_threads(table, options);
   serve::ServeLimits& limits = options.limits;
   limits.connections = table.small("connections", limits.connections, 1, Bounds::kConnectionsMax);
   limits.memory = table.size("memory", limits.memory, Bounds::kMemoryMin, Bounds::kMemoryMax);

@@ -30,6 +30,7 @@ connection_requests = 5
 handshake_timeout = "500ms"
 drain_timeout = "2min"
 io = "epoll"
+threads = 4
 [tls]
 mode = "require"
 directory = "/etc/pki"
@@ -161,6 +162,7 @@ TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
   EXPECT_EQ(options.control_socket, "/run/c.sock");
   EXPECT_EQ(options.trace_file, "/tmp/t");
   EXPECT_EQ(options.io, host::IoChoice::kEpoll);
+  EXPECT_EQ(options.threads, 4U);
   EXPECT_EQ(options.control,
             (serve::ControlFiles{"127.0.0.1:9810", "/etc/weir.token", "/var/lib/weir/journal"}));
   using StartWithout = serve::ClusterOptions::StartWithout;

@@ -26,12 +26,13 @@ class Plan {
     // A new field of the options must be handled here: otherwise this does not compile.
     const auto& [listen, exports, services, nodemaps, claims, limits, tls, jobs_file, jobs,
                  unknown_jobs, slurm, user, control_socket, trace_file, control, cluster, lock,
-                 groups, io] = after_;
+                 groups, io, threads] = after_;
     restart_if(before_.listen != listen, "server.listen");
     restart_if(before_.user != user, "server.user");
     restart_if(before_.control_socket != control_socket, "server.control_socket");
     restart_if(before_.trace_file != trace_file, "server.trace");
     restart_if(before_.io != io, "server.io");
+    restart_if(before_.threads != threads, "server.threads");
     restart_if(before_.control != control, "control");
     restart_if(before_.cluster != cluster, "cluster");
     restart_if(before_.lock != lock, "lock");

@@ -91,6 +91,7 @@ TEST(ServeReload, WhatWasBoundOrBuiltAtTheStartWaitsForTheNext) {
       {"[server]\ncontrol_socket = 'x'", "server.control_socket"},
       {"[server]\ntrace = 'x'", "server.trace"},
       {"[server]\nio = 'epoll'", "server.io"},
+      {"[server]\nthreads = 2", "server.threads"},
       {"[control]\njournal = 'x'", "control"},
       {"[tls]\ndirectory = 'x'", "tls"},
       {"[claims]\nlocal = false", "claims"},

@@ -258,6 +258,20 @@ Json hung_json(const Snapshot& shot) {
   return all;
 }
 
+Json loops_json(const Snapshot& shot) {
+  Json all = Json::array();
+  for (const serve::Server::LoopStatus& one : shot.loops) {
+    all.push_back({{"connections", one.connections},
+                   {"requests", one.requests},
+                   {"turns", one.stats.turns},
+                   {"longest_turn_ns", one.stats.longest_turn_ns},
+                   {"wake_ups", one.wake_ups},
+                   {"lock_busy", one.stats.lock_busy},
+                   {"lock_wait_ns", one.stats.lock_wait_ns}});
+  }
+  return all;
+}
+
 Json status_json(const Snapshot& shot, std::string_view version, std::string_view generation) {
   Json services = Json::array();
   for (const ServiceSnapshot& one : shot.services) services.push_back(service_json(one));
@@ -266,6 +280,7 @@ Json status_json(const Snapshot& shot, std::string_view version, std::string_vie
           {"generation", generation},
           {"time_ns", shot.moment.wall_ns},
           {"io", shot.io},
+          {"threads", loops_json(shot)},
           {"connections", shot.connections},
           {"counters",
            {{"accepted", counters.accepted},

@@ -53,11 +53,46 @@ std::uint64_t grown(std::uint64_t now, std::uint64_t before) {
   return now >= before ? now - before : now;
 }
 
+// A line of each for every thread.
+void add_threads(std::string& page, const Snapshot& shot) {
+  using Loop = serve::Server::LoopStatus;
+  const auto family = [&](std::string_view name, std::string_view type, std::string_view help,
+                          auto add) {
+    Family lines(page, name, type, help);
+    for (std::size_t i = 0; i < shot.loops.size(); ++i) {
+      add(lines, fmt::format("{{thread=\"{}\"}}", i), shot.loops[i]);
+    }
+  };
+  using Label = const std::string&;
+  family("weir_thread_connections", "gauge", "Connected clients of a thread.",
+         [](Family& lines, Label label, const Loop& one) { lines.add(label, one.connections); });
+  family("weir_thread_requests_total", "counter", "Requests read by a thread.",
+         [](Family& lines, Label label, const Loop& one) { lines.add(label, one.requests); });
+  family("weir_thread_turns_total", "counter", "Turns of the loop of a thread.",
+         [](Family& lines, Label label, const Loop& one) { lines.add(label, one.stats.turns); });
+  family("weir_thread_longest_turn_seconds", "gauge",
+         "CPU time of the longest turn of the loop of a thread.",
+         [](Family& lines, Label label, const Loop& one) {
+           lines.add_seconds(label, one.stats.longest_turn_ns);
+         });
+  family("weir_thread_wake_ups_total", "counter", "Times a thread was woken by another thread.",
+         [](Family& lines, Label label, const Loop& one) { lines.add(label, one.wake_ups); });
+  family(
+      "weir_thread_lock_busy_total", "counter", "Times a thread found the lock of a service taken.",
+      [](Family& lines, Label label, const Loop& one) { lines.add(label, one.stats.lock_busy); });
+  family("weir_thread_lock_wait_seconds_total", "counter",
+         "Time that a thread waited for the lock of a service.",
+         [](Family& lines, Label label, const Loop& one) {
+           lines.add_seconds(label, one.stats.lock_wait_ns);
+         });
+}
+
 void add_server(std::string& page, const Snapshot& shot) {
   const auto one = [&](std::string_view name, std::string_view type, std::string_view help,
                        std::uint64_t value) { Family(page, name, type, help).add("", value); };
   Family(page, "weir_io", "gauge", "1 for the way in which the server does its I/O.")
       .add(fmt::format("{{backend=\"{}\"}}", shot.io), 1);
+  add_threads(page, shot);
   one("weir_connections", "gauge", "Connected clients.", shot.connections);
   one("weir_connections_accepted_total", "counter", "Connections accepted.",
       shot.counters.accepted);

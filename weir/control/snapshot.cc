@@ -254,6 +254,7 @@ void SnapshotTaker::begin(serve::Server& server) {
   shot_.moment = moment_at(server.now());
   shot_.counters = server.counters();
   shot_.io = server.io_name();
+  shot_.loops = server.loops();
   shot_.connections = server.connection_count();
   shot_.memory_used = server.memory_used().count();
   shot_.memory_kept = server.memory_kept().count();
@@ -262,13 +263,13 @@ void SnapshotTaker::begin(serve::Server& server) {
   shot_.services.resize(server.services().size());
   for (const auto& served : server.exports()) {
     shot_.exports.push_back(served->options.name);
-    if (!served->watch.is_hung()) continue;
-    shot_.hung.push_back(
-        {.name = served->options.name,
-         .service = served->service->name,
-         .unfinished = served->watch.unfinished(),
-         .kept = served->watch.kept(),
-         .silent_ns = static_cast<std::uint64_t>(served->watch.silence(server.now()).count())});
+    const auto hung = server.hung(*served);
+    if (!hung) continue;
+    shot_.hung.push_back({.name = served->options.name,
+                          .service = served->service->name,
+                          .unfinished = hung->unfinished,
+                          .kept = hung->kept,
+                          .silent_ns = static_cast<std::uint64_t>(hung->silence.count())});
   }
   if (const serve::Guest* const guest = server.guest()) {
     guest->describe(shot_.cluster.emplace(), server.now());

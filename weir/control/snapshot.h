@@ -147,6 +147,7 @@ struct Snapshot {
   Moment moment;
   serve::Counters counters;
   std::string_view io;  // "io_uring" or "epoll"
+  std::vector<serve::Server::LoopStatus> loops;
   std::uint32_t connections = 0;
   std::uint64_t memory_used = 0;  // bytes that connections hold
   std::uint64_t memory_kept = 0;  // of free buffers

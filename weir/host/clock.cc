@@ -21,6 +21,8 @@ Instant now() { return Instant{read_clock(CLOCK_MONOTONIC)}; }
 
 Instant boot_now() { return Instant{read_clock(CLOCK_BOOTTIME)}; }
 
+Nanoseconds thread_time() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
+
 std::chrono::sys_time<Nanoseconds> wall_now() {
   return std::chrono::sys_time<Nanoseconds>{read_clock(CLOCK_REALTIME)};
 }

@@ -17,6 +17,9 @@ Instant now();
 // Monotonic, but continues while the machine sleeps: for leases, which others count meanwhile.
 Instant boot_now();
 
+// Processor time that this thread has used.
+Nanoseconds thread_time();
+
 // Time that continues between runs and across reboots, only for the age of saved state. It
 // may step.
 std::chrono::sys_time<Nanoseconds> wall_now();

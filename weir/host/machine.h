@@ -3,10 +3,13 @@
 // Resources of this machine, for defaults and bounds that depend on its size:
 //
 //   machine_memory()    physical memory, used or free
+//   usable_cores()      processors that this process may use
 //
 // The memory limit of a container or a unit is not detected: set it in the
 // configuration.
 #pragma once
+
+#include <cstdint>
 
 #include "weir/base/quantity.h"
 
@@ -14,5 +17,8 @@ namespace weir::host {
 
 // 0: unknown.
 Bytes machine_memory();
+
+// At least 1.
+std::uint32_t usable_cores();
 
 }  // namespace weir::host

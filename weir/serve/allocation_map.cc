@@ -23,7 +23,7 @@ void AllocationMap::mark(std::uint64_t offset, std::uint64_t length) {
   if (length == 0) return;
   WEIR_ASSERT(offset < size_ && length <= size_ - offset, offset, length, size_);
   each_word(offset / kChunk, chunks_of(offset + length), [this](auto word, std::uint64_t mask) {
-    words_[word] |= mask;
+    words_[word].fetch_or(mask);
     return true;
   });
 }
@@ -34,7 +34,7 @@ void AllocationMap::clear(std::uint64_t offset, std::uint64_t length) {
   // The last chunk may be truncated by the end of the store.
   const std::uint64_t stop = end == size_ ? chunks_of(size_) : end / kChunk;
   each_word(chunks_of(offset), stop, [this](auto word, std::uint64_t mask) {
-    words_[word] &= ~mask;
+    words_[word].fetch_and(~mask);
     return true;
   });
 }
@@ -46,7 +46,8 @@ AllocationMap::Run AllocationMap::run(std::uint64_t offset, std::uint64_t length
   const std::uint64_t end = offset + length;
   std::uint64_t same_until = end;
   each_word(first, chunks_of(end), [&](std::uint64_t word, std::uint64_t mask) {
-    const std::uint64_t others = (is_data ? ~words_[word] : words_[word]) & mask;
+    const std::uint64_t bits = words_[word].load();
+    const std::uint64_t others = (is_data ? ~bits : bits) & mask;
     if (others == 0) return true;
     const auto bit = static_cast<std::uint64_t>(std::countr_zero(others));
     same_until = (word * kWordBits + bit) * kChunk;

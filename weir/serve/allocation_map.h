@@ -8,9 +8,12 @@
 //   map.run(offset, length)        how far the state at `offset` extends, within the length
 //
 // A hole is always zero; data may be zero too. Every call visits only the given range, 64 chunks at
-// a time: 4 GiB are 1,024 words. Pure: bits only.
+// a time: 4 GiB are 1,024 words. Several loops may use one: bits change atomically. Mark what was
+// written after it was written, and clear before it is zeroed: then a hole is zero even if both
+// happen at the same time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -28,7 +31,7 @@ class AllocationMap {
   };
 
   explicit AllocationMap(std::uint64_t size)
-      : size_(size), words_((chunks_of(size) + kWordBits - 1) / kWordBits, 0) {}
+      : size_(size), words_((chunks_of(size) + kWordBits - 1) / kWordBits) {}
 
   // REQUIRES of all: within the size.
   void mark(std::uint64_t offset, std::uint64_t length);
@@ -45,7 +48,7 @@ class AllocationMap {
   static void each_word(std::uint64_t first, std::uint64_t stop, Function function);
 
   std::uint64_t size_;
-  std::vector<std::uint64_t> words_;
+  std::vector<std::atomic<std::uint64_t>> words_;
 };
 
 }  // namespace weir::serve

@@ -26,7 +26,10 @@
 // Buffers are powers of two from 4 KiB on, aligned to 4 KiB for O_DIRECT; some are kept for reuse,
 // up to kKeptMax and within the limit, because fresh pages cost more than a copy. The others are
 // not resident (buffer_slabs.h), so buffers never take more than the limit, whatever the mix of
-// sizes. One owner, no locks.
+// sizes.
+//
+// One budget for all loops of a server: after share() every call locks, for some nanoseconds. An
+// account belongs to one loop. Without share() there is one owner and no lock.
 #pragma once
 
 #include <array>
@@ -37,6 +40,7 @@
 #include <vector>
 
 #include "weir/base/quantity.h"
+#include "weir/host/entry_lock.h"
 #include "weir/serve/buffer_slabs.h"
 
 namespace weir::serve {
@@ -86,6 +90,9 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
+  // Several loops use it from now on.
+  void share() { is_shared_ = true; }
+
   // Reserves memory, kGuaranteed of it for buffers if it is for an account. False: not
   // enough memory.
   bool reserve(std::uint64_t bytes);
@@ -97,6 +104,7 @@ class BufferPool {
 
   // Whether take() fails because of what others hold, and not because of its own buffers.
   bool is_refused_by_others(const MemoryAccount& account, std::size_t bytes) const {
+    const Guard guard(*this);
     return account.held + bytes <= account_limit_;
   }
 
@@ -107,26 +115,57 @@ class BufferPool {
 
   // Takes effect for later requests; lent buffers stay with their holders.
   void set_limits(Bytes limit, Bytes account_limit) {
+    const Guard guard(*this);
     limit_ = limit.count();
     account_limit_ = account_limit.count();
   }
 
   // Reserved, lent and charged: never more than the limit, unless that was lowered or a single
   // buffer is as large as the limit.
-  std::uint64_t used() const { return reserved_ + shared_ + charged_; }
-  std::uint64_t limit() const { return limit_; }
+  std::uint64_t used() const {
+    const Guard guard(*this);
+    return in_use();
+  }
   // Buffers kept for reuse; together with used() never more than the limit.
-  std::uint64_t kept() const { return kept_; }
+  std::uint64_t kept() const {
+    const Guard guard(*this);
+    return kept_;
+  }
   // The part of used() that may be on the heap: everything except buffers.
-  std::uint64_t on_heap() const { return reserved_ + charged_; }
+  std::uint64_t on_heap() const {
+    const Guard guard(*this);
+    return reserved_ + charged_;
+  }
   // How often take() found no room.
-  std::uint64_t refused() const { return refused_; }
+  std::uint64_t refused() const {
+    const Guard guard(*this);
+    return refused_;
+  }
 
  private:
+  class Guard {
+   public:
+    explicit Guard(const BufferPool& pool) : lock_(pool.is_shared_ ? &pool.lock_ : nullptr) {
+      if (lock_ != nullptr) lock_->lock();
+    }
+    ~Guard() {
+      if (lock_ != nullptr) lock_->unlock();
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    host::EntryLock* const lock_;
+  };
+
+  std::uint64_t in_use() const { return reserved_ + shared_ + charged_; }
+  bool can_charge(const MemoryAccount& account, std::uint64_t bytes) const;
   bool fits(const MemoryAccount& account, std::uint64_t size) const;
   Buffer make(MemoryAccount& account, std::uint8_t power);
   void drop_kept(std::uint64_t size);
 
+  bool is_shared_ = false;
+  mutable host::EntryLock lock_;  // guards everything below, if shared
   BufferSlabs slabs_;
   std::uint64_t limit_;
   std::uint64_t account_limit_;

@@ -13,6 +13,7 @@
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/serve/dispatcher.h"
 #include "weir/serve/session_check.h"
 
 namespace weir::serve {
@@ -54,7 +55,7 @@ Connection::Connection(LoopContext& context, const ProtocolKind& protocol, host:
       protocol_(protocol),
       socket_(std::move(socket)),
       identity_(identity),
-      handshake_ends_(context.now + context.options.limits.handshake_timeout),
+      handshake_ends_(context.now + Nanoseconds{context.server.handshake_timeout_ns.load()}),
       greeting_(std::make_unique<Greeting>()),
       session_(protocol.begin(*this)) {
   payload_.connection = this;
@@ -67,6 +68,10 @@ Connection::Connection(LoopContext& context, const ProtocolKind& protocol, host:
   receive();  // unless a greeting must be sent first
 }
 
+Dispatcher& Connection::dispatcher_of(const PendingRequest& request) const {
+  return context_.server.dispatcher_of(served_by(request));
+}
+
 Connection::~Connection() {
   WEIR_ASSERT(is_over());
   context_.io->forget(socket_.get());
@@ -75,7 +80,8 @@ Connection::~Connection() {
 }
 
 bool Connection::is_over() const {
-  return state_ == State::kClosed && !receive_.is_pending && !send_.is_pending && working_.empty();
+  return state_ == State::kClosed && !receive_.is_pending && !send_.is_pending &&
+         working_.empty() && called_.empty();
 }
 
 bool Connection::waits_for_store() const {
@@ -117,7 +123,7 @@ void Connection::close() {
   drain(queued_, [this](PendingRequest& request) { drop(request); });
   drain(parked_, [this](PendingRequest& request) { drop(request); });
   drain(kept_, [this](PendingRequest& request) {
-    served_by(request).watch.drop(request.operation);
+    context_.local(served_by(request)).watch.drop(request.operation);
     drop(request);
   });
   forget_performed();
@@ -142,6 +148,7 @@ void Connection::settle() {
 PendingRequest& Connection::new_request() {
   PendingRequest& request = context_.requests.take();
   request.connection = this;
+  request.loop = context_.index;
   request.id = ++began_;
   request.operation.file = -1;
   request.is_performed = false;
@@ -155,10 +162,22 @@ PendingRequest& Connection::new_request() {
 
 void Connection::release(PendingRequest& request) {
   context_.pool.give_back(memory_, std::move(request.buffer));
+  if (request.is_called.load(std::memory_order_acquire)) {
+    if (called_.empty()) context_.calling.push_back(this);
+    called_.push_back(request);
+    return;
+  }
   context_.requests.give_back(request);
   if (unanswered_-- > kRequestsFree) context_.pool.discharge(memory_, sizeof(PendingRequest));
   context_.freed = true;
   if (std::exchange(is_stalled_, false) && state_ != State::kClosed) mark_waiting();
+}
+
+void Connection::free_called() {
+  PendingRequestList all;
+  std::swap(all, called_);
+  drain(all, [this](PendingRequest& request) { release(request); });
+  settle();
 }
 
 void Connection::mark_dirty() {
@@ -186,7 +205,7 @@ void Connection::count_wait() {
 
 void Connection::wait_for_room() {
   const bool waits_for_client =
-      unanswered_ >= context_.options.limits.connection_requests || unsent_ >= kUnsentMax;
+      unanswered_ >= context_.server.connection_requests || unsent_ >= kUnsentMax;
   waits_for_client ? mark_stalled() : mark_waiting();
 }
 
@@ -276,17 +295,17 @@ void Connection::shake(Input& in) {
 }
 
 const ExportFacts& Connection::export_at(std::size_t index) const {
-  WEIR_ASSERT(index < context_.exports.size(), index);
-  return context_.exports[index]->facts;
+  WEIR_ASSERT(index < context_.server.exports.size(), index);
+  return context_.server.exports[index]->facts;
 }
 
 const ExportFacts* Connection::find_export(std::string_view name) const {
-  const ServedExport* const served = context_.find_export(name);
+  const ServedExport* const served = context_.server.find_export(name);
   return served == nullptr ? nullptr : &served->facts;
 }
 
 void Connection::open(const ExportFacts& facts, OpenedExport& opened) {
-  ServedExport* const served = context_.find_export(facts.name);
+  ServedExport* const served = context_.server.find_export(facts.name);
   WEIR_ASSERT(served != nullptr && &served->facts == &facts);
   opened.facts = &facts;
   opened.served = served;
@@ -304,13 +323,15 @@ Result<Attributes> Connection::identify(const Claims& claims) {
 }
 
 Nanoseconds Connection::expected_wait(const IoRequest& request) const {
-  return request.opened->served->service->target.expected_wait(request, Head::kRegular,
-                                                               context_.now);
+  const ServedExport& served = *request.opened->served;
+  return context_.server.dispatcher_of(served).with(context_, [&](Instant now) {
+    return served.service->target.expected_wait(request, Head::kRegular, now);
+  });
 }
 
 void Connection::extents(const OpenedExport& opened, std::uint64_t offset, std::uint64_t length,
                          const Store::ExtentVisitor& visit) const {
-  opened.served->store->extents(offset, length, visit);
+  context_.local(*opened.served).store->extents(offset, length, visit);
 }
 
 // The client has read its answers.
@@ -406,7 +427,7 @@ bool Connection::begin_request(PendingRequest& request) {
 }
 
 bool Connection::has_room_for_request() const {
-  if (unanswered_ >= context_.options.limits.connection_requests) return false;
+  if (unanswered_ >= context_.server.connection_requests) return false;
   return unanswered_ < kRequestsFree || context_.pool.has_room(memory_, sizeof(PendingRequest));
 }
 
@@ -475,11 +496,13 @@ void Connection::take_payload(Input& in) {
 
 void Connection::admit(PendingRequest& request) {
   if (request.is_exempt) {
-    served_by(request).service->target.charge(request, Head::kRegular, context_.now);
+    dispatcher_of(request).with(context_, [&](Instant now) {
+      served_by(request).service->target.charge(request, Head::kRegular, now);
+    });
     return run_unless_hung(request);
   }
   queued_.push_back(request);
-  served_by(request).service->target.admit(request, Head::kRegular, context_.now);
+  dispatcher_of(request).admit(context_, request);
 }
 
 void Connection::go_on_reading() {
@@ -517,7 +540,7 @@ void Connection::run(PendingRequest& request) {
 }
 
 void Connection::run_unless_hung(PendingRequest& request) {
-  StoreWatch& watch = served_by(request).watch;
+  StoreWatch& watch = context_.local(served_by(request)).watch;
   if (!watch.is_hung() || std::exchange(request.is_tried, false)) return run_at_store(request);
   defer(request);
   kept_.push_back(request);
@@ -535,36 +558,58 @@ void Connection::try_kept(PendingRequest& request) {
   run_kept(request);
 }
 
-void Connection::give_up(PendingRequest& request) { leave_slot(request, Outcome::failed()); }
+// At once, because the store may complete it at any time.
+void Connection::give_up(PendingRequest& request) {
+  dispatcher_of(request).with(context_, [&](Instant now) {
+    if (request.place() != Request::Place::kRunning) return;
+    served_by(request).service->target.complete(request, now, Outcome::failed());
+  });
+}
 
 void Connection::defer(PendingRequest& request) {
-  if (request.place() == Request::Place::kRunning) {
-    served_by(request).service->target.defer(request, context_.now);
-  }
+  if (request.place() != Request::Place::kRunning) return;
+  dispatcher_of(request).with(
+      context_, [&](Instant now) { served_by(request).service->target.defer(request, now); });
 }
 
 // An exempt request does not wait for a slot.
 void Connection::resume(PendingRequest& request) {
   if (request.place() != Request::Place::kDeferred) return run_unless_hung(request);
   queued_.push_back(request);
-  served_by(request).service->target.resume(request, context_.now);
+  dispatcher_of(request).with(
+      context_, [&](Instant now) { served_by(request).service->target.resume(request, now); });
 }
 
+// One that is running was decided by another loop and has not been started.
 void Connection::drop(PendingRequest& request) {
-  if (request.place() != Request::Place::kOutside) {
-    served_by(request).service->target.withdraw(request, context_.now);
-  }
+  Dispatcher& dispatcher = dispatcher_of(request);
+  dispatcher.with(context_, [&](Instant now) {
+    Target& target = served_by(request).service->target;
+    if (request.place() == Request::Place::kRunning) {
+      dispatcher.forget_decided(context_, request);
+      target.complete(request, now, Outcome::not_started());
+    } else if (request.place() != Request::Place::kOutside) {
+      target.withdraw(request, now);
+    }
+  });
   release(request);
 }
 
 // One whose slot was given up before is counted by the Target already, and ends only now.
-RequestRecord Connection::leave_slot(PendingRequest& request, const Outcome& outcome) {
-  if (request.place() != Request::Place::kRunning) return request.ending(context_.now, outcome);
-  return served_by(request).service->target.complete(request, context_.now, outcome);
+void Connection::leave_slot(PendingRequest& request, const Outcome& outcome, Counted counted) {
+  const bool is_counted = counted == Counted::kYes;
+  if (request.place() == Request::Place::kRunning) {
+    return dispatcher_of(request).complete(context_, request, outcome, is_counted);
+  }
+  if (!is_counted) return;
+  dispatcher_of(request).with(context_, [&](Instant now) {
+    served_by(request).stats.record(request.opened->stats, request.attributes.job,
+                                    request.ending(now, outcome));
+  });
 }
 
 void Connection::run_at_store(PendingRequest& request) {
-  const Store& store = *served_by(request).store;
+  const Store& store = *context_.local(served_by(request)).store;
   const bool reads = !request.is_own && request.command == StoreCommand::kRead;
   if (reads && request.length >= kSendFileMin && tls_ == nullptr && !request.buffer) {
     request.operation.file = store.sendable(request.offset, request.length);
@@ -601,16 +646,18 @@ void Connection::start(PendingRequest& request) {
   operation.finished = finished;
   operation.owner = &request;
   working_.push_back(request);
-  ServedExport& served = served_by(request);
-  if (served.store->start(operation, context_.now)) return finish(request);
-  if (served.store->can_hang()) served.watch.started(operation, context_.now);
+  LocalExport& local = context_.local(served_by(request));
+  if (local.store->start(operation, context_.now)) return finish(request);
+  if (local.store->can_hang()) local.watch.started(operation, context_.now);
 }
 
 void Connection::finished(StoreOperation& operation) {
   auto& request = *static_cast<PendingRequest*>(operation.owner);
   Connection& self = *request.connection;
   if (operation.watch.is_linked()) {
-    served_by(request).watch.finished(operation, self.context_.now);
+    LocalExport& local = self.context_.local(served_by(request));
+    local.watch.finished(operation, self.context_.now);
+    local.served.note_done(self.context_.now);
   }
   self.finish(request);
 }
@@ -618,27 +665,24 @@ void Connection::finished(StoreOperation& operation) {
 void Connection::finish(PendingRequest& request) {
   working_.erase(request);
   StoreOperation& operation = request.operation;
-  const RequestRecord record =
-      leave_slot(request, operation.error == 0 ? Outcome{} : Outcome::failed());
-  ServedExport& served = served_by(request);
-  if (operation.sync_failed) served.sync_errors.failed(operation.error);
+  const Outcome outcome = operation.error == 0 ? Outcome{} : Outcome::failed();
   if (operation.error != 0) note_store_error(request, operation.error);
   if (state_ == State::kClosed) {
+    leave_slot(request, outcome);
     release(request);
     return settle();
   }
   if (makes_durable(request)) {
-    const int lost = served.sync_errors.tell(request.opened->sync_mark);
+    const int lost = served_by(request).sync_errors.tell(request.opened->sync_mark);
     if (operation.error == 0 && lost != 0) {
       operation.error = lost;
       note_store_error(request, lost);
     }
   }
-  if (operation.error != 0) return reply_error(request);
   // A prefetch is a read that moves no data to the client, and has no counter on an OST.
-  if (request.command != StoreCommand::kPrefetch) {
-    served.stats.record(request.opened->stats, request.attributes.job, record);
-  }
+  const bool is_counted = operation.error == 0 && request.command != StoreCommand::kPrefetch;
+  leave_slot(request, outcome, is_counted ? Counted::kYes : Counted::kNo);
+  if (operation.error != 0) return reply_error(request);
   session_->reply(request, {});
   if (request.command == StoreCommand::kRead) {
     request.payload = operation.data;

@@ -2,7 +2,7 @@
 //
 // One client of any protocol: passes its bytes to its Session (session.h), its requests through the
 // Gate and the store, and its replies back. Everything happens in one thread, in callbacks of the
-// IoLoop or calls of the Server.
+// IoLoop or calls of its Loop.
 //
 //   kHandshake --negotiated--> kOpen --leaves, SIGTERM--> kEnding --all answered--> kClosed
 //        \____________________\___the client disconnects or breaks the protocol______/
@@ -30,7 +30,8 @@
 // was encrypted is given back, and at most kTlsBatch of it waits for the socket. Bytes that follow
 // the request for TLS must be TLS.
 //
-// Closing. Queued requests are withdrawn from the Gate without a charge; requests in a store or the
+// Closing. Queued requests are withdrawn from the Gate without a charge, and decided ones that have
+// not been started get their tokens back; requests in a store or the
 // kernel must complete first, because they use our buffers. Then the connection is_over() and may
 // be deleted.
 #pragma once
@@ -110,8 +111,11 @@ class Connection final : private SessionPort {
   // It is its turn among connections that sent more requests than a turn reads (intake.h).
   void go_on_reading();
 
-  RingLink<Connection> all_link;        // the Server's
-  RingLink<Connection> handshake_link;  // the Server's
+  // Frees requests whose last call has reached their Target.
+  void free_called();
+
+  RingLink<Connection> all_link;        // the Loop's
+  RingLink<Connection> handshake_link;  // the Loop's
 
  private:
   enum class State : std::uint8_t { kHandshake, kOpen, kEnding, kClosed };
@@ -127,7 +131,7 @@ class Connection final : private SessionPort {
   };
 
   // ---- SessionPort ----
-  std::size_t export_count() const override { return context_.exports.size(); }
+  std::size_t export_count() const override { return context_.server.exports.size(); }
   const ExportFacts& export_at(std::size_t index) const override;
   const ExportFacts* find_export(std::string_view name) const override;
   void open(const ExportFacts& facts, OpenedExport& opened) override;
@@ -166,14 +170,18 @@ class Connection final : private SessionPort {
   void fault(std::string_view what);
 
   // ---- through the store ----
+  Dispatcher& dispatcher_of(const PendingRequest& request) const;
   // It may run but cannot yet: other requests get its slot meanwhile.
   void defer(PendingRequest& request);
   // It can run now, as soon as there is a slot.
   void resume(PendingRequest& request);
   // It is no longer needed and has not run.
   void drop(PendingRequest& request);
-  // Reports to the Target that it has ended, if it holds a slot; returns its record for accounts.
-  RequestRecord leave_slot(PendingRequest& request, const Outcome& outcome = {});
+  // Reports to the Target that it has ended, if it holds a slot. Counted: also in the accounts of
+  // its export.
+  enum class Counted : std::uint8_t { kNo, kYes };
+  void leave_slot(PendingRequest& request, const Outcome& outcome = {},
+                  Counted counted = Counted::kNo);
   void run_unless_hung(PendingRequest& request);
   void run_at_store(PendingRequest& request);
   void start(PendingRequest& request);
@@ -251,6 +259,7 @@ class Connection final : private SessionPort {
   PendingRequestList working_;
   PendingRequestList replies_;
   PendingRequestList sending_;
+  PendingRequestList called_;  // can be freed when their last call has reached the Target
 };
 
 }  // namespace weir::serve

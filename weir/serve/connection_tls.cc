@@ -32,7 +32,7 @@ void Connection::begin_tls() {
                       context_.now);
     return close();
   }
-  tls_ = std::make_unique<host::TlsSession>(context_.tls_keys);
+  tls_ = std::make_unique<host::TlsSession>(context_.server.tls_keys());
   mark_dirty();
 }
 

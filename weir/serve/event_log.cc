@@ -11,6 +11,7 @@
 namespace weir::serve {
 
 std::string EventLog::line(Kind kind, std::string_view text, Instant now) {
+  const host::MutexLock lock(mutex_);
   State& state = states_[static_cast<std::size_t>(kind)];
   if (now < state.silent_until) {
     ++state.left_out;

@@ -8,7 +8,7 @@
 //     weir serve: 10.1.2.3@tcp: a request without the magic number (and 41 more like it)
 //
 // Quote texts from clients first. Lines are written through host/log.h, so a log that cannot be
-// written delays nothing. One owner, no locks; say() is thread-safe.
+// written delays nothing. Thread-safe.
 #pragma once
 
 #include <array>
@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "weir/base/time.h"
+#include "weir/host/mutex.h"
 
 namespace weir::serve {
 
@@ -48,7 +49,8 @@ class EventLog {
     Instant silent_until = Instant::min();
     std::uint64_t left_out = 0;
   };
-  std::array<State, kKinds> states_;
+  host::Mutex mutex_;
+  std::array<State, kKinds> states_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir::serve

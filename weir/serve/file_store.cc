@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -253,7 +254,12 @@ Result<std::unique_ptr<Store>> FileStore::open(const StoreOptions& options, bool
     if (opened->is_new) unlink(options.path.c_str());
     return tl::unexpected(facts.error());
   }
-  return std::unique_ptr<Store>(new FileStore(std::move(opened->file), *facts, io));
+  return std::unique_ptr<Store>(
+      new FileStore(std::make_shared<Shared>(std::move(opened->file)), *facts, io));
+}
+
+std::unique_ptr<Store> FileStore::share(host::IoLoop& io) {
+  return std::unique_ptr<Store>(new FileStore(shared_, facts_, io));
 }
 
 std::uint8_t FileStore::features() const { return kCanAll; }
@@ -262,17 +268,16 @@ std::uint8_t FileStore::features() const { return kCanAll; }
 int FileStore::sendable(std::uint64_t offset, std::uint32_t length) const {
   if (facts_.way == Way::kLoop) return -1;
   struct stat status {};
-  if (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+  if (fstat(file_, &status) != 0 || !S_ISREG(status.st_mode) ||
       static_cast<std::uint64_t>(status.st_size) < offset + length) {
     return -1;
   }
   if (facts_.way == Way::kCached && !cache_.has(offset, length)) return -1;
-  return file_.get();
+  return file_;
 }
 
 bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
   operation.error = 0;
-  operation.sync_failed = false;
   if (operation.file >= 0) return true;
   operation.store = this;
   operation.io.done = completed;
@@ -293,7 +298,7 @@ bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
       return sync(operation);
     case StoreCommand::kPrefetch:
       operation.step = kFetch;
-      io_.fetch(file_.get(), operation.offset, operation.length, operation.io);
+      io_.fetch(file_, operation.offset, operation.length, operation.io);
       return false;
   }
   WEIR_ASSERT(false, static_cast<int>(operation.command));
@@ -308,12 +313,11 @@ bool FileStore::move(StoreOperation& operation) {
     // What the cache has of a short one was taken before.
     const Copy copy = copier(rest.size());
     const bool is_tried = copy == Copy::kHere && facts_.way == Way::kCached;
-    io_.read(file_.get(), rest, offset, operation.io, is_tried ? Copy::kDevice : copy);
+    io_.read(file_, rest, offset, operation.io, is_tried ? Copy::kDevice : copy);
   } else {
     const bool is_durable = (operation.flags & kDurable) != 0;
-    if (is_durable) syncs_.begin(operation);
-    io_.write(file_.get(), rest, offset, is_durable ? RWF_DSYNC : 0, operation.io,
-              copier(rest.size()));
+    if (is_durable) begin_sync(operation);
+    io_.write(file_, rest, offset, is_durable ? RWF_DSYNC : 0, operation.io, copier(rest.size()));
   }
   return false;
 }
@@ -331,32 +335,76 @@ bool FileStore::move_here(StoreOperation& operation) {
   ssize_t moved = 0;
   if (operation.command == StoreCommand::kRead && facts_.way == Way::kCached) {
     const iovec one{whole.data(), whole.size()};
-    moved = preadv2(file_.get(), &one, 1, offset, RWF_NOWAIT);
+    moved = preadv2(file_, &one, 1, offset, RWF_NOWAIT);
   } else if (operation.command == StoreCommand::kRead) {
-    moved = pread(file_.get(), whole.data(), whole.size(), offset);
+    moved = pread(file_, whole.data(), whole.size(), offset);
   } else if (facts_.way == Way::kMemory) {
-    moved = pwrite(file_.get(), whole.data(), whole.size(), offset);
+    moved = pwrite(file_, whole.data(), whole.size(), offset);
     if (moved < 0 && errno != EAGAIN) return finish(operation, errno);
   }
   if (moved > 0) operation.moved = static_cast<std::uint32_t>(moved);
   return operation.moved == operation.length ? finish(operation, 0) : move(operation);
 }
 
+void FileStore::begin_sync(StoreOperation& operation) {
+  const host::MutexLock lock(shared_->mutex);
+  shared_->syncs.begin(operation);
+}
+
 void FileStore::completed(host::Operation& io, const host::Completion& completion) {
   StoreOperation& operation = operation_of(io);
   auto& store = *static_cast<FileStore*>(operation.store);
+  const int result = completion.result;
   const bool syncs =
       operation.step == kSync || (operation.step == kMove && (operation.flags & kDurable) != 0);
-  if (syncs) store.syncs_.end(operation);
-  if (store.advance(operation, completion.result)) {
-    operation.sync_failed = syncs && operation.error != 0;
-    // Direct I/O gets its own errors: the kernel keeps none for the next sync.
-    const bool waits =
-        syncs && operation.error == 0 && !store.facts_.is_direct && store.syncs_.holds(operation);
-    if (!waits) operation.finished(operation);
+  if (!syncs) {
+    if (store.advance(operation, result)) operation.finished(operation);
+    return;
   }
-  if (!syncs) return;
-  while (StoreOperation* const held = store.syncs_.release()) held->finished(*held);
+  // Reported before other syncs can see that this one has ended, and before it is answered.
+  const bool fails =
+      result == 0 ? operation.step == kMove : result < 0 && result != -EINTR && result != -EAGAIN;
+  if (fails && store.listener_ != nullptr) store.listener_->sync_failed(result < 0 ? -result : EIO);
+  {
+    const host::MutexLock lock(store.shared_->mutex);
+    store.shared_->syncs.end(operation);
+  }
+  if (store.advance(operation, result)) {
+    // Direct I/O gets its own errors: the kernel keeps none for the next sync.
+    const host::MutexLock lock(store.shared_->mutex);
+    const bool waits =
+        operation.error == 0 && !store.facts_.is_direct && store.shared_->syncs.holds(operation);
+    if (!waits) store.released_.push_back(operation);
+  }
+  store.release_syncs();
+}
+
+void FileStore::release_syncs() {
+  std::vector<StoreListener*> others;
+  {
+    const host::MutexLock lock(shared_->mutex);
+    while (StoreOperation* const one = shared_->syncs.release()) {
+      auto& owner = *static_cast<FileStore*>(one->store);
+      owner.released_.push_back(*one);
+      if (&owner != this && !owner.has_released_.exchange(true)) others.push_back(owner.listener_);
+    }
+  }
+  for (StoreListener* const other : others) other->wake_needed();
+  wake({});
+}
+
+void FileStore::wake(Instant /*now*/) {
+  Released done;
+  {
+    const host::MutexLock lock(shared_->mutex);
+    has_released_ = false;
+    std::swap(done, released_);
+  }
+  while (!done.empty()) {
+    StoreOperation& operation = done.front();
+    done.erase(operation);
+    operation.finished(operation);
+  }
 }
 
 bool FileStore::advance(StoreOperation& operation, int result) {
@@ -408,8 +456,7 @@ bool FileStore::punch(StoreOperation& operation) {
   }
   operation.step = kPunch;
   const bool keeps = (operation.flags & kKeepAllocated) != 0;
-  io_.allocate(file_.get(),
-               (keeps ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE) | FALLOC_FL_KEEP_SIZE,
+  io_.allocate(file_, (keeps ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE) | FALLOC_FL_KEEP_SIZE,
                range.from, range.to - range.from, operation.io);
   return false;
 }
@@ -425,7 +472,7 @@ bool FileStore::write_zeroes(StoreOperation& operation) {
   if (at == end) return settle(operation);
   const std::uint64_t left = (at < punched.from ? punched.from : end) - at;
   const std::span<const std::byte> piece = zeroes(std::min<std::uint64_t>(left, kZeroesAtOnce));
-  io_.write(file_.get(), piece, at, 0, operation.io, copier(piece.size()));
+  io_.write(file_, piece, at, 0, operation.io, copier(piece.size()));
   return false;
 }
 
@@ -435,8 +482,8 @@ bool FileStore::settle(StoreOperation& operation) {
 
 bool FileStore::sync(StoreOperation& operation) {
   operation.step = kSync;
-  syncs_.begin(operation);
-  io_.sync_data(file_.get(), operation.io);
+  begin_sync(operation);
+  io_.sync_data(file_, operation.io);
   return false;
 }
 
@@ -454,7 +501,7 @@ void FileStore::extents(std::uint64_t offset, std::uint64_t length,
   }
   struct stat status {};
   const std::uint64_t asked_end = offset + length;
-  const bool is_shorter = fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode) &&
+  const bool is_shorter = fstat(file_, &status) == 0 && S_ISREG(status.st_mode) &&
                           static_cast<std::uint64_t>(status.st_size) < asked_end;
   const std::uint64_t there = is_shorter ? static_cast<std::uint64_t>(status.st_size) : asked_end;
   const std::uint64_t block = facts_.block_min;
@@ -464,7 +511,7 @@ void FileStore::extents(std::uint64_t offset, std::uint64_t length,
       return;
     }
     const auto from = static_cast<off_t>(offset);
-    const off_t data = lseek(file_.get(), from, SEEK_DATA);
+    const off_t data = lseek(file_, from, SEEK_DATA);
     const int error = data < 0 ? errno : 0;
     std::uint64_t end = there;
     bool is_hole = false;
@@ -472,7 +519,7 @@ void FileStore::extents(std::uint64_t offset, std::uint64_t length,
       is_hole = true;
       if (data > from) end = static_cast<std::uint64_t>(data) / block * block;
     } else if (error == 0) {
-      const off_t hole = lseek(file_.get(), from, SEEK_HOLE);
+      const off_t hole = lseek(file_, from, SEEK_HOLE);
       if (hole > from) end = (static_cast<std::uint64_t>(hole) + block - 1) / block * block;
     }
     if (end <= offset) {  // data somewhere in this block

@@ -27,11 +27,14 @@
 // (host/holder.h). A new file is created with its size and synced, or removed again on failure.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "weir/host/fd.h"
+#include "weir/host/mutex.h"
 #include "weir/host/page_cache.h"
 #include "weir/serve/store.h"
 #include "weir/serve/sync_queue.h"
@@ -45,6 +48,8 @@ class FileStore : public Store {
   static Result<std::unique_ptr<Store>> open(const StoreOptions& options, bool read_only,
                                              host::IoLoop& io);
 
+  std::unique_ptr<Store> share(host::IoLoop& io) override;
+  void set_listener(StoreListener& listener) override { listener_ = &listener; }
   std::uint64_t size() const override { return facts_.size; }
   std::uint8_t features() const override;
   std::uint32_t block_min() const override { return facts_.block_min; }
@@ -53,6 +58,9 @@ class FileStore : public Store {
   bool start(StoreOperation& operation, Instant now) override;
   void extents(std::uint64_t offset, std::uint64_t length,
                const ExtentVisitor& visit) const override;
+  // Syncs that other loops have ended the wait of.
+  Instant wakes_at() const override { return has_released_ ? Instant::min() : kNever; }
+  void wake(Instant now) override;
 
  private:
   using Copy = host::IoLoop::Copy;
@@ -77,8 +85,22 @@ class FileStore : public Store {
     std::uint32_t block_min = 1;
     std::uint32_t granule = 1;  // unit in which holes are punched
   };
-  FileStore(host::Fd file, const Facts& facts, host::IoLoop& io)
-      : file_(std::move(file)), facts_(facts), io_(io), cache_(file_.get(), facts.size) {}
+  using Released = Ring<StoreOperation, &StoreOperation::queue>;
+  // The open file, which all loops have in common.
+  struct Shared {
+    explicit Shared(host::Fd opened) : file(std::move(opened)) {}
+
+    const host::Fd file;
+    host::Mutex mutex;
+    SyncQueue syncs ABSL_GUARDED_BY(mutex);
+  };
+
+  FileStore(std::shared_ptr<Shared> shared, const Facts& facts, host::IoLoop& io)
+      : shared_(std::move(shared)),
+        file_(shared_->file.get()),
+        facts_(facts),
+        io_(io),
+        cache_(file_, facts.size) {}
   static Result<Facts> inspect(int file, const StoreOptions& options, bool read_only);
 
   static void completed(host::Operation& io, const host::Completion& completion);
@@ -92,15 +114,21 @@ class FileStore : public Store {
   Range inner(const StoreOperation& operation) const;
   bool write_zeroes(StoreOperation& operation);
   bool sync(StoreOperation& operation);
+  void begin_sync(StoreOperation& operation);
+  // Answers syncs that need not wait any longer: those of this loop here, others there.
+  void release_syncs();
   // For trims and zeroes: the remaining steps when the bytes are done.
   bool settle(StoreOperation& operation);
   bool finish(StoreOperation& operation, int error);
 
-  host::Fd file_;
+  std::shared_ptr<Shared> shared_;
+  int file_;
   Facts facts_;
   host::IoLoop& io_;
   mutable host::PageCache cache_;
-  SyncQueue syncs_;
+  StoreListener* listener_ = nullptr;
+  Released released_;  // guarded by Shared::mutex
+  std::atomic<bool> has_released_ = false;
 };
 
 }  // namespace weir::serve

@@ -26,16 +26,22 @@ Result<std::unique_ptr<Store>> MemoryStore::create(Bytes size) {
   void* const memory = mmap(nullptr, size.count(), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return fail_errno(errno, where, "make it smaller");
-  return std::unique_ptr<Store>(new MemoryStore({static_cast<std::byte*>(memory), size.count()}));
+  const std::span<std::byte> bytes(static_cast<std::byte*>(memory), size.count());
+  return std::unique_ptr<Store>(new MemoryStore(std::make_shared<Shared>(bytes)));
 }
 
-MemoryStore::~MemoryStore() { munmap(memory_.data(), memory_.size()); }
+MemoryStore::Shared::~Shared() { munmap(bytes.data(), bytes.size()); }
+
+std::unique_ptr<Store> MemoryStore::share(host::IoLoop& /*io*/) {
+  return std::unique_ptr<Store>(new MemoryStore(shared_));
+}
 
 std::uint8_t MemoryStore::features() const { return kCanAll; }
 
 // REQUIRES: within one piece.
 void MemoryStore::zero(std::uint64_t offset, std::uint64_t length) {
-  std::byte* const from = memory_.data() + offset;
+  std::byte* const from = shared_->bytes.data() + offset;
+  shared_->written.clear(offset, length);
   const std::uint64_t first = (offset + kPage - 1) / kPage * kPage;
   const std::uint64_t last = (offset + length) / kPage * kPage;
   if (first >= last) {
@@ -43,15 +49,14 @@ void MemoryStore::zero(std::uint64_t offset, std::uint64_t length) {
     return;
   }
   std::memset(from, 0, first - offset);
-  std::memset(memory_.data() + last, 0, offset + length - last);
+  std::memset(shared_->bytes.data() + last, 0, offset + length - last);
   // Freed private pages read as zeroes.
-  madvise(memory_.data() + first, last - first, MADV_DONTNEED);
-  written_.clear(offset, length);
+  madvise(shared_->bytes.data() + first, last - first, MADV_DONTNEED);
 }
 
 std::uint64_t MemoryStore::zero_piece(const StoreOperation& operation, std::uint64_t offset,
                                       std::uint64_t length) {
-  AllocationMap::Run run = written_.run(offset, length);
+  AllocationMap::Run run = shared_->written.run(offset, length);
   if (run.is_data) {
     run.length = std::min(run.length, kPiece - offset % kPiece);
     zero(offset, run.length);
@@ -59,7 +64,7 @@ std::uint64_t MemoryStore::zero_piece(const StoreOperation& operation, std::uint
   } else {
     charge(kPage);  // for the time to read the map
   }
-  if ((operation.flags & kKeepAllocated) != 0) written_.mark(offset, run.length);
+  if ((operation.flags & kKeepAllocated) != 0) shared_->written.mark(offset, run.length);
   return run.length;
 }
 
@@ -68,8 +73,8 @@ bool MemoryStore::advance(StoreOperation& operation) {
   std::uint64_t length = operation.length - operation.moved;
   if (operation.command == StoreCommand::kWrite) {
     length = std::min(length, kPiece);
-    written_.mark(at, length);
-    std::memcpy(memory_.data() + at, operation.buffer.data() + operation.moved, length);
+    std::memcpy(shared_->bytes.data() + at, operation.buffer.data() + operation.moved, length);
+    shared_->written.mark(at, length);
     charge(length);
   } else {
     length = zero_piece(operation, at, length);
@@ -88,7 +93,7 @@ bool MemoryStore::start(StoreOperation& operation, Instant now) {
   operation.error = 0;
   switch (operation.command) {
     case StoreCommand::kRead:
-      operation.data = memory_.subspan(operation.offset, operation.length);
+      operation.data = shared_->bytes.subspan(operation.offset, operation.length);
       return true;
     case StoreCommand::kWrite:
     case StoreCommand::kDiscard:
@@ -122,7 +127,7 @@ void MemoryStore::wake(Instant now) {
 void MemoryStore::extents(std::uint64_t offset, std::uint64_t length,
                           const ExtentVisitor& visit) const {
   while (length > 0) {
-    const AllocationMap::Run run = written_.run(offset, length);
+    const AllocationMap::Run run = shared_->written.run(offset, length);
     if (!visit(run.length, !run.is_data)) return;
     offset += run.length;
     length -= run.length;

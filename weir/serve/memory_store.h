@@ -7,7 +7,8 @@
 //
 // Copies, trims and zeroes take CPU time of the loop, so each turn does a bounded amount:
 // kTurnBytes at once, and the rest in pieces, one of each waiting operation in turn. A trim of 2
-// GiB delays others by one piece at a time, about 0.2 ms. Unwritten chunks are skipped.
+// GiB delays others by one piece at a time, about 0.2 ms. Unwritten chunks are skipped. Each loop
+// does its own.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "weir/base/quantity.h"
 #include "weir/base/ring.h"
@@ -31,9 +33,9 @@ class MemoryStore : public Store {
   static constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;  // a multiple of a chunk
 
   static Result<std::unique_ptr<Store>> create(Bytes size);
-  ~MemoryStore() override;
 
-  std::uint64_t size() const override { return memory_.size(); }
+  std::unique_ptr<Store> share(host::IoLoop& io) override;
+  std::uint64_t size() const override { return shared_->bytes.size(); }
   std::uint8_t features() const override;
   bool copies_reads() const override { return false; }
   bool can_hang() const override { return false; }
@@ -44,7 +46,18 @@ class MemoryStore : public Store {
   void wake(Instant now) override;
 
  private:
-  explicit MemoryStore(std::span<std::byte> memory) : memory_(memory), written_(memory.size()) {}
+  // What all loops have in common.
+  struct Shared {
+    explicit Shared(std::span<std::byte> memory) : bytes(memory), written(memory.size()) {}
+    ~Shared();
+    Shared(const Shared&) = delete;
+    Shared& operator=(const Shared&) = delete;
+
+    std::span<std::byte> bytes;
+    AllocationMap written;
+  };
+
+  explicit MemoryStore(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
   void begin_turn(Instant now);
   // Does the next piece; true if nothing is left.
   bool advance(StoreOperation& operation);
@@ -54,8 +67,7 @@ class MemoryStore : public Store {
   void zero(std::uint64_t offset, std::uint64_t length);
   void charge(std::uint64_t bytes) { left_ -= std::min(left_, bytes); }
 
-  std::span<std::byte> memory_;
-  AllocationMap written_;
+  std::shared_ptr<Shared> shared_;
   Ring<StoreOperation, &StoreOperation::queue> waiting_;
   Instant turn_ = Instant::min();
   std::uint64_t left_ = 0;  // of kTurnBytes, in this turn

@@ -11,6 +11,7 @@
 #include "weir/base/control_characters.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/classify/number.h"
 #include "weir/host/machine.h"
 #include "weir/serve/protocol.h"
 #include "weir/target/nrs_text.h"
@@ -255,6 +256,14 @@ Result<host::IoChoice> parse_io(std::string_view text) {
   if (text == "uring") return host::IoChoice::kUring;
   if (text == "epoll") return host::IoChoice::kEpoll;
   return refuse(text, "is not a way to do I/O", "expected auto, uring or epoll");
+}
+
+Result<std::uint32_t> parse_threads(std::string_view text) {
+  if (text == "auto") return kThreadsAuto;
+  const auto count = read_decimal(text);
+  if (count && *count >= 1 && *count <= kThreadsMax) return static_cast<std::uint32_t>(*count);
+  return refuse(text, "is not a number of threads",
+                fmt::format("expected auto or a number from 1 to {}", kThreadsMax));
 }
 
 Result<Capacity> parse_capacity(std::string_view text) {

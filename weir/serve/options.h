@@ -298,6 +298,13 @@ struct SlurmOptions {
   bool operator==(const SlurmOptions&) const = default;
 };
 
+// Loops, each with a thread. kThreadsAuto: one for each processor, at most kThreadsAutoMax.
+inline constexpr std::uint32_t kThreadsAuto = 0;
+inline constexpr std::uint32_t kThreadsAutoMax = 8;
+inline constexpr std::uint32_t kThreadsMax = 64;
+// N | auto
+Result<std::uint32_t> parse_threads(std::string_view text);
+
 struct ServeOptions {
   std::vector<ListenAddress> listen;
   std::vector<ExportOptions> exports;
@@ -318,6 +325,7 @@ struct ServeOptions {
   LockOptions lock;
   GroupsOptions groups;
   host::IoChoice io = host::IoChoice::kAuto;
+  std::uint32_t threads = 1;
 
   bool operator==(const ServeOptions&) const = default;
 };

@@ -20,6 +20,8 @@
 #include "weir/base/units.h"
 #include "weir/host/clock.h"
 #include "weir/host/heap.h"
+#include "weir/host/machine.h"
+#include "weir/serve/dispatcher.h"
 #include "weir/serve/listen.h"
 
 namespace weir::serve {
@@ -27,15 +29,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Descriptors other than connections: standard streams, the IoLoop, signals, and the control
-// socket, from which clients must never keep administrators out.
+// Descriptors other than connections: standard streams, signals, and the control socket, from which
+// clients must never keep administrators out; and those of each loop.
 constexpr std::uint32_t kOwnFiles = 64;
+constexpr std::uint32_t kFilesOfLoop = 8;
 constexpr std::uint32_t kFilesOfGrpc = 64;               // of the lock service, and of a cluster
 constexpr Nanoseconds kAcceptPause = milliseconds{100};  // when there are no descriptors left
-constexpr Nanoseconds kPaceDepth = milliseconds{10};     // of a pace of the whole server
-// Maximum requests of a service dispatched per turn: more than a turn reads, so that none pile up.
-constexpr std::uint32_t kRunOfTurn = 1024;
-constexpr int kSendBuffer = 1 << 20;  // a batch of replies in one go
+constexpr int kSendBuffer = 1 << 20;                     // a batch of replies in one go
 
 void set_option(int socket, int level, int name, int value) {
   setsockopt(socket, level, name, &value, sizeof value);
@@ -53,15 +53,15 @@ void tune(int socket, bool is_tcp) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 120'000);
 }
 
-// One line says why it is not io_uring, unless that was asked for.
-Result<std::unique_ptr<host::IoLoop>> start_io(host::IoChoice choice) {
+// One line says why it is not io_uring, unless that was asked for. The other loops do as the first.
+Result<std::unique_ptr<host::IoLoop>> start_io(host::IoChoice choice, bool is_first) {
   auto opened = host::open_io(choice);
   if (!opened) {
     Error error = opened.error();
     if (choice == host::IoChoice::kUring) error.hint += ", or use --io auto or --io epoll";
     return tl::unexpected(std::move(error));
   }
-  if (!opened->why_not_uring.empty()) {
+  if (!opened->why_not_uring.empty() && is_first) {
     EventLog::say("using epoll, because io_uring is not available: " + opened->why_not_uring);
   }
   return std::move(opened->loop);
@@ -74,12 +74,11 @@ tl::unexpected<Error> stopping() {
 
 }  // namespace
 
-Server::Server(ServeOptions options, std::unique_ptr<host::IoLoop> io, host::SignalFd signals,
-               host::Fd watch_wake_fd, host::Fd wake_fd)
+Server::Server(ServeOptions options, host::SignalFd signals, host::Fd watch_wake_fd,
+               host::Fd wake_fd)
     : options_(std::move(options)),
-      context_(options_, std::move(io)),
+      context_(options_),
       commands_(std::move(wake_fd), kCommandsMax) {
-  context_.now = host::now();
   watch_.emplace(
       std::move(signals), host::Wake(std::move(watch_wake_fd)), kEndPatience,
       [this](int signal) { signalled(signal); }, [this] { end_hung(); });
@@ -89,7 +88,6 @@ Server::~Server() {
   watch_.reset();
   close_commands();
   leave();
-  WEIR_ASSERT(connections_.empty());
 }
 
 void Server::leave() {
@@ -116,9 +114,10 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
   if (!wake_fd) return tl::unexpected(wake_fd.error());
   auto watch_wake_fd = host::make_wake_fd();
   if (!watch_wake_fd) return tl::unexpected(watch_wake_fd.error());
-  auto io = start_io(options.io);
-  if (!io) return tl::unexpected(io.error());
-  std::unique_ptr<Server> server(new Server(std::move(options), std::move(*io), std::move(*signals),
+  if (options.threads == kThreadsAuto) {
+    options.threads = std::min(host::usable_cores(), kThreadsAutoMax);
+  }
+  std::unique_ptr<Server> server(new Server(std::move(options), std::move(*signals),
                                             std::move(*watch_wake_fd), std::move(*wake_fd)));
   if (auto opened = server->open(); !opened) return tl::unexpected(opened.error());
   return server;
@@ -127,6 +126,7 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
 Result<void> Server::open() {
   // A timer for a token should fire on time, not up to 50 us later.
   prctl(PR_SET_TIMERSLACK, 1);
+  if (auto opened = open_loops(); !opened) return opened;
   const auto room = room_for_connections(options_.limits.connections, other_files());
   if (!room) return tl::unexpected(room.error());
   connections_max_ = *room;
@@ -141,12 +141,39 @@ Result<void> Server::open() {
     auto keys = host::TlsKeys::load(
         options_.tls.directory, options_.tls.verify_clients ? Clients::kCertified : Clients::kAny);
     if (!keys) return tl::unexpected(keys.error());
-    context_.tls_keys = std::move(*keys);
+    context_.set_tls_keys(std::move(*keys));
   }
   if (auto opened = open_services(); !opened) return opened;
+  open_dispatchers();
   if (auto listening = listen(); !listening) return listening;
   if (!options_.user.empty()) return become_user(options_.user);
   return {};
+}
+
+Result<void> Server::open_loops() {
+  for (std::uint32_t i = 0; i < options_.threads; ++i) {
+    auto loop = Loop::create(context_, static_cast<std::uint8_t>(i),
+                             [choice = options_.io, i] { return start_io(choice, i == 0); });
+    if (!loop) return tl::unexpected(loop.error());
+    loops_.push_back(std::move(*loop));
+  }
+  for (const auto& loop : loops_) context_.loops.push_back(&loop->context());
+  if (context_.is_shared()) context_.pool.share();
+  return {};
+}
+
+// With a trace or in a cluster one for all services, otherwise one for each; dispatcher.h has the
+// reason.
+void Server::open_dispatchers() {
+  const bool is_one = !context_.is_shared() || trace_ != nullptr || options_.cluster.is_on();
+  std::vector<Service*> services;
+  for (const auto& service : context_.services) {
+    services.push_back(service.get());
+    service->dispatcher = context_.dispatchers.size();
+    if (is_one && services.size() < context_.services.size()) continue;
+    context_.dispatchers.push_back(
+        std::make_unique<Dispatcher>(std::exchange(services, {}), loops_.size(), trace_.get()));
+  }
 }
 
 Result<void> Server::open_services() {
@@ -157,29 +184,47 @@ Result<void> Server::open_services() {
   }
   for (const ServiceOptions& one : options_.services) {
     auto service = open_service(one, options_.nodemaps, options_.unknown_jobs, options_.groups,
-                                context_.now, trace_.get(),
+                                first().now, trace_.get(),
                                 options_.cluster.is_on() ? Standing::kInCluster : Standing::kAlone);
     if (!service) return tl::unexpected(service.error());
     context_.services.push_back(std::move(*service));
   }
-  for (const ExportOptions& one : options_.exports) {
-    Service* const service = find_service(one.service);
-    WEIR_ASSERT(service != nullptr);
-    auto served = open_export(one, *service, *context_.io);
-    if (!served) return tl::unexpected(served.error());
-    context_.exports.push_back(std::move(*served));
-  }
+  if (auto opened = open_exports(); !opened) return opened;
   auto jobs = load_jobs(options_.jobs_file, options_.jobs);
   if (!jobs) return tl::unexpected(jobs.error());
   set_jobs(std::move(*jobs));
   return {};
 }
 
+Result<void> Server::open_exports() {
+  for (const ExportOptions& one : options_.exports) {
+    Service* const service = find_service(one.service);
+    WEIR_ASSERT(service != nullptr);
+    auto served = open_export(one, *service, *first().io);
+    if (!served) return tl::unexpected(served.error());
+    (*served)->index = context_.exports.size();
+    for (const auto& loop : loops_) {
+      LoopContext& context = loop->context();
+      auto local = std::make_unique<LocalExport>(**served, context.bell);
+      local->watch = StoreWatch(service->slots);
+      local->store = &context == &first() ? nullptr : (*served)->store->share(*context.io);
+      context.exports.push_back(std::move(local));
+    }
+    first().exports.back()->store = std::move((*served)->store);
+    for (const auto& loop : loops_) {
+      LocalExport& local = *loop->context().exports.back();
+      local.store->set_listener(local);
+    }
+    context_.exports.push_back(std::move(*served));
+  }
+  return {};
+}
+
 std::uint32_t Server::other_files() const {
   const std::size_t grpc =
       (options_.lock.listen ? kFilesOfGrpc : 0) + (options_.cluster.is_on() ? kFilesOfGrpc : 0);
-  return static_cast<std::uint32_t>(kOwnFiles + grpc + options_.exports.size() +
-                                    options_.listen.size());
+  return static_cast<std::uint32_t>(kOwnFiles + kFilesOfLoop * options_.threads + grpc +
+                                    options_.exports.size() + options_.listen.size());
 }
 
 Result<void> Server::listen() {
@@ -214,7 +259,49 @@ Result<void> Server::reshape(std::string_view export_name, const Shape& shape) {
     return fail(std::errc::no_such_file_or_directory, "export " + quote(export_name),
                 "does not exist");
   }
-  return served->store->reshape(shape, context_.now);
+  return first().local(*served).store->reshape(shape, now());
+}
+
+Counters Server::counters() const {
+  Counters sum;
+  const auto add = [](std::uint64_t& to, const LoopCount& count) { to += count.get(); };
+  for (const auto& loop : loops_) sum.each(loop->context().counters, add);
+  return sum;
+}
+
+std::uint32_t Server::connection_count() const {
+  std::uint32_t sum = 0;
+  for (const auto& loop : loops_) sum += loop->connection_count();
+  return sum;
+}
+
+std::vector<Server::LoopStatus> Server::loops() const {
+  std::vector<LoopStatus> all;
+  for (const auto& loop : loops_) {
+    const LoopContext& context = loop->context();
+    all.push_back({.connections = loop->connection_count(),
+                   .requests = context.counters.requests.get(),
+                   .wake_ups = context.bell.rung(),
+                   .stats = {.turns = context.stats.turns.get(),
+                             .longest_turn_ns = context.stats.longest_turn_ns.get(),
+                             .lock_busy = context.stats.lock_busy.get(),
+                             .lock_wait_ns = context.stats.lock_wait_ns.get()}});
+  }
+  return all;
+}
+
+// Each loop has its part of the requests; the silence is that of the store.
+std::optional<Server::HungStore> Server::hung(const ServedExport& served) const {
+  std::optional<HungStore> all;
+  for (const auto& loop : loops_) {
+    const LocalExport::Hung& one = loop->context().local(served).hung;
+    if (!one.is_hung) continue;
+    if (!all) all.emplace();
+    all->unfinished += one.unfinished;
+    all->kept += one.kept;
+    all->silence = std::max(all->silence, Nanoseconds{one.silent_ns.load()});
+  }
+  return all;
 }
 
 Result<void> Server::check_limits(const ServeLimits& limits) const {
@@ -234,8 +321,11 @@ Result<void> Server::set_limits(const ServeLimits& limits) {
   if (auto checked = check_limits(limits); !checked) return checked;
   options_.limits = limits;
   connections_max_ = limits.connections;
-  context_.pool.set_limits(limits.memory, limits.connection_memory);
-  context_.freed = true;  // connections that wait for memory or room may continue
+  context_.set_limits(limits);
+  // Connections that wait for memory or room may continue.
+  first().freed = true;
+  ++context_.freed;
+  context_.ring(~std::uint64_t{0});
   watch_->set_patience(limits.drain_timeout + kEndPatience);
   return {};
 }
@@ -265,7 +355,7 @@ void Server::apply_jobs() {
   JobTable jobs = named_jobs_;
   jobs.insert(told_jobs_.begin(), told_jobs_.end());
   for (const auto& service : context_.services) {
-    if (auto set = set_nodes(service->target, jobs_, jobs, context_.now); !set) {
+    if (auto set = set_nodes(service->target, jobs_, jobs, now()); !set) {
       EventLog::say(set.error().message());
     }
   }
@@ -273,11 +363,8 @@ void Server::apply_jobs() {
 }
 
 void Server::set_pace(std::optional<std::uint32_t> per_second) {
-  pace_shape_.reset();
-  if (!per_second) return;
-  const Rate rate = Rate::per_second(*per_second);
-  pace_shape_.emplace(rate, std::max(Tokens{1}, tokens_in(rate, kPaceDepth)));
-  pace_ = TokenBucket::empty(context_.now);
+  WEIR_ASSERT(context_.dispatchers.size() == 1);
+  context_.dispatchers.front()->set_pace(per_second, now());
 }
 
 // ---- coming and going ----
@@ -295,7 +382,7 @@ void Server::accept_all() {
   for (const auto& listener : listeners_) {
     if (listener->is_pending) continue;
     listener->is_pending = true;
-    context_.io->accept(listener->socket.get(), *listener);
+    first().io->accept(listener->socket.get(), *listener);
   }
 }
 
@@ -308,14 +395,13 @@ void Server::accepted(host::Operation& io, const host::Completion& completion) {
   } else if (completion.result == -EMFILE || completion.result == -ENFILE ||
              completion.result == -ENOMEM || completion.result == -ENOBUFS) {
     self.context_.log.note(EventLog::Kind::kAccept,
-                           "cannot accept a connection: out of descriptors or memory",
-                           self.context_.now);
-    self.accepts_again_ = self.context_.now + kAcceptPause;
+                           "cannot accept a connection: out of descriptors or memory", self.now());
+    self.accepts_again_ = self.now() + kAcceptPause;
     return;
   }
   if (listener.is_pending) return;
   if (self.is_stopping_) {
-    self.context_.io->forget(listener.socket.get());
+    self.first().io->forget(listener.socket.get());
     listener.socket = host::Fd();  // the kernel refuses new connections now
   } else {
     self.accept_all();
@@ -326,30 +412,32 @@ void Server::add_connection(host::Fd socket, const Listener& listener) {
   if (is_stopping_) return;
   const auto client = identity_of(socket.get());
   if (!client) return;  // already disconnected
-  if (connection_count_ >= connections_max_) {
-    ++context_.counters.refused;
-    context_.log.note(EventLog::Kind::kRefusal,
-                      fmt::format("refused a connection from {}: {} are open",
-                                  print_nid(client->nid), connection_count_),
-                      context_.now);
+  const std::uint32_t count = connection_count();
+  if (count >= connections_max_) {
+    ++first().counters.refused;
+    context_.log.note(
+        EventLog::Kind::kRefusal,
+        fmt::format("refused a connection from {}: {} are open", print_nid(client->nid), count),
+        now());
     return;
   }
   if (!context_.pool.reserve(Connection::kConnectionReserve)) {
-    ++context_.counters.refused;
-    has_refused_ = true;
+    ++first().counters.refused;
+    for (const auto& loop : loops_) loop->note_refused();
     context_.log.note(EventLog::Kind::kRefusal,
                       fmt::format("refused a connection from {}: {} are open, and the memory limit "
                                   "allows no more; raise it (--memory)",
-                                  print_nid(client->nid), connection_count_),
-                      context_.now);
+                                  print_nid(client->nid), count),
+                      now());
     return;
   }
   tune(socket.get(), listener.is_tcp);
-  ++context_.counters.accepted;
-  ++connection_count_;
-  auto* const connection = new Connection(context_, *listener.protocol, std::move(socket), *client);
-  connections_.push_back(*connection);
-  handshakes_.push_back(*connection);
+  ++first().counters.accepted;
+  const auto fewer = [](const auto& one, const auto& other) {
+    return one->connection_count() < other->connection_count();
+  };
+  (*std::min_element(loops_.begin(), loops_.end(), fewer))
+      ->add({std::move(socket), *client, listener.protocol});
 }
 
 // On the thread of the watch. A server that is already stopping needs no other order.
@@ -375,10 +463,11 @@ Result<void> Server::read_jobs_again() {
 }
 
 Result<std::function<void()>> Server::read_certificates() {
-  if (context_.tls_keys == nullptr) return std::function<void()>([] {});
-  auto keys = host::TlsKeys::load_again(context_.tls_keys);
+  const host::TlsKeys::Ptr current = context_.tls_keys();
+  if (current == nullptr) return std::function<void()>([] {});
+  auto keys = host::TlsKeys::load_again(current);
   if (!keys) return tl::unexpected(keys.error());
-  return std::function<void()>([this, keys = *std::move(keys)] { context_.tls_keys = keys; });
+  return std::function<void()>([this, keys = *std::move(keys)] { context_.set_tls_keys(keys); });
 }
 
 void Server::stop() {
@@ -386,39 +475,29 @@ void Server::stop() {
   is_stopping_ = true;
   host::notify_manager("STOPPING=1");
   close_commands();
-  if (guest_ != nullptr) guest_->stopping(context_.now);
-  stop_at_ = context_.now + options_.limits.drain_timeout;
+  if (guest_ != nullptr) guest_->stopping(now());
   for (const auto& listener : listeners_) {
-    if (listener->is_pending) context_.io->cancel(*listener);
+    if (listener->is_pending) first().io->cancel(*listener);
   }
-  for (const auto& service : context_.services) service->target.shutdown(context_.now);
-  Connection* next = nullptr;
-  for (Connection* one = connections_.empty() ? nullptr : &connections_.front(); one != nullptr;
-       one = next) {
-    next = connections_.behind(*one);
-    one->end();
-  }
+  const Instant until = now() + options_.limits.drain_timeout;
+  for (const auto& loop : loops_) loop->end(until);
+  loops_.front()->begin_end();
+  shut_down_targets();
 }
 
-// The drain timeout has expired.
-void Server::close_all() {
-  stop_at_ = kNever;
-  abandon_at_ = context_.now + kEndPatience / 2;
-  Connection* next = nullptr;
-  for (Connection* one = connections_.empty() ? nullptr : &connections_.front(); one != nullptr;
-       one = next) {
-    next = connections_.behind(*one);
-    one->close();
-  }
-  bury();
+// When no loop admits anything more.
+void Server::shut_down_targets() {
+  const auto has_ended = [](const auto& loop) { return loop->has_ended(); };
+  if (is_shut_down_ || !std::all_of(loops_.begin(), loops_.end(), has_ended)) return;
+  is_shut_down_ = true;
+  alone([this] {
+    for (const auto& service : context_.services) service->target.shutdown(now());
+  });
 }
 
 void Server::tell_abandoned() const {
   std::map<const ServedExport*, std::uint64_t> left;
-  for (const Connection* one = connections_.empty() ? nullptr : &connections_.front();
-       one != nullptr; one = connections_.behind(*one)) {
-    one->count_working(left);
-  }
+  for (const auto& loop : loops_) loop->count_working(left);
   for (const auto& [served, count] : left) {
     EventLog::say(fmt::format(
         "export {}: {} request{} unfinished in its store at the end of the drain timeout ({}); "
@@ -430,16 +509,11 @@ void Server::tell_abandoned() const {
 
 bool Server::is_done() const {
   if (!is_stopping_) return false;
-  if (context_.now >= abandon_at_) return true;
   const auto pending = [](const auto& listener) { return listener->is_pending; };
   if (std::any_of(listeners_.begin(), listeners_.end(), pending)) return false;
-  if (!context_.performs.empty()) return false;
-  if (abandon_at_ == kNever) return connections_.empty();
-  for (const Connection* one = connections_.empty() ? nullptr : &connections_.front();
-       one != nullptr; one = connections_.behind(*one)) {
-    if (!one->waits_for_store()) return false;
-  }
-  return true;
+  if (!is_shut_down_ || !loops_.front()->is_done()) return false;
+  return std::all_of(loops_.begin() + 1, loops_.end(),
+                     [](const auto& loop) { return loop->is_drained(); });
 }
 
 // ---- commands of other threads ----
@@ -466,19 +540,49 @@ void Server::woken(host::Operation& io, const host::Completion& /*completion*/) 
   auto& waker = static_cast<Waker&>(io);
   Server& self = *waker.server;
   self.has_commands_ = true;
-  self.context_.io->await_wake(self.commands_.fd(), waker);
+  self.first().io->await_wake(self.commands_.fd(), waker);
+}
+
+// A command sees every call that loops have made before it, and its time is not before theirs.
+template <class Function>
+void Server::alone(Function function) {
+  for (const auto& dispatcher : context_.dispatchers) {
+    dispatcher->lock(first());
+    first().now = std::max(first().now, dispatcher->last());
+  }
+  function();
+  for (const auto& dispatcher : context_.dispatchers) dispatcher->unlock(first());
+}
+
+void Server::set_guest(Guest* guest) {
+  guest_ = guest;
+  if (guest == nullptr) return;
+  for (const auto& dispatcher : context_.dispatchers) dispatcher->set_guest(*guest);
+}
+
+// With one loop it is asked; otherwise another loop may be inside a Target that it uses.
+Instant Server::guest_wakes_at() const {
+  if (guest_ == nullptr) return kNever;
+  return context_.is_shared() ? context_.dispatchers.front()->guest_wakes_at() : guest_->wakes_at();
+}
+
+void Server::between_turns() {
+  run_commands();
+  if (guest_wakes_at() <= now()) alone([this] { guest_->wake(now()); });
 }
 
 void Server::run_commands() {
   if (!std::exchange(has_commands_, false)) return;
-  for (const Command& command : commands_.take()) {
-    // An earlier command may have stopped the server.
-    if (is_stopping_) {
-      command(stopping());
-    } else {
-      command(this);
+  alone([this] {
+    for (const Command& command : commands_.take()) {
+      // An earlier command may have stopped the server.
+      if (is_stopping_) {
+        command(stopping());
+      } else {
+        command(this);
+      }
     }
-  }
+  });
 }
 
 void Server::close_commands() {
@@ -494,13 +598,22 @@ bool Server::run(const std::function<void()>& ready) {
   command_waker_.done = woken;
   woken(command_waker_, {});
   ready_ = ready;
+  for (std::size_t i = 1; i < loops_.size(); ++i) loops_[i]->run();
   if (!is_held_) open_entrance();
-  while (!is_done()) turn();
-  if (connections_.empty()) stage_ = Stage::kDrained;
+  while (!is_done()) {
+    loops_.front()->turn(wakes_at(), [this] { between_turns(); });
+    if (is_stopping_) shut_down_targets();
+    if (heap_trim_.is_due(context_.pool.on_heap(), now())) host::trim_heap();
+    if (now() >= accepts_again_ && !is_stopping_) accept_all();
+  }
+  const auto has_some = [](const auto& loop) { return loop->has_connections(); };
+  for (std::size_t i = 1; i < loops_.size(); ++i) loops_[i]->finish();
+  const bool is_empty = std::none_of(loops_.begin(), loops_.end(), has_some);
+  if (is_empty) stage_ = Stage::kDrained;
   if (trace_ != nullptr) trace_->finish();
-  bury();
+  loops_.front()->bury();
   tell_abandoned();
-  return connections_.empty();
+  return is_empty;
 }
 
 // On the thread of the watch.
@@ -528,164 +641,8 @@ void Server::end_hung() const {
   _exit(stage == Stage::kDrained ? 0 : kHungStatus);
 }
 
-void Server::turn() {
-  context_.io->wait(wakes_at(), context_.now);
-  context_.outgoing_used = 0;
-  context_.now = host::now();
-  context_.intake.begin_turn();
-  context_.io->reap();
-  run_commands();
-  if (guest_ != nullptr && guest_->wakes_at() <= context_.now) guest_->wake(context_.now);
-  expire_handshakes();
-  wake_stores();
-  perform_waiting();
-  resume_waiting();
-  check_payloads();
-  read_on();
-  dispatch();
-  flush();
-  bury();
-  if (heap_trim_.is_due(context_.pool.on_heap(), context_.now)) host::trim_heap();
-  if (trace_ != nullptr) trace_->turn(context_.now);
-  if (context_.now >= accepts_again_ && !is_stopping_) accept_all();
-  if (context_.now >= stop_at_) close_all();
-}
-
-void Server::expire_handshakes() {
-  while (!handshakes_.empty()) {
-    Connection& oldest = handshakes_.front();
-    if (oldest.is_shaking_hands() && oldest.handshake_ends() > context_.now) return;
-    handshakes_.erase(oldest);
-    if (oldest.is_shaking_hands()) oldest.expire();
-  }
-}
-
-void Server::check_payloads() {
-  if (context_.waiting.empty()) context_.is_starved = false;
-  const bool is_short = context_.is_starved || std::exchange(has_refused_, false);
-  while (is_short && !context_.payloads.empty()) {
-    const IncomingPayload& oldest = context_.payloads.front();
-    if (oldest.marked + Connection::kPayloadTime > context_.now) return;
-    oldest.connection->check_payload();
-  }
-}
-
-void Server::wake_stores() {
-  for (const auto& served : context_.exports) {
-    if (served->store->wakes_at() <= context_.now) served->store->wake(context_.now);
-    watch_store(*served);
-  }
-}
-
-void Server::watch_store(ServedExport& served) {
-  const auto request_of = [](StoreOperation& operation) -> PendingRequest& {
-    return *static_cast<PendingRequest*>(operation.owner);
-  };
-  StoreWatch& watch = served.watch;
-  if (watch.check(context_.now)) {
-    while (StoreOperation* const one = watch.give_up()) {
-      PendingRequest& request = request_of(*one);
-      request.connection->give_up(request);
-    }
-    served.log.note(
-        EventLog::Kind::kHung,
-        fmt::format("export {}: its store has completed none of {} requests for {}; check the "
-                    "device or file server below it; other exports are not affected",
-                    quote(served.options.name), watch.given_up(),
-                    print_duration(StoreWatch::kHungAfter)),
-        context_.now);
-    if (StoreOperation* const one = watch.try_one()) {
-      PendingRequest& request = request_of(*one);
-      request.connection->try_kept(request);
-    }
-  }
-  while (StoreOperation* const one = watch.resume()) {
-    PendingRequest& request = request_of(*one);
-    request.connection->run_kept(request);
-  }
-}
-
-void Server::perform_waiting() {
-  context_.effort_left = LoopContext::kEffortOfTurn;
-  while (!context_.performs.empty() && context_.effort_left > 0) {
-    PendingRequest& request = *context_.performs.front();
-    context_.performs.pop_front();
-    request.connection->perform(request);
-  }
-}
-
-void Server::resume_waiting() {
-  if (!context_.freed || context_.waiting.empty()) return;
-  context_.freed = false;
-  context_.is_starved = false;  // set again by connections that still lack memory
-  const std::vector<Connection*> waiting = std::exchange(context_.waiting, {});
-  for (Connection* const connection : waiting) connection->resume();
-}
-
-void Server::read_on() {
-  context_.intake.begin_line();
-  while (Connection* const connection = context_.intake.next()) connection->go_on_reading();
-}
-
-void Server::dispatch() {
-  const std::size_t count = context_.services.size();
-  // The services are first in turn, so that none gets the whole pace.
-  if (pace_shape_) first_served_ = (first_served_ + 1) % count;
-  for (std::size_t i = 0; i < count; ++i) dispatch(*context_.services[(first_served_ + i) % count]);
-}
-
-void Server::dispatch(Service& service) {
-  for (std::uint32_t run = 0; run < kRunOfTurn; ++run) {
-    if (pace_shape_ && !pace_.can_take(Tokens{1}, *pace_shape_, context_.now)) {
-      const bool is_idle = service.target.queued() == 0;
-      service.wakes_at = is_idle ? kNever : pace_.ready_at(Tokens{1}, *pace_shape_);
-      return;
-    }
-    const Decision decision = service.next(context_.now);
-    if (decision.kind() != Decision::Kind::kRun) {
-      service.wakes_at = decision.until();
-      return;
-    }
-    if (pace_shape_) pace_.take(Tokens{1}, *pace_shape_, context_.now);
-    auto& request = static_cast<PendingRequest&>(decision.request());
-    request.connection->run(request);
-  }
-  service.wakes_at = context_.now;
-}
-
-void Server::flush() {
-  for (std::size_t i = 0; i < context_.dirty.size(); ++i) context_.dirty[i]->flush();
-  context_.dirty.clear();
-}
-
-void Server::bury() {
-  for (Connection* const connection : std::exchange(context_.over, {})) {
-    connections_.erase(*connection);
-    if (connection->handshake_link.is_linked()) handshakes_.erase(*connection);
-    std::erase(context_.waiting, connection);
-    std::erase(context_.dirty, connection);
-    context_.intake.forget(*connection);
-    --connection_count_;
-    delete connection;
-  }
-}
-
 Instant Server::wakes_at() const {
-  // Replies sent at the end of this turn may have freed room for another connection.
-  if (context_.freed && !context_.waiting.empty()) return context_.now;
-  if (!context_.performs.empty() || context_.intake.has_line()) return context_.now;
-  Instant at = std::min({accepts_again_, stop_at_, abandon_at_, heap_trim_.wakes_at()});
-  if (guest_ != nullptr) at = std::min(at, guest_->wakes_at());
-  for (const auto& service : context_.services) at = std::min(at, service->wakes_at);
-  for (const auto& served : context_.exports) {
-    at = std::min({at, served->store->wakes_at(), served->watch.wakes_at()});
-  }
-  if (!handshakes_.empty()) at = std::min(at, handshakes_.front().handshake_ends());
-  if (context_.is_starved && !context_.payloads.empty()) {
-    at = std::min(at, context_.payloads.front().marked + Connection::kPayloadTime);
-  }
-  if (trace_ != nullptr) at = std::min(at, trace_->wakes_at());
-  return at;
+  return std::min({accepts_again_, heap_trim_.wakes_at(), guest_wakes_at()});
 }
 
 }  // namespace weir::serve

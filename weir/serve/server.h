@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server: listeners, connections and the one loop that drives them. A turn of the loop:
+// The server: listeners and the loops that serve their connections (loop.h). The thread that
+// creates the server runs it and the first loop, which accepts connections for all and gives each
+// to the loop with the fewest; the other loops have threads of their own. Loops share the services:
+// a Target is entered by one at a time (dispatcher.h), so limits and shares hold whatever the
+// number of loops.
 //
-//   wait, then read the clock once       one system call submits everything
-//   reap                                 bytes become requests, which are admitted to their Gate;
-//                                        stores complete operations; replies have been sent
-//   commands of other threads            command.h: the only way to reach a server from outside
-//   stores that wait for time, connections that waited for memory or sent much (intake.h)
-//   each Gate: next() until it answers wait; dispatched requests go to their store
-//   send                                 all replies of a connection in one message
+// Other threads reach a server only with commands (command.h). They run on the first loop while no
+// loop is inside a Target, so a change is in force for all loops when its command has returned.
 //
-// All services share the loop; nothing in it needs a lock. It runs until SIGTERM or SIGINT: then it
-// accepts no connections, reads nothing more, and answers all accepted requests (requests that wait
-// for tokens no longer wait, except under cluster-wide limits). run() returns at the latest after
-// the drain timeout: then the connections are closed, and requests still in a store are abandoned.
-// A separate thread receives signals from create() on (signal_watch.h): if the server still exists
-// kEndPatience after the drain timeout, because the loop or another thread hangs in a system call,
-// it terminates the process; during the start, when nothing has to drain, after kEndPatience.
-// SIGHUP calls the function of on_reload(), or reads the jobs file again. Created and run by one
-// thread; others may call only order(), ask() and post().
+// It runs until SIGTERM or SIGINT: then it accepts no connections, reads nothing more, and answers
+// all accepted requests (requests that wait for tokens no longer wait, except under cluster-wide
+// limits). run() returns at the latest after the drain timeout: then the connections are closed,
+// and requests still in a store are abandoned. A separate thread receives signals from create() on
+// (signal_watch.h): if the server still exists kEndPatience after the drain timeout, because a loop
+// or another thread hangs in a system call, it terminates the process; during the start, when
+// nothing has to drain, after kEndPatience. SIGHUP calls the function of on_reload(), or reads the
+// jobs file again. Created and run by one thread; others may call only order(), ask() and post().
 #pragma once
 
 #include <atomic>
@@ -34,17 +32,15 @@
 #include <vector>
 
 #include "weir/base/result.h"
-#include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/host/fd.h"
 #include "weir/host/log.h"
 #include "weir/host/mailbox.h"
 #include "weir/host/signals.h"
-#include "weir/pace/token_bucket.h"
 #include "weir/serve/command.h"
-#include "weir/serve/connection.h"
 #include "weir/serve/guest.h"
 #include "weir/serve/heap_trim.h"
+#include "weir/serve/loop.h"
 #include "weir/serve/loop_context.h"
 #include "weir/serve/options.h"
 #include "weir/serve/signal_watch.h"
@@ -79,7 +75,7 @@ class Server {
   void on_reload(std::function<void(Server&)> reload) { reload_ = std::move(reload); }
 
   // At most one, which outlives run(). REQUIRES: the server does not run yet.
-  void set_guest(Guest* guest) { guest_ = guest; }
+  void set_guest(Guest* guest);
   const Guest* guest() const { return guest_; }
 
   // Accepts no clients until open_entrance(). REQUIRES: the server does not run yet.
@@ -103,18 +99,34 @@ class Server {
   template <class Function>
   std::invoke_result_t<Function, Server&> ask(Function function);
 
-  // ---- for commands and other code on the loop ----
+  // ---- for commands and other code on the first loop ----
 
   // The time of this turn.
-  Instant now() const { return context_.now; }
+  Instant now() const { return first().now; }
   const ServeOptions& options() const { return options_; }
-  const Counters& counters() const { return context_.counters; }
+  // Of all loops together.
+  Counters counters() const;
   // Memory held by connections, out of ServeLimits::memory; see buffer_pool.h.
   Bytes memory_used() const { return Bytes{context_.pool.used()}; }
   Bytes memory_kept() const { return Bytes{context_.pool.kept()}; }
-  std::uint32_t connection_count() const { return connection_count_; }
+  std::uint32_t connection_count() const;
   // How it does its I/O: "io_uring" or "epoll".
-  std::string_view io_name() const { return context_.io->name(); }
+  std::string_view io_name() const { return first().io->name(); }
+  // One for each loop.
+  struct LoopStatus {
+    std::uint32_t connections = 0;
+    std::uint64_t requests = 0;
+    std::uint64_t wake_ups = 0;  // by other loops
+    LoopStatsOf<std::uint64_t> stats;
+  };
+  std::vector<LoopStatus> loops() const;
+  // The state of an export's store if it hangs on any loop; none: it does not hang.
+  struct HungStore {
+    std::uint32_t unfinished = 0;
+    std::uint32_t kept = 0;
+    Nanoseconds silence{0};
+  };
+  std::optional<HungStore> hung(const ServedExport& served) const;
   std::span<const std::unique_ptr<Service>> services() const { return context_.services; }
   std::span<const std::unique_ptr<ServedExport>> exports() const { return context_.exports; }
   // nullptr if it does not exist.
@@ -158,11 +170,15 @@ class Server {
     Server* server = nullptr;
   };
 
-  Server(ServeOptions options, std::unique_ptr<host::IoLoop> io, host::SignalFd signals,
-         host::Fd watch_wake_fd, host::Fd wake_fd);
+  Server(ServeOptions options, host::SignalFd signals, host::Fd watch_wake_fd, host::Fd wake_fd);
   Result<void> open();
+  Result<void> open_loops();
   Result<void> open_services();
+  Result<void> open_exports();
+  void open_dispatchers();
   Result<void> listen();
+  LoopContext& first() { return loops_.front()->context(); }
+  const LoopContext& first() const { return loops_.front()->context(); }
 
   static void accepted(host::Operation& io, const host::Completion& completion);
   void add_connection(host::Fd socket, const Listener& listener);
@@ -170,33 +186,26 @@ class Server {
   void signalled(int signal);
   void reload();
   [[noreturn]] void end_hung() const;
-  void close_all();
+  void shut_down_targets();
   void tell_abandoned() const;
   std::uint32_t other_files() const;
   void apply_jobs();
   bool is_done() const;
   static void woken(host::Operation& io, const host::Completion& completion);
+  void between_turns();
+  // Calls the function while no other loop is inside a Target.
+  template <class Function>
+  void alone(Function function);
   void run_commands();
   void close_commands();
-
-  void turn();
-  void expire_handshakes();
-  void check_payloads();
-  void wake_stores();
-  void watch_store(ServedExport& served);
-  void perform_waiting();
-  void resume_waiting();
-  void read_on();
-  void dispatch();
-  void dispatch(Service& service);
-  void flush();
-  void bury();
+  Instant guest_wakes_at() const;
   Instant wakes_at() const;
 
   host::LogWriter log_writer_;  // declared before everything that may log
   ServeOptions options_;
   std::unique_ptr<TraceFile> trace_;  // outlives the services that it records
-  LoopContext context_;
+  ServerContext context_;
+  std::vector<std::unique_ptr<Loop>> loops_;  // use the context
   HeapTrim heap_trim_;
   host::Mailbox<Command> commands_;
   Waker command_waker_;
@@ -206,21 +215,13 @@ class Server {
   Guest* guest_ = nullptr;
   std::function<void()> ready_;  // called when clients are accepted
   bool is_held_ = false;         // no clients are accepted yet
-  std::optional<BucketShape> pace_shape_;
-  TokenBucket pace_ = TokenBucket::empty(Instant{});
-  std::size_t first_served_ = 0;  // service that is served first while there is a pace
   JobTable named_jobs_;
   JobTable told_jobs_;
   JobTable jobs_;  // of both sources, as set
-  Ring<Connection, &Connection::all_link> connections_;
-  Ring<Connection, &Connection::handshake_link> handshakes_;  // the oldest first
-  std::uint32_t connection_count_ = 0;
   std::uint32_t connections_max_ = 0;
   Instant accepts_again_ = kNever;
-  Instant stop_at_ = kNever;
-  Instant abandon_at_ = kNever;
-  bool has_refused_ = false;  // a connection in this turn, for lack of memory
   bool is_stopping_ = false;
+  bool is_shut_down_ = false;  // the Targets
   bool has_commands_ = false;
   std::atomic<Stage> stage_ = Stage::kStarting;
   std::optional<SignalWatch> watch_;  // declared last: destroyed first

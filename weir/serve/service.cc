@@ -151,7 +151,6 @@ Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, 
   auto store = open_store(options.store, options.read_only, io);
   if (!store) return tl::unexpected(store.error());
   served->store = std::move(*store);
-  served->watch = StoreWatch(service.slots);
 
   ExportFacts& facts = served->facts;
   facts.name = served->options.name;

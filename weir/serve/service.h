@@ -3,10 +3,12 @@
 // The opened options: a Service is one Target with its policy and rules, a ServedExport is a name
 // and a store whose requests a service schedules. Several exports may share a service; then its
 // limits, shares and capacity hold for all of them together. A store that hangs does not keep the
-// slots of the others (store_watch.h).
+// slots of the others (store_watch.h). The loops of a server share both: what a Target decides and
+// the accounts are reached through a Dispatcher (dispatcher.h), or in a command.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -28,7 +30,6 @@
 #include "weir/serve/options.h"
 #include "weir/serve/store.h"
 #include "weir/serve/store_errors.h"
-#include "weir/serve/store_watch.h"
 #include "weir/serve/trace_file.h"
 #include "weir/target/target.h"
 
@@ -68,6 +69,7 @@ struct Service {
   KeptRules rules;
   std::unique_ptr<ServiceGroups> groups;  // none: no group is preferred
   Instant wakes_at = kNever;
+  std::size_t dispatcher = 0;  // among those of the server
 
   Service(std::string_view service_name, const Target::Options& options, Instant now)
       : name(service_name),
@@ -84,14 +86,25 @@ struct ServedExport {
   explicit ServedExport(std::size_t jobs_max)
       : stats(std::min(jobs_max, OpStats::kJobsMaxDefault)) {}
 
+  // A store that may hang has completed an operation. Loops share the time, so it is written only
+  // if it is much later than before.
+  void note_done(Instant now) {
+    constexpr Nanoseconds kPrecision = std::chrono::milliseconds{10};
+    if (now - done_at() >= kPrecision) done_ns_.store(ns_of(now), std::memory_order_relaxed);
+  }
+  Instant done_at() const { return Instant{Nanoseconds{done_ns_.load(std::memory_order_relaxed)}}; }
+
   ExportOptions options;
-  std::unique_ptr<Store> store;
+  std::size_t index = 0;         // among the exports of the server
+  std::unique_ptr<Store> store;  // of the first loop, until that takes it
   Service* service = nullptr;
   ExportFacts facts;  // its texts are those of `options`
-  OpStats stats;      // operations of jobs on this export
+  OpStats stats;      // operations of jobs on this export; guarded as the Target of its service
   SyncErrors sync_errors;
-  StoreWatch watch;
   EventLog log;  // of its store: errors of one export never hide those of another
+
+ private:
+  std::atomic<std::int64_t> done_ns_ = 0;
 };
 
 // The owner of limits with scope=cluster: see RuleOptions::in_cluster.

@@ -3,10 +3,19 @@
 
 namespace weir::serve {
 
+std::unique_ptr<Store> ShapedStore::share(host::IoLoop& io) {
+  return std::unique_ptr<Store>(new ShapedStore(behind_->share(io), shared_));
+}
+
+Instant ShapedStore::done_at(Bytes bytes, Instant now) {
+  const host::MutexLock lock(shared_->mutex);
+  return shared_->shaper.done_at(bytes, now);
+}
+
 bool ShapedStore::start(StoreOperation& operation, Instant now) {
   const bool moves =
       operation.command == StoreCommand::kRead || operation.command == StoreCommand::kWrite;
-  const Instant due = shaper_.done_at(Bytes{moves ? operation.length : 0U}, now);
+  const Instant due = done_at(Bytes{moves ? operation.length : 0U}, now);
   if (due <= now) return behind_->start(operation, now);
   waiting_.push(operation, due);
   return false;
@@ -21,7 +30,8 @@ void ShapedStore::wake(Instant now) {
 }
 
 Result<void> ShapedStore::reshape(const Shape& shape, Instant now) {
-  shaper_.reshape(shape, now);
+  const host::MutexLock lock(shared_->mutex);
+  shared_->shaper.reshape(shape, now);
   return {};
 }
 

@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "weir/base/heap.h"
+#include "weir/host/mutex.h"
 #include "weir/serve/shaper.h"
 #include "weir/serve/store.h"
 
@@ -20,8 +22,10 @@ namespace weir::serve {
 class ShapedStore : public Store {
  public:
   ShapedStore(std::unique_ptr<Store> behind, const Shape& shape)
-      : behind_(std::move(behind)), shaper_(shape) {}
+      : behind_(std::move(behind)), shared_(std::make_shared<Shared>(shape)) {}
 
+  std::unique_ptr<Store> share(host::IoLoop& io) override;
+  void set_listener(StoreListener& listener) override { behind_->set_listener(listener); }
   std::uint64_t size() const override { return behind_->size(); }
   std::uint8_t features() const override { return behind_->features(); }
   std::uint32_t block_min() const override { return behind_->block_min(); }
@@ -43,8 +47,20 @@ class ShapedStore : public Store {
   Result<void> reshape(const Shape& shape, Instant now) override;
 
  private:
+  // The simulated device, which all loops have in common.
+  struct Shared {
+    explicit Shared(const Shape& shape) : shaper(shape) {}
+
+    host::Mutex mutex;
+    Shaper shaper ABSL_GUARDED_BY(mutex);
+  };
+
+  ShapedStore(std::unique_ptr<Store> behind, std::shared_ptr<Shared> shared)
+      : behind_(std::move(behind)), shared_(std::move(shared)) {}
+  Instant done_at(Bytes bytes, Instant now);
+
   std::unique_ptr<Store> behind_;
-  Shaper shaper_;
+  std::shared_ptr<Shared> shared_;
   Heap<StoreOperation, Instant, &StoreOperation::due> waiting_;
 };
 

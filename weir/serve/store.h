@@ -13,6 +13,9 @@
 // and in their bytes; as the protocol allows, their order is not defined. A later read sees what
 // was written and completed; a completed kFlush, or a write with kDurable, has made it durable.
 //
+// Each loop has its own object for a store (share()), and uses only that. They have the storage in
+// common; operations of several loops overlap as those of one loop do.
+//
 // Implementations: memory_store.h, file_store.h (also block devices) and shaped_store.h (slows
 // down another).
 #pragma once
@@ -69,7 +72,6 @@ struct StoreOperation {
   std::span<const std::byte> data;  // of a completed read: its data
   int file = -1;                    // of a read that is sent from a file, as returned by sendable()
   int error = 0;                    // of a completed operation: an errno value
-  bool sync_failed = false;         // with an error: earlier writes may be lost
   Finished finished = nullptr;
   void* owner = nullptr;  // of the code that set `finished`
 
@@ -88,6 +90,19 @@ struct StoreOperation {
   bool is_given_up = false;
 };
 
+// What a store reports outside of its operations. Called on the thread of any loop.
+class StoreListener {
+ public:
+  // Earlier writes of any client may be lost; called before any sync is answered that was in
+  // progress at the same time.
+  virtual void sync_failed(int error) = 0;
+  // wakes_at() of this store is earlier than before.
+  virtual void wake_needed() = 0;
+
+ protected:
+  ~StoreListener() = default;
+};
+
 class Store {
  public:
   // A hole reads as zeroes and takes no space; returning false stops the visit.
@@ -97,6 +112,11 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   virtual ~Store() = default;
+
+  // The same storage for another loop. REQUIRES: the IoLoop outlives the result.
+  virtual std::unique_ptr<Store> share(host::IoLoop& io) = 0;
+  // REQUIRES: no operation was started, and the listener outlives the store.
+  virtual void set_listener(StoreListener& /*listener*/) {}
 
   virtual std::uint64_t size() const = 0;
   // kCanFlush and so on.

@@ -12,10 +12,12 @@
 //   errors.failed(EIO);                                 the sync of another session
 //   errors.tell(mark) == EIO;  errors.tell(mark) == 0;  its next two syncs
 //
-// Pure. One owner.
+// Thread-safe: the sessions of an export may be on several loops.
 #pragma once
 
 #include <cstdint>
+
+#include "weir/host/mutex.h"
 
 namespace weir::serve {
 
@@ -23,18 +25,25 @@ class SyncErrors {
  public:
   using Mark = std::uint64_t;  // the last failure that was reported to a session
 
-  Mark begin() const { return told_; }
+  Mark begin() const {
+    const host::MutexLock lock(mutex_);
+    return told_;
+  }
   // REQUIRES: an errno value above 0.
   void failed(int error);
   // The error that was not reported to a session yet, which counts as reported now; 0: none.
   int tell(Mark& mark);
   // Number of failures so far.
-  std::uint64_t count() const { return failures_; }
+  std::uint64_t count() const {
+    const host::MutexLock lock(mutex_);
+    return failures_;
+  }
 
  private:
-  std::uint64_t failures_ = 0;
-  Mark told_ = 0;  // reported to any session
-  int error_ = 0;  // of the last failure
+  mutable host::Mutex mutex_;
+  std::uint64_t failures_ ABSL_GUARDED_BY(mutex_) = 0;
+  Mark told_ ABSL_GUARDED_BY(mutex_) = 0;  // reported to any session
+  int error_ ABSL_GUARDED_BY(mutex_) = 0;  // of the last failure
 };
 
 }  // namespace weir::serve

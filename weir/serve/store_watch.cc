@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/serve/store_watch.h"
 
+#include <algorithm>
+
 namespace weir::serve {
 
 void StoreWatch::started(StoreOperation& operation, Instant now) {
@@ -19,6 +21,13 @@ void StoreWatch::finished(StoreOperation& operation, Instant now) {
     --working_count_;
   }
   silent_since_ = quiet_since_ = now;
+  is_hung_ = false;
+}
+
+void StoreWatch::heard(Instant at) {
+  if (at <= silent_since_) return;
+  silent_since_ = at;
+  quiet_since_ = std::max(quiet_since_, at);
   is_hung_ = false;
 }
 

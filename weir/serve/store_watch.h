@@ -11,7 +11,8 @@
 //
 // The first operation that it completes ends this state: kept requests go to the store, at most
 // `slots` at a time in addition to those not completed, while new requests hold slots as usual.
-// Pure: time is an argument. One owner.
+// Each loop watches its own operations of a store, and is told when the store completes those of
+// other loops. Pure: time is an argument. One owner.
 #pragma once
 
 #include <chrono>
@@ -32,6 +33,9 @@ class StoreWatch {
   // The store starts the operation, or has completed it.
   void started(StoreOperation& operation, Instant now);
   void finished(StoreOperation& operation, Instant now);
+
+  // Another loop's watch of the same store saw it complete an operation then.
+  void heard(Instant at);
 
   // When to call check(); kNever while the store has no operations.
   Instant wakes_at() const;

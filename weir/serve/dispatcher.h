@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the loops of a server meet the Targets of its services. With one loop it passes calls on.
+// With several, a Target is entered by one loop at a time, under a lock that no loop waits for on
+// the path of a request:
+//
+//   loop 1  admit, complete --> batch --enter--> lock taken? --no--> [inbox, batch, next() ...]
+//                                                    |                  |            |
+//   loop 2  admit, complete --> batch --enter--> yes: to the inbox      |  loop 1: started now
+//                                                                       '--> mailbox of loop 2
+//
+// The loop inside empties the inbox, makes its own calls, and asks next() until it waits; decisions
+// for requests of another loop go to the mailbox of that loop, which is woken if it sleeps. Then it
+// unlocks and looks into the inbox once more, so that nothing is left behind: a loop that finds the
+// lock taken knows that the holder will look after it. The order of calls inside is the only order,
+// so limits and shares are exact, whatever the number of loops, and a trace of it can be replayed.
+//
+// `now` never steps back inside: it is the later of the loop's turn and the last call. A stale time
+// is safe, because tokens are counted late, never early.
+//
+// A request is free, queued in the Target, decided, started or done. Its loop frees it, never while
+// a call of it is in a batch or inbox (PendingRequest::is_called), nor while it is queued or
+// decided. Calls that are rare and need an answer (withdraw, defer, resume, charge, commands) wait
+// for the lock: with().
+//
+// The loop that leaves with the earliest time at which a decision is due arms its own timer; an
+// earlier timer of another loop costs that loop one entry for nothing.
+//
+// Each service has its own dispatcher, so they share no lock. With a trace or in a cluster, all
+// services share one, because a trace is one sequence of calls and a member of a cluster acts on
+// all.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "weir/base/time.h"
+#include "weir/host/entry_lock.h"
+#include "weir/pace/token_bucket.h"
+#include "weir/serve/guest.h"
+#include "weir/serve/loop_context.h"
+#include "weir/serve/service.h"
+#include "weir/serve/trace_file.h"
+
+namespace weir::serve {
+
+class Dispatcher {
+ public:
+  // REQUIRES: all outlive it.
+  Dispatcher(std::vector<Service*> services, std::size_t loops, TraceFile* trace);
+
+  // ---- calls of a request, on its loop ----
+
+  void admit(LoopContext& loop, PendingRequest& request);
+  // REQUIRES: it is running.
+  void complete(LoopContext& loop, PendingRequest& request, const Outcome& outcome,
+                bool is_counted);
+  // Calls function(now) when all earlier calls of this loop have been made. Not on the path of a
+  // request: waits for the lock.
+  template <class Function>
+  auto with(LoopContext& loop, Function function);
+  // Removes a decided request that has not been started. REQUIRES: inside with().
+  void forget_decided(const LoopContext& loop, PendingRequest& request);
+
+  // ---- turns of a loop ----
+
+  // Starts the requests of this loop that were decided.
+  void start_decided(LoopContext& loop);
+  // Makes the calls and decisions of this turn, and starts what was decided.
+  void dispatch(LoopContext& loop);
+  // When the loop must call dispatch() again; Instant::min(): at once.
+  Instant wakes_at(const LoopContext& loop) const;
+
+  // ---- commands: all calls are made between these two ----
+
+  void lock(LoopContext& loop);
+  void unlock(LoopContext& loop);
+  // The time of the last call. REQUIRES: locked.
+  Instant last() const { return last_; }
+
+  // Limits all of its services together to so many operations per second; none: no such limit.
+  // REQUIRES: locked.
+  void set_pace(std::optional<std::uint32_t> per_second, Instant now);
+  // A guest acts on its services: its time is checked after each entry. REQUIRES: no loop runs.
+  void set_guest(const Guest& guest) { guest_ = &guest; }
+  Instant guest_wakes_at() const { return Instant{Nanoseconds{guest_ns_.load()}}; }
+
+ private:
+  // Of each loop, on its own cache line.
+  struct alignas(64) Side {
+    // Only its loop uses these: calls, the newest first; decisions, the oldest first.
+    PendingRequest* batch = nullptr;
+    PendingRequest* batch_end = nullptr;  // the oldest
+    PendingRequest* decided = nullptr;
+    PendingRequest* decided_end = nullptr;
+    bool needs_entry = false;
+    Instant wakes_at = kNever;
+    // Decisions of other loops, the newest first.
+    std::atomic<PendingRequest*> mailbox = nullptr;
+  };
+
+  bool is_shared() const { return sides_.size() > 1; }
+  void call(LoopContext& loop, PendingRequest& request, PendingRequest::Call what);
+  void make(PendingRequest& request);
+  void make_all(PendingRequest* newest);
+  void make_calls(LoopContext& loop);
+  void hand_over(Side& side, Instant now);
+  bool is_wanted() const { return inbox_.load() != nullptr || is_wanted_.load(); }
+  bool needs_entry(const LoopContext& loop) const;
+  void enter(LoopContext& loop);
+  void visit(LoopContext& loop);
+  void deliver(const LoopContext& loop, PendingRequest& request);
+  void leave(LoopContext& loop);
+  PendingRequest* take_decided(Side& side);
+  PendingRequest* decide(Service& service, Instant now);
+  template <class Run>
+  void decide_all(Instant now, Run run);
+  void lock_and_wait(LoopContext& loop);
+  Instant due() const;
+
+  std::vector<Service*> services_;
+  TraceFile* trace_;
+  std::vector<std::unique_ptr<Side>> sides_;
+  std::atomic<PendingRequest*> inbox_ = nullptr;  // calls, the newest first
+  std::atomic<bool> is_wanted_ = false;           // a loop needed an entry and had no calls
+  std::atomic<std::int64_t> left_ns_ = 0;         // the latest time of a loop that left either
+  host::EntryLock lock_;
+  // Guarded by the lock:
+  Instant last_{};             // time of the last call
+  std::uint64_t mail_ = 0;     // loops with new decisions, one bit each
+  Instant due_ = kNever;       // when the next decision is due, and
+  std::uint8_t due_loop_ = 0;  // the loop that has a timer for it
+  std::optional<BucketShape> pace_shape_;
+  TokenBucket pace_ = TokenBucket::empty(Instant{});
+  std::size_t first_served_ = 0;  // service that is served first while there is a pace
+  const Guest* guest_ = nullptr;
+  std::atomic<std::int64_t> guest_ns_ = 0;
+};
+
+template <class Function>
+auto Dispatcher::with(LoopContext& loop, Function function) {
+  if (!is_shared()) return function(loop.now);
+  struct Entry {
+    Dispatcher& dispatcher;
+    LoopContext& loop;
+    ~Entry() { dispatcher.unlock(loop); }
+  };
+  lock(loop);
+  const Entry entry{*this, loop};
+  return function(last_);
+}
+
+}  // namespace weir::serve
