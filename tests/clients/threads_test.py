@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server with several threads: connections are spread, a rule acts on all of them, and what is wrong
-with --threads is said. The other client tests run with several threads too (tests/CMakeLists.txt).
+"""A server with several threads: connections are spread, a rule acts on all of them, and what is
+wrong with --threads is said. Other client tests run with several threads too: tests/CMakeLists.txt.
 """
 import subprocess
 import threading
