@@ -78,7 +78,7 @@ Running::Change with_loops(std::uint32_t loops, std::vector<std::string> rules =
     (void)add_protocol({.name = "byte", .help = "", .begin = [](SessionPort& port) {
                           return std::make_unique<ByteSession>(port);
                         }});
-    options.listen = {*parse_listen("byte+unix:" + folder + "/s")};
+    options.listen = {*parse_entrance("byte+unix:" + folder + "/s")};
     options.exports = {*parse_export("a=memory:1MiB")};
     options.services.resize(1);
     options.services[0].rules = rules;
@@ -155,7 +155,7 @@ Result<void> write_rule(Running& running, const std::string& text) {
 TEST(ManyLoopsStress, EveryRequestIsAnsweredOnceAndConnectionsAreSpreadEvenly) {
   constexpr std::size_t kClients = 8;
   constexpr std::size_t kEach = 4000;
-  Running running(with_loops(4, {"start r jobid={*} rate=1000000"}));
+  Running running(with_loops(4, {"start r jobid={*} rate=999999"}));
   std::vector<std::unique_ptr<Client>> clients;
   for (std::size_t i = 0; i < kClients; ++i) clients.push_back(std::make_unique<Client>(running));
   for (const auto& client : clients) EXPECT_EQ(client->serve(1, 1), 1U);

@@ -18,6 +18,16 @@ TEST(IoChoice, IsOneOfThreeWords) {
   }
 }
 
+TEST(ServeOptions, ThreadsAreANumberOrAuto) {
+  EXPECT_EQ(*parse_threads("auto"), kThreadsAuto);
+  EXPECT_EQ(*parse_threads("1"), 1U);
+  EXPECT_EQ(*parse_threads("64"), 64U);
+  for (const char* const text : {"", "0", "-1", "65", "2x", "many"}) {
+    ASSERT_FALSE(parse_threads(text)) << text;
+    EXPECT_EQ(parse_threads(text).error().hint, "expected auto or a number from 1 to 64");
+  }
+}
+
 TEST(ServeOptions, ListenAddressesAreReadAndPrinted) {
   for (const char* text : {"127.0.0.1:10809", "[::1]:80", ":10809", "0.0.0.0:0", "unix:/a b"}) {
     const auto address = parse_listen(text);
