@@ -122,6 +122,16 @@ slurm_every = "1min"
 squeue = "/opt/squeue"
 )";
 
+constexpr const char* kEveryKeyOfNfs = R"([[service]]
+name = "home"
+[[nfs]]
+name = "gateway"
+listen = ["10.0.0.1", ":2050"]
+server = "nfs.example.org:2049"
+service = "home"
+max_wait = "5s"
+)";
+
 std::vector<std::string> mistakes_of(const std::string& text) {
   const auto options = parse_serve_config(text, "f");
   std::vector<std::string> messages;
@@ -230,7 +240,7 @@ TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
 // A key that is not read, or read into nothing, would leave the options as they are without it.
 TEST(ServeConfig, EveryKeyHasAnEffect) {
   std::set<std::string> tried;
-  for (const std::string text : {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfSlurm}) {
+  for (const std::string text : {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfSlurm, kEveryKeyOfNfs}) {
     const ServeOptions whole = parsed(text);
     std::string table;
     for (std::size_t begin = 0; begin < text.size();) {
@@ -252,6 +262,19 @@ TEST(ServeConfig, EveryKeyHasAnEffect) {
     keys.insert(std::string(key.table) + "." + std::string(key.name));
   }
   EXPECT_EQ(tried, keys);
+}
+
+TEST(ServeConfig, AGatewayNeedsAServerAndAnAddress) {
+  const ServeOptions options = parsed(kEveryKeyOfNfs);
+  ASSERT_EQ(options.nfs.size(), 1U);
+  EXPECT_EQ(options.nfs[0].listen[0].port, serve::NfsOptions::kPort);
+  EXPECT_EQ(options.nfs[0].listen[1].port, 2050);
+  EXPECT_EQ(mistakes_of("[[nfs]]\n"),
+            (std::vector<std::string>{"f:1:1: nfs: listen is missing; such as [':2049']",
+                                      "f:1:1: nfs: server is missing; HOST[:PORT] of the NFS "
+                                      "server"}));
+  EXPECT_EQ(mistakes_of("[[nfs]]\nlisten = [':1']\nserver = 'a'\nmax_wait = '1h'\n").size(), 1U);
+  EXPECT_EQ(mistakes_of("[[nfs]]\nlisten = [':1']\nserver = 'a'\nservice = 'b'\n").size(), 1U);
 }
 
 TEST(ServeConfig, TcpWithoutATokenIsRefused) {

@@ -537,6 +537,7 @@ void Server::turn() {
   run_commands();
   if (guest_ != nullptr && guest_->wakes_at() <= context_.now) guest_->wake(context_.now);
   expire_handshakes();
+  wake_sessions();
   wake_stores();
   perform_waiting();
   resume_waiting();
@@ -567,6 +568,12 @@ void Server::check_payloads() {
     const IncomingPayload& oldest = context_.payloads.front();
     if (oldest.marked + Connection::kPayloadTime > context_.now) return;
     oldest.connection->check_payload();
+  }
+}
+
+void Server::wake_sessions() {
+  while (!context_.alarms.empty() && context_.alarms.top_key() <= context_.now) {
+    context_.alarms.pop().connection->wake();
   }
 }
 
@@ -684,6 +691,7 @@ Instant Server::wakes_at() const {
   if (context_.is_starved && !context_.payloads.empty()) {
     at = std::min(at, context_.payloads.front().marked + Connection::kPayloadTime);
   }
+  if (!context_.alarms.empty()) at = std::min(at, context_.alarms.top_key());
   if (trace_ != nullptr) at = std::min(at, trace_->wakes_at());
   return at;
 }

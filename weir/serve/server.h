@@ -182,6 +182,7 @@ class Server {
   void turn();
   void expire_handshakes();
   void check_payloads();
+  void wake_sessions();
   void wake_stores();
   void watch_store(ServedExport& served);
   void perform_waiting();
