@@ -256,6 +256,38 @@ TEST_F(NfsSessionTest, AParkedWriteIsHeldAsFarAsThereIsMemory) {
   EXPECT_TRUE(sent == write);
 }
 
+TEST_F(NfsSessionTest, NothingMoreIsTakenFromTheServerThanTheClientReads) {
+  feed(read_file(1, 4 << 20));
+  perform();
+  to_server();
+  const std::string data(4 << 20, 'r');
+  const std::string reply =
+      success_header(1).u32(0).u32(0).u32(4 << 20).u32(1).opaque(data).record();
+  std::size_t at = 0;
+  for (; session_->takes_from_server(); at += 32'768) {
+    from_server(std::string_view(reply).substr(at, 32'768));
+  }
+  EXPECT_LE(at, (1U << 20) + 32'768);
+  EXPECT_GE(port_.held, (1U << 20) - 32'768);
+  EXPECT_EQ(port_.answers[1].moved, weir::Bytes{4 << 20}) << "its first bytes say how much";
+  std::string got = to_client();
+  EXPECT_TRUE(session_->takes_from_server());
+  EXPECT_EQ(port_.held, 0U);
+  port_.memory = 0;
+  from_server(std::string_view(reply).substr(at, 32'768));
+  from_server(std::string_view(reply).substr(at + 32'768, 32'768));
+  EXPECT_FALSE(session_->takes_from_server()) << "there is no memory for more";
+  got += to_client();
+  EXPECT_TRUE(session_->takes_from_server());
+  from_server(std::string_view(reply).substr(at + 65'536));
+  got += to_client();
+  EXPECT_TRUE(got == reply);
+  // What the client has not read when it leaves is given back too: see the destructor.
+  port_.memory = 1 << 20;
+  from_server(success_header(5).raw(std::string(100'000, 'x')).record());
+  EXPECT_GT(port_.held, 0U);
+}
+
 TEST_F(NfsSessionTest, WhatKeepsThingsAliveIsNeitherQueuedNorCharged) {
   const std::string ping = call_header(1, kNfsProgram, kNfsVersion3, 0, Flavor::kNone, "").record();
   CompoundWriter renew(1);
