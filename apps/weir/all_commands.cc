@@ -9,7 +9,7 @@
 namespace weir {
 
 int app::run_all(int argc, char** argv) {
-  return run(argc, argv, {.add_lock = add_lock, .add_serve = add_serve});
+  return run(argc, argv, {.add_lock = add_lock, .add_serve = add_serve, .add_nfs = add_nfs});
 }
 
 int serve_main(int argc, char** argv) {

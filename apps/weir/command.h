@@ -81,6 +81,7 @@ void add_limit(CLI::App& weir, int& status);
 void add_lock(CLI::App& weir, int& status);
 void add_lustre(CLI::App& weir, int& status);
 void add_rules(CLI::App& weir, int& status);
+void add_nfs(CLI::App& weir, int& status);
 void add_serve(CLI::App& weir, int& status);
 void add_sim(CLI::App& weir, int& status);
 

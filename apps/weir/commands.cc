@@ -30,6 +30,7 @@ Examples:
   weir cluster rule start dd 'jobid={dd.*}' rate=1000 by=rule
   weir lock run nightly -- rsync -a /data backup:
   weir lustre check
+  weir nfs --listen :2049 --server nfs.example.org --rule 'start r uid={1002} rate=500'
   weir limit --help
 
 Manual: weir(1). Exit statuses follow sysexits(3).)";
@@ -71,6 +72,7 @@ int run_command(int argc, char** argv, const GrpcCommands& grpc) {
   add_limit(weir, status);
   add_or_list(grpc.add_lock, "lock", kLockHelp);
   add_lustre(weir, status);
+  add_or_list(grpc.add_nfs, "nfs", kNfsHelp);
   add_rules(weir, status);
   add_or_list(grpc.add_serve, "serve", kServeHelp);
   add_sim(weir, status);
@@ -104,7 +106,7 @@ int run_command(int argc, char** argv, const GrpcCommands& grpc) {
 bool speaks_grpc(int argc, char** argv) {
   if (argc < 2 || is_lctl(argv[0])) return false;
   const std::string_view command(argv[1]);
-  return command == "lock" || command == "serve";
+  return command == "lock" || command == "nfs" || command == "serve";
 }
 
 int run(int argc, char** argv, const GrpcCommands& grpc) {

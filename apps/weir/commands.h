@@ -19,13 +19,16 @@ namespace weir::app {
 inline constexpr const char* kLockHelp = "Run a command under a lock that holds across machines";
 inline constexpr const char* kServeHelp =
     "Export files, block devices and memory over NBD, and schedule every request";
+inline constexpr const char* kNfsHelp =
+    "Limit and share an NFS server between users: a gateway in front of it";
 
 // Functions that add them to the command line.
 struct GrpcCommands {
   void (*add_lock)(CLI::App& weir, int& status);
   void (*add_serve)(CLI::App& weir, int& status);
+  void (*add_nfs)(CLI::App& weir, int& status);
 };
-inline constexpr GrpcCommands kOnlyListed = {nullptr, nullptr};
+inline constexpr GrpcCommands kOnlyListed = {nullptr, nullptr, nullptr};
 
 // Whether these arguments call one of them.
 bool speaks_grpc(int argc, char** argv);

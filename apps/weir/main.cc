@@ -29,9 +29,9 @@ int become_grpc_program(char** argv) {
   }
   path = (path.parent_path() / WEIR_GRPC_PROGRAM).lexically_normal();
   execv(path.c_str(), argv);
-  host::log_text("weir: cannot run " + path.string() + ": " +
-                 std::generic_category().message(errno) +
-                 "; install Weir again: 'weir lock' and 'weir serve' need this program\n");
+  host::log_text(
+      "weir: cannot run " + path.string() + ": " + std::generic_category().message(errno) +
+      "; install Weir again: 'weir lock', 'weir nfs' and 'weir serve' need this program\n");
   return kUnavailable;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "apps/weir/command.h"
 #include "apps/weir/commands.h"
+#include "apps/weir/gateways.h"
 #include "apps/weir/slurm_feed.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
@@ -55,7 +57,25 @@ Prints 'ready ADDRESS...' when it accepts clients. On SIGTERM, answers all accep
 exits. On SIGHUP, reads the configuration file, the jobs file and the certificates again.
 Manual: weir-serve(1).)";
 
+constexpr const char* kNfsFooter = R"(
+Examples:
+  weir nfs --listen :2049 --server nfs.example.org
+  weir nfs --listen :2049 --server 10.0.0.5 --adaptive off --rule 'start r uid={1002} rate=500'
+  mount -t nfs -o vers=4.1 gateway.example.org:/export /mnt
+
+Prints 'ready ADDRESS...' when it accepts clients. On SIGTERM, forwards and answers all accepted
+calls and exits. On SIGHUP, reads the configuration file and the jobs file again.
+Manual: weir-nfs(1).)";
+
+// What weir nfs has in addition.
+struct NfsArguments {
+  std::vector<std::string> listen;
+  std::string server;
+  std::string max_wait;
+};
+
 struct ServeArguments {
+  std::optional<NfsArguments> nfs;  // of weir nfs
   std::string config;
   bool check_config = false;
   std::vector<std::string> listen;
@@ -213,8 +233,9 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
     options.exports.push_back(value_or_fail(serve::parse_export(text), Exit::kUsage, "--export"));
   }
   add_lock_options(arguments, options.lock);
-  const bool only_locks = options.exports.empty() && options.lock.listen;
-  if (options.listen.empty() && !only_locks) options.listen.emplace_back().host = "127.0.0.1";
+  const bool without_stores = options.lock.listen || !options.nfs.empty();
+  const bool no_stores = options.exports.empty() && without_stores;
+  if (options.listen.empty() && !no_stores) options.listen.emplace_back().host = "127.0.0.1";
   add_service(arguments, default_service(options));
   if (!arguments.claims.empty()) options.claims = read_claims(arguments.claims);
   for (const std::string& text : arguments.nodemaps) {
@@ -238,6 +259,49 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
   }
 }
 
+// The gateway of the command line, in front of those of the file.
+void add_nfs_arguments(const NfsArguments& arguments, serve::ServeOptions& options) {
+  using serve::NfsOptions;
+  if (arguments.server.empty()) {
+    if (!arguments.listen.empty() || options.nfs.empty()) {
+      throw Failure{Exit::kUsage, "--server: name the NFS server, such as nfs.example.org"};
+    }
+    return;
+  }
+  NfsOptions gateway;
+  gateway.server = arguments.server;
+  for (const std::string& text : arguments.listen) {
+    gateway.listen.push_back(
+        value_or_fail(serve::parse_listen(text, NfsOptions::kPort), Exit::kUsage, "--listen"));
+  }
+  if (gateway.listen.empty()) {
+    throw Failure{Exit::kUsage, "--listen: name the address for clients, such as :2049"};
+  }
+  if (!arguments.max_wait.empty()) {
+    gateway.max_wait =
+        value_or_fail(parse_duration(arguments.max_wait), Exit::kUsage, "--max-wait");
+    if (gateway.max_wait < NfsOptions::kMaxWaitMin || gateway.max_wait > NfsOptions::kMaxWaitMax) {
+      throw Failure{Exit::kUsage, "--max-wait: expected from 100ms to 30s"};
+    }
+  }
+  options.nfs.insert(options.nfs.begin(), std::move(gateway));
+}
+
+// Defaults that differ for a server that is a gateway and nothing else. A value of the file that is
+// equal to the usual default counts as none.
+void set_gateway_defaults(serve::ServeOptions& options) {
+  const serve::ServeOptions usual;
+  serve::ServiceOptions& service = default_service(options);
+  if (service.policy == serve::ServiceOptions{}.policy) service.policy = "tbf";
+  serve::ServeLimits& limits = options.limits;
+  if (limits.connection_requests == usual.limits.connection_requests) {
+    limits.connection_requests = serve::NfsOptions::kConnectionRequests;
+  }
+  if (limits.drain_timeout == usual.limits.drain_timeout) {
+    limits.drain_timeout = serve::NfsOptions::kDrainTimeout;
+  }
+}
+
 // Everything except the rules of the command line.
 Result<serve::ServeOptions> read_options(const ServeArguments& arguments) {
   serve::ServeOptions options;
@@ -246,7 +310,12 @@ Result<serve::ServeOptions> read_options(const ServeArguments& arguments) {
     if (!loaded) return loaded;
     options = std::move(*loaded);
   }
+  if (arguments.nfs) {
+    add_nfs_arguments(*arguments.nfs, options);
+    set_gateway_defaults(options);
+  }
   add_arguments(arguments, options);
+  add_gateways(options);
   return options;
 }
 
@@ -259,6 +328,7 @@ Exit status_of(const Error& error) {
 Result<serve::ServeOptions> read_again(const ServeArguments& arguments) {
   auto options = read_options(arguments);
   if (!options) return options;
+  if (auto added = register_gateways(*options); !added) return tl::unexpected(added.error());
   if (auto checked = serve::check(*options); !checked) return tl::unexpected(checked.error());
   if (auto tried = serve::try_services(*options); !tried) return tl::unexpected(tried.error());
   return options;
@@ -441,6 +511,7 @@ int run_server(const ServeArguments& arguments) {
   host::pin_heap_thresholds();
   const auto from_file = read_options(arguments);
   if (!from_file) throw Failure{Exit::kConfig, from_file.error().message()};
+  check(register_gateways(*from_file), Exit::kUsage, "");
   serve::ServeOptions options = *from_file;
   default_service(options).more_rules = arguments.rules;
   if (arguments.check_config) {
@@ -459,7 +530,7 @@ int run_server(const ServeArguments& arguments) {
   _exit(static_cast<int>(Exit::kIoErr));
 }
 
-void add_limit_options(CLI::App& command, ServeArguments& arguments) {
+void add_limit_options(CLI::App& command, ServeArguments& arguments, const char* drain_help) {
   command
       .add_option("--connections", arguments.connections,
                   "Accept at most N connections at a time (default 4096)")
@@ -469,14 +540,7 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments) {
                   "Limit the memory that all connections together hold (default: a quarter of the "
                   "machine's memory, 64MiB to 512MiB)")
       ->type_name("SIZE");
-  command
-      .add_option("--handshake-timeout", arguments.handshake_timeout,
-                  "Disconnect clients whose handshake takes longer than TIME (default 10s)")
-      ->type_name("TIME");
-  command
-      .add_option("--drain-timeout", arguments.drain_timeout,
-                  "Drain for at most TIME after SIGTERM (default 30s)")
-      ->type_name("TIME");
+  command.add_option("--drain-timeout", arguments.drain_timeout, drain_help)->type_name("TIME");
   command
       .add_option("--user", arguments.user,
                   "Switch to this user after stores and sockets are open; requires root")
@@ -579,67 +643,113 @@ void add_lock_options(CLI::App& command, ServeArguments& arguments) {
                    "Do not warn about serving locks to other machines without TLS");
 }
 
+using Repeatable = std::function<void(const char* name, std::vector<std::string>& to,
+                                      const char* help, const char* type)>;
+
+Repeatable repeatable_of(CLI::App& command) {
+  return [&command](const char* name, std::vector<std::string>& to, const char* help,
+                    const char* type) {
+    command.add_option(name, to, help)->type_name(type)->allow_extra_args(false);
+  };
+}
+
+void add_config_options(CLI::App& command, ServeArguments& arguments) {
+  command
+      .add_option(
+          "--config", arguments.config,
+          "Read this configuration file, see weir.conf(5); other options add to it or override it")
+      ->type_name("FILE");
+  command.add_flag("--check-config", arguments.check_config,
+                   "Check the options and the configuration file, and exit");
+}
+
+// What the default service does; the defaults are those of the command.
+void add_service_options(CLI::App& command, ServeArguments& arguments, const char* policy_help,
+                         const char* slots_help) {
+  command.add_option("--policy", arguments.policy, policy_help)->type_name("POLICY");
+  repeatable_of(command)("--rule", arguments.rules,
+                         "Run this rule command, see weir-rules(7); can be repeated", "RULE");
+  command
+      .add_option("--adaptive", arguments.adaptive,
+                  "Share the capacity between jobs: on, off or paper (default on)")
+      ->type_name("MODE");
+  command
+      .add_option("--capacity", arguments.capacity,
+                  "Capacity of the device: auto, operations per second, or SIZE/s (default auto)")
+      ->type_name("RATE");
+  command.add_option("--slots", arguments.slots, slots_help)->type_name("N");
+  command
+      .add_option("--classes", arguments.classes,
+                  "Track at most N classes and jobs; further ones share a class (default 8192)")
+      ->type_name("N");
+  command
+      .add_option(
+          "--jobs", arguments.jobs_file,
+          "Read the number of nodes of jobs from FILE, lines 'JOB NODES'; read again on SIGHUP")
+      ->type_name("FILE");
+}
+
+void add_nodemap_option(CLI::App& command, ServeArguments& arguments) {
+  repeatable_of(command)("--nodemap", arguments.nodemaps,
+                         "Name a set of clients, NAME=NIDS, for rules; can be repeated", "NODEMAP");
+}
+
 }  // namespace
 
 void add_serve(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<ServeArguments>();
   CLI::App* command = weir.add_subcommand("serve", kServeHelp);
-  const auto repeatable = [&](const char* name, std::vector<std::string>& to, const char* help,
-                              const char* type) {
-    command->add_option(name, to, help)->type_name(type)->allow_extra_args(false);
-  };
-  command
-      ->add_option(
-          "--config", arguments->config,
-          "Read this configuration file, see weir.conf(5); other options add to it or override it")
-      ->type_name("FILE");
-  command->add_flag("--check-config", arguments->check_config,
-                    "Check the options and the configuration file, and exit");
+  const auto repeatable = repeatable_of(*command);
+  add_config_options(*command, *arguments);
   repeatable("--listen", arguments->listen,
              "Listen on ADDRESS:PORT or unix:PATH (default 127.0.0.1:10809); can be repeated",
              "ADDRESS");
   repeatable("--export", arguments->exports,
              "Export a store: NAME=STORE[,readonly][,description=TEXT]; can be repeated", "EXPORT");
-  command
-      ->add_option("--policy", arguments->policy,
-                   "Use this policy: fifo, crrn or tbf [TYPE] (default tbf jobid)")
-      ->type_name("POLICY");
-  repeatable("--rule", arguments->rules,
-             "Run this rule command, see weir-rules(7); can be repeated", "RULE");
-  command
-      ->add_option("--adaptive", arguments->adaptive,
-                   "Share the capacity between jobs: on, off or paper (default on)")
-      ->type_name("MODE");
-  command
-      ->add_option("--capacity", arguments->capacity,
-                   "Capacity of the device: auto, operations per second, or SIZE/s (default auto)")
-      ->type_name("RATE");
-  command
-      ->add_option("--slots", arguments->slots,
-                   "Let stores work on at most N requests at a time (default 16)")
-      ->type_name("N");
-  command
-      ->add_option("--classes", arguments->classes,
-                   "Track at most N classes and jobs; further ones share a class (default 8192)")
-      ->type_name("N");
-  command
-      ->add_option(
-          "--jobs", arguments->jobs_file,
-          "Read the number of nodes of jobs from FILE, lines 'JOB NODES'; read again on SIGHUP")
-      ->type_name("FILE");
+  add_service_options(*command, *arguments,
+                      "Use this policy: fifo, crrn or tbf [TYPE] (default tbf jobid)",
+                      "Let stores work on at most N requests at a time (default 16)");
   add_slurm_options(*command, *arguments);
   command
       ->add_option(
           "--claims", arguments->claims,
           "Accept claimed job ids from: local, none, or local and these NIDs (default local)")
       ->type_name("WHO");
-  repeatable("--nodemap", arguments->nodemaps,
-             "Name a set of clients, NAME=NIDS, for rules; can be repeated", "NODEMAP");
+  add_nodemap_option(*command, *arguments);
   add_control_options(*command, *arguments);
   add_tls_options(*command, *arguments);
   add_lock_options(*command, *arguments);
-  add_limit_options(*command, *arguments);
+  command
+      ->add_option("--handshake-timeout", arguments->handshake_timeout,
+                   "Disconnect clients whose handshake takes longer than TIME (default 10s)")
+      ->type_name("TIME");
+  add_limit_options(*command, *arguments, "Drain for at most TIME after SIGTERM (default 30s)");
   command->footer(kServeFooter);
+  command->callback([arguments, &status] { status = run_server(*arguments); });
+}
+
+void add_nfs(CLI::App& weir, int& status) {
+  auto arguments = std::make_shared<ServeArguments>();
+  NfsArguments& nfs = arguments->nfs.emplace();
+  CLI::App* command = weir.add_subcommand("nfs", kNfsHelp);
+  add_config_options(*command, *arguments);
+  repeatable_of (*command)("--listen", nfs.listen,
+                           "Accept NFS clients on ADDRESS:PORT (port 2049); can be repeated",
+                           "ADDRESS");
+  command->add_option("--server", nfs.server, "Forward to this NFS server: HOST[:PORT] (port 2049)")
+      ->type_name("HOST");
+  command
+      ->add_option("--max-wait", nfs.max_wait,
+                   "Answer calls of NFS 4.1 and later that would wait for longer than TIME with "
+                   "NFS4ERR_DELAY (default 10s)")
+      ->type_name("TIME");
+  add_service_options(*command, *arguments,
+                      "Use this policy: fifo, crrn or tbf [TYPE] (default tbf)",
+                      "Let the server work on at most N calls at a time (default 256)");
+  add_nodemap_option(*command, *arguments);
+  add_control_options(*command, *arguments);
+  add_limit_options(*command, *arguments, "Drain for at most TIME after SIGTERM (default 10s)");
+  command->footer(kNfsFooter);
   command->callback([arguments, &status] { status = run_server(*arguments); });
 }
 

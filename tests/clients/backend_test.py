@@ -48,7 +48,8 @@ class Backend(unittest.TestCase):
                 self.assertIn(f'weir_io{{backend="{name}"}} 1\n', server.fetch("/metrics"))
                 shown = subprocess.run([WEIR, "status", "--control", server.control], text=True,
                                        capture_output=True, check=True).stdout
-                self.assertIn(f", I/O with {name}\n", shown)
+                self.assertIn(f", I/O with {name}, ", shown)
+                self.assertRegex(shown, r", \d+ threads?, longest turn \S+\n")
                 self.assertNotIn("epoll", server.log)
 
     def test_without_io_uring_epoll_serves_and_the_log_says_why_once(self):

@@ -11,7 +11,7 @@ NOT_RUN = {
 }
 
 # Run beside the shell, as in another terminal.
-SERVER = re.compile(r"(\./dev run|weir serve)\b(?!.*--check-config)", re.DOTALL)
+SERVER = re.compile(r"(\./dev run|weir nfs|weir serve)\b(?!.*--check-config)", re.DOTALL)
 
 # Commands that run until they are ended, and what they have printed or told systemd by then.
 ENDLESS = {"weir lustre run": "^READY=1"}
@@ -130,6 +130,7 @@ BEFORE = {
         "weir lock list": LOCKS_WITH_TLS,
     },
     f"{MAN}-lustre.1.pod": {"": LUSTRE + SQUEUE},
+    f"{MAN}-nfs.1.pod": {"": "echo 10.0.0.5 nfs.example.org >>/etc/hosts"},
     f"{MAN}-rule.1.pod": {"": serving()},
     f"{MAN}-rules.1.pod": {"": "echo 'start dd jobid={dd.*} rate=100' >site.rules"},
     f"{MAN}-serve.1.pod": {

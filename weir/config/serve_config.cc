@@ -35,8 +35,8 @@ struct Part {
   Words keys;
 };
 
-const std::array<Part, 12>& parts() {
-  static const std::array<Part, 12> parts = {{
+const std::array<Part, 13>& parts() {
+  static const std::array<Part, 13> parts = {{
       {"server",
        {"listen", "user", "control_socket", "trace", "io", "threads", "connections", "memory",
         "connection_memory", "connection_requests", "handshake_timeout", "drain_timeout"}},
@@ -59,6 +59,7 @@ const std::array<Part, 12>& parts() {
       {"export",
        {"name", "store", "size", "direct", "force", "read_only", "description", "service",
         "block_min", "block_preferred", "block_max"}},
+      {"nfs", {"name", "listen", "server", "service", "max_wait"}},
   }};
   return parts;
 }
@@ -622,6 +623,20 @@ void read_store(const TomlTable& table, serve::StoreOptions& store) {
   }
 }
 
+// The service that an export or a gateway names.
+std::string service_name(const TomlTable& table, const ServeOptions& options) {
+  std::string name = table.text("service", std::string(serve::kDefaultService));
+  if (name != serve::kDefaultService && !is_named_before(options.services, name)) {
+    Words names = {serve::kDefaultService};
+    for (const serve::ServiceOptions& service : options.services) names.push_back(service.name);
+    const auto meant = nearest(name, names);
+    table.refuse(
+        "service", fmt::format("{} does not exist", quote(name)),
+        meant ? fmt::format("did you mean {}?", *meant) : "add a [[service]] of that name");
+  }
+  return name;
+}
+
 void read_export(const TomlTable& table, ServeOptions& options) {
   if (!has_room(table, options.exports, Bounds::kExportsMax)) return;
   serve::ExportOptions exported;
@@ -650,17 +665,34 @@ void read_export(const TomlTable& table, ServeOptions& options) {
                              print_size(payload), print_size(options.limits.connection_memory)),
                  "lower block_max or raise connection_memory");
   }
-  exported.service = table.text("service", exported.service);
-  if (exported.service != serve::kDefaultService &&
-      !is_named_before(options.services, exported.service)) {
-    Words names = {serve::kDefaultService};
-    for (const serve::ServiceOptions& service : options.services) names.push_back(service.name);
-    const auto meant = nearest(exported.service, names);
-    table.refuse(
-        "service", fmt::format("{} does not exist", quote(exported.service)),
-        meant ? fmt::format("did you mean {}?", *meant) : "add a [[service]] of that name");
-  }
+  exported.service = service_name(table, options);
   options.exports.push_back(std::move(exported));
+}
+
+void read_nfs(const TomlTable& table, ServeOptions& options) {
+  using serve::NfsOptions;
+  if (!has_room(table, options.nfs, Bounds::kGatewaysMax)) return;
+  NfsOptions gateway;
+  gateway.name = plain_name(table, gateway.name);
+  if (is_named_before(options.nfs, gateway.name) ||
+      is_named_before(options.exports, gateway.name)) {
+    table.refuse("name", "is used twice");
+  }
+  for (const TomlTable::Item& item : table.texts("listen")) {
+    const auto address = serve::parse_listen(item.text, NfsOptions::kPort);
+    if (address) {
+      gateway.listen.push_back(*address);
+    } else {
+      refuse_with(table, item.at, "listen", address.error());
+    }
+  }
+  if (!table.has("listen")) table.miss("listen", "such as [':2049']");
+  gateway.server = bounded_text(table, "server", Bounds::kNameMax);
+  if (gateway.server.empty()) table.miss("server", "HOST[:PORT] of the NFS server");
+  gateway.service = service_name(table, options);
+  gateway.max_wait =
+      table.time("max_wait", gateway.max_wait, NfsOptions::kMaxWaitMin, NfsOptions::kMaxWaitMax);
+  options.nfs.push_back(std::move(gateway));
 }
 
 // "service 'fast'": the name of one of several tables in messages.
@@ -697,6 +729,7 @@ void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptio
   many("group", read_group);
   many("service", read_service);
   many("export", read_export);
+  many("nfs", read_nfs);
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ struct ServeConfigBounds : serve::ServeBounds {
   static constexpr std::size_t kListenMax = 64;
   static constexpr std::size_t kExportsMax = 4096;
   static constexpr std::size_t kServicesMax = 256;
+  static constexpr std::size_t kGatewaysMax = 64;
   static constexpr std::size_t kNodemapsMax = 4096;
   static constexpr std::size_t kClientGroupsMax = kGroupsMax;
   static constexpr std::size_t kNameMax = 255;        // bytes of an export's name

@@ -123,6 +123,16 @@ slurm_every = "1min"
 squeue = "/opt/squeue"
 )";
 
+constexpr const char* kEveryKeyOfNfs = R"([[service]]
+name = "home"
+[[nfs]]
+name = "gateway"
+listen = ["10.0.0.1", ":2050"]
+server = "nfs.example.org:2049"
+service = "home"
+max_wait = "5s"
+)";
+
 std::vector<std::string> mistakes_of(const std::string& text) {
   const auto options = parse_serve_config(text, "f");
   std::vector<std::string> messages;
@@ -232,7 +242,7 @@ TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
 // A key that is not read, or read into nothing, would leave the options as they are without it.
 TEST(ServeConfig, EveryKeyHasAnEffect) {
   std::set<std::string> tried;
-  for (const std::string text : {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfSlurm}) {
+  for (const std::string text : {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfSlurm, kEveryKeyOfNfs}) {
     const ServeOptions whole = parsed(text);
     std::string table;
     for (std::size_t begin = 0; begin < text.size();) {
@@ -256,37 +266,50 @@ TEST(ServeConfig, EveryKeyHasAnEffect) {
   EXPECT_EQ(tried, keys);
 }
 
+TEST(ServeConfig, AGatewayNeedsAServerAndAnAddress) {
+  const ServeOptions options = parsed(kEveryKeyOfNfs);
+  ASSERT_EQ(options.nfs.size(), 1U);
+  EXPECT_EQ(options.nfs[0].listen[0].port, serve::NfsOptions::kPort);
+  EXPECT_EQ(options.nfs[0].listen[1].port, 2050);
+  EXPECT_EQ(mistakes_of("[[nfs]]\n"),
+            (std::vector<std::string>{"f:1:1: nfs: listen is missing; such as [':2049']",
+                                      "f:1:1: nfs: server is missing; HOST[:PORT] of the NFS "
+                                      "server"}));
+  EXPECT_EQ(mistakes_of("[[nfs]]\nlisten = [':1']\nserver = 'a'\nmax_wait = '1h'\n").size(), 1U);
+  EXPECT_EQ(mistakes_of("[[nfs]]\nlisten = [':1']\nserver = 'a'\nservice = 'b'\n").size(), 1U);
+}
+
 TEST(ServeConfig, TcpWithoutATokenIsRefused) {
   EXPECT_EQ(refused("token = \"/etc/weir.token\"", ""),
-            "f:50:7: control: tcp needs a token; name a file that contains it");
+            "f:51:7: control: tcp needs a token; name a file that contains it");
 }
 
 TEST(ServeConfig, AClusterNeedsItsEtcdAndAnAddressThatOthersReach) {
   EXPECT_EQ(refused("etcd = [\"10.0.0.1:2379\", \"etcd2:2379\"]", "etcd = \"http://e:2379\""),
-            "f:55:8: cluster: etcd: 'http://e:2379' is not HOST:PORT; such as '10.0.0.1:2379', "
+            "f:56:8: cluster: etcd: 'http://e:2379' is not HOST:PORT; such as '10.0.0.1:2379', "
             "without http://");
   EXPECT_EQ(refused("advertise = \"storage1:7420\"", ""),
-            "f:53:1: cluster: advertise is missing; other servers need an address to connect to "
+            "f:54:1: cluster: advertise is missing; other servers need an address to connect to "
             "when listen has none");
-  EXPECT_EQ(refused("name = \"a\"\netcd", "etcd"), "f:53:1: cluster: name is missing");
+  EXPECT_EQ(refused("name = \"a\"\netcd", "etcd"), "f:54:1: cluster: name is missing");
   EXPECT_EQ(refused("timeout = \"200ms\"", "timeout = \"20ms\""),
-            "f:60:11: cluster: timeout must be longer than epoch, which is 20ms");
+            "f:61:11: cluster: timeout must be longer than epoch, which is 20ms");
   EXPECT_EQ(refused("password_file = \"/etc/weir.password\"", ""),
-            "f:53:1: cluster: password_file is missing; name a file that contains the "
+            "f:54:1: cluster: password_file is missing; name a file that contains the "
             "user's password");
 }
 
 TEST(ServeConfig, AClusterNeedsAStateFileAndSaysHowItStartsWithoutRules) {
   EXPECT_EQ(refused("state = \"/var/lib/weir/cluster\"", ""),
-            "f:53:1: cluster: state is missing; name a file that the server can write, such as "
+            "f:54:1: cluster: state is missing; name a file that the server can write, such as "
             "'/var/lib/weir/cluster'");
   EXPECT_EQ(refused("start_without = \"rate\"", "start_without = \"open\""),
-            "f:67:17: cluster: start_without must be 'closed' or 'rate'");
+            "f:68:17: cluster: start_without must be 'closed' or 'rate'");
   EXPECT_EQ(refused("start_rate = 500", ""),
-            "f:53:1: cluster: start_rate is missing; operations per second, for start_without = "
+            "f:54:1: cluster: start_rate is missing; operations per second, for start_without = "
             "'rate'");
   EXPECT_EQ(refused("start_without = \"rate\"", ""),
-            "f:68:14: cluster: start_rate requires start_without = 'rate'");
+            "f:69:14: cluster: start_rate requires start_without = 'rate'");
   EXPECT_NE(refused("start_rate = 500", "start_rate = 0"), "");
   ServeOptions options = parsed(kEveryKey);
   options.trace_file.clear();
@@ -309,12 +332,12 @@ TEST(ServeConfig, RulesOfTheClusterAreNotOfAFile) {
 
 TEST(ServeConfig, NamesAnUnknownKeyAndTheNearestOne) {
   EXPECT_EQ(refused("capacity = ", "capcity = "),
-            "f:32:1: service 'fast': unknown key 'capcity'; did you mean capacity?");
+            "f:33:1: service 'fast': unknown key 'capcity'; did you mean capacity?");
   EXPECT_EQ(refused("[claims]", "[claim]"),
-            "f:17:2: file: unknown key 'claim'; did you mean claims?");
+            "f:18:2: file: unknown key 'claim'; did you mean claims?");
   EXPECT_EQ(refused("verify_clients", "zz"),
-            "f:16:1: tls: unknown key 'zz'; the keys are mode, directory, verify_clients");
-  EXPECT_EQ(refused("[tls]", "[[tls]]"), "f:13:1: tls must be a table");
+            "f:17:1: tls: unknown key 'zz'; the keys are mode, directory, verify_clients");
+  EXPECT_EQ(refused("[tls]", "[[tls]]"), "f:14:1: tls must be a table");
   EXPECT_EQ(
       mistakes_of("service = 5\n"),
       (std::vector<std::string>{"f:1:11: file: service must be a table, or an array of tables"}));
@@ -356,10 +379,10 @@ TEST(ServeConfig, SaysWhatAKeyMustBe) {
             "f:4:18: server: control_socket is 108 bytes long; the maximum is 107");
   EXPECT_EQ(refused("\"/tmp/t\"", R"("a\u0000b")"), "f:5:9: server: trace contains a NUL byte");
   EXPECT_EQ(refused("verify_clients = true", "verify_clients = 'yes'"),
-            "f:16:18: tls: verify_clients must be true or false");
+            "f:17:18: tls: verify_clients must be true or false");
   EXPECT_EQ(
       refused("directory = \"/etc/pki\"\n", ""),
-      "f:13:1: tls: directory is missing; name the directory of ca-cert.pem and the other files");
+      "f:14:1: tls: directory is missing; name the directory of ca-cert.pem and the other files");
 }
 
 TEST(ServeConfig, RefusesAddressesThatAreNone) {
@@ -374,26 +397,26 @@ TEST(ServeConfig, RefusesAddressesThatAreNone) {
   EXPECT_EQ(refused("\"[::1]:10809\"", many),
             "f:2:10: server: listen contains more than 64 addresses");
   EXPECT_EQ(refused("\"10.1.0.0/16@tcp\"", "\"10.1.0.0/33@tcp\"").substr(0, 42),
-            "f:19:26: claims: allow '10.1.0.0/33@tcp': ");
+            "f:20:26: claims: allow '10.1.0.0/33@tcp': ");
   EXPECT_EQ(refused("\"192.168.[0-3].*@tcp\"", "\"somewhere\"").substr(0, 49),
-            "f:26:8: nodemap 'visitors': nids 'somewhere': col");
+            "f:27:8: nodemap 'visitors': nids 'somewhere': col");
 }
 
 TEST(ServeConfig, RefusesJobsThatAreNone) {
   EXPECT_EQ(refused("backup = 2", "backup = 0"),
-            "f:22:25: jobs: nodes of 'backup' must be a whole number from 1 to 1000000");
+            "f:23:25: jobs: nodes of 'backup' must be a whole number from 1 to 1000000");
   EXPECT_EQ(refused("\"ior.n1\" = 4", "ior.n1 = 4"),
-            "f:22:11: jobs: nodes of 'ior' must not be a table; quote a job id that contains dots: "
+            "f:23:11: jobs: nodes of 'ior' must not be a table; quote a job id that contains dots: "
             "'ior.n1' "
             "= 4");
   EXPECT_EQ(refused("backup = 2", std::string(32, 'x') + " = 2"),
-            "f:22:25: jobs: nodes of 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' have no valid job id; a "
+            "f:23:25: jobs: nodes of 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' have no valid job id; a "
             "job id has 1 "
             "to 31 bytes");
   EXPECT_EQ(refused("nodes = { \"ior.n1\" = 4, backup = 2 }", "nodes = 4"),
-            "f:22:9: jobs: nodes must be a table such as { 'ior.n1' = 4 }");
+            "f:23:9: jobs: nodes must be a table such as { 'ior.n1' = 4 }");
   EXPECT_EQ(refused("\"clients\"", "\"two\""),
-            "f:23:11: jobs: unknown cannot be 'two'; expected one of 'one', 'clients'");
+            "f:24:11: jobs: unknown cannot be 'two'; expected one of 'one', 'clients'");
 }
 
 TEST(ServeConfig, SizesOfJobsFromSlurm) {
@@ -469,21 +492,21 @@ TEST(ServeConfig, RefusesNodemapsThatAreNone) {
 TEST(ServeConfig, PointsAtARuleAndRepeatsItsParser) {
   EXPECT_EQ(refused("\"start a nodemap={visitors} rate=5\"",
                     "\n  'start b nid={*@tcp}',\n  'start a jobid={x} rate=5'"),
-            "f:32:3: service 'fast': rule 2: column 9: 'jobid={x}' names a field that is not part "
+            "f:33:3: service 'fast': rule 2: column 9: 'jobid={x}' names a field that is not part "
             "of this policy's type; expected one of nid+nodemap");
   EXPECT_EQ(refused("{visitors}", "{visitor}"),
-            "f:30:10: service 'fast': rule 1: column 18: 'visitor' is not a known nodemap; define "
+            "f:31:10: service 'fast': rule 1: column 18: 'visitor' is not a known nodemap; define "
             "the nodemap "
             "before its rules");
   EXPECT_EQ(refused("\"start a nodemap={visitors} rate=5\"",
                     "'start a nid={*@tcp}', 'start a nid={*@lo}'"),
-            "f:30:33: service 'fast': rule 2: rule 'a' already exists; change or stop it, or "
+            "f:31:33: service 'fast': rule 2: rule 'a' already exists; change or stop it, or "
             "use another name");
   EXPECT_EQ(refused("change default", "change a"),
-            "f:30:47: service 'fast': rule 2: not allowed in a configuration; use start commands, "
+            "f:31:47: service 'fast': rule 2: not allowed in a configuration; use start commands, "
             "and change for 'default'");
   EXPECT_EQ(refused("rules = [", "rules = [5, "),
-            "f:30:10: service 'fast': rules must contain quoted strings");
+            "f:31:10: service 'fast': rules must contain quoted strings");
 }
 
 TEST(ServeConfig, RefusesPoliciesThatAreNone) {
@@ -506,24 +529,24 @@ TEST(ServeConfig, RefusesPoliciesThatAreNone) {
 
 TEST(ServeConfig, RefusesServicesThatDoNotGoTogether) {
   EXPECT_EQ(refused("slots = 8\nhp_slots = 2", "slots = 2\nhp_slots = 2"),
-            "f:34:12: service 'fast': hp_slots must be less than slots, which is 2");
+            "f:35:12: service 'fast': hp_slots must be less than slots, which is 2");
   EXPECT_EQ(refused("slots = 8", "slots = 0\n#").substr(0, 70),
-            "f:33:9: service 'fast': slots must be a whole number from 1 to 4096");
+            "f:34:9: service 'fast': slots must be a whole number from 1 to 4096");
   EXPECT_EQ(refused("\"50ms\"", "\"1min\""),
-            "f:35:10: service 'fast': period must be from 1ms to 10s");
+            "f:36:10: service 'fast': period must be from 1ms to 10s");
   EXPECT_EQ(refused("\"paper\"", "\"off\""),
-            "f:35:10: service 'fast': period has no effect with adaptive = 'off'");
+            "f:36:10: service 'fast': period has no effect with adaptive = 'off'");
   EXPECT_EQ(refused("\"paper\"", "\"offf\""),
-            "f:31:12: service 'fast': adaptive cannot be 'offf'; did you mean 'off'?");
+            "f:32:12: service 'fast': adaptive cannot be 'offf'; did you mean 'off'?");
   EXPECT_EQ(refused("capacity = 4000", "capacity = 'much'"),
-            "f:32:12: service 'fast': capacity: 'much' is not a valid capacity; expected auto, "
+            "f:33:12: service 'fast': capacity: 'much' is not a valid capacity; expected auto, "
             "operations per "
             "second such as 4000, or bytes per second such as 100MB/s");
   EXPECT_EQ(
       refused("capacity = 4000", "capacity = '100MB/s'"),
-      "f:36:8: service 'fast': cost must be 'bytes', since the capacity is in bytes per second");
+      "f:37:8: service 'fast': cost must be 'bytes', since the capacity is in bytes per second");
   EXPECT_EQ(refused("\"affine:1:2\"", "\"bytes\""),
-            "f:36:8: service 'fast': cost cannot be 'bytes', since the capacity is in operations "
+            "f:37:8: service 'fast': cost cannot be 'bytes', since the capacity is in operations "
             "per second; give the capacity a unit, such as '100MB/s'");
   EXPECT_EQ(mistakes_of("[[service]]\n[[service]]\nname = 'ost_io'\n"),
             (std::vector<std::string>{"f:3:8: service 'ost_io': name is used twice"}));
@@ -536,27 +559,27 @@ TEST(ServeConfig, RefusesExportsThatDoNotGoTogether) {
                 "f:1:1: export: store is missing; such as 'file:/srv/scratch.img' or "
                 "'memory:1GiB'"}));
   EXPECT_EQ(refused("service = \"fast\"", "service = \"fats\""),
-            "f:45:11: export 'e': service 'fats' does not exist; did you mean fast?");
+            "f:46:11: export 'e': service 'fats' does not exist; did you mean fast?");
   EXPECT_EQ(
       refused("service = \"fast\"", "service = \"nothing\""),
-      "f:45:11: export 'e': service 'nothing' does not exist; add a [[service]] of that name");
+      "f:46:11: export 'e': service 'nothing' does not exist; add a [[service]] of that name");
   EXPECT_EQ(refused("block_min = 512", "block_min = 513"),
-            "f:46:13: export 'e': block_min conflicts with the other block sizes; "
+            "f:47:13: export 'e': block_min conflicts with the other block sizes; "
             "block_min is a power of 2 up to 64KiB, block_preferred a power of 2 of at least "
             "512B and block_min, block_max a multiple of block_min from block_preferred to 64MiB");
   EXPECT_EQ(refused("block_max = \"1MiB\"", "block_max = \"65MiB\""),
-            "f:48:13: export 'e': block_max must be from 1B to 64MiB");
+            "f:49:13: export 'e': block_max must be from 1B to 64MiB");
   EXPECT_EQ(refused("connection_memory = \"128MiB\"", "connection_memory = \"512KiB\""),
-            "f:48:13: export 'e': block_max is 1MiB, which exceeds the server's connection_memory "
+            "f:49:13: export 'e': block_max is 1MiB, which exceeds the server's connection_memory "
             "of 512KiB; "
             "lower block_max or raise connection_memory");
   EXPECT_EQ(refused("e.img\"", "e.img,size=1GiB\""),
-            "f:41:8: export 'e': size is already given in store; remove one of them");
+            "f:42:8: export 'e': size is already given in store; remove one of them");
   EXPECT_EQ(refused("file:/srv/e.img", "device:/dev/sda"),
-            "f:41:8: export 'e': size cannot be set for a device; remove it");
+            "f:42:8: export 'e': size cannot be set for a device; remove it");
   EXPECT_EQ(
       refused("description = \"an export\"", "description = \"" + std::string(256, 'x') + '"'),
-      "f:44:15: export 'e': description is 256 bytes long; the maximum is 255");
+      "f:45:15: export 'e': description is 256 bytes long; the maximum is 255");
   EXPECT_EQ(mistakes_of("[[export]]\nname = ''\nstore = 'memory:1MiB'\nsize = '1MiB'\n"
                         "direct = true\n[[export]]\nname = ''\nstore = 'memory:1MiB'\n"),
             (std::vector<std::string>{"f:4:8: export '': size is already given in store; remove it",

@@ -25,7 +25,7 @@ class Plan {
   ServeReload make() {
     // A new field of the options must be handled here: otherwise this does not compile.
     const auto& [listen, exports, services, nodemaps, claims, limits, tls, jobs_file, jobs,
-                 unknown_jobs, slurm, user, control_socket, trace_file, control, cluster, lock,
+                 unknown_jobs, slurm, user, control_socket, trace_file, control, cluster, lock, nfs,
                  groups, io, threads] = after_;
     restart_if(before_.listen != listen, "server.listen");
     restart_if(before_.user != user, "server.user");
@@ -36,6 +36,7 @@ class Plan {
     restart_if(before_.control != control, "control");
     restart_if(before_.cluster != cluster, "cluster");
     restart_if(before_.lock != lock, "lock");
+    restart_if(before_.nfs != nfs, "nfs");
     restart_if(before_.tls != tls, "tls");
     restart_if(before_.claims != claims, "claims");
     restart_if(before_.nodemaps != nodemaps, "nodemap");

@@ -121,6 +121,25 @@ void add_server(std::string& page, const Snapshot& shot) {
       shot.log_dropped);
 }
 
+// Counts of the same name stand together, one for each gateway.
+void add_protocols(std::string& page, const Snapshot& shot) {
+  const auto is_first = [&](std::size_t index) {
+    return std::none_of(shot.protocols.begin(),
+                        shot.protocols.begin() + static_cast<std::ptrdiff_t>(index),
+                        [&](const auto& one) { return one.name == shot.protocols[index].name; });
+  };
+  for (std::size_t index = 0; index < shot.protocols.size(); ++index) {
+    const serve::ProtocolCount& first = shot.protocols[index];
+    if (!is_first(index)) continue;
+    Family family(page, first.name, "counter", first.help);
+    for (const serve::ProtocolCount& one : shot.protocols) {
+      if (one.name != first.name) continue;
+      const std::string labels = "{gateway=" + metric_label(one.gateway) + "}";
+      one.is_time ? family.add_seconds(labels, one.value) : family.add(labels, one.value);
+    }
+  }
+}
+
 void add_services(std::string& page, const Snapshot& shot) {
   Family queued(page, "weir_queued_requests", "gauge", "Requests waiting in queues.");
   for (const ServiceSnapshot& one : shot.services) queued.add(labels_of(one.name), one.queued);
@@ -429,6 +448,7 @@ void Metrics::add_locks(std::string& page, const std::vector<lock::NamespaceView
 std::string Metrics::scrape(const Snapshot& shot) {
   std::string page;
   add_server(page, shot);
+  add_protocols(page, shot);
   add_services(page, shot);
   add_exports(page, shot);
   add_groups(page, shot);

@@ -253,6 +253,10 @@ void SnapshotTaker::begin(serve::Server& server) {
   has_begun_ = true;
   shot_.moment = moment_at(server.now());
   shot_.counters = server.counters();
+  for (const auto& kind : serve::protocol_kinds()) {
+    if (!kind->counts) continue;
+    for (serve::ProtocolCount& one : kind->counts()) shot_.protocols.push_back(std::move(one));
+  }
   shot_.io = server.io_name();
   shot_.loops = server.loops();
   shot_.connections = server.connection_count();

@@ -37,6 +37,7 @@
 #include "weir/schedule/rule_view.h"
 #include "weir/serve/cluster_port.h"
 #include "weir/serve/loop_context.h"
+#include "weir/serve/protocol.h"
 #include "weir/serve/server.h"
 #include "weir/serve/target_port.h"
 
@@ -153,6 +154,7 @@ struct Snapshot {
   std::uint64_t memory_kept = 0;  // of free buffers
   std::uint64_t memory_limit = 0;
   std::uint64_t log_dropped = 0;  // lines that could not be written
+  std::vector<serve::ProtocolCount> protocols;
   std::vector<ServiceSnapshot> services;
   std::vector<std::string> exports;
   std::vector<HungExportSnapshot> hung;

@@ -59,6 +59,7 @@ Connection::Connection(LoopContext& context, const ProtocolKind& protocol, host:
       greeting_(std::make_unique<Greeting>()),
       session_(protocol.begin(*this)) {
   payload_.connection = this;
+  alarm_.connection = this;
   receive_.connection = this;
   receive_.done = received;
   send_.connection = this;
@@ -81,7 +82,7 @@ Connection::~Connection() {
 
 bool Connection::is_over() const {
   return state_ == State::kClosed && !receive_.is_pending && !send_.is_pending &&
-         working_.empty() && called_.empty();
+         working_.empty() && called_.empty() && (upstream_ == nullptr || upstream_->is_over());
 }
 
 bool Connection::waits_for_store() const {
@@ -105,6 +106,7 @@ void Connection::expire() {
 void Connection::end() {
   if (state_ == State::kClosed) return;
   if (state_ == State::kHandshake) return close();
+  if (state_ == State::kOpen && !session_->stop()) return;
   state_ = State::kEnding;
   rest_.clear();
   if (receive_.is_pending) {
@@ -130,11 +132,16 @@ void Connection::close() {
   drain(replies_, [this](PendingRequest& request) { release(request); });
   if (!send_.is_pending) drain(sending_, [this](PendingRequest& request) { release(request); });
   if (writing_ != nullptr && !receive_.is_pending) release(end_payload());
+  wake_at(kNever);
+  session_->closed();
+  if (upstream_ != nullptr) upstream_->close();
   settle();
 }
 
 void Connection::settle() {
-  if (state_ == State::kEnding && unanswered_ == 0 && !send_.is_pending && greeting_ == nullptr) {
+  const bool is_done = unanswered_ == 0 && session_->is_settled();
+  if (state_ == State::kEnding && is_done && !send_.is_pending && greeting_ == nullptr) {
+    if (ByteQueue* const out = session_->to_client(); out != nullptr && !out->empty()) return;
     if (tls_ == nullptr) return close();
     if (!std::exchange(has_said_end_, true)) tls_->end();
     return tls_->has_output() ? mark_dirty() : close();
@@ -294,14 +301,31 @@ void Connection::shake(Input& in) {
   if (state_ == State::kOpen && greeting_->sending.empty()) greeting_.reset();
 }
 
+std::size_t Connection::export_count() const {
+  return static_cast<std::size_t>(
+      std::count_if(context_.server.exports.begin(), context_.server.exports.end(),
+                    [this](const auto& served) { return is_visible(*served); }));
+}
+
 const ExportFacts& Connection::export_at(std::size_t index) const {
-  WEIR_ASSERT(index < context_.server.exports.size(), index);
-  return context_.server.exports[index]->facts;
+  for (const auto& served : context_.server.exports) {
+    if (is_visible(*served) && index-- == 0) return served->facts;
+  }
+  WEIR_ASSERT(false, index);
+  return context_.server.exports.front()->facts;
 }
 
 const ExportFacts* Connection::find_export(std::string_view name) const {
-  const ServedExport* const served = context_.server.find_export(name);
-  return served == nullptr ? nullptr : &served->facts;
+  for (const auto& served : context_.server.exports) {
+    const bool is_named = name.empty() || served->options.name == name;
+    if (is_named && is_visible(*served)) return &served->facts;
+  }
+  return nullptr;
+}
+
+// Gateways forward, others serve stores.
+bool Connection::is_visible(const ServedExport& served) const {
+  return served.options.store.is_remote() == protocol_.is_gateway;
 }
 
 void Connection::open(const ExportFacts& facts, OpenedExport& opened) {
@@ -405,6 +429,9 @@ bool Connection::take_event(Input& in) {
       return false;
     case Event::kBreak:
       broken();
+      return false;
+    case Event::kNoRoom:
+      mark_waiting();
       return false;
   }
   return false;
@@ -738,8 +765,13 @@ void Connection::answer(std::uint64_t id, const OwnResult& result) {
   }
   PendingRequest& request = *found;
   working_.erase(request);
-  leave_slot(request, {.how = result.error != 0 ? Outcome::How::kFailed : Outcome::How::kDone,
-                       .bytes = result.moved});
+  const Outcome outcome{.how = result.error != 0 ? Outcome::How::kFailed : Outcome::How::kDone,
+                        .bytes = result.moved};
+  leave_slot(request, outcome, result.is_forwarded ? Counted::kYes : Counted::kNo);
+  if (result.is_forwarded) {
+    release(request);
+    return settle();
+  }
   context_.effort_left -= std::min(context_.effort_left, result.effort);
   if (result.size > request.reply_room) {
     release(request);
@@ -785,7 +817,9 @@ void Connection::note_store_error(const PendingRequest& request, int error) {
 
 void Connection::flush() {
   is_dirty_ = false;
-  if (state_ == State::kClosed || send_.is_pending) return;
+  if (state_ == State::kClosed) return;
+  if (upstream_ != nullptr) return flush_gateway();
+  if (send_.is_pending) return;
   if (greeting_ != nullptr && !greeting_->sending.empty()) return send_greeting();
   if (tls_ != nullptr) return send_encrypted();
   if (greeting_ != nullptr) return send_greeting();
@@ -887,6 +921,7 @@ void Connection::sent(host::Operation& io, const host::Completion& completion) {
     return self.settle();
   }
   self.drop_sent(static_cast<std::size_t>(completion.result));
+  if (self.hangs_up_ && self.session_->to_client()->empty()) return self.close();
   self.mark_dirty();  // replies that became ready meanwhile
   self.go_on_shaking();
   self.receive();
@@ -894,6 +929,10 @@ void Connection::sent(host::Operation& io, const host::Completion& completion) {
 }
 
 void Connection::drop_sent(std::size_t bytes) {
+  if (upstream_ != nullptr) {
+    session_->to_client()->drop(bytes);
+    return session_->transferred();
+  }
   const bool plain = greeting_ != nullptr && !greeting_->sending.empty();
   if (tls_ != nullptr && !plain) return tls_->sent(bytes);
   bytes += sent_of_first_;

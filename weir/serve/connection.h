@@ -54,10 +54,11 @@
 #include "weir/serve/loop_context.h"
 #include "weir/serve/protocol.h"
 #include "weir/serve/session.h"
+#include "weir/serve/upstream.h"
 
 namespace weir::serve {
 
-class Connection final : private SessionPort {
+class Connection final : private SessionPort, private Upstream::Owner {
  public:
   // One receive, kRequestsFree requests, a guaranteed buffer (or the state of a handshake), the
   // vectors of a message, and this object.
@@ -108,6 +109,8 @@ class Connection final : private SessionPort {
   // Disconnects unless its payload arrives. REQUIRES: it is in LoopContext::payloads, marked
   // kPayloadTime ago.
   void check_payload();
+  // Its session asked for this time.
+  void wake();
   // It is its turn among connections that sent more requests than a turn reads (intake.h).
   void go_on_reading();
 
@@ -131,7 +134,7 @@ class Connection final : private SessionPort {
   };
 
   // ---- SessionPort ----
-  std::size_t export_count() const override { return context_.server.exports.size(); }
+  std::size_t export_count() const override;
   const ExportFacts& export_at(std::size_t index) const override;
   const ExportFacts* find_export(std::string_view name) const override;
   void open(const ExportFacts& facts, OpenedExport& opened) override;
@@ -141,6 +144,22 @@ class Connection final : private SessionPort {
                const Store::ExtentVisitor& visit) const override;
   Nanoseconds expected_wait(const IoRequest& request) const override;
   void answer(std::uint64_t id, const OwnResult& result) override;
+  void connect(const ServerAddress& server) override;
+  void transfer() override { mark_dirty(); }
+  bool hold(std::size_t bytes) override;
+  void release(std::size_t bytes) override;
+  Instant now() const override { return context_.now; }
+  void wake_at(Instant when) override;
+  void note(std::string_view text) override;
+  void hang_up() override;
+
+  // ---- Upstream::Owner ----
+  void upstream_received(std::span<const std::byte> bytes) override;
+  void upstream_sent() override;
+  void upstream_ended(const std::string& reason) override;
+  void upstream_over() override { settle(); }
+
+  bool is_visible(const ServedExport& served) const;
 
   // ---- bytes in ----
   void receive();
@@ -200,6 +219,7 @@ class Connection final : private SessionPort {
   void send_files();
   void await_room();
   void send_one(std::span<const std::byte> bytes);
+  void flush_gateway();
   void send_encrypted();
   void encrypt_replies();
   void end_tls_batch();
@@ -248,10 +268,13 @@ class Connection final : private SessionPort {
   std::unique_ptr<host::TlsSession> tls_;
   bool has_said_end_ = false;   // end of the TLS session was sent
   bool has_tls_batch_ = false;  // a batch is charged
-  std::unique_ptr<Session> session_;
   MemoryAccount memory_;
-  std::vector<std::byte> rest_;        // received bytes that could not be used yet
-  PendingRequest* writing_ = nullptr;  // its payload is being received
+  bool hangs_up_ = false;  // when the last bytes for the client are sent
+  Alarm alarm_;            // of the session
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Upstream> upstream_;  // of a gateway; uses queues of the session
+  std::vector<std::byte> rest_;         // received bytes that could not be used yet
+  PendingRequest* writing_ = nullptr;   // its payload is being received
   std::uint32_t sent_of_first_ = 0;
   PendingRequestList queued_;
   PendingRequestList parked_;

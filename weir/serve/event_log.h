@@ -34,8 +34,9 @@ class EventLog {
     kTls,
     kHung,
     kFault,
+    kGateway,
   };
-  static constexpr std::size_t kKinds = 9;
+  static constexpr std::size_t kKinds = 10;
 
   // The line to write now, or empty.
   std::string line(Kind kind, std::string_view text, Instant now);

@@ -226,6 +226,7 @@ void Loop::begin_turn(Instant until) {
 
 void Loop::end_turn() {
   expire_handshakes();
+  wake_sessions();
   wake_stores();
   perform_waiting();
   free_called();
@@ -261,6 +262,12 @@ void Loop::expire_handshakes() {
     if (oldest.is_shaking_hands() && oldest.handshake_ends() > context_.now) return;
     handshakes_.erase(oldest);
     if (oldest.is_shaking_hands()) oldest.expire();
+  }
+}
+
+void Loop::wake_sessions() {
+  while (!context_.alarms.empty() && context_.alarms.top_key() <= context_.now) {
+    context_.alarms.pop().connection->wake();
   }
 }
 
@@ -399,6 +406,7 @@ Instant Loop::wakes_at() const {
   }
   if (!handshakes_.empty()) at = std::min(at, handshakes_.front().handshake_ends());
   if (!context_.calling.empty()) at = std::min(at, context_.now + kCallPause);
+  if (!context_.alarms.empty()) at = std::min(at, context_.alarms.top_key());
   const bool is_short = context_.is_starved || context_.server.starved != 0;
   if (is_short && !context_.payloads.empty()) {
     at = std::min(at, context_.payloads.front().marked + Connection::kPayloadTime);

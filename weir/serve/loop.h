@@ -118,6 +118,7 @@ class Loop {
   void close_all();
   void start_decided();
   void expire_handshakes();
+  void wake_sessions();
   void check_payloads();
   void wake_stores();
   void watch_store(LocalExport& local);

@@ -34,6 +34,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "weir/base/heap.h"
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/host/io_loop.h"
@@ -96,6 +97,12 @@ struct IncomingPayload {
   Instant marked;          // when it was last checked,
   std::uint32_t left = 0;  // and how much was missing then
   RingLink<IncomingPayload> link;
+};
+
+// The time at which a session wants to be woken.
+struct Alarm {
+  Connection* connection = nullptr;
+  HeapHook hook;
 };
 
 // A message and its vectors, read by the kernel when a turn ends.
@@ -269,6 +276,7 @@ struct LoopContext {
   std::vector<Connection*> calling;      // have requests to free whose last call is on its way
   bool is_starved = false;               // one of `waiting` waits for memory that others hold
   Ring<IncomingPayload, &IncomingPayload::link> payloads;  // the one unchecked for longest is first
+  Heap<Alarm, Instant, &Alarm::hook> alarms;
   std::vector<std::unique_ptr<Outgoing>> outgoing;
   std::size_t outgoing_used = 0;  // of this turn
 

@@ -87,13 +87,16 @@ struct Shape {
 //   memory:SIZE
 //   shaped:KEY=VALUE[,...]:STORE     iops=2000, bps=100MB, latency=1ms
 struct StoreOptions {
-  enum class Kind : std::uint8_t { kFile, kDevice, kMemory };
+  enum class Kind : std::uint8_t { kFile, kDevice, kMemory, kRemote };
   Kind kind = Kind::kFile;
   std::string path;           // of kFile and kDevice
   std::optional<Bytes> size;  // of kMemory; of kFile: to create it, or what it has to have
   bool direct = false;        // O_DIRECT: past the page cache
   bool force = false;         // a device is written to although it is mounted or in use otherwise
   std::optional<Shape> shape;
+
+  // There is no store: a gateway forwards all requests to another server.
+  bool is_remote() const { return kind == Kind::kRemote; }
 
   bool operator==(const StoreOptions&) const = default;
 };
@@ -265,6 +268,26 @@ struct LockOptions {
   bool operator==(const LockOptions&) const = default;
 };
 
+// A gateway to an NFS server (docs/design/nfs.md).
+struct NfsOptions {
+  static constexpr std::uint16_t kPort = 2049;
+  static constexpr std::uint32_t kSlots = 256;  // of its service, unless set
+  static constexpr Nanoseconds kMaxWaitMin = std::chrono::milliseconds{100};
+  static constexpr Nanoseconds kMaxWaitMax = std::chrono::seconds{30};
+  // Of clients that keep as many calls unanswered as they like.
+  static constexpr std::uint32_t kConnectionRequests = ServeBounds::kConnectionRequestsMax;
+  static constexpr Nanoseconds kDrainTimeout = std::chrono::seconds{10};
+
+  std::string name = "nfs";           // of its export
+  std::vector<ListenAddress> listen;  // for clients
+  std::string server;                 // HOST[:PORT]
+  std::string service{kDefaultService};
+  // Calls of a session that would wait longer are answered NFS4ERR_DELAY.
+  Nanoseconds max_wait = std::chrono::seconds{10};
+
+  bool operator==(const NfsOptions&) const = default;
+};
+
 struct ServeLimits {
   // A quarter of the machine's memory, so that a small machine has room for everything else, but at
   // least two of the largest payloads and at most what the loop needs.
@@ -323,6 +346,7 @@ struct ServeOptions {
   ControlFiles control;
   ClusterOptions cluster;
   LockOptions lock;
+  std::vector<NfsOptions> nfs;
   GroupsOptions groups;
   host::IoChoice io = host::IoChoice::kAuto;
   std::uint32_t threads = 1;

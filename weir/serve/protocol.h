@@ -21,6 +21,17 @@
 
 namespace weir::serve {
 
+// A count of a protocol's own, for metrics.
+struct ProtocolCount {
+  std::string_view name;  // "weir_nfs_calls_total"
+  std::string_view help;
+  std::string gateway;
+  std::uint64_t value = 0;
+  bool is_time = false;  // in nanoseconds; shown in seconds
+
+  bool operator==(const ProtocolCount&) const = default;
+};
+
 struct ProtocolKind {
   // Creates the session of one client; the port outlives it.
   using Begin = std::function<std::unique_ptr<Session>(SessionPort& port)>;
@@ -28,6 +39,10 @@ struct ProtocolKind {
   std::string name;  // letters and digits, at most 15 bytes
   std::string help;  // one line
   Begin begin;
+  // It forwards requests to another server: its sessions see the exports without a store.
+  bool is_gateway = false;
+  // The same names in the same order each time; thread-safe. May be empty.
+  std::function<std::vector<ProtocolCount>()> counts = {};
 };
 
 enum class Standard : std::uint8_t { kNo, kYes };

@@ -25,6 +25,13 @@
 // connection can be distinguished. A session that returns an invalid result is a bug in Weir: it is
 // logged, its connection is closed, and no other connection is affected (session_check.h).
 //
+// Gateways. The session of a protocol that forwards requests to another server (is_gateway of its
+// ProtocolKind) calls SessionPort::connect() in greet() and answers nothing itself: it appends
+// bytes to to_server() when a request is performed, gets those of the server by from_server(), and
+// appends what is for the client to to_client(). SessionPort::answer() with is_forwarded then ends
+// the request. Bytes that it holds beyond kHeldFree are charged with SessionPort::hold(); if that
+// fails, next() returns kNoRoom and is called again with the same bytes when there may be room.
+//
 // All calls are made on the connection's loop. The session ends with its connection, when none of
 // its requests is in progress.
 #pragma once
@@ -43,10 +50,12 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
+#include "weir/serve/byte_queue.h"
 #include "weir/serve/claims.h"
 #include "weir/serve/io_request.h"
 #include "weir/serve/options.h"
 #include "weir/serve/store.h"
+#include "weir/serve/upstream.h"
 
 namespace weir::serve {
 
@@ -66,6 +75,8 @@ struct OwnResult {
   std::optional<Bytes> moved = std::nullopt;
   // How long it occupied the loop, in microseconds: a turn starts none after kEffortOfTurn.
   std::uint32_t effort = 1;
+  // Its reply was made by another server and is in to_client(): nothing else is sent.
+  bool is_forwarded = false;
 };
 
 // What a session may call on its connection.
@@ -94,6 +105,29 @@ class SessionPort {
   // Completes the request with this id, which was passed to perform(), and sends its reply.
   virtual void answer(std::uint64_t id, const OwnResult& result) = 0;
 
+  // ---- for gateways ----
+
+  // Part of what is reserved for a connection: a session may hold as much in each direction
+  // without a charge.
+  static constexpr std::size_t kHeldFree = std::size_t{32} << 10;
+
+  // Connects to the server; Session::server_ended() is called if that fails. Once, in greet().
+  virtual void connect(const ServerAddress& /*server*/) {}
+  // There are bytes in to_client() or to_server(), or from_server() may be called again.
+  virtual void transfer() {}
+  // Charges so much memory to the connection. False: there is none.
+  virtual bool hold(std::size_t /*bytes*/) { return true; }
+  virtual void release(std::size_t /*bytes*/) {}
+  // The time of this turn.
+  virtual Instant now() const { return {}; }
+  // Calls Session::wake() then, once; kNever: not any more.
+  virtual void wake_at(Instant /*when*/) {}
+  // Writes a line about this client to the log.
+  virtual void note(std::string_view /*text*/) {}
+  // Closes the connection once to_client() is sent, and at once if called again. Requests in
+  // progress are forgotten.
+  virtual void hang_up() {}
+
  protected:
   ~SessionPort() = default;
 };
@@ -111,7 +145,7 @@ class Session {
     kEnd,       // `out` is sent, then the connection is closed
     kBreak,
   };
-  enum class Event : std::uint8_t { kNeedBytes, kRequest, kRefused, kEnd, kBreak };
+  enum class Event : std::uint8_t { kNeedBytes, kRequest, kRefused, kEnd, kBreak, kNoRoom };
 
   Session() = default;
   Session(const Session&) = delete;
@@ -130,6 +164,26 @@ class Session {
   virtual void forget(IoRequest& /*request*/) {}
   // After kBreak.
   virtual std::string_view problem() const = 0;
+
+  // ---- gateways ----
+
+  virtual ByteQueue* to_client() { return nullptr; }
+  virtual ByteQueue* to_server() { return nullptr; }
+  // Bytes of one of the two were sent.
+  virtual void transferred() {}
+  virtual void from_server(Input /*in*/) {}
+  // False: too much waits for the client; SessionPort::transfer() asks again.
+  virtual bool takes_from_server() const { return true; }
+  // The server has closed the connection, or it cannot be reached.
+  virtual void server_ended(std::string_view /*reason*/) {}
+  // The server of this session is stopping. True: nothing more is read from the client. False: the
+  // rest of a request is needed; after it next() returns kEnd.
+  virtual bool stop() { return true; }
+  // Whether all that was forwarded is answered.
+  virtual bool is_settled() const { return true; }
+  virtual void wake() {}
+  // The connection has closed: nothing is sent any more, and nothing held.
+  virtual void closed() {}
 };
 
 }  // namespace weir::serve

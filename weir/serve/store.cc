@@ -3,6 +3,7 @@
 
 #include "weir/serve/file_store.h"
 #include "weir/serve/memory_store.h"
+#include "weir/serve/no_store.h"
 #include "weir/serve/shaped_store.h"
 
 namespace weir::serve {
@@ -10,6 +11,7 @@ namespace {
 
 Result<std::unique_ptr<Store>> open_plain(const StoreOptions& options, bool read_only,
                                           host::IoLoop& io) {
+  if (options.is_remote()) return std::unique_ptr<Store>(std::make_unique<NoStore>());
   if (options.kind == StoreOptions::Kind::kMemory) return MemoryStore::create(*options.size);
   return FileStore::open(options, read_only, io);
 }

@@ -16,7 +16,10 @@ bool may_come_again(const Call& call) {
 }
 
 bool may_come_again(const Call& call, const CompoundCall& compound) {
-  if (!may_come_again(call) || compound.end != WalkEnd::kEnd || compound.releases) return false;
+  // Of a large write only the front is at hand.
+  const bool is_walked = compound.end == WalkEnd::kEnd ||
+                         (compound.end == WalkEnd::kMissing && compound.has(Op::kWrite));
+  if (!may_come_again(call) || !is_walked || compound.releases) return false;
   if (compound.tag.size() > kTagMax) return false;
   for (std::uint32_t number = 0; number < kOperationsEnd; ++number) {
     if (!compound.holds.test(number) || is(number, Op::kSequence)) continue;

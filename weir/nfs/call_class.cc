@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/nfs/call_class.h"
+
+#include <array>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "weir/base/hash.h"
+#include "weir/classify/opcode.h"
+
+namespace weir::nfs {
+namespace {
+
+std::uint32_t number(std::string_view name) { return opcode_number(name).value(); }
+
+bool lists_directory(const Call& call) {
+  if (call.compound) return call.compound->has(Op::kReadDir);
+  return call.procedure != nullptr && call.header.program == kNfsProgram &&
+         (call.header.procedure == static_cast<std::uint32_t>(Proc3::kReadDir) ||
+          call.header.procedure == static_cast<std::uint32_t>(Proc3::kReadDirPlus));
+}
+
+bool asks_for_file_system(const Call& call) {
+  return call.procedure != nullptr && call.header.program == kNfsProgram &&
+         call.header.procedure >= static_cast<std::uint32_t>(Proc3::kFsStat) &&
+         call.header.procedure <= static_cast<std::uint32_t>(Proc3::kPathConf);
+}
+
+std::uint64_t hash_of(Bytes bytes) {
+  std::uint64_t hash = bytes.size();
+  for (const std::byte byte : bytes) hash = hash_words(hash, static_cast<std::uint64_t>(byte));
+  return hash;
+}
+
+}  // namespace
+
+std::uint32_t opcode_of(const Call& call) {
+  static const std::uint32_t read = number("ost_read");
+  static const std::uint32_t write = number("ost_write");
+  static const std::uint32_t sync = number("ost_sync");
+  static const std::uint32_t punch = number("ost_punch");
+  static const std::uint32_t allocate = number("ost_fallocate");
+  static const std::uint32_t list = number("mds_readpage");
+  static const std::uint32_t file_system = number("mds_statfs");
+  static const std::uint32_t look = number("mds_getattr");
+  static const std::uint32_t change = number("mds_reint");
+  static const std::uint32_t lock = number("ldlm_enqueue");
+  switch (call.kind) {
+    case OperationKind::kRead:
+      return read;
+    case OperationKind::kWrite:
+      return write;
+    case OperationKind::kFlush:
+      return sync;
+    case OperationKind::kDiscard:
+      return punch;
+    case OperationKind::kZero:
+      return allocate;
+    case OperationKind::kMetadataRead:
+      return lists_directory(call) ? list : asks_for_file_system(call) ? file_system : look;
+    case OperationKind::kMetadataChange:
+      return change;
+    case OperationKind::kLock:
+      return lock;
+    case OperationKind::kOther:
+      break;
+  }
+  return kUnknownId;
+}
+
+Attributes attributes_of(const Attributes& client, const Call& call) {
+  Attributes attributes = client;
+  const Credential& credential = call.header.credential;
+  std::array<char, JobId::kSizeMax> text{};
+  if (call.header.defect == Defect::kNone && credential.sys) {
+    attributes.uid = credential.sys->uid;
+    attributes.gid = credential.sys->gid;
+    const auto end = fmt::format_to_n(text.data(), text.size(), "uid.{}", attributes.uid).out;
+    attributes.job = JobId({text.data(), static_cast<std::size_t>(end - text.data())});
+  } else if (call.header.defect == Defect::kNone && credential.gss) {
+    const std::uint64_t user = hash_words(client.nid.hash(), hash_of(credential.gss->handle));
+    const auto end = fmt::format_to_n(text.data(), text.size(), "gss.{:016x}", user).out;
+    attributes.job = JobId({text.data(), static_cast<std::size_t>(end - text.data())});
+    return attributes;
+  }
+  attributes.opcode = opcode_of(call);
+  return attributes;
+}
+
+}  // namespace weir::nfs

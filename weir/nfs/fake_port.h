@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A fake server for tests and fuzzers of the gateway's session: one export, a clock that stands,
+// and a record of what the session does. Requests wait in a list until a test performs them.
+//
+//   FakePort port;                    wait: what each request would wait
+//   port.memory                       bytes that may be held
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "weir/base/assert.h"
+#include "weir/base/result.h"
+#include "weir/serve/session.h"
+
+namespace weir::nfs {
+
+class FakePort final : public serve::SessionPort {
+ public:
+  FakePort() { facts_.name = "nfs"; }
+
+  std::size_t export_count() const override { return 1; }
+  const serve::ExportFacts& export_at(std::size_t /*index*/) const override { return facts_; }
+  const serve::ExportFacts* find_export(std::string_view /*name*/) const override {
+    return &facts_;
+  }
+  void open(const serve::ExportFacts& facts, serve::OpenedExport& opened) override {
+    opened.facts = &facts;
+  }
+  Result<Attributes> identify(const serve::Claims& /*claims*/) override {
+    Attributes identity;
+    identity.job = JobId("10.0.0.1@tcp");
+    return identity;
+  }
+  serve::TlsOptions::Mode tls() const override { return serve::TlsOptions::Mode::kOff; }
+  void extents(const serve::OpenedExport& /*opened*/, std::uint64_t /*offset*/,
+               std::uint64_t /*length*/,
+               const serve::Store::ExtentVisitor& /*visit*/) const override {}
+  Nanoseconds expected_wait(const serve::IoRequest& /*request*/) const override { return wait; }
+  void answer(std::uint64_t id, const serve::OwnResult& result) override {
+    WEIR_ASSERT(!answers.contains(id), id);
+    answers[id] = result;
+  }
+
+  void connect(const serve::ServerAddress& server) override { connected_to = server.text; }
+  bool hold(std::size_t bytes) override {
+    if (held + bytes > memory) return false;
+    held += bytes;
+    return true;
+  }
+  void release(std::size_t bytes) override {
+    WEIR_ASSERT(bytes <= held, bytes, held);
+    held -= bytes;
+  }
+  Instant now() const override { return time; }
+  void wake_at(Instant when) override { wakes_at = when; }
+  void note(std::string_view text) override { notes.append(text).append("\n"); }
+  void hang_up() override { ++hang_ups; }
+
+  Nanoseconds wait{0};
+  std::size_t memory = std::size_t{1} << 26;
+  std::size_t held = 0;
+  Instant time{std::chrono::seconds{1000}};
+  Instant wakes_at = kNever;
+  std::string connected_to;
+  std::string notes;
+  int hang_ups = 0;
+  std::map<std::uint64_t, serve::OwnResult> answers;
+
+ private:
+  serve::ExportFacts facts_;
+};
+
+}  // namespace weir::nfs

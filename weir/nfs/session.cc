@@ -1,0 +1,746 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/nfs/session.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <fmt/format.h>
+
+#include "weir/base/assert.h"
+#include "weir/base/hash.h"
+#include "weir/nfs/call_class.h"
+#include "weir/nfs/codec/answers.h"
+#include "weir/nfs/codec/call.h"
+#include "weir/nfs/codec/callback.h"
+#include "weir/nfs/codec/record.h"
+#include "weir/nfs/record_writer.h"
+
+namespace weir::nfs {
+namespace {
+
+using serve::ByteQueue;
+using serve::IoRequest;
+using serve::SessionPort;
+
+// A reply that may have to be mended is looked at as a whole.
+constexpr std::size_t kReplyWholeMax = std::size_t{4} << 10;
+constexpr std::size_t kReplyHeadBytes = std::size_t{1} << 10;
+// Beyond it nothing more is read from the server until the client has taken some.
+constexpr std::size_t kToClientMax = std::size_t{1} << 20;
+constexpr std::size_t kDigestBytes = 256;  // of a call, to recognize a retransmission
+constexpr Nanoseconds kWatchEvery = std::chrono::seconds{10};
+
+std::uint64_t digest_of(Bytes bytes) {
+  bytes = bytes.first(std::min(bytes.size(), kDigestBytes));
+  std::uint64_t hash = bytes.size();
+  for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
+    hash = hash_words(hash, load_be<std::uint64_t>(bytes.data()));
+  }
+  for (const std::byte byte : bytes) hash = hash_words(hash, static_cast<std::uint64_t>(byte));
+  return hash;
+}
+
+// The first bytes of a message, gathered until they are enough to look at.
+class Head {
+ public:
+  Head(std::size_t whole_max, std::size_t enough) : whole_max_(whole_max), enough_(enough) {}
+
+  // None: more is needed. Valid until clear().
+  std::optional<Bytes> add(const RecordEvent& piece, const RecordReader& reader) {
+    const auto length = reader.message_length();
+    const bool needs_all = length && *length <= whole_max_;
+    const auto is_enough = [&](Bytes bytes) {
+      return piece.is_last || (!needs_all && bytes.size() >= enough_);
+    };
+    if (bytes_.empty() && is_enough(piece.bytes)) return piece.bytes;
+    bytes_.insert(bytes_.end(), piece.bytes.begin(), piece.bytes.end());
+    if (is_enough(bytes_)) return Bytes(bytes_);
+    return std::nullopt;
+  }
+  std::size_t size() const { return bytes_.size(); }
+  void clear() {
+    if (bytes_.capacity() > kReplyWholeMax) {
+      bytes_ = {};
+    } else {
+      bytes_.clear();
+    }
+  }
+
+ private:
+  std::size_t whole_max_;
+  std::size_t enough_;
+  std::vector<std::byte> bytes_;
+};
+
+// A call from its arrival to its reply.
+struct HeldCall {
+  enum class State : std::uint8_t {
+    kQueued,  // in the Target
+    kReady,   // its turn has come, and another message is being forwarded
+    kSent,
+  };
+  struct Parked {
+    SessionId session;
+    std::uint32_t uid;
+  };
+
+  PendingCall pending;
+  State state = State::kQueued;
+  bool is_gss = false;
+  std::uint32_t copies = 1;      // that the server has got
+  std::uint64_t request_id = 0;  // while it holds a slot of the Target
+  std::uint64_t digest = 0;
+  Instant sent_at;
+  std::optional<std::uint32_t> length;  // of the message, once it is known
+  std::optional<Parked> parked;
+  std::vector<std::byte> message;   // or its first bytes
+  std::unique_ptr<ByteQueue> rest;  // of a long one
+
+  std::size_t size() const {
+    return sizeof *this + message.size() + (rest == nullptr ? 0 : rest->size());
+  }
+};
+
+class NfsSession final : public serve::Session {
+ public:
+  NfsSession(SessionPort& port, Gateway& gateway) : port_(port), gateway_(gateway) {
+    if (const auto identity = port.identify({})) client_ = *identity;
+    const serve::ExportFacts* const facts = port.find_export(gateway.options().name);
+    WEIR_ASSERT(facts != nullptr);
+    port.open(*facts, opened_);
+  }
+
+  void greet(Output& /*out*/) override { port_.connect(gateway_.server()); }
+  Event next(Input& in, IoRequest& request) override;
+  void reply(IoRequest& request, const serve::IoResult& /*result*/) override {
+    WEIR_ASSERT(false, request.tag);  // all requests are performed here
+  }
+  void perform(IoRequest& request, std::span<std::byte> room) override;
+  std::string_view problem() const override { return problem_; }
+
+  ByteQueue* to_client() override { return &to_client_; }
+  ByteQueue* to_server() override { return &to_server_; }
+  void transferred() override;
+  void from_server(Input in) override;
+  bool takes_from_server() const override { return !is_full_; }
+  void server_ended(std::string_view reason) override;
+  bool stop() override;
+  bool is_settled() const override {
+    return calls_.empty() && to_server_.empty() && !from_server_.is_inside();
+  }
+  void wake() override;
+  void closed() override;
+
+ private:
+  // Where the rest of a long message goes.
+  enum class Rest : std::uint8_t { kToCall, kToServer, kNowhere };
+
+  // ---- from the client ----
+  std::optional<Event> take(const RecordEvent& piece, IoRequest& request);
+  std::optional<Event> begin(Bytes bytes, bool is_whole, IoRequest& request);
+  void continue_message(const RecordEvent& piece);
+  std::optional<Event> begin_call(const MessageView& message, IoRequest& request);
+  std::optional<Event> repeat(HeldCall& first, const MessageView& message, std::uint64_t digest);
+  HeldCall& hold(const MessageView& message, const Call& call, std::uint64_t digest);
+  bool must_delay(const Call& call, const IoRequest& request, HeldCall& held);
+  void delay(const MessageView& message, const Call& call, HeldCall& held);
+  void refuse_tls(const Call& call);
+  bool passes_at_once(const Call& call) const;
+  void fill(const Call& call, IoRequest& request);
+  Event break_off(std::string_view problem);
+
+  // ---- to the server ----
+  std::optional<std::uint32_t> length_of(const MessageView& message) const;
+  // Forwards a message that does not wait.
+  void pass(const MessageView& message);
+  void send(HeldCall& call);
+  void put(HeldCall& call);
+  void sent(HeldCall& call);
+  void end_stream();
+  void unpark(HeldCall& call);
+
+  // ---- from the server ----
+  bool take_reply(const RecordEvent& piece);
+  void begin_reply(Bytes bytes, bool is_whole);
+  void settle(std::uint32_t xid, const Reply& reply);
+  void learn(const Reply& reply);
+  void look_for_recalls(const MessageView& message);
+
+  // ---- memory ----
+  bool make_room(std::size_t more);
+  void give_back_room();
+  void account_replies();
+  void watch();
+
+  SessionPort& port_;
+  Gateway& gateway_;
+  Attributes client_;
+  serve::OpenedExport opened_;
+  ByteQueue to_client_;
+  ByteQueue to_server_;
+
+  RecordReader from_client_;
+  Head call_head_{kWholeMax, kHeadBytes};
+  RecordWriter call_writer_;
+  bool is_begun_ = false;  // a long message: its rest follows
+  Rest rest_ = Rest::kNowhere;
+  HeldCall* arriving_ = nullptr;  // of Rest::kToCall
+  bool is_streaming_ = false;     // a message is partly in to_server_
+  std::deque<std::uint32_t> ready_;
+  absl::flat_hash_map<std::uint32_t, std::unique_ptr<HeldCall>> calls_;  // by xid
+  std::uint32_t gss_parked_ = 0;
+
+  RecordReader from_server_;
+  Head reply_head_{kReplyWholeMax, kReplyHeadBytes};
+  RecordWriter reply_writer_;
+  bool is_reply_begun_ = false;
+
+  std::size_t held_ = 0;             // bytes of calls_
+  std::size_t charged_ = 0;          // for calls
+  std::size_t charged_replies_ = 0;  // for to_client_
+  bool is_full_ = false;             // to_client_
+  std::optional<Instant> stalled_since_;
+  Instant last_input_;
+  bool is_watched_ = false;  // a wake is set
+  bool stops_ = false;
+  bool has_server_ended_ = false;
+  bool is_closed_ = false;
+  std::string problem_;
+};
+
+// ---- from the client ----
+
+NfsSession::Event NfsSession::next(Input& in, IoRequest& request) {
+  if (has_server_ended_) {
+    in = {};
+    return Event::kNeedBytes;
+  }
+  for (;;) {
+    if (stops_ && !from_client_.is_inside()) return Event::kEnd;
+    if (in.empty()) return Event::kNeedBytes;
+    if (!make_room(in.size())) return Event::kNoRoom;
+    const RecordEvent piece = from_client_.next(in);
+    last_input_ = port_.now();
+    if (piece.kind == RecordEvent::Kind::kBreak) return break_off(describe(piece.reason));
+    if (piece.kind == RecordEvent::Kind::kPiece) {
+      if (const auto event = take(piece, request)) return *event;
+    }
+    if (from_client_.is_inside()) watch();
+  }
+}
+
+NfsSession::Event NfsSession::break_off(std::string_view problem) {
+  problem_ = problem;
+  return Event::kBreak;
+}
+
+std::optional<NfsSession::Event> NfsSession::take(const RecordEvent& piece, IoRequest& request) {
+  if (is_begun_) {
+    continue_message(piece);
+    return std::nullopt;
+  }
+  const auto bytes = call_head_.add(piece, from_client_);
+  if (!bytes) return std::nullopt;
+  is_begun_ = !piece.is_last;
+  rest_ = Rest::kNowhere;
+  auto event = begin(*bytes, piece.is_last, request);
+  call_head_.clear();
+  return event;
+}
+
+std::optional<NfsSession::Event> NfsSession::begin(Bytes bytes, bool is_whole, IoRequest& request) {
+  const MessageView message{bytes, is_whole ? bytes.size() : from_client_.message_length_max()};
+  if (message_type(bytes) == MessageType::kReply) {  // to a callback
+    pass(message);
+    return std::nullopt;
+  }
+  ++gateway_.counters().calls;
+  return begin_call(message, request);
+}
+
+void NfsSession::continue_message(const RecordEvent& piece) {
+  is_begun_ = !piece.is_last;
+  switch (rest_) {
+    case Rest::kToCall:
+      if (arriving_->rest == nullptr) arriving_->rest = std::make_unique<ByteQueue>();
+      arriving_->rest->append(piece.bytes);
+      held_ += piece.bytes.size();
+      if (piece.is_last) {
+        arriving_->length = from_client_.message_length();
+        arriving_ = nullptr;
+      }
+      break;
+    case Rest::kToServer:
+      call_writer_.add(to_server_, piece.bytes, piece.is_last);
+      port_.transfer();
+      if (piece.is_last) end_stream();
+      break;
+    case Rest::kNowhere:
+      break;
+  }
+}
+
+// A call that the client has sent before. None: it is a different one.
+std::optional<NfsSession::Event> NfsSession::repeat(HeldCall& first, const MessageView& message,
+                                                    std::uint64_t digest) {
+  if (first.digest != digest || first.length != length_of(message)) {
+    return break_off("a call with the xid of another one that is not answered yet");
+  }
+  if (first.state != HeldCall::State::kSent) {
+    ++gateway_.counters().duplicates_dropped;
+    return std::nullopt;
+  }
+  ++gateway_.counters().duplicates_forwarded;
+  ++first.copies;
+  pass(message);
+  return std::nullopt;
+}
+
+std::optional<NfsSession::Event> NfsSession::begin_call(const MessageView& message,
+                                                        IoRequest& request) {
+  const Call call = read_call(message);
+  if (call.is_tls_probe()) {
+    refuse_tls(call);
+    return std::nullopt;
+  }
+  const std::uint64_t digest = digest_of(message.bytes);
+  if (const auto found = calls_.find(call.header.xid); found != calls_.end()) {
+    return repeat(*found->second, message, digest);
+  }
+  if (calls_.size() >= kCallsMax) return break_off("too many unanswered calls");
+  HeldCall& held = hold(message, call, digest);
+  if (call.compound && call.compound->has(Op::kDelegReturn)) {
+    gateway_.returned(client_.nid, call.file_handle);
+  }
+  const bool at_once = passes_at_once(call);
+  if (at_once && call.urgency == Urgency::kFree) {
+    ++gateway_.counters().free;
+    pass(message);
+    sent(held);
+    return std::nullopt;
+  }
+  fill(call, request);
+  request.is_exempt = at_once;
+  if (at_once) {
+    ++gateway_.counters().exempt;
+  } else if (must_delay(call, request, held)) {
+    delay(message, call, held);
+    return std::nullopt;
+  }
+  held.message.assign(message.bytes.begin(), message.bytes.end());
+  held_ += held.message.size();
+  if (held.is_gss) ++gss_parked_;
+  if (!message.is_whole()) {
+    rest_ = Rest::kToCall;
+    arriving_ = &held;
+  }
+  return Event::kRequest;
+}
+
+HeldCall& NfsSession::hold(const MessageView& message, const Call& call, std::uint64_t digest) {
+  auto& held = *(calls_[call.header.xid] = std::make_unique<HeldCall>());
+  held.pending = pending_of(call);
+  held.digest = digest;
+  held.length = length_of(message);
+  held.is_gss = call.header.credential.gss.has_value();
+  held_ += held.size();
+  return held;
+}
+
+// Whether it is forwarded without waiting. Calls of a GSS context must not overtake many others.
+bool NfsSession::passes_at_once(const Call& call) const {
+  const bool is_gss = call.header.credential.gss.has_value();
+  if (is_gss && call.protocol != Protocol::kNull && gss_parked_ >= kGssParkedMax) return false;
+  if (call.urgency != Urgency::kQueued) return true;
+  return gateway_.is_recalled(client_.nid, call.file_handle, port_.now());
+}
+
+void NfsSession::fill(const Call& call, IoRequest& request) {
+  request.opened = &opened_;
+  request.attributes = attributes_of(client_, call);
+  request.operation = call.kind;
+  request.bytes = weir::Bytes{call.cost.bytes};
+  request.tag = call.header.xid;
+  request.is_own = true;
+}
+
+bool NfsSession::must_delay(const Call& call, const IoRequest& request, HeldCall& held) {
+  if (!can_cut(call)) return false;
+  const Nanoseconds wait = port_.expected_wait(request);
+  if (wait <= Nanoseconds{0}) return false;
+  if (wait > gateway_.wait_max()) return true;
+  HeldCall::Parked parked{{}, request.attributes.uid};
+  std::ranges::copy(call.compound->slot->session_id, parked.session.begin());
+  if (!gateway_.park(parked.session, parked.uid, call.kind)) return true;
+  held.parked = parked;
+  return false;
+}
+
+// The server gets SEQUENCE alone; its reply is mended when it comes.
+void NfsSession::delay(const MessageView& message, const Call& call, HeldCall& held) {
+  ++gateway_.counters().delayed;
+  std::array<std::byte, kAnswerMax> buffer;
+  to_server_.append(cut_call(buffer, message, call));
+  port_.transfer();
+  sent(held);
+}
+
+void NfsSession::refuse_tls(const Call& call) {
+  ++gateway_.counters().tls_refused;
+  port_.note("asks for TLS, which this gateway does not forward: refused; mount without xprtsec=");
+  to_client_.append(denied_reply(call.header.xid, kAuthBadCredential));
+  account_replies();
+  port_.transfer();
+}
+
+bool NfsSession::stop() {
+  stops_ = true;
+  return !from_client_.is_inside();
+}
+
+// ---- to the server ----
+
+std::optional<std::uint32_t> NfsSession::length_of(const MessageView& message) const {
+  if (message.is_whole()) return static_cast<std::uint32_t>(message.length);
+  return from_client_.message_length();
+}
+
+void NfsSession::pass(const MessageView& message) {
+  call_writer_.begin(to_server_, message.bytes, length_of(message));
+  if (!message.is_whole()) {
+    rest_ = Rest::kToServer;
+    is_streaming_ = true;
+  }
+  port_.transfer();
+}
+
+void NfsSession::perform(IoRequest& request, std::span<std::byte> /*room*/) {
+  const auto found = calls_.find(static_cast<std::uint32_t>(request.tag));
+  WEIR_ASSERT(found != calls_.end(), request.tag);
+  HeldCall& call = *found->second;
+  call.request_id = request.id;
+  if (call.is_gss) --gss_parked_;
+  unpark(call);
+  send(call);
+}
+
+void NfsSession::unpark(HeldCall& call) {
+  if (!call.parked) return;
+  gateway_.unpark(call.parked->session, call.parked->uid);
+  call.parked.reset();
+}
+
+void NfsSession::send(HeldCall& call) {
+  if (is_streaming_) {
+    call.state = HeldCall::State::kReady;
+    ready_.push_back(call.pending.xid);
+    return;
+  }
+  put(call);
+}
+
+void NfsSession::put(HeldCall& call) {
+  held_ -= call.size();
+  call_writer_.begin(to_server_, call.message, call.length);
+  if (call.rest != nullptr) {
+    if (call.length) {
+      to_server_.append(std::move(*call.rest));
+    } else {
+      std::array<iovec, 1> part{};
+      while (call.rest->parts(part) == 1) {
+        call_writer_.add(to_server_, {static_cast<std::byte*>(part[0].iov_base), part[0].iov_len},
+                         false);
+        call.rest->drop(part[0].iov_len);
+      }
+    }
+    call.rest.reset();
+  }
+  call.message = {};
+  held_ += call.size();
+  if (arriving_ == &call) {
+    arriving_ = nullptr;
+    rest_ = Rest::kToServer;
+    is_streaming_ = true;
+  }
+  port_.transfer();
+  sent(call);
+}
+
+void NfsSession::sent(HeldCall& call) {
+  call.state = HeldCall::State::kSent;
+  call.sent_at = port_.now();
+  watch();
+}
+
+void NfsSession::end_stream() {
+  is_streaming_ = false;
+  while (!ready_.empty() && !is_streaming_) {
+    const auto found = calls_.find(ready_.front());
+    ready_.pop_front();
+    if (found != calls_.end()) put(*found->second);
+  }
+}
+
+void NfsSession::transferred() {
+  account_replies();
+  give_back_room();
+}
+
+// ---- from the server ----
+
+void NfsSession::from_server(Input in) {
+  while (!in.empty() && !is_closed_) {
+    const RecordEvent piece = from_server_.next(in);
+    if (piece.kind == RecordEvent::Kind::kBreak) {
+      port_.note(fmt::format("server {} sent {}; disconnected", gateway_.server().text,
+                             describe(piece.reason)));
+      has_server_ended_ = true;
+      return port_.hang_up();
+    }
+    if (piece.kind != RecordEvent::Kind::kPiece) break;
+    if (!take_reply(piece)) break;
+  }
+  if (!is_closed_) account_replies();
+}
+
+// False: the connection is over.
+bool NfsSession::take_reply(const RecordEvent& piece) {
+  if (is_reply_begun_) {
+    is_reply_begun_ = !piece.is_last;
+    reply_writer_.add(to_client_, piece.bytes, piece.is_last);
+    return true;
+  }
+  const auto bytes = reply_head_.add(piece, from_server_);
+  if (!bytes) return true;
+  is_reply_begun_ = !piece.is_last;
+  begin_reply(*bytes, piece.is_last);
+  if (is_closed_) return false;
+  reply_head_.clear();
+  return true;
+}
+
+void NfsSession::begin_reply(Bytes bytes, bool is_whole) {
+  const MessageView message{bytes, is_whole ? bytes.size() : from_server_.message_length_max()};
+  const auto length =
+      is_whole ? static_cast<std::uint32_t>(bytes.size()) : from_server_.message_length();
+  const auto type = message_type(bytes);
+  if (type == MessageType::kCall) look_for_recalls(message);
+  const auto found = type == MessageType::kReply ? calls_.find(load_be<std::uint32_t>(bytes.data()))
+                                                 : calls_.end();
+  // Only the server's replies to calls that it has got can be meant.
+  const bool is_known = found != calls_.end() && found->second->state == HeldCall::State::kSent;
+  if (type != MessageType::kCall && !is_known) ++gateway_.counters().replies_unmatched;
+  if (!is_known) return reply_writer_.begin(to_client_, bytes, length);
+  const PendingCall& pending = found->second->pending;
+  const Reply reply = read_reply(message, pending);
+  std::array<std::byte, kAnswerMax> buffer;
+  if (const auto mended = mend_reply(buffer, message, pending)) {
+    to_client_.append(*mended);
+  } else {
+    reply_writer_.begin(to_client_, bytes, length);
+  }
+  learn(reply);
+  settle(pending.xid, reply);
+}
+
+void NfsSession::settle(std::uint32_t xid, const Reply& reply) {
+  const auto found = calls_.find(xid);
+  HeldCall& call = *found->second;
+  const std::uint64_t id = std::exchange(call.request_id, 0);
+  if (--call.copies == 0) {
+    held_ -= call.size();
+    calls_.erase(found);
+  }
+  give_back_room();
+  if (id == 0) return;
+  port_.answer(id, {.moved = weir::Bytes{reply.moved.bytes}, .is_forwarded = true});
+}
+
+void NfsSession::learn(const Reply& reply) {
+  if (!reply.compound) return;
+  const CompoundReply& compound = *reply.compound;
+  if (compound.session) {
+    SessionId id{};
+    std::ranges::copy(compound.session->session_id, id.begin());
+    gateway_.set_slots(id, compound.session->slots);
+  }
+  if (compound.lease_seconds && *compound.lease_seconds > 0) {
+    gateway_.set_lease(std::chrono::seconds{*compound.lease_seconds});
+  }
+  if (compound.has(Op::kLayoutGet)) {
+    ++gateway_.counters().layouts;
+    if (gateway_.is_first(Gateway::Warning::kLayouts, client_.nid)) {
+      port_.note("the server grants pNFS layouts: data bypasses the gateway; turn pNFS off there");
+    }
+  }
+  if (compound.status == kMoved) {
+    ++gateway_.counters().moved;
+    if (gateway_.is_first(Gateway::Warning::kReferral, client_.nid)) {
+      port_.note("the server refers the client to another server, past the gateway");
+    }
+  }
+}
+
+void NfsSession::look_for_recalls(const MessageView& message) {
+  ++gateway_.counters().callbacks;
+  const CallHeader header = read_call_header(message);
+  const auto arguments = open_arguments(message, header);
+  if (!is_callback(header) || !arguments) return;
+  const CallbackCall callback = read_callback(*arguments);
+  const std::size_t recalls = std::min<std::size_t>(callback.recalls, kRecallsMax);
+  for (const Bytes file_handle : std::span(callback.recalled).first(recalls)) {
+    gateway_.recall(client_.nid, file_handle, port_.now() + gateway_.lease());
+  }
+}
+
+void NfsSession::server_ended(std::string_view reason) {
+  has_server_ended_ = true;
+  const bool was_reached = reason.find("cannot be reached") == std::string_view::npos;
+  ++(was_reached ? gateway_.counters().server_closed : gateway_.counters().server_unreachable);
+  if (!was_reached || !calls_.empty()) {
+    port_.note(fmt::format("disconnected: {}, {} calls unanswered", reason, calls_.size()));
+  }
+  port_.wake_at(port_.now() + kWatchEvery);
+  port_.hang_up();
+}
+
+// ---- memory and time ----
+
+bool NfsSession::make_room(std::size_t more) {
+  const std::size_t needed = held_ + call_head_.size() + to_server_.size() + more;
+  const std::size_t charge = needed - std::min(needed, SessionPort::kHeldFree);
+  if (charge > charged_) {
+    if (!port_.hold(charge - charged_)) {
+      if (!stalled_since_) stalled_since_ = port_.now();
+      return false;
+    }
+    charged_ = charge;
+  }
+  if (stalled_since_) {
+    const Nanoseconds stalled = port_.now() - *std::exchange(stalled_since_, std::nullopt);
+    gateway_.counters().stalled_ns += static_cast<std::uint64_t>(stalled.count());
+  }
+  return true;
+}
+
+void NfsSession::give_back_room() {
+  const std::size_t needed = held_ + call_head_.size() + to_server_.size();
+  const std::size_t charge = needed - std::min(needed, SessionPort::kHeldFree);
+  // A connection that waits for room tries again whenever something is given back.
+  if (charge >= charged_ && !stalled_since_) return;
+  port_.release(charged_ - std::min(charge, charged_));
+  charged_ = std::min(charge, charged_);
+}
+
+void NfsSession::account_replies() {
+  const std::size_t size = to_client_.size();
+  const std::size_t charge = size - std::min(size, SessionPort::kHeldFree);
+  if (charge < charged_replies_) {
+    port_.release(charged_replies_ - charge);
+    charged_replies_ = charge;
+  }
+  bool is_full = size >= kToClientMax;
+  if (charge > charged_replies_) {
+    if (port_.hold(charge - charged_replies_)) {
+      charged_replies_ = charge;
+    } else {
+      is_full = true;  // until the client has taken some
+    }
+  }
+  is_full_ = is_full;
+}
+
+// Something is not complete: looks at it every kWatchEvery.
+void NfsSession::watch() {
+  if (std::exchange(is_watched_, true)) return;
+  port_.wake_at(port_.now() + kWatchEvery);
+}
+
+void NfsSession::wake() {
+  is_watched_ = false;
+  if (has_server_ended_) return port_.hang_up();
+  const Instant now = port_.now();
+  if (from_client_.is_inside() && !stalled_since_ && now - last_input_ >= kStallMax) {
+    port_.note("disconnected: it has stopped within a message");
+    has_server_ended_ = true;
+    return port_.hang_up();
+  }
+  std::vector<std::uint64_t> late;
+  for (const auto& [xid, call] : calls_) {
+    const bool is_late = call->state == HeldCall::State::kSent && now - call->sent_at >= kLate;
+    if (is_late && call->request_id != 0) late.push_back(std::exchange(call->request_id, 0));
+  }
+  std::ranges::sort(late);  // in the order of arrival
+  for (const std::uint64_t id : late) {
+    ++gateway_.counters().slots_given_up;
+    port_.answer(id, {.is_forwarded = true});
+  }
+  if (!is_closed_ && (!calls_.empty() || from_client_.is_inside())) watch();
+}
+
+void NfsSession::closed() {
+  is_closed_ = true;
+  for (auto& [xid, call] : calls_) unpark(*call);
+  calls_.clear();
+  ready_.clear();
+  arriving_ = nullptr;
+  rest_ = Rest::kNowhere;
+  held_ = 0;
+  port_.release(std::exchange(charged_, 0) + std::exchange(charged_replies_, 0));
+}
+
+std::vector<serve::ProtocolCount> counts_of(Gateway& gateway) {
+  const Counters& counters = gateway.counters();
+  const std::string& name = gateway.options().name;
+  return {
+      {"weir_nfs_calls_total", "Calls of clients.", name, counters.calls},
+      {"weir_nfs_free_calls_total", "Calls that are neither charged nor queued.", name,
+       counters.free},
+      {"weir_nfs_exempt_calls_total", "Calls that are charged and not queued.", name,
+       counters.exempt},
+      {"weir_nfs_delayed_calls_total", "Calls answered with NFS4ERR_DELAY.", name,
+       counters.delayed},
+      {"weir_nfs_duplicates_dropped_total", "Retransmissions of a call that was waiting.", name,
+       counters.duplicates_dropped},
+      {"weir_nfs_duplicates_forwarded_total", "Retransmissions of a call that was forwarded.", name,
+       counters.duplicates_forwarded},
+      {"weir_nfs_callbacks_total", "Calls of the server to clients.", name, counters.callbacks},
+      {"weir_nfs_recalls_total", "Delegations that the server asked for.", name, counters.recalls},
+      {"weir_nfs_replies_unmatched_total", "Replies to no known call.", name,
+       counters.replies_unmatched},
+      {"weir_nfs_slots_given_up_total", "Calls that the server has not answered for 30 s.", name,
+       counters.slots_given_up},
+      {"weir_nfs_tls_refused_total", "Probes for TLS that were refused.", name,
+       counters.tls_refused},
+      {"weir_nfs_layouts_total", "pNFS layouts that the server granted.", name, counters.layouts},
+      {"weir_nfs_referrals_total", "Replies that refer a client to another server.", name,
+       counters.moved},
+      {"weir_nfs_server_unreachable_total", "Connections that could not be forwarded.", name,
+       counters.server_unreachable},
+      {"weir_nfs_server_closed_total", "Connections that the server closed.", name,
+       counters.server_closed},
+      {"weir_nfs_stalled_seconds_total", "Time in which clients were not read from to save memory.",
+       name, counters.stalled_ns, true},
+  };
+}
+
+}  // namespace
+
+serve::ProtocolKind protocol(std::string name, Gateway& gateway) {
+  return {.name = std::move(name),
+          .help = "NFS, forwarded to another server",
+          .begin = [&gateway](SessionPort& port) { return begin_session(port, gateway); },
+          .is_gateway = true,
+          .counts = [&gateway] { return counts_of(gateway); }};
+}
+
+std::unique_ptr<serve::Session> begin_session(SessionPort& port, Gateway& gateway) {
+  return std::make_unique<NfsSession>(port, gateway);
+}
+
+}  // namespace weir::nfs

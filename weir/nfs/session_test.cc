@@ -1,0 +1,592 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/nfs/session.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "weir/base/rng.h"
+#include "weir/classify/opcode.h"
+#include "weir/nfs/codec/callback.h"
+#include "weir/nfs/codec/message_writer.h"
+#include "weir/nfs/codec/record.h"
+#include "weir/nfs/codec/v3.h"
+#include "weir/nfs/fake_port.h"
+#include "weir/serve/session_check.h"
+
+namespace weir::nfs {
+namespace {
+
+using std::chrono::seconds;
+using Event = serve::Session::Event;
+using serve::IoRequest;
+
+constexpr std::uint32_t kGetAttr3 = 1;
+constexpr std::uint32_t kRead3 = 6;
+constexpr std::uint32_t kWrite3 = 7;
+constexpr std::uint32_t kRootUid = 0;
+
+std::string taken(serve::ByteQueue& queue) {
+  std::string text;
+  std::array<iovec, 4> parts{};
+  while (const std::size_t used = queue.parts(parts)) {
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < used; ++i) {
+      text.append(static_cast<const char*>(parts[i].iov_base), parts[i].iov_len);
+      bytes += parts[i].iov_len;
+    }
+    queue.drop(bytes);
+  }
+  return text;
+}
+
+std::string get_attributes(std::uint32_t xid, std::uint32_t uid = 1000) {
+  return sys_call(xid, kNfsVersion3, kGetAttr3, uid).opaque("handle").record();
+}
+
+std::string read_file(std::uint32_t xid, std::uint32_t count, std::uint32_t uid = 1000) {
+  return sys_call(xid, kNfsVersion3, kRead3, uid).opaque("handle").u64(0).u32(count).record();
+}
+
+std::string write_file(std::uint32_t xid, std::size_t bytes) {
+  return sys_call(xid, kNfsVersion3, kWrite3, 1000)
+      .opaque("handle")
+      .u64(0)
+      .u32(static_cast<std::uint32_t>(bytes))
+      .u32(0)
+      .opaque(std::string(bytes, 'w'))
+      .record();
+}
+
+CompoundWriter read4(std::uint32_t slot) {
+  CompoundWriter writer(1);
+  writer.sequence(slot, 1).put_handle("handle");
+  writer.op(Op::kRead).zeros(16).u64(0).u32(4096);
+  return writer;
+}
+
+// As `message` with several fragments of so many bytes each.
+std::string in_fragments(const std::string& record, std::size_t size) {
+  const std::string message = record.substr(4);
+  std::string all;
+  for (std::size_t at = 0; at < message.size(); at += size) {
+    const std::string part = message.substr(at, size);
+    const bool is_last = at + size >= message.size();
+    const auto length = static_cast<std::uint32_t>(part.size());
+    all += XdrWriter().u32(length | (is_last ? 1U << 31 : 0U)).text() + part;
+  }
+  return all;
+}
+
+class NfsSessionTest : public testing::Test {
+ protected:
+  NfsSessionTest() : gateway_(serve::NfsOptions{}, {.address = {}, .size = 0, .text = "server"}) {
+    session_ = begin_session(port_, gateway_);
+    std::vector<std::byte> out;
+    session_->greet(out);
+    EXPECT_TRUE(out.empty());
+  }
+  ~NfsSessionTest() override {
+    if (session_ != nullptr) session_->closed();
+    EXPECT_EQ(port_.held, 0U);
+  }
+
+  // Requests that became known wait in queued_. Returns the last event.
+  Event feed(std::string_view text) {
+    std::span<const std::byte> in = std::as_bytes(std::span(text.data(), text.size()));
+    for (;;) {
+      auto request = std::make_unique<IoRequest>();
+      request->clear();
+      const Event event = session_->next(in, *request);
+      EXPECT_TRUE(event != Event::kNeedBytes || in.empty());
+      if (event == Event::kNoRoom) left_.assign(text.substr(text.size() - in.size()));
+      if (event != Event::kRequest) return event;
+      EXPECT_EQ(serve::request_fault(*request), "");
+      request->id = ++ids_;
+      queued_.push_back(std::move(request));
+      if (queued_.back()->is_exempt) perform(queued_.size() - 1);
+    }
+  }
+  void perform(std::size_t index = 0) {
+    session_->perform(*queued_[index], {});
+    performed_.push_back(std::move(queued_[index]));
+    queued_.erase(queued_.begin() + static_cast<std::ptrdiff_t>(index));
+  }
+  void from_server(std::string_view text) {
+    session_->from_server(std::as_bytes(std::span(text.data(), text.size())));
+  }
+  std::string to_server() {
+    std::string text = taken(*session_->to_server());
+    session_->transferred();
+    return text;
+  }
+  std::string to_client() {
+    std::string text = taken(*session_->to_client());
+    session_->transferred();
+    return text;
+  }
+
+  FakePort port_;
+  Gateway gateway_;
+  std::unique_ptr<serve::Session> session_;
+  std::deque<std::unique_ptr<IoRequest>> queued_;
+  std::vector<std::unique_ptr<IoRequest>> performed_;
+  std::uint64_t ids_ = 0;
+  std::string left_;
+};
+
+TEST_F(NfsSessionTest, ConnectsToTheServerFirst) { EXPECT_EQ(port_.connected_to, "server"); }
+
+TEST_F(NfsSessionTest, ForwardsACallWhenItsTurnHasComeAndItsReplyAtOnce) {
+  EXPECT_EQ(feed(read_file(7, 1 << 20)), Event::kNeedBytes);
+  ASSERT_EQ(queued_.size(), 1U);
+  const IoRequest& request = *queued_[0];
+  EXPECT_EQ(request.attributes.uid, 1000U);
+  EXPECT_EQ(request.attributes.gid, 100U);
+  EXPECT_EQ(request.attributes.job, JobId("uid.1000"));
+  EXPECT_EQ(request.attributes.opcode, opcode_number("ost_read"));
+  EXPECT_EQ(request.operation, OperationKind::kRead);
+  EXPECT_EQ(request.bytes, weir::Bytes{1 << 20});
+  EXPECT_FALSE(request.is_exempt);
+  EXPECT_EQ(to_server(), "");
+  perform();
+  EXPECT_EQ(to_server(), read_file(7, 1 << 20));
+  EXPECT_FALSE(session_->is_settled());
+  const std::string reply =
+      success_header(7).u32(0).u32(0).u32(10).u32(1).opaque("0123456789").record();
+  from_server(reply);
+  EXPECT_EQ(to_client(), reply);
+  ASSERT_TRUE(port_.answers.contains(1));
+  EXPECT_EQ(port_.answers[1].moved, weir::Bytes{10}) << "as many as it returned";
+  EXPECT_TRUE(port_.answers[1].is_forwarded);
+  EXPECT_TRUE(session_->is_settled());
+}
+
+TEST_F(NfsSessionTest, AnySplitOfTheBytesForwardsTheSame) {
+  const std::string calls = get_attributes(1) + write_file(2, 70'000) + get_attributes(3);
+  for (const std::size_t size : {std::size_t{1}, std::size_t{7}, std::size_t{1460}}) {
+    const auto before = ids_;
+    for (std::size_t at = 0; at < calls.size(); at += size) {
+      ASSERT_EQ(feed(std::string_view(calls).substr(at, size)), Event::kNeedBytes);
+    }
+    ASSERT_EQ(ids_ - before, 3U);
+    while (!queued_.empty()) perform();
+    EXPECT_EQ(to_server(), calls);
+    for (const std::uint32_t xid : {1U, 2U, 3U}) from_server(success_header(xid).u32(5).record());
+    to_client();
+  }
+}
+
+TEST_F(NfsSessionTest, FragmentsAreJoinedUnlessTheMessageIsLong) {
+  const std::string record = get_attributes(1);
+  EXPECT_EQ(feed(in_fragments(record, 4)), Event::kNeedBytes);
+  perform();
+  EXPECT_EQ(to_server(), record);
+  const std::string write = write_file(2, 300'000);
+  EXPECT_EQ(feed(in_fragments(write, 9000)), Event::kNeedBytes);
+  perform();
+  std::string sent = to_server();
+  std::string message;
+  RecordReader reader;
+  std::span<const std::byte> in = std::as_bytes(std::span(sent));
+  bool is_complete = false;
+  while (!in.empty()) {
+    const RecordEvent piece = reader.next(in);
+    ASSERT_NE(piece.kind, RecordEvent::Kind::kBreak);
+    message.append(reinterpret_cast<const char*>(piece.bytes.data()), piece.bytes.size());
+    is_complete = piece.is_last;
+  }
+  EXPECT_TRUE(is_complete);
+  EXPECT_EQ(message, write.substr(4));
+}
+
+TEST_F(NfsSessionTest, ALongWriteIsForwardedWhileItArrives) {
+  const std::string write = write_file(5, 1 << 20);
+  EXPECT_EQ(feed(std::string_view(write).substr(0, 30'000)), Event::kNeedBytes);
+  ASSERT_EQ(queued_.size(), 1U);
+  EXPECT_EQ(queued_[0]->bytes, weir::Bytes{1 << 20});
+  perform();
+  EXPECT_EQ(to_server(), write.substr(0, 30'000));
+  for (std::size_t at = 30'000; at < write.size(); at += 32'768) {
+    feed(std::string_view(write).substr(at, 32'768));
+    EXPECT_EQ(to_server(), write.substr(at, 32'768));
+    EXPECT_LT(port_.held, 65'536U);
+  }
+}
+
+TEST_F(NfsSessionTest, ACallWhoseTurnComesWithinAnotherMessageWaitsForItsEnd) {
+  feed(get_attributes(1));
+  const std::string write = write_file(5, 100'000);
+  feed(std::string_view(write).substr(0, 30'000));
+  ASSERT_EQ(queued_.size(), 2U);
+  perform(1);
+  perform(0);
+  EXPECT_EQ(to_server(), write.substr(0, 30'000));
+  feed(std::string_view(write).substr(30'000));
+  EXPECT_EQ(to_server(), write.substr(30'000) + get_attributes(1));
+}
+
+TEST_F(NfsSessionTest, AParkedWriteIsHeldAsFarAsThereIsMemory) {
+  port_.memory = 200'000;
+  const std::string write = write_file(5, 1 << 20);
+  std::size_t at = 0;
+  Event event = Event::kNeedBytes;
+  for (; event == Event::kNeedBytes && at < write.size(); at += 32'768) {
+    event = feed(std::string_view(write).substr(at, 32'768));
+  }
+  EXPECT_EQ(event, Event::kNoRoom);
+  EXPECT_LE(port_.held, port_.memory);
+  perform();
+  std::string sent = to_server();
+  while (at - left_.size() < write.size() && !left_.empty()) {
+    const std::string again = std::exchange(left_, {});
+    ASSERT_EQ(feed(again), Event::kNeedBytes);
+    sent += to_server();
+  }
+  for (; at < write.size(); at += 32'768) {
+    ASSERT_EQ(feed(std::string_view(write).substr(at, 32'768)), Event::kNeedBytes);
+    sent += to_server();
+  }
+  EXPECT_TRUE(sent == write);
+}
+
+TEST_F(NfsSessionTest, NothingMoreIsTakenFromTheServerThanTheClientReads) {
+  feed(read_file(1, 4 << 20));
+  perform();
+  to_server();
+  const std::string data(4 << 20, 'r');
+  const std::string reply =
+      success_header(1).u32(0).u32(0).u32(4 << 20).u32(1).opaque(data).record();
+  std::size_t at = 0;
+  for (; session_->takes_from_server(); at += 32'768) {
+    from_server(std::string_view(reply).substr(at, 32'768));
+  }
+  EXPECT_LE(at, (1U << 20) + 32'768);
+  EXPECT_GE(port_.held, (1U << 20) - 32'768);
+  EXPECT_EQ(port_.answers[1].moved, weir::Bytes{4 << 20}) << "its first bytes say how much";
+  std::string got = to_client();
+  EXPECT_TRUE(session_->takes_from_server());
+  EXPECT_EQ(port_.held, 0U);
+  port_.memory = 0;
+  from_server(std::string_view(reply).substr(at, 32'768));
+  from_server(std::string_view(reply).substr(at + 32'768, 32'768));
+  EXPECT_FALSE(session_->takes_from_server()) << "there is no memory for more";
+  got += to_client();
+  EXPECT_TRUE(session_->takes_from_server());
+  from_server(std::string_view(reply).substr(at + 65'536));
+  got += to_client();
+  EXPECT_TRUE(got == reply);
+  // What the client has not read when it leaves is given back too: see the destructor.
+  port_.memory = 1 << 20;
+  from_server(success_header(5).raw(std::string(100'000, 'x')).record());
+  EXPECT_GT(port_.held, 0U);
+}
+
+TEST_F(NfsSessionTest, WhatKeepsThingsAliveIsNeitherQueuedNorCharged) {
+  const std::string ping = call_header(1, kNfsProgram, kNfsVersion3, 0, Flavor::kNone, "").record();
+  CompoundWriter renew(1);
+  renew.sequence(0, 5);
+  const std::string renewal = renew.call(2, kRootUid).record();
+  feed(ping + renewal);
+  EXPECT_TRUE(queued_.empty());
+  EXPECT_TRUE(performed_.empty());
+  EXPECT_EQ(to_server(), ping + renewal);
+  EXPECT_EQ(gateway_.counters().free, 2U);
+}
+
+TEST_F(NfsSessionTest, WhatReleasesIsChargedAndDoesNotWait) {
+  CompoundWriter close(1);
+  close.sequence(0, 5).put_handle("handle");
+  close.op(Op::kClose).u32(0).zeros(16);
+  feed(close.call(3, 1000).record());
+  ASSERT_EQ(performed_.size(), 1U);
+  EXPECT_TRUE(performed_[0]->is_exempt);
+  EXPECT_EQ(to_server(), close.call(3, 1000).record());
+  EXPECT_EQ(gateway_.counters().exempt, 1U);
+}
+
+TEST_F(NfsSessionTest, ARetransmissionIsDroppedWhileTheFirstWaitsAndForwardedAfterwards) {
+  feed(get_attributes(9) + get_attributes(9));
+  ASSERT_EQ(queued_.size(), 1U);
+  EXPECT_EQ(gateway_.counters().duplicates_dropped, 1U);
+  perform();
+  EXPECT_EQ(to_server(), get_attributes(9));
+  feed(get_attributes(9));
+  EXPECT_TRUE(queued_.empty());
+  EXPECT_EQ(to_server(), get_attributes(9));
+  EXPECT_EQ(gateway_.counters().duplicates_forwarded, 1U);
+  const std::string reply = success_header(9).u32(5).record();
+  from_server(reply + reply);
+  EXPECT_EQ(to_client(), reply + reply);
+  EXPECT_EQ(port_.answers.size(), 1U) << "charged once";
+  EXPECT_EQ(gateway_.counters().replies_unmatched, 0U);
+  EXPECT_TRUE(session_->is_settled());
+}
+
+TEST_F(NfsSessionTest, AnotherCallWithTheSameXidEndsTheConnection) {
+  EXPECT_EQ(feed(get_attributes(9) + get_attributes(9, 1001)), Event::kBreak);
+  EXPECT_EQ(session_->problem(), "a call with the xid of another one that is not answered yet");
+}
+
+TEST_F(NfsSessionTest, RepliesToNobodyArePassedOn) {
+  const std::string reply = success_header(77).u32(0).record();
+  from_server(reply);
+  EXPECT_EQ(to_client(), reply);
+  EXPECT_EQ(gateway_.counters().replies_unmatched, 1U);
+}
+
+TEST_F(NfsSessionTest, CallbacksHaveXidsOfTheirOwn) {
+  feed(get_attributes(9));
+  perform();
+  to_server();
+  XdrWriter callback =
+      call_header(9, kTransientProgram, kCallbackVersion, kCallbackCompound, Flavor::kNone, "");
+  callback.u32(0).u32(1).u32(0).u32(1);
+  callback.u32(static_cast<std::uint32_t>(CallbackOp::kRecall)).zeros(16).u32(0).opaque("handle");
+  from_server(callback.record());
+  EXPECT_EQ(to_client(), callback.record());
+  EXPECT_TRUE(port_.answers.empty()) << "it is no reply";
+  const std::string answer = success_header(9).u32(0).opaque("").u32(0).record();
+  feed(answer);
+  EXPECT_EQ(to_server(), answer);
+  EXPECT_TRUE(port_.answers.empty());
+  // The server wants its delegation back: calls on that file do not wait.
+  feed(read_file(10, 4096));
+  EXPECT_TRUE(queued_.empty());
+  EXPECT_EQ(to_server(), read_file(10, 4096));
+  port_.time += Gateway::kLeaseUnknown;
+  feed(read_file(11, 4096));
+  EXPECT_EQ(queued_.size(), 1U);
+}
+
+TEST_F(NfsSessionTest, ASessionKeepsSlotsForOthers) {
+  port_.wait = seconds{1};
+  for (std::uint32_t slot = 0; slot < 64; ++slot) feed(read4(slot).call(slot, 1000).record());
+  EXPECT_EQ(queued_.size(), 16U) << "a quarter of 64";
+  EXPECT_EQ(gateway_.counters().delayed, 48U);
+  CompoundWriter alone(1);
+  alone.sequence(63, 1);
+  const std::string sent = to_server();
+  EXPECT_TRUE(sent.ends_with(alone.call(63, 1000).record()));
+  // The server executes SEQUENCE; the client comes again.
+  CompoundWriter done(1);
+  done.sequence_result(63, 1);
+  from_server(done.reply(63).record());
+  CompoundWriter delayed(1);
+  delayed.sequence_result(63, 1).result(Op::kPutFh, kDelay);
+  EXPECT_EQ(to_client(), delayed.reply(63, kDelay).record());
+  EXPECT_TRUE(port_.answers.empty()) << "it was not charged";
+  // Another user has slots of his own, up to half of all.
+  for (std::uint32_t slot = 64; slot < 128; ++slot) feed(read4(slot).call(slot, 1001).record());
+  EXPECT_EQ(queued_.size(), 32U);
+  const std::uint32_t parked = gateway_.parked(SessionId{});
+  EXPECT_EQ(parked, 32U);
+  perform();
+  EXPECT_EQ(gateway_.parked(SessionId{}), 31U);
+  session_->closed();
+  EXPECT_EQ(gateway_.parked(SessionId{}), 0U);
+}
+
+TEST_F(NfsSessionTest, ACallOfASessionWaitsForMaxWaitAtMost) {
+  port_.wait = seconds{11};
+  feed(read4(0).call(1, 1000).record());
+  EXPECT_TRUE(queued_.empty());
+  EXPECT_EQ(gateway_.counters().delayed, 1U);
+  feed(read_file(2, 4096));
+  EXPECT_EQ(queued_.size(), 1U) << "version 3 waits";
+  port_.wait = seconds{9};
+  gateway_.set_lease(seconds{15});
+  feed(read4(1).call(3, 1000).record());
+  EXPECT_EQ(gateway_.counters().delayed, 2U) << "a third of the lease";
+}
+
+TEST_F(NfsSessionTest, AWriteIsRefusedLastAndItsPayloadIsLeftOut) {
+  port_.wait = seconds{1};
+  CompoundWriter writer(1);
+  writer.sequence(0, 1).put_handle("handle");
+  writer.op(Op::kWrite).zeros(16).u64(0).u32(0).opaque(std::string(200'000, 'w'));
+  for (std::uint32_t xid = 0; xid < 50; ++xid) {
+    const std::string record = writer.call(xid, 1000).record();
+    for (std::size_t at = 0; at < record.size(); at += 30'000) {
+      ASSERT_EQ(feed(std::string_view(record).substr(at, 30'000)), Event::kNeedBytes);
+    }
+  }
+  EXPECT_EQ(queued_.size(), 48U) << "16 of 64 slots are left";
+  EXPECT_EQ(gateway_.counters().delayed, 2U);
+  EXPECT_LT(to_server().size(), 1000U);
+}
+
+TEST_F(NfsSessionTest, SlotsAreThoseThatTheServerGrants) {
+  CompoundWriter create(1);
+  XdrWriter& arguments = create.op(Op::kCreateSession).u64(1).u32(1).u32(0);
+  for (int channel = 0; channel < 2; ++channel) arguments.zeros(20).u32(64).u32(0);
+  arguments.u32(kTransientProgram).u32(1).u32(0);
+  feed(create.call(1, kRootUid).record());
+  EXPECT_EQ(gateway_.counters().free, 1U);
+  CompoundWriter created(1);
+  XdrWriter& results = created.result(Op::kCreateSession).zeros(kSessionIdBytes).u32(1).u32(0);
+  results.zeros(20).u32(8).u32(0).zeros(20).u32(4).u32(0);
+  from_server(created.reply(1).record());
+  port_.wait = seconds{1};
+  for (std::uint32_t slot = 0; slot < 8; ++slot) feed(read4(slot).call(100 + slot, 1).record());
+  EXPECT_EQ(gateway_.parked(SessionId{}), 2U) << "a quarter of 8";
+}
+
+TEST_F(NfsSessionTest, TlsIsRefused) {
+  const std::string probe = call_header(3, kNfsProgram, kNfsVersion3, 0, Flavor::kTls, "").record();
+  feed(probe);
+  EXPECT_EQ(to_server(), "");
+  const auto denied = denied_reply(3, kAuthBadCredential);
+  EXPECT_EQ(to_client(), std::string(reinterpret_cast<const char*>(denied.data()), denied.size()));
+  EXPECT_NE(port_.notes.find("asks for TLS"), std::string::npos);
+}
+
+TEST_F(NfsSessionTest, ACallThatTheServerDoesNotAnswerGivesItsSlotUp) {
+  feed(get_attributes(1) + get_attributes(2));
+  perform();
+  port_.time += kLate;
+  session_->wake();
+  ASSERT_EQ(port_.answers.size(), 1U);
+  EXPECT_TRUE(port_.answers.contains(1)) << "the other one has not been forwarded";
+  EXPECT_EQ(gateway_.counters().slots_given_up, 1U);
+  from_server(success_header(1).u32(5).record());
+  EXPECT_EQ(port_.answers.size(), 1U);
+  EXPECT_EQ(gateway_.counters().replies_unmatched, 0U);
+}
+
+TEST_F(NfsSessionTest, AClientThatStopsWithinAMessageIsDisconnected) {
+  feed(std::string_view(get_attributes(1)).substr(0, 50));
+  port_.time += kStallMax - std::chrono::milliseconds{1};
+  session_->wake();
+  EXPECT_EQ(port_.hang_ups, 0);
+  port_.time += std::chrono::milliseconds{1};
+  session_->wake();
+  EXPECT_EQ(port_.hang_ups, 1);
+  EXPECT_NE(port_.notes.find("stopped within a message"), std::string::npos);
+}
+
+TEST_F(NfsSessionTest, StopsBehindTheMessageThatArrives) {
+  const std::string call = get_attributes(1);
+  feed(std::string_view(call).substr(0, 50));
+  EXPECT_FALSE(session_->stop());
+  EXPECT_EQ(feed(std::string_view(call).substr(50)), Event::kEnd);
+  EXPECT_EQ(queued_.size(), 1U) << "it is answered";
+  EXPECT_TRUE(session_->stop());
+}
+
+TEST_F(NfsSessionTest, TheServerEndsTheConnection) {
+  feed(get_attributes(1));
+  perform();
+  session_->server_ended("server has closed the connection");
+  EXPECT_EQ(port_.hang_ups, 1);
+  EXPECT_NE(port_.notes.find("1 calls unanswered"), std::string::npos);
+  EXPECT_EQ(feed(get_attributes(2)), Event::kNeedBytes) << "nothing more is read";
+  EXPECT_TRUE(queued_.empty());
+}
+
+TEST_F(NfsSessionTest, WhatIsNotRpcIsNamed) {
+  EXPECT_EQ(feed("GET / HTTP/1.1\r\n\r\n"), Event::kBreak);
+  EXPECT_NE(session_->problem(), "");
+}
+
+TEST_F(NfsSessionTest, ACallThatBreaksTheProtocolHasNoIdentity) {
+  const std::string credential =
+      XdrWriter().u32(1).opaque("host").u32(1000).u32(100).u32(17).zeros(17 * 4).text();
+  const std::string call =
+      call_header(1, kNfsProgram, kNfsVersion3, kGetAttr3, Flavor::kSys, credential)
+          .opaque("handle")
+          .record();
+  feed(call);
+  ASSERT_EQ(queued_.size(), 1U);
+  EXPECT_EQ(queued_[0]->attributes.uid, kUnknownId);
+  EXPECT_EQ(queued_[0]->attributes.job, JobId("10.0.0.1@tcp"));
+  perform();
+  EXPECT_EQ(to_server(), call);
+}
+
+TEST_F(NfsSessionTest, CallsOfAGssContextStayInOrder) {
+  const std::string credential = XdrWriter().u32(1).u32(0).u32(1).u32(1).opaque("context").text();
+  CompoundWriter get(1);
+  get.sequence(0, 1).put_handle("handle");
+  get.op(Op::kRead).zeros(16).u64(0).u32(4096);
+  CompoundWriter close(1);
+  close.sequence(0, 5).put_handle("handle");
+  close.op(Op::kClose).u32(0).zeros(16);
+  const auto call = [&](std::uint32_t xid, const CompoundWriter& compound) {
+    XdrWriter writer =
+        call_header(xid, kNfsProgram, kNfsVersion4, kCompoundProcedure, Flavor::kGss, credential);
+    return writer.raw(compound.arguments().text()).record();
+  };
+  port_.wait = seconds{20};
+  for (std::uint32_t xid = 0; xid < kGssParkedMax; ++xid) feed(call(xid, get));
+  ASSERT_EQ(queued_.size(), kGssParkedMax) << "never answered by the gateway";
+  EXPECT_EQ(queued_[0]->attributes.opcode, kUnknownId) << "one queue for all";
+  EXPECT_TRUE(queued_[0]->attributes.job.text().starts_with("gss."));
+  feed(call(1000, close));
+  EXPECT_EQ(queued_.size(), kGssParkedMax + 1) << "it would overtake too many";
+  perform();
+  perform();
+  feed(call(1001, close));
+  EXPECT_EQ(performed_.size(), 3U) << "63 are parked";
+}
+
+TEST(NfsSessionProperty, ForwardsAllThatItGetsWhateverTheOrder) {
+  Rng rng(11);
+  for (int round = 0; round < 8; ++round) {
+    FakePort port;
+    Gateway gateway(serve::NfsOptions{}, {.address = {}, .size = 0, .text = "server"});
+    const auto session = begin_session(port, gateway);
+    std::string calls;
+    std::map<std::uint32_t, std::string> records;
+    for (std::uint32_t xid = 0; xid < 60; ++xid) {
+      records[xid] =
+          rng.below(4) == 0 ? write_file(xid, rng.below(150'000) + 1) : get_attributes(xid);
+      calls += records[xid];
+    }
+    std::vector<std::unique_ptr<IoRequest>> queued;
+    std::string sent;
+    std::size_t at = 0;
+    std::uint64_t id = 0;
+    while (at < calls.size() || !queued.empty()) {
+      if (at < calls.size() && rng.below(3) > 0) {
+        const std::string piece = calls.substr(at, rng.below(40'000) + 1);
+        at += piece.size();
+        std::span<const std::byte> in = std::as_bytes(std::span(piece));
+        for (;;) {
+          auto request = std::make_unique<IoRequest>();
+          request->clear();
+          const Event event = session->next(in, *request);
+          if (event != Event::kRequest) break;
+          request->id = ++id;
+          queued.push_back(std::move(request));
+        }
+      } else if (!queued.empty()) {
+        const std::size_t index = rng.below(queued.size());
+        session->perform(*queued[index], {});
+        queued.erase(queued.begin() + static_cast<std::ptrdiff_t>(index));
+      }
+      sent += taken(*session->to_server());
+      session->transferred();
+    }
+    std::map<std::uint32_t, std::string> got;
+    while (!sent.empty()) {
+      const std::uint32_t length =
+          load_be<std::uint32_t>(reinterpret_cast<const std::byte*>(sent.data())) & 0x7FFF'FFFF;
+      const std::string record = sent.substr(0, 4 + length);
+      got[load_be<std::uint32_t>(reinterpret_cast<const std::byte*>(record.data()) + 4)] = record;
+      sent.erase(0, record.size());
+    }
+    ASSERT_TRUE(got == records) << round;
+    session->closed();
+    ASSERT_EQ(port.held, 0U);
+  }
+}
+
+}  // namespace
+}  // namespace weir::nfs

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of a connection that only gateways use: their server, and bytes that are not replies to
+// a request.
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weir/serve/connection.h"
+
+namespace weir::serve {
+
+void Connection::connect(const ServerAddress& server) {
+  Upstream::Owner& owner = *this;
+  upstream_ = std::make_unique<Upstream>(context_, owner, *session_->to_server());
+  upstream_->connect(server);
+}
+
+void Connection::upstream_received(std::span<const std::byte> bytes) {
+  session_->from_server(bytes);
+  if (state_ == State::kClosed) return;
+  mark_dirty();  // which also asks for more
+}
+
+void Connection::upstream_sent() {
+  session_->transferred();
+  mark_dirty();
+}
+
+void Connection::upstream_ended(const std::string& reason) {
+  if (state_ != State::kClosed) session_->server_ended(reason);
+}
+
+void Connection::flush_gateway() {
+  upstream_->flush();
+  if (session_->takes_from_server()) upstream_->receive();
+  ByteQueue& out = *session_->to_client();
+  if (!send_.is_pending && !out.empty()) {
+    Outgoing& outgoing = context_.next_outgoing();
+    outgoing.message = {};
+    outgoing.message.msg_iov = outgoing.parts.data();
+    outgoing.message.msg_iovlen = out.parts(outgoing.parts);
+    send_.is_pending = true;
+    context_.io->send(socket_.get(), outgoing.message, send_);
+  }
+  settle();
+}
+
+// The request that is being read needs room too.
+bool Connection::hold(std::size_t bytes) {
+  return context_.pool.has_room(memory_, bytes + sizeof(PendingRequest)) &&
+         context_.pool.charge(memory_, bytes);
+}
+
+void Connection::release(std::size_t bytes) {
+  context_.pool.discharge(memory_, bytes);
+  context_.freed = true;
+}
+
+void Connection::wake_at(Instant when) {
+  const bool is_set = context_.alarms.contains(alarm_);
+  if (when == kNever) {
+    if (is_set) context_.alarms.erase(alarm_);
+  } else if (is_set) {
+    context_.alarms.update(alarm_, when);
+  } else {
+    context_.alarms.push(alarm_, when);
+  }
+}
+
+void Connection::wake() {
+  if (state_ != State::kClosed) session_->wake();
+}
+
+void Connection::note(std::string_view text) {
+  context_.log.note(EventLog::Kind::kGateway, fmt::format("{}: {}", print_nid(identity_.nid), text),
+                    context_.now);
+}
+
+void Connection::hang_up() {
+  if (state_ == State::kClosed) return;
+  if (hangs_up_ || session_->to_client()->empty()) return close();
+  hangs_up_ = true;
+  mark_dirty();
+}
+
+}  // namespace weir::serve

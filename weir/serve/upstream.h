@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The connection of a gateway to its server: one for each client, made when the client connects and
+// closed when it leaves. Only sockets are handled here; the bytes are the session's (session.h).
+//
+//   upstream.connect(address, out)      received(), room() and ended() of the owner follow
+//   upstream.flush()                    sends what is in `out`
+//   upstream.receive()                  asks for more bytes; one received() or ended() follows
+//   upstream.close()                    with a reset, so that its port can be used again at once
+//
+// The owner is told that the connection has ended at most once, and not after close(). It must live
+// until is_over(): the kernel may still use the memory of this object and of `out`. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <sys/socket.h>
+
+#include "weir/base/result.h"
+#include "weir/host/fd.h"
+#include "weir/host/io_loop.h"
+#include "weir/serve/byte_queue.h"
+#include "weir/serve/loop_context.h"
+
+namespace weir::serve {
+
+// Where the server of a gateway listens.
+struct ServerAddress {
+  sockaddr_storage address{};
+  socklen_t size = 0;
+  std::string text;  // as it was given, for messages
+};
+
+class Upstream {
+ public:
+  class Owner {
+   public:
+    virtual void upstream_received(std::span<const std::byte> bytes) = 0;
+    // Bytes of `out` were sent.
+    virtual void upstream_sent() = 0;
+    virtual void upstream_ended(const std::string& reason) = 0;
+    // is_over() after close().
+    virtual void upstream_over() = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  // REQUIRES: the owner and `out` live until is_over().
+  Upstream(LoopContext& context, Owner& owner, ByteQueue& out)
+      : context_(context), owner_(owner), out_(out) {}
+  // REQUIRES: is_over().
+  ~Upstream();
+  Upstream(const Upstream&) = delete;
+  Upstream& operator=(const Upstream&) = delete;
+
+  // ended() follows if it fails.
+  void connect(const ServerAddress& address);
+  void flush();
+  void receive();
+  void close();
+  bool is_over() const { return !receive_.is_pending && !send_.is_pending; }
+
+ private:
+  enum class State : std::uint8_t { kConnecting, kOpen, kClosed };
+  struct Io : host::Operation {
+    Upstream* upstream = nullptr;
+    bool is_pending = false;
+  };
+
+  static void received(host::Operation& io, const host::Completion& completion);
+  static void sent(host::Operation& io, const host::Completion& completion);
+  void connected();
+  void fail(int error);
+  void settle();
+
+  LoopContext& context_;
+  Owner& owner_;
+  ByteQueue& out_;
+  host::Fd socket_;
+  State state_ = State::kConnecting;
+  bool is_told_ = false;  // that it has ended
+  std::string server_;
+  Io receive_;
+  Io send_;  // also: until it is connected
+};
+
+}  // namespace weir::serve
