@@ -62,6 +62,16 @@ def free_ports(count):
             one.close()
 
 
+def in_memory():
+    """A folder in memory, if there is room: etcd syncs each write, and a disk that is busy with a
+    build may take longer for it than a lease."""
+    folder = "/dev/shm"
+    with contextlib.suppress(OSError):
+        if os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 2 << 30:
+            return folder
+    return None
+
+
 class Etcd:
     """Nodes of one etcd; each can be stopped, killed and started again. On a network node i stands
     on its host "ni"."""
@@ -70,7 +80,7 @@ class Etcd:
         self.network = network
         self.addresses = [network.address(f"n{i}") if network else address for i in range(nodes)]
         self.cacert = cacert  # of TLS to its clients
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(dir=in_memory())
         self.arguments = arguments
         self.scheme = "https" if cacert else "http"
         self.count = nodes

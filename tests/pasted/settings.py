@@ -108,6 +108,7 @@ BEFORE = {
         "weir explain": load("ior.17"),
     },
     f"{MAN}-api.7.pod": {"": serving()},
+    f"{MAN}-bench.1.pod": {"": serving()},
     f"{MAN}-cluster.1.pod": {"": CLUSTER, "weir cluster forget": OSS7_DIES},
     f"{MAN}-explain.1.pod": {
         "": f"{serving('--capacity 4000')}\nweir rule start dd 'jobid={{dd.*}}' rate=100\n"
