@@ -551,11 +551,6 @@ void add_limit_options(CLI::App& command, ServeArguments& arguments, const char*
                   "the system allows it)")
       ->type_name("BACKEND");
   command
-      .add_option("--threads", arguments.threads,
-                  "Serve connections with N threads; auto: one for each processor, at most 8 "
-                  "(default 1)")
-      ->type_name("N");
-  command
       .add_option("--trace", arguments.trace_file,
                   "Record every call to the scheduler in FILE, for weir sim --replay")
       ->type_name("FILE");
@@ -724,6 +719,11 @@ void add_serve(CLI::App& weir, int& status) {
                    "Disconnect clients whose handshake takes longer than TIME (default 10s)")
       ->type_name("TIME");
   add_limit_options(*command, *arguments, "Drain for at most TIME after SIGTERM (default 30s)");
+  command
+      ->add_option("--threads", arguments->threads,
+                   "Serve connections with N threads; auto: one for each processor, at most 8 "
+                   "(default 1)")
+      ->type_name("N");
   command->footer(kServeFooter);
   command->callback([arguments, &status] { status = run_server(*arguments); });
 }

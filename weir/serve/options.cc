@@ -493,6 +493,10 @@ Result<void> check(const ServeOptions& options) {
     return fail(std::errc::invalid_argument, "listeners", "no listen address is given",
                 "add one: --listen 127.0.0.1:10809");
   }
+  if (!options.nfs.empty() && options.threads != 1) {
+    return fail(std::errc::invalid_argument, "threads", "an NFS gateway uses one thread",
+                "set threads = 1, or run weir nfs beside weir serve");
+  }
   for (const ListenAddress& one : options.listen) {
     if (one.protocol.empty()) continue;
     if (auto found = find_protocol(one.protocol); !found) {

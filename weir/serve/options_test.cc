@@ -122,6 +122,15 @@ class CheckedOptions : public testing::Test {
 
 TEST_F(CheckedOptions, TheSimplestIsRight) { EXPECT_TRUE(check(options)); }
 
+TEST_F(CheckedOptions, AnNfsGatewayUsesOneThread) {
+  options.nfs.emplace_back();
+  EXPECT_TRUE(check(options));
+  for (const std::uint32_t threads : {2U, kThreadsAuto}) {
+    options.threads = threads;
+    EXPECT_FALSE(check(options));
+  }
+}
+
 TEST_F(CheckedOptions, SomethingToServeAndSomewhereToListen) {
   options.listen.clear();
   EXPECT_FALSE(check(options));
