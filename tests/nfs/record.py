@@ -29,6 +29,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/drill"), str(ROOT / "tests/clients")]
 
+import ganesha  # noqa: E402
 import guest  # noqa: E402
 
 NFS_PORT, MOUNT_PORT = 21049, 21050
@@ -39,17 +40,6 @@ CONVERSATIONS = {  # name: (port of the relay, port of the server)
     "linux_mount": (22010, MOUNT_PORT), "linux_v3": (22011, NFS_PORT),
     "linux_v40": (22012, NFS_PORT), "linux_v41": (22013, NFS_PORT), "linux_v42": (22014, NFS_PORT),
 }
-GANESHA = """
-NFS_CORE_PARAM {{
-  Protocols = 3,4; NFS_Port = {nfs}; MNT_Port = {mount};
-  Enable_NLM = false; Enable_RQUOTA = false;
-}}
-NFSv4 {{ Grace_Period = 1; Lease_Lifetime = 60; RecoveryRoot = {folder}/state; Graceless = true; }}
-EXPORT {{
-  Export_Id = 7; Path = {folder}/export; Pseudo = /export; Access_Type = RW; Squash = none;
-  SecType = sys; Protocols = 3,4; FSAL {{ Name = VFS; }}
-}}
-"""
 MODULES = ("virtio_pci", "virtio_net", "nfs", "nfsv3", "nfsv4")
 INIT = """#!/bin/sh
 /bin/busybox --install -s /bin
@@ -124,8 +114,8 @@ def start_server(folder, processes):
     for name in "export", "state":
         (folder / name).mkdir()
     (folder / "export").chmod(0o777)
-    (folder / "ganesha.conf").write_text(GANESHA.format(nfs=NFS_PORT, mount=MOUNT_PORT,
-                                                        folder=folder))
+    (folder / "ganesha.conf").write_text(
+        ganesha.CONFIGURATION.format(nfs=NFS_PORT, mount=MOUNT_PORT, folder=folder))
     processes.append(subprocess.Popen(["rpcbind", "-f", "-w"]))
     time.sleep(1)
     server = subprocess.Popen(["ganesha.nfsd", "-F", "-L", folder / "log", "-p", folder / "pid",

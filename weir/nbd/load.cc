@@ -104,7 +104,7 @@ Result<host::Fd> connect_unix(const std::string& path) {
   host::Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.is_open() ||
       ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return fail_errno(errno, quote(path));
+    return fail_errno(errno, "server");
   }
   return fd;
 }
@@ -114,7 +114,7 @@ Result<host::Fd> connect_tcp(const Address& to) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(to.host.c_str(), to.port.c_str(), &hints, &found); error != 0) {
-    return fail(std::errc::host_unreachable, quote(to.host), gai_strerror(error));
+    return fail(std::errc::host_unreachable, "server", gai_strerror(error));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
   int error = EHOSTUNREACH;
@@ -127,7 +127,7 @@ Result<host::Fd> connect_tcp(const Address& to) {
     }
     error = errno;
   }
-  return fail_errno(error, to.text());
+  return fail_errno(error, "server");
 }
 
 // When the request with this number is due.
